@@ -1,0 +1,1 @@
+"""Kubernetes objects as data: types, decoding, defaults, validation and conversion.  Pure."""

@@ -1,0 +1,1 @@
+"""API Priority and Fairness: classification, limits and fair queuing.  Pure."""

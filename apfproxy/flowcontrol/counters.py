@@ -1,0 +1,97 @@
+"""Plain integers that the flow control keeps and `observe` reads at scrape.
+
+Nothing here is locked: one event loop writes, the same loop reads.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+NS_PER_S = 1_000_000_000
+
+DURATION_BOUNDS_S = (0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30)
+DURATION_BOUNDS_NS = tuple(round(bound * NS_PER_S) for bound in DURATION_BOUNDS_S)
+QUEUE_LENGTH_BOUNDS = (0, 10, 25, 50, 100, 250, 500, 1000)
+SEATS_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 100)
+WATCH_COUNT_BOUNDS = (0, 1, 10, 100, 1000, 10000)
+
+
+class Histogram:
+    """Counts of integer observations by bucket (not cumulative), and their sum.
+
+    Args:
+        bounds: Upper bounds, inclusive and ascending; one more bucket takes what is above.
+    """
+
+    __slots__ = ("bounds", "counts", "sum")
+
+    def __init__(self, bounds: tuple[int, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
+        self.sum = 0
+
+    def observe(self, value: int) -> None:
+        """Count one observation."""
+        self.counts[bisect_left(self.bounds, value)] += 1
+        self.sum += value
+
+    def __repr__(self) -> str:
+        return f"<Histogram of {sum(self.counts)} observations, sum {self.sum}>"
+
+
+class FlowSchemaCounters:
+    """What happened to the requests of one FlowSchema at one priority level.
+
+    Gauges (`executing_*`, `inqueue_*`) are requests and seats now; all else only grows.
+    Durations are nanoseconds.  A request counts as executing until the end of its execution; the
+    seats count until they are given back, at the end of its additional latency.
+    """
+
+    __slots__ = (
+        "cancelled",
+        "dispatched",
+        "executing_requests",
+        "executing_seats",
+        "execution_regular_ns",
+        "execution_watch_ns",
+        "flow_schema",
+        "inqueue_requests",
+        "inqueue_seats",
+        "no_accommodation",
+        "priority_level",
+        "queue_length_after_enqueue",
+        "rejected_concurrency_limit",
+        "rejected_queue_full",
+        "rejected_time_out",
+        "wait_executed_ns",
+        "wait_rejected_ns",
+        "watch_count",
+        "work_estimated_seats",
+    )
+
+    def __init__(self, priority_level: str, flow_schema: str) -> None:
+        self.priority_level = priority_level
+        self.flow_schema = flow_schema
+        self.executing_requests = 0
+        self.executing_seats = 0
+        self.inqueue_requests = 0
+        self.inqueue_seats = 0
+        self.dispatched = 0
+        self.no_accommodation = 0
+        self.rejected_concurrency_limit = 0
+        self.rejected_queue_full = 0
+        self.rejected_time_out = 0
+        self.cancelled = 0
+        self.wait_executed_ns = Histogram(DURATION_BOUNDS_NS)
+        self.wait_rejected_ns = Histogram(DURATION_BOUNDS_NS)
+        self.execution_regular_ns = Histogram(DURATION_BOUNDS_NS)
+        self.execution_watch_ns = Histogram(DURATION_BOUNDS_NS)
+        self.queue_length_after_enqueue = Histogram(QUEUE_LENGTH_BOUNDS)
+        self.work_estimated_seats = Histogram(SEATS_BOUNDS)
+        self.watch_count = Histogram(WATCH_COUNT_BOUNDS)
+
+    def __repr__(self) -> str:
+        return (
+            f"<FlowSchemaCounters {self.priority_level}/{self.flow_schema}:"
+            f" {self.executing_requests} executing, {self.inqueue_requests} in queue>"
+        )

@@ -1,0 +1,1 @@
+"""What operators see: metrics, debug dumps and the admin listener."""

@@ -1,0 +1,1 @@
+"""What a request is: its attributes and its user.  Pure."""

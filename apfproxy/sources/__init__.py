@@ -1,0 +1,1 @@
+"""Where configuration and object counts come from."""
