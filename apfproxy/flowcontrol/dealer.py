@@ -1,0 +1,92 @@
+"""Shuffle sharding: deals a flow a hand of queues from its hash.
+
+Two flows rarely share all queues of their hands, so a greedy flow, which fills the queues of its
+own hand, leaves most others a queue that is free.
+
+Source: KEP-1040, "Shuffle sharding"; kubernetes/apiserver pkg/util/shufflesharding.
+"""
+
+from __future__ import annotations
+
+import math
+
+MAX_HASH_BITS = 60
+"""Entropy that a hand may use, of the 64 bits of a hash.
+
+The last card takes what the cards before it left; with all 64 bits used up its halves could be as
+uneven as 2 to 3, with 60 they are 32 to 33 at worst.  Kubernetes chose the same.
+"""
+
+MAX_DECK_SIZE = 1 << 26
+"""Decks beyond this are impractically large; Kubernetes' own bound."""
+
+
+def required_entropy_bits(deck_size: int, hand_size: int) -> int:
+    """Bits of a hash that dealing a hand uses up, estimated a little high.
+
+    Args:
+        deck_size: Cards in the deck; 1 to `MAX_DECK_SIZE`.
+        hand_size: Cards in a hand; 1 to `deck_size`.
+    """
+    return math.ceil(math.log2(deck_size) * hand_size)
+
+
+class Dealer:
+    """Deals hands of `hand_size` different cards from a deck numbered from 0.
+
+    Args:
+        deck_size: Cards in the deck: the queues of a priority level.
+        hand_size: Cards in a hand: the queues that one flow may use.
+
+    Raises:
+        ValueError: The sizes make no sense, or a hand needs more entropy than a hash has.
+    """
+
+    __slots__ = ("deck_size", "hand_size")
+
+    def __init__(self, deck_size: int, hand_size: int) -> None:
+        if deck_size <= 0 or hand_size <= 0:
+            raise ValueError(f"deck size {deck_size} and hand size {hand_size} must be positive")
+        if hand_size > deck_size:
+            raise ValueError(
+                f"hand size {hand_size} must not be greater than deck size {deck_size}"
+            )
+        if deck_size > MAX_DECK_SIZE:
+            raise ValueError(f"deck size {deck_size} must not be greater than {MAX_DECK_SIZE}")
+        bits = required_entropy_bits(deck_size, hand_size)
+        if bits > MAX_HASH_BITS:
+            raise ValueError(
+                f"deck size {deck_size} and hand size {hand_size} need {bits} bits of entropy;"
+                f" choose them to need at most {MAX_HASH_BITS}"
+            )
+        self.deck_size = deck_size
+        self.hand_size = hand_size
+
+    def deal(self, hash_: int) -> tuple[int, ...]:
+        """Deal the hand that belongs to a hash.
+
+        Args:
+            hash_: 64 bits; 0 to 2**64 - 1.
+
+        Returns:
+            `hand_size` different cards, each 0 to `deck_size` - 1, in the order dealt.
+        """
+        # Each draw gives a position among the cards not dealt yet.  Stepping over every card
+        # dealt before, lowest first, turns the position into a card.
+        hand: list[int] = []
+        dealt: list[int] = []  # the same cards, ascending
+        rest = hash_
+        for cards_left in range(self.deck_size, self.deck_size - self.hand_size, -1):
+            rest, card = divmod(rest, cards_left)
+            place = 0
+            for lower in dealt:
+                if card < lower:
+                    break
+                card += 1
+                place += 1
+            dealt.insert(place, card)
+            hand.append(card)
+        return tuple(hand)
+
+    def __repr__(self) -> str:
+        return f"<Dealer of {self.hand_size} from {self.deck_size}>"

@@ -1,0 +1,67 @@
+"""Tests of `apfproxy.flowcontrol.dealer`."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apfproxy.flowcontrol.dealer import (
+    MAX_DECK_SIZE,
+    MAX_HASH_BITS,
+    Dealer,
+    required_entropy_bits,
+)
+
+
+@st.composite
+def dealers(draw: st.DrawFn) -> Dealer:
+    """Dealers with all sizes that are valid."""
+    hand_size = draw(st.integers(1, 13))
+    largest = min(MAX_DECK_SIZE, int(2 ** (MAX_HASH_BITS / hand_size)))
+    return Dealer(draw(st.integers(hand_size, largest)), hand_size)
+
+
+@given(dealer=dealers(), hash_=st.integers(0, 2**64 - 1))
+@settings(max_examples=200)
+def test_hand_has_different_cards_of_the_deck(dealer: Dealer, hash_: int) -> None:
+    """A hand has the size asked for, no card twice and none that the deck has not."""
+    hand = dealer.deal(hash_)
+
+    assert dealer.hand_size == len(hand)
+    assert dealer.hand_size == len(set(hand))
+    assert all(0 <= card < dealer.deck_size for card in hand)
+
+
+def test_every_hand_is_dealt() -> None:
+    """Consecutive hashes go through all ordered hands, each exactly once."""
+    dealer = Dealer(5, 3)
+
+    assert 5 * 4 * 3 == len({dealer.deal(hash_) for hash_ in range(5 * 4 * 3)})
+
+
+@pytest.mark.parametrize(
+    ("deck_size", "hand_size", "message"),
+    [
+        pytest.param(0, 1, "must be positive", id="no-deck"),
+        pytest.param(1, 0, "must be positive", id="no-hand"),
+        pytest.param(2, 3, "must not be greater than deck size 2", id="hand-beyond-deck"),
+        pytest.param(MAX_DECK_SIZE + 1, 1, "must not be greater than", id="deck-too-large"),
+        pytest.param(128, 9, "need 63 bits of entropy", id="too-much-entropy"),
+    ],
+)
+def test_invalid_sizes(deck_size: int, hand_size: int, message: str) -> None:
+    """Sizes that cannot be dealt are refused with a reason."""
+    with pytest.raises(ValueError, match=message):
+        Dealer(deck_size, hand_size)
+
+
+def test_required_entropy_bits() -> None:
+    """Entropy is counted in whole bits, rounded up."""
+    assert required_entropy_bits(64, 8) == 48
+    assert required_entropy_bits(100, 3) == 20
+
+
+def test_repr() -> None:
+    """A dealer names its sizes."""
+    assert repr(Dealer(64, 8)) == "<Dealer of 8 from 64>"
