@@ -1,0 +1,156 @@
+"""Settings as people write them: durations, sizes, addresses, networks and URLs.
+
+Each function takes one text and raises ValueError with what it expected instead; where the text
+stood is the caller's to say.  Flags and the settings file share these functions, so one form is
+right in both.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from decimal import Decimal
+from urllib.parse import SplitResult, urlsplit
+
+from apfproxy.settings import Address, Network
+
+SECONDS_PER_UNIT = {
+    "ns": Decimal("1e-9"),
+    "us": Decimal("1e-6"),
+    "ms": Decimal("1e-3"),
+    "s": Decimal(1),
+    "m": Decimal(60),
+    "h": Decimal(3600),
+}
+DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
+DURATION = re.compile(rf"(?:{DURATION_PART.pattern})+")
+
+BYTES_PER_UNIT = {
+    "": 1,
+    "B": 1,
+    "kB": 10**3,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KiB": 1 << 10,
+    "MiB": 1 << 20,
+    "GiB": 1 << 30,
+}
+SIZE = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
+
+# Letters of a DNS name, and the underscore that container runtimes allow in theirs.
+HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?")
+MAX_PORT = 65535
+HTTP_PORT = 80
+MAX_NUMBER_LENGTH = 32
+"""More digits than any setting has; int() and Decimal() take time that grows with the square."""
+
+
+def parse_duration(text: str) -> float:
+    """Read a duration as Kubernetes writes it, such as `32s`, `500ms` or `1m30s`, in seconds."""
+    if text == "0":
+        return 0.0
+    if len(text) > MAX_NUMBER_LENGTH or DURATION.fullmatch(text) is None:
+        hint = f"; write {text}s for seconds" if re.fullmatch(r"[0-9.]{1,9}", text) else ""
+        raise ValueError(f"expected a duration such as 32s, 500ms or 1m30s, not {text!r}{hint}")
+    parts = DURATION_PART.findall(text)
+    return float(sum(Decimal(number) * SECONDS_PER_UNIT[unit] for number, unit in parts))
+
+
+def format_duration(duration_s: float) -> str:
+    """Write a duration so that `parse_duration` reads the same."""
+    for unit in ("s", "ms", "us"):
+        count = Decimal(str(duration_s)) / SECONDS_PER_UNIT[unit]
+        if count == int(count):
+            return f"{int(count)}{unit}"
+    return f"{int(Decimal(str(duration_s)) / SECONDS_PER_UNIT['ns'])}ns"
+
+
+def parse_size(text: str) -> int:
+    """Read a number of bytes, such as `65536`, `64KiB` or `1MB`."""
+    match = SIZE.fullmatch(text) if len(text) <= MAX_NUMBER_LENGTH else None
+    if match is None or match[2] not in BYTES_PER_UNIT:
+        raise ValueError(f"expected a size such as 65536, 64KiB or 1MiB, not {text!r}")
+    return int(match[1]) * BYTES_PER_UNIT[match[2]]
+
+
+def parse_port(text: str) -> int:
+    """Read a port, 0 to 65535."""
+    if not re.fullmatch(r"[0-9]{1,5}", text) or int(text) > MAX_PORT:
+        raise ValueError(f"expected a port from 0 to {MAX_PORT}, not {text!r}")
+    return int(text)
+
+
+def parse_host(text: str) -> str:
+    """Read a host name or an IP address; IPv6 without its brackets."""
+    if ":" in text:
+        try:
+            return str(ipaddress.IPv6Address(text))
+        except ValueError:
+            raise ValueError(f"expected a host name or an IP address, not {text!r}") from None
+    if HOST_NAME.fullmatch(text) is None:
+        raise ValueError(f"expected a host name or an IP address, not {text!r}")
+    return text
+
+
+def parse_address(text: str) -> Address:
+    """Read `HOST:PORT`; an IPv6 address goes in brackets."""
+    host, colon, port = text.rpartition(":")
+    if not colon or not host:
+        hint = f"0.0.0.0:{text.lstrip(':')}" if text.lstrip(":").isdigit() else f"{text}:8080"
+        raise ValueError(f"expected HOST:PORT, such as {hint}, not {text!r}")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(f"expected an IPv6 address in brackets, such as [::1]:8080, not {text!r}")
+    return Address(host=parse_host(host), port=parse_port(port))
+
+
+def split_url(text: str) -> SplitResult:
+    """Split a URL, with its port checked."""
+    try:
+        url = urlsplit(text)
+        url.port  # noqa: B018 - the property raises if the port is bad
+    except ValueError as error:
+        raise ValueError(f"expected a URL, not {text!r}: {error}") from None
+    return url
+
+
+def parse_origin(text: str) -> Address:
+    """Read the URL of an origin, `http://HOST[:PORT]`."""
+    url = split_url(text)
+    if url.scheme == "https":
+        raise ValueError(
+            f"https upstreams are not supported yet ({text!r}); give an http:// URL of the server,"
+            " or of something local that speaks TLS to it"
+        )
+    if url.scheme != "http" or not url.hostname:
+        raise ValueError(f"expected a URL such as http://127.0.0.1:8000, not {text!r}")
+    if url.path not in ("", "/") or url.query or url.fragment or "@" in url.netloc:
+        raise ValueError(
+            "expected a URL of only a host and a port, such as http://127.0.0.1:8000,"
+            f" not {text!r}: request targets are forwarded unchanged"
+        )
+    return Address(host=parse_host(url.hostname), port=HTTP_PORT if url.port is None else url.port)
+
+
+def parse_url(text: str) -> str:
+    """Check an http or https URL."""
+    url = split_url(text)
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise ValueError(f"expected a URL such as http://127.0.0.1:8000/metrics, not {text!r}")
+    return text
+
+
+def parse_network(text: str) -> Network:
+    """Read an IP address or a network in CIDR form."""
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError:
+        pass
+    try:
+        network = ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise ValueError(
+            f"expected an address or a CIDR such as 10.0.0.0/8, not {text!r}"
+        ) from None
+    raise ValueError(f"{text!r} has bits set to the right of its prefix; write {network}")

@@ -1,0 +1,267 @@
+"""The settings file: YAML with camelCase keys, as Kubernetes' component configurations have them.
+
+The records of `settings` are the schema: a key is a field's name in camelCase, without the unit of
+a duration.  Every problem is reported, each with its line and path; an unknown key comes with the
+likeliest known one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+import types
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from apfproxy.settings import Address, Bounds, Network, Settings
+from apfproxy.sources.setting_values import (
+    format_duration,
+    parse_address,
+    parse_duration,
+    parse_network,
+    parse_origin,
+    parse_size,
+    parse_url,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_FILE_BYTES = 1 << 20
+"""Far more than any settings file; keeps a wrong path, such as a disk image, from being read."""
+
+Record = TypeVar("Record")
+
+
+class SettingsError(ValueError):
+    """The settings file cannot be used; the operator's fault.
+
+    Attributes:
+        problems: One line each, with file, line and path.
+    """
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+def load_settings(path: Path) -> Settings:
+    """Read a settings file; relative paths in it are relative to its directory.
+
+    Raises:
+        SettingsError: With all problems.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise SettingsError((f"{path}: {error.strerror or error}",)) from error
+    if len(data) > MAX_FILE_BYTES:
+        raise SettingsError((f"{path}: larger than {MAX_FILE_BYTES} bytes; not a settings file?",))
+    settings = parse_settings(data, str(path))
+    flow_control = settings.flow_control
+    objects = tuple(str(path.parent / name) for name in flow_control.objects)
+    return dataclasses.replace(
+        settings, flow_control=dataclasses.replace(flow_control, objects=objects)
+    )
+
+
+def parse_settings(data: bytes, source: str) -> Settings:
+    """Make settings of the bytes of a file named `source`; an empty one gives the defaults.
+
+    Raises:
+        SettingsError: With all problems.
+    """
+    try:
+        # Nodes rather than values: they know their lines, and keep a key that stands twice.
+        root = yaml.compose(data, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        reason = getattr(error, "problem", None) or str(error).splitlines()[0]
+        raise SettingsError((f"{source}{line}: not YAML: {reason}",)) from error
+    reader = SettingsReader(source)
+    settings = Settings() if root is None else reader.record(Settings, root, "")
+    if reader.problems:
+        raise SettingsError(tuple(reader.problems))
+    return settings
+
+
+def setting_key(field: dataclasses.Field[Any]) -> str:
+    """The key of a field: `head_timeout_s` is `headTimeout`."""
+    if "key" in field.metadata:
+        return str(field.metadata["key"])
+    first, *rest = field.name.removesuffix("_s").split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def setting_paths(record: type[Any] = Settings, prefix: str = "") -> list[str]:
+    """Every setting's path, such as `downstream.headTimeout`, in the order of the records."""
+    paths = []
+    hints = get_type_hints(record)
+    for field in dataclasses.fields(record):
+        path = f"{prefix}{setting_key(field)}"
+        if is_section(hints[field.name]):
+            paths += setting_paths(hints[field.name], f"{path}.")
+        else:
+            paths.append(path)
+    return paths
+
+
+def is_section(expected: object) -> bool:
+    """Whether a field's type is a record with keys of its own."""
+    return dataclasses.is_dataclass(expected) and expected is not Address
+
+
+class SettingsReader:
+    """Walks the nodes of one file along the records and keeps what is wrong."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.problems: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"<SettingsReader of {self.source}: {len(self.problems)} problems>"
+
+    def refuse(self, node: yaml.Node, path: str, problem: str) -> None:
+        """Keep a problem with its place."""
+        where = f"{self.source}:{node.start_mark.line + 1}: "
+        self.problems.append(f"{where}{path}: {problem}" if path else f"{where}{problem}")
+
+    def record(self, record: type[Record], node: yaml.Node, path: str) -> Record:
+        """Make a record of a mapping; what is wrong or absent in it gets its default."""
+        if is_null(node):
+            return record()
+        if not isinstance(node, yaml.MappingNode):
+            self.refuse(node, path, f"expected a mapping of settings, not {describe(node)}")
+            return record()
+        fields = {setting_key(field): field for field in dataclasses.fields(record)}  # type: ignore[arg-type]  # every record is a dataclass
+        hints = get_type_hints(record)
+        values: dict[str, object] = {}
+        for key_node, value_node in node.value:
+            key = key_node.value if isinstance(key_node, yaml.ScalarNode) else "?"
+            key_path = f"{path}.{key}" if path else key
+            if key not in fields:
+                self.refuse(key_node, key_path, f"unknown key{suggestion(key, list(fields), path)}")
+                continue
+            field = fields[key]
+            if field.name in values:
+                self.refuse(key_node, key_path, "given twice; keep one")
+                continue
+            expected = hints[field.name]
+            if is_section(expected):
+                values[field.name] = self.record(expected, value_node, key_path)
+                continue
+            try:
+                values[field.name] = read_value(field, expected, value_node)
+            except ValueError as error:
+                self.refuse(value_node, key_path, str(error))
+                values[field.name] = field.default
+        return record(**values)
+
+
+def suggestion(key: str, known: list[str], path: str) -> str:
+    """Name the key that was likely meant: here, in another section, or else all of them."""
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean {by_lower[close[0]]}?"
+    for other in setting_paths():
+        if other.rpartition(".")[2].lower() == key.lower():
+            return f"; did you mean {other}?"
+    where = f"in {path}" if path else "at the top"
+    return f"; known {where}: {', '.join(known)}"
+
+
+def is_null(node: yaml.Node) -> bool:
+    """Whether a node is null: `~`, `null` or nothing."""
+    return bool(node.tag == "tag:yaml.org,2002:null")
+
+
+def describe(node: yaml.Node) -> str:
+    """Say what a node is, for people."""
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    return "nothing" if is_null(node) else repr(node.value)
+
+
+def scalar(node: yaml.Node, kinds: tuple[str, ...], expected: str) -> str:
+    """The text of a scalar of one of the kinds (`str`, `int`, ...).
+
+    Raises:
+        ValueError: If it is something else.
+    """
+    kind = node.tag.removeprefix("tag:yaml.org,2002:")
+    if not isinstance(node, yaml.ScalarNode) or kind not in kinds:
+        raise ValueError(f"expected {expected}, not {describe(node)}")
+    return str(node.value)
+
+
+def read_value(field: dataclasses.Field[Any], expected: Any, node: yaml.Node) -> object:  # noqa: ANN401 - a type annotation may be anything
+    """Make the value of a field of a node.
+
+    Raises:
+        ValueError: With what was expected, if the node is something else or out of bounds.
+    """
+    if get_origin(expected) in (Union, types.UnionType) and type(None) in get_args(expected):
+        if is_null(node):
+            return None
+        (expected,) = (kind for kind in get_args(expected) if kind is not type(None))
+    if get_origin(expected) is tuple:
+        if not isinstance(node, yaml.SequenceNode):
+            raise ValueError(f"expected a list, not {describe(node)}")
+        item = get_args(expected)[0]
+        return tuple(read_item(field, item, child) for child in node.value)
+    return read_item(field, expected, node)
+
+
+def read_item(field: dataclasses.Field[Any], expected: Any, node: yaml.Node) -> object:  # noqa: ANN401 - a type annotation may be anything
+    """Make one value that is neither absent nor a list."""
+    if expected is bool:
+        text = scalar(node, ("bool",), "true or false")
+        return bool(yaml.SafeLoader.bool_values[text.lower()])
+    if expected is float:
+        number: float = parse_duration(scalar(node, ("str", "int", "float"), "a duration"))
+        return checked(field, number)
+    if expected is int and field.name.endswith("_bytes"):
+        return checked(field, parse_size(scalar(node, ("str", "int"), "a size")))
+    if expected is int:
+        text = scalar(node, ("int",), "a whole number")
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
+            raise ValueError(f"expected a whole number in decimal digits, not {text!r}")
+        return checked(field, int(text))
+    if expected is Address:
+        form = parse_origin if field.metadata.get("form") == "origin" else parse_address
+        wanted = "a URL" if form is parse_origin else "HOST:PORT in quotes"
+        return form(scalar(node, ("str",), wanted))
+    if expected == Network:
+        return parse_network(scalar(node, ("str",), "an address or a CIDR"))
+    return read_text(field, scalar(node, ("str",), "a text"))
+
+
+def read_text(field: dataclasses.Field[Any], text: str) -> str:
+    """Check a text against the form or the choices that its field has."""
+    choices = field.metadata.get("choices", ())
+    if choices and text not in choices:
+        raise ValueError(f"expected one of {', '.join(choices)}, not {text!r}")
+    if not text:
+        raise ValueError("expected a text, not an empty one; leave the key out for the default")
+    return parse_url(text) if field.metadata.get("form") == "url" else text
+
+
+def checked(field: dataclasses.Field[Any], number: float) -> float:
+    """Check a number against the bounds of its field."""
+    bounds = field.metadata.get("bounds", Bounds(minimum=0))
+
+    def write(value: float) -> str:
+        return format_duration(value) if field.name.endswith("_s") else str(int(value))
+
+    if number < bounds.minimum:
+        raise ValueError(f"must be at least {write(bounds.minimum)}, not {write(number)}")
+    if bounds.maximum is not None and number > bounds.maximum:
+        raise ValueError(f"must be at most {write(bounds.maximum)}, not {write(number)}")
+    return number
