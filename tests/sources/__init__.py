@@ -1,0 +1,1 @@
+"""Tests of where settings and objects come from."""

@@ -1,0 +1,165 @@
+"""Durations, sizes, addresses, networks and URLs."""
+
+from __future__ import annotations
+
+import ipaddress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.settings import Address
+from apfproxy.sources.setting_values import (
+    format_duration,
+    parse_address,
+    parse_duration,
+    parse_network,
+    parse_origin,
+    parse_size,
+    parse_url,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0.0),
+        ("0s", 0.0),
+        ("32s", 32.0),
+        ("500ms", 0.5),
+        ("1m30s", 90.0),
+        ("1.5h", 5400.0),
+        ("250us", 0.00025),
+        ("7ns", 7e-9),
+    ],
+)
+def test_durations(text: str, seconds: float) -> None:
+    """Durations are read as Kubernetes writes them."""
+    assert seconds == parse_duration(text)
+
+
+@pytest.mark.parametrize("text", ["", "s", "32", "1.s", "-1s", "1s ", "1d", "٣s", "9" * 40 + "s"])
+def test_bad_durations(text: str) -> None:
+    """What is no duration is refused with an example of one."""
+    with pytest.raises(ValueError, match="expected a duration such as 32s"):
+        parse_duration(text)
+
+
+def test_number_without_unit_gets_a_hint() -> None:
+    """A bare number is refused, since its unit would be a guess, and the likely text is shown."""
+    with pytest.raises(ValueError, match="write 32s for seconds"):
+        parse_duration("32")
+
+
+@given(st.integers(0, 10**13))
+def test_durations_survive_writing(nanoseconds: int) -> None:
+    """What is written of a duration reads back as the same nanoseconds."""
+    written = format_duration(nanoseconds / 1e9)
+
+    assert nanoseconds == round(parse_duration(written) * 1e9)
+
+
+@pytest.mark.parametrize(
+    ("text", "size"), [("65536", 65536), ("64KiB", 65536), ("1 MiB", 1 << 20), ("2kB", 2000)]
+)
+def test_sizes(text: str, size: int) -> None:
+    """Sizes are bytes, or numbers with a unit."""
+    assert size == parse_size(text)
+
+
+@pytest.mark.parametrize("text", ["", "KiB", "1.5KiB", "-1", "64kib", "1 TB", "9" * 40])
+def test_bad_sizes(text: str) -> None:
+    """What is no size is refused with an example of one."""
+    with pytest.raises(ValueError, match="expected a size such as"):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:8080", Address(host="127.0.0.1", port=8080)),
+        ("[::1]:0", Address(host="::1", port=0)),
+        ("api_server.local:65535", Address(host="api_server.local", port=65535)),
+    ],
+)
+def test_addresses(text: str, address: Address) -> None:
+    """An address is a host and a port; IPv6 stands in brackets."""
+    assert address == parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("8080", "such as 0.0.0.0:8080"),
+        (":8080", "such as 0.0.0.0:8080"),
+        ("localhost", "such as localhost:8080"),
+        ("::1:80", "IPv6 address in brackets"),
+        ("[::zz]:80", "expected a host name or an IP address"),
+        ("a b:80", "expected a host name or an IP address"),
+        ("localhost:65536", "expected a port from 0 to 65535"),
+        ("localhost:http", "expected a port from 0 to 65535"),
+    ],
+)
+def test_bad_addresses(text: str, message: str) -> None:
+    """What is no address is refused with what to write."""
+    with pytest.raises(ValueError, match=message.replace("[", r"\[")):
+        parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("http://127.0.0.1", Address(host="127.0.0.1", port=80)),
+        ("http://localhost:8000/", Address(host="localhost", port=8000)),
+        ("http://[::1]:1", Address(host="::1", port=1)),
+    ],
+)
+def test_origins(text: str, address: Address) -> None:
+    """An origin is an http URL of a host and maybe a port."""
+    assert address == parse_origin(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("https://localhost:6443", "https upstreams are not supported yet"),
+        ("localhost:8000", "expected a URL such as http://127.0.0.1:8000"),
+        ("http://", "expected a URL such as http://127.0.0.1:8000"),
+        ("http://localhost/api", "only a host and a port"),
+        ("http://user@localhost", "only a host and a port"),
+        ("http://localhost:99999", "expected a URL, not"),
+        ("http://[::1", "expected a URL, not"),
+    ],
+)
+def test_bad_origins(text: str, message: str) -> None:
+    """What cannot be an origin is refused with the reason."""
+    with pytest.raises(ValueError, match=message):
+        parse_origin(text)
+
+
+def test_urls() -> None:
+    """A page of metrics may be read over http or https, with a path."""
+    assert parse_url("https://localhost:6443/metrics") == "https://localhost:6443/metrics"
+
+
+@pytest.mark.parametrize("text", ["", "localhost/metrics", "ftp://localhost", "http:///metrics"])
+def test_bad_urls(text: str) -> None:
+    """What is no http or https URL is refused."""
+    with pytest.raises(ValueError, match="expected a URL such as"):
+        parse_url(text)
+
+
+@pytest.mark.parametrize("text", ["10.0.0.0/8", "::1/128", "192.0.2.7"])
+def test_networks(text: str) -> None:
+    """A network is a CIDR or one address."""
+    assert ipaddress.ip_network(text) == parse_network(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("10.0.0.1/8", "write 10.0.0.0/8"), ("10.0.0.0/33", "expected an address or a CIDR")],
+)
+def test_bad_networks(text: str, message: str) -> None:
+    """A network with host bits is refused rather than widened."""
+    with pytest.raises(ValueError, match=message):
+        parse_network(text)

@@ -1,0 +1,292 @@
+"""The settings file."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.settings import Address, DownstreamSettings, FlowControlSettings, Settings
+from apfproxy.sources.settings_file import (
+    MAX_FILE_BYTES,
+    SettingsError,
+    load_settings,
+    parse_settings,
+    setting_paths,
+)
+
+ANNOTATED = Path(__file__).parents[2] / "config" / "apfproxy.yaml"
+
+
+def problems_of(text: str) -> tuple[str, ...]:
+    """The problems of a file `f` with this text."""
+    with pytest.raises(SettingsError) as caught:
+        parse_settings(text.encode(), "f")
+    return caught.value.problems
+
+
+def paths_in(node: object, prefix: str = "") -> list[str]:
+    """The paths of all leaves of nested mappings."""
+    if not isinstance(node, dict):
+        return [prefix.removesuffix(".")]
+    return [path for key, value in node.items() for path in paths_in(value, f"{prefix}{key}.")]
+
+
+def test_annotated_file_gives_the_defaults() -> None:
+    """The annotated file says of every setting what it is when nobody sets it."""
+    assert Settings() == load_settings(ANNOTATED)
+
+
+def test_annotated_file_has_every_setting() -> None:
+    """No setting is missing from the annotated file, and their order is that of the records."""
+    assert setting_paths() == paths_in(yaml.safe_load(ANNOTATED.read_text()))
+
+
+def test_every_setting_of_the_annotated_file_has_a_comment() -> None:
+    """Each section and setting has a comment above it, or stands right below one that has."""
+    bare = []
+    explained = False
+    for line in ANNOTATED.read_text().splitlines():
+        text = line.strip()
+        explained = text.startswith("#") or (explained and bool(text))
+        if text and not explained:
+            bare.append(text)
+
+    assert bare == ["flowControl:"]
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n", "downstream:\n", "---\n"])
+def test_nothing_gives_the_defaults(text: str) -> None:
+    """An empty file, or an empty section, changes nothing."""
+    assert Settings() == parse_settings(text.encode(), "f")
+
+
+def test_values_of_every_type() -> None:
+    """Each type of setting is read in the form that the annotated file shows."""
+    text = """
+downstream:
+  listen: "[::1]:9000"
+  headTimeout: 1m
+  maxHeadBytes: 32KiB
+  maxHeaderFields: 7
+  identityHeadersFrom: [10.0.0.0/8, "::1"]
+upstream: {url: "http://localhost:1234", hostHeader: api.local}
+flowControl:
+  objects: [a, b]
+  suggestedObjects: false
+  hashSeed: 42
+  objectCountsFrom: https://localhost:6443/metrics
+admin: null
+logLevel: debug
+"""
+    settings = parse_settings(text.encode(), "f")
+
+    assert (
+        DownstreamSettings(
+            listen=Address(host="::1", port=9000),
+            head_timeout_s=60.0,
+            max_head_bytes=32768,
+            max_header_fields=7,
+            identity_headers_from=(
+                ipaddress.ip_network("10.0.0.0/8"),
+                ipaddress.ip_network("::1/128"),
+            ),
+        )
+        == settings.downstream
+    )
+    assert (
+        FlowControlSettings(
+            objects=("a", "b"),
+            suggested_objects=False,
+            hash_seed=42,
+            object_counts_from="https://localhost:6443/metrics",
+        )
+        == settings.flow_control
+    )
+    assert (Address(host="localhost", port=1234), "api.local", None, "debug") == (
+        settings.upstream.address,
+        settings.upstream.host_header,
+        settings.admin,
+        settings.log_level,
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        pytest.param(
+            "downstream:\n  headTimout: 1s",
+            "f:2: downstream.headTimout: unknown key; did you mean headTimeout?",
+            id="misspelt",
+        ),
+        pytest.param(
+            "head_timeout: 1s",
+            "f:1: head_timeout: unknown key; known at the top: downstream, upstream, watch, drain,"
+            " flowControl, admin, logLevel",
+            id="nothing-like-it",
+        ),
+        pytest.param(
+            "watch: {qqq: 1}",
+            "f:1: watch.qqq: unknown key; known in watch: silence, limit",
+            id="nothing-like-it-in-a-section",
+        ),
+        pytest.param(
+            "serverconcurrencylimit: 1",
+            "f:1: serverconcurrencylimit: unknown key; did you mean"
+            " flowControl.serverConcurrencyLimit?",
+            id="in-the-wrong-section",
+        ),
+        pytest.param(
+            "? [a]\n: 1",
+            "f:1: ?: unknown key; known at the top: downstream, upstream,"
+            " watch, drain, flowControl, admin, logLevel",
+            id="key-is-a-list",
+        ),
+        pytest.param(
+            "watch: {limit: 1s, limit: 2s}", "f:1: watch.limit: given twice; keep one", id="twice"
+        ),
+        pytest.param("[]", "f:1: expected a mapping of settings, not a list", id="root-is-a-list"),
+        pytest.param(
+            "watch: 3",
+            "f:1: watch: expected a mapping of settings, not '3'",
+            id="section-is-a-text",
+        ),
+        pytest.param(
+            "watch: {limit: [1s]}",
+            "f:1: watch.limit: expected a duration, not a list",
+            id="duration-is-a-list",
+        ),
+        pytest.param(
+            "watch: {limit: 10}",
+            "f:1: watch.limit: expected a duration such as 32s, 500ms or 1m30s, not '10';"
+            " write 10s for seconds",
+            id="duration-without-unit",
+        ),
+        pytest.param(
+            "watch: {limit: 0s}", "f:1: watch.limit: must be at least 1ms, not 0s", id="too-short"
+        ),
+        pytest.param(
+            "watch: {limit: null}", "f:1: watch.limit: expected a duration, not nothing", id="null"
+        ),
+        pytest.param(
+            "downstream: {maxHeadBytes: 1GiB}",
+            "f:1: downstream.maxHeadBytes: must be at most 16777216, not 1073741824",
+            id="too-large",
+        ),
+        pytest.param(
+            "downstream: {maxHeaderFields: many}",
+            "f:1: downstream.maxHeaderFields: expected a whole number, not 'many'",
+            id="number-is-a-text",
+        ),
+        pytest.param(
+            "downstream: {maxHeaderFields: 0x10}",
+            "f:1: downstream.maxHeaderFields: expected a whole number in decimal digits,"
+            " not '0x10'",
+            id="number-is-hexadecimal",
+        ),
+        pytest.param(
+            "downstream: {identityHeadersFrom: 10.0.0.0/8}",
+            "f:1: downstream.identityHeadersFrom: expected a list, not '10.0.0.0/8'",
+            id="list-is-a-text",
+        ),
+        pytest.param(
+            "downstream: {identityHeadersFrom: [10.0.0.1/8]}",
+            "f:1: downstream.identityHeadersFrom: '10.0.0.1/8' has bits set to the right of its"
+            " prefix; write 10.0.0.0/8",
+            id="bad-network",
+        ),
+        pytest.param(
+            "downstream: {listen: 8080}",
+            "f:1: downstream.listen: expected HOST:PORT in quotes, not '8080'",
+            id="address-is-a-number",
+        ),
+        pytest.param(
+            "upstream: {url: {}}",
+            "f:1: upstream.url: expected a URL, not a mapping",
+            id="url-is-a-mapping",
+        ),
+        pytest.param(
+            "flowControl: {suggestedObjects: 1}",
+            "f:1: flowControl.suggestedObjects: expected true or false, not '1'",
+            id="bool-is-a-number",
+        ),
+        pytest.param(
+            "logLevel: loud",
+            "f:1: logLevel: expected one of debug, info, warning, error, not 'loud'",
+            id="no-such-choice",
+        ),
+        pytest.param(
+            'upstream: {hostHeader: ""}',
+            "f:1: upstream.hostHeader: expected a text, not an empty one; leave the key out for"
+            " the default",
+            id="empty-text",
+        ),
+        pytest.param("a: b: c", "f:1: not YAML: mapping values are not allowed here", id="no-yaml"),
+        pytest.param(
+            "a: \0",
+            "f: not YAML: unacceptable character #x0000: special characters are not allowed",
+            id="control-character",
+        ),
+    ],
+)
+def test_problems(text: str, problem: str) -> None:
+    """What cannot be used is refused with its line, its path and what is expected."""
+    assert (problem,) == problems_of(text)
+
+
+def test_all_problems_are_reported() -> None:
+    """One run shows every problem, in the order of the lines."""
+    problems = problems_of("foo: 1\nwatch:\n  limit: x\n  silence: y\n")
+
+    assert [":".join(problem.split(":")[:2]) for problem in problems] == ["f:1", "f:3", "f:4"]
+
+
+@given(st.binary(max_size=64) | st.text("{}[]:,-'\"# \nawtchlimi10s&*!|>?", max_size=64))
+def test_any_bytes_give_settings_or_problems(data: bytes | str) -> None:
+    """No file makes the reader fail in another way than by its own error."""
+    problems: tuple[str, ...] = ()
+    with contextlib.suppress(SettingsError):
+        try:
+            parse_settings(data.encode() if isinstance(data, str) else data, "f")
+        except SettingsError as error:
+            problems = error.problems
+            raise
+
+    assert [] == [problem for problem in problems if not problem.startswith("f:")]
+
+
+def test_deep_nesting_is_refused() -> None:
+    """A file nested too deeply to read is refused like any other that is no settings file."""
+    assert problems_of("[" * 5000)[0].startswith("f: not YAML: ")
+
+
+def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
+    """The objects of a settings file are found wherever the process was started."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("flowControl: {objects: [a.yaml, /etc/b]}")
+
+    assert (str(tmp_path / "a.yaml"), "/etc/b") == load_settings(path).flow_control.objects
+
+
+def test_missing_file(tmp_path: Path) -> None:
+    """A file that is not there is named, with the system's reason."""
+    path = tmp_path / "settings.yaml"
+    with pytest.raises(SettingsError) as caught:
+        load_settings(path)
+
+    assert (f"{path}: No such file or directory",) == caught.value.problems
+
+
+def test_large_file(tmp_path: Path) -> None:
+    """A file far too large for settings is refused before it is parsed."""
+    path = tmp_path / "settings.yaml"
+    path.write_bytes(b"#" * (MAX_FILE_BYTES + 1))
+    with pytest.raises(SettingsError) as caught:
+        load_settings(path)
+
+    assert (f"{path}: larger than 1048576 bytes; not a settings file?",) == caught.value.problems
