@@ -54,7 +54,7 @@ class PriorityLevel:
         "upper_limit",
     )
 
-    def __init__(  # noqa: PLR0913  a level is made in one place, by the controller
+    def __init__(
         self,
         name: str,
         uid: str,

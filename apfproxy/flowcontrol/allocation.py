@@ -1,0 +1,153 @@
+"""Bounded proportional allocation: divide a sum among items, each within its own bounds.
+
+Each item has a target and bounds.  There is one proportion p such that giving every item
+`p * target`, or the bound that this runs into, gives exactly the required sum.  It is fair in the
+max-min sense: nobody gets less of its target than p for anything but its upper bound, nobody more
+but for its lower bound.
+
+The sum as a function of p is piecewise linear and never falls.  It bends where an item leaves its
+lower bound and where it reaches its upper bound; a binary search over these 2 n places finds the two
+that p lies between, in O(n log n).
+
+Source: KEP-1040, "Dispatching"; kubernetes/apiserver pkg/util/flowcontrol/conc_alloc.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MIN_TARGET = 0.001
+"""Targets below this count as this, so that a proportion always has something to multiply."""
+
+EPSILON = 1e-7
+"""Sums that differ by no more are equal: bounds are seats, whole numbers far above it."""
+
+
+class InfeasibleError(ValueError):
+    """No allocation can satisfy the bounds; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """What one participant wants and may get, in any one unit.
+
+    Needs 0 <= `lower_bound` <= `target` and `lower_bound` <= `upper_bound`; the target may exceed
+    the upper bound.
+    """
+
+    target: float
+    lower_bound: float
+    upper_bound: float
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """An answer: what each item gets, in the order of the items, and the proportion."""
+
+    amounts: tuple[float, ...]
+    fair_proportion: float
+
+
+def allocate(required_sum: int, items: Sequence[Item]) -> Allocation:
+    """Divide `required_sum` among the items in proportion to their targets, within their bounds.
+
+    Args:
+        required_sum: What the amounts shall add up to; >= 0.
+        items: The participants, in any order.
+
+    Returns:
+        1. Amounts that sum to `required_sum`, to rounding.
+        2. Each amount within its item's bounds.
+        3. Each amount is `fair_proportion * target` where its bounds allow that.
+        Where all items stand at their lower bounds the proportion is the least ratio of bound to
+        target, at their upper bounds the largest; it is 0 when nothing is to be divided.
+
+    Raises:
+        InfeasibleError: The sum is negative or cannot be reached, or an item contradicts itself.
+    """
+    if required_sum < 0:
+        raise InfeasibleError(f"the required sum is {required_sum}, must not be negative")
+    for index, item in enumerate(items):
+        _check(index, item)
+    low_sum = sum(item.lower_bound for item in items)
+    high_sum = sum(item.upper_bound for item in items)
+    if low_sum - required_sum > EPSILON:
+        raise InfeasibleError(f"the lower bounds sum to {low_sum}, more than {required_sum}")
+    if required_sum - high_sum > EPSILON:
+        raise InfeasibleError(f"the upper bounds sum to {high_sum}, less than {required_sum}")
+    if required_sum == 0:
+        return Allocation((0.0,) * len(items), 0.0)
+    targets = [max(item.target, MIN_TARGET) for item in items]
+    lows = [item.lower_bound / target for item, target in zip(items, targets, strict=True)]
+    highs = [item.upper_bound / target for item, target in zip(items, targets, strict=True)]
+    if low_sum - required_sum > -EPSILON:
+        return Allocation(tuple(item.lower_bound for item in items), min(lows))
+    if required_sum - high_sum > -EPSILON:
+        return Allocation(tuple(item.upper_bound for item in items), max(highs))
+    proportion = _proportion(required_sum, items, targets, lows, highs)
+    amounts = tuple(
+        min(max(proportion * target, item.lower_bound), item.upper_bound)
+        for item, target in zip(items, targets, strict=True)
+    )
+    return Allocation(amounts, proportion)
+
+
+def _check(index: int, item: Item) -> None:
+    """Refuse an item that contradicts itself."""
+    if item.lower_bound < 0:
+        raise InfeasibleError(f"the lower bound of item {index} is {item.lower_bound}, negative")
+    if item.target < item.lower_bound:
+        raise InfeasibleError(
+            f"the target of item {index} is {item.target}, below its lower bound"
+            f" {item.lower_bound}"
+        )
+    if item.upper_bound < item.lower_bound:
+        raise InfeasibleError(
+            f"the upper bound of item {index} is {item.upper_bound}, below its lower bound"
+            f" {item.lower_bound}"
+        )
+
+
+def _proportion(
+    required_sum: int,
+    items: Sequence[Item],
+    targets: list[float],
+    lows: list[float],
+    highs: list[float],
+) -> float:
+    """The least proportion that gives the required sum, which the bounds do allow."""
+    rows = list(zip(items, targets, lows, highs, strict=True))
+    bends = sorted({*lows, *highs})
+    # Between two bends the same items are free.  The search keeps a bend that gives too little
+    # and one that gives enough; each sum is made anew, so no error builds up, and an item at a
+    # bound counts as exactly that bound, so between the two at least one item is free.
+    below, enough = 0, len(bends) - 1
+    while enough - below > 1:
+        middle = (below + enough) // 2
+        bend = bends[middle]
+        given = 0.0
+        for item, target, low, high in rows:
+            if low >= bend:
+                given += item.lower_bound
+            elif high <= bend:
+                given += item.upper_bound
+            else:
+                given += bend * target
+        if given < required_sum:
+            below = middle
+        else:
+            enough = middle
+    fixed = 0.0
+    free = 0.0
+    for item, target, low, high in rows:
+        if low >= bends[enough]:
+            fixed += item.lower_bound
+        elif high <= bends[below]:
+            fixed += item.upper_bound
+        else:
+            free += target
+    return (required_sum - fixed) / free

@@ -1,0 +1,196 @@
+"""Seats of priority levels: the nominal division, its bounds, and the adjustment by demand.
+
+A level's shares buy it a nominal limit.  Of that it can lend a part to others while it does not
+need it, and beyond it, up to a bound, it can borrow what others lend.  Every `ADJUSTMENT_PERIOD_S`
+the current limits are set from the seat demand of the period that ended: nobody goes below what
+it used of its own, and the rest is divided in proportion to smoothed demand.
+
+Everything here is a function of its arguments.
+
+Source: KEP-1040, "Dispatching"; kubernetes/apiserver pkg/util/flowcontrol/apf_controller.go.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.flowcontrol.allocation import InfeasibleError, Item, allocate
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+ADJUSTMENT_PERIOD_S = 10
+"""How often current limits follow demand, as Kubernetes has it."""
+
+MAX_SEATS_FRACTION = 0.15
+"""No work estimate asks for more than this part of a level's nominal limit, as Kubernetes has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelLimits:
+    """The bounds that configuration puts on a level's current limit, in seats."""
+
+    nominal: int
+    lower: int
+    upper: int
+
+
+def nominal_limits(server_limit: int, shares: Mapping[str, int]) -> dict[str, int]:
+    """Divide the server's seats among priority levels in proportion to their shares.
+
+    Args:
+        server_limit: Seats of the whole proxy; >= 0.
+        shares: Priority level name to nominalConcurrencyShares; each >= 0.
+
+    Returns:
+        Priority level name to nominal limit, in seats.  Each is rounded up, so the sum can
+        exceed `server_limit`, by less than one seat per level.
+    """
+    total = sum(shares.values())
+    if total == 0:
+        return dict.fromkeys(shares, 0)
+    return {name: -(-server_limit * share // total) for name, share in shares.items()}
+
+
+def level_limits(
+    nominal: int,
+    server_limit: int,
+    lendable_percent: int,
+    borrowing_limit_percent: int | None,
+) -> LevelLimits:
+    """How far lending and borrowing may move a level's limit.
+
+    Args:
+        nominal: The level's nominal limit, in seats.
+        server_limit: Seats of the whole proxy, which bound borrowing that nothing else bounds.
+        lendable_percent: Of the nominal limit; 0 to 100.
+        borrowing_limit_percent: Of the nominal limit, >= 0; None where it may borrow all.
+    """
+    lendable = _percent(nominal, lendable_percent)
+    if borrowing_limit_percent is None:
+        borrowing = server_limit
+    else:
+        borrowing = _percent(nominal, borrowing_limit_percent)
+    return LevelLimits(nominal, nominal - lendable, nominal + borrowing)
+
+
+def max_seats(nominal: int, hand_size: int) -> int:
+    """The most seats that a work estimate may ask for at a level with queues; >= 1.
+
+    A request as wide as its level would wait for the whole level to drain, and one wider than the
+    limit divided by the hand could fill the hand of its flow alone.
+    """
+    return max(1, min(math.ceil(nominal * MAX_SEATS_FRACTION), nominal // hand_size))
+
+
+@dataclass(frozen=True, slots=True)
+class LevelDemand:
+    """What the adjustment needs to know of one level.
+
+    Attributes:
+        limits: The bounds that configuration sets.
+        is_exempt: Exempt levels take what they use; the others divide what that leaves.
+        high_watermark: The largest seat demand of the period, in seats.
+        smoothed: The smoothed envelope of seat demand, in seats.
+        current: The current limit so far, kept where no division is possible.
+    """
+
+    limits: LevelLimits
+    is_exempt: bool
+    high_watermark: int
+    smoothed: float
+    current: int
+
+
+@dataclass(frozen=True, slots=True)
+class Adjustment:
+    """Current limits for the next period.
+
+    Attributes:
+        current: Current limits in seats, in the order of the levels.
+        targets: What each level was to have before the others were considered, in seats.
+        fair_proportion: Seats given per seat of target where no bound interferes; 0 where there
+            is too little to divide.
+    """
+
+    current: tuple[int, ...]
+    targets: tuple[float, ...]
+    fair_proportion: float
+
+
+def adjust(levels: Sequence[LevelDemand]) -> Adjustment:
+    """Set every level's current limit from its demand in the period that ended.
+
+    1. An exempt level gets what it used at most, and at least its lower limit.
+    2. Another level is guaranteed what it used at most, within its lower and nominal limits.
+    3. If the exempt levels leave less than all guarantees, the guarantees shrink in proportion,
+       but not below the lower limits.
+    4. Else the sum of all nominal limits is divided among the others in proportion to smoothed
+       demand, between guarantee and upper limit.  (This sum is not reduced by what exempt levels
+       use; so Kubernetes has it.)
+    5. If no division within the bounds exists, all keep their current limits.
+    """
+    guarantees = [_guarantee(level) for level in levels]
+    targets = tuple(
+        max(float(guarantee), level.smoothed)
+        for level, guarantee in zip(levels, guarantees, strict=True)
+    )
+    nominal_sum = sum(level.limits.nominal for level in levels)
+    remaining = nominal_sum
+    lower_sum = 0
+    guaranteed_sum = 0
+    for level, guarantee in zip(levels, guarantees, strict=True):
+        if level.is_exempt:
+            remaining -= guarantee
+        else:
+            lower_sum += level.limits.lower
+            guaranteed_sum += guarantee
+
+    fair_proportion = 0.0
+    if remaining <= lower_sum:
+        divided = [level.limits.lower for level in levels]
+    elif remaining <= guaranteed_sum:
+        part = (remaining - lower_sum) / (guaranteed_sum - lower_sum)
+        divided = [
+            level.limits.lower + round_half_up((guarantee - level.limits.lower) * part)
+            for level, guarantee in zip(levels, guarantees, strict=True)
+        ]
+    else:
+        divided = [level.current for level in levels]
+        limited = [index for index, level in enumerate(levels) if not level.is_exempt]
+        items = [Item(targets[i], guarantees[i], levels[i].limits.upper) for i in limited]
+        try:
+            allocation = allocate(nominal_sum, items)
+        except InfeasibleError:
+            pass
+        else:
+            fair_proportion = allocation.fair_proportion
+            for index, amount in zip(limited, allocation.amounts, strict=True):
+                divided[index] = round_half_up(amount)
+
+    current = tuple(
+        guarantee if level.is_exempt else seats
+        for level, guarantee, seats in zip(levels, guarantees, divided, strict=True)
+    )
+    return Adjustment(current, targets, fair_proportion)
+
+
+def round_half_up(value: float) -> int:
+    """The nearest integer to a value >= 0; halves go up (Python's `round` sends them to even)."""
+    floor = math.floor(value)
+    return floor + (value - floor >= 0.5)  # noqa: PLR2004  a half is a half
+
+
+def _percent(seats: int, percent: int) -> int:
+    """A percentage of some seats, rounded to the nearest seat, halves up."""
+    return (2 * seats * percent + 100) // 200
+
+
+def _guarantee(level: LevelDemand) -> int:
+    """Seats that a level keeps because it used them, in a period like the last."""
+    used = level.high_watermark
+    if not level.is_exempt:
+        used = min(used, level.limits.nominal)
+    return max(level.limits.lower, used)
