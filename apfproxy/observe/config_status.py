@@ -1,0 +1,39 @@
+"""What became of the configuration: written by whoever loads it, read at scrape."""
+
+from __future__ import annotations
+
+
+class ConfigStatus:
+    """Counts of reloads and the state of the last one.
+
+    Attributes:
+        succeeded, failed: Loads since start; one that skips an object has failed, though the rest
+            of it is in force.
+        problems: Objects that the last load skipped, and files that it could not read.
+        last_success_unix_s: When a load last succeeded, in seconds since 1970; 0 before.
+    """
+
+    __slots__ = ("failed", "last_success_unix_s", "problems", "succeeded")
+
+    def __init__(self) -> None:
+        self.succeeded = 0
+        self.failed = 0
+        self.problems = 0
+        self.last_success_unix_s = 0.0
+
+    def loaded(self, problems: int, unix_s: float) -> None:
+        """Count one load.
+
+        Args:
+            problems: Objects skipped and files not read; 0 means success.
+            unix_s: Now, in seconds since 1970.
+        """
+        self.problems = problems
+        if problems:
+            self.failed += 1
+        else:
+            self.succeeded += 1
+            self.last_success_unix_s = unix_s
+
+    def __repr__(self) -> str:
+        return f"<ConfigStatus: {self.succeeded} succeeded, {self.failed} failed>"

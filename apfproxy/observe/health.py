@@ -1,0 +1,140 @@
+"""Named health checks, and the pages `/livez`, `/readyz` and `/healthz` over them.
+
+Other parts report into a `HealthRegistry` when something changes; a page only reads what was
+reported, so asking for it costs nothing elsewhere.  The wording is kube-apiserver's, but for the
+reason of a failure, which it withholds: the admin listener is the operator's own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+LIVEZ = "livez"
+READYZ = "readyz"
+HEALTHZ = "healthz"
+PAGES = (LIVEZ, READYZ, HEALTHZ)
+
+
+@dataclass(slots=True)
+class HealthCheck:
+    """One thing that can be well or not.
+
+    Attributes:
+        name: As shown, and as the last part of the path of the check's own page.
+        pages: Which of `PAGES` list it.
+        is_blocking: Whether its failure fails the page; otherwise it is only listed there.
+        problem: One line that says what is wrong; None while all is well.
+    """
+
+    name: str
+    pages: tuple[str, ...]
+    is_blocking: bool
+    problem: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReport:
+    """What a page says."""
+
+    is_healthy: bool
+    text: str
+
+
+class HealthRegistry:
+    """The checks of one process, in the order in which they were added; `ping` is always well."""
+
+    def __init__(self) -> None:
+        self._checks: dict[str, HealthCheck] = {}
+        self.add("ping")
+
+    def add(
+        self,
+        name: str,
+        *,
+        pages: tuple[str, ...] = PAGES,
+        is_blocking: bool = True,
+        problem: str | None = None,
+    ) -> None:
+        """Add a check.
+
+        Args:
+            name: Unlike that of any other check.
+            pages: Which of `PAGES` list it.
+            is_blocking: False for what an operator must see but no traffic should leave for,
+                such as a broken change of the configuration while the last good one serves.
+            problem: What is wrong at first, such as that it has not started yet.
+        """
+        assert name not in self._checks, f"two health checks are named {name}"
+        self._checks[name] = HealthCheck(name, pages, is_blocking, one_line(problem))
+
+    def report(self, name: str, problem: str | None) -> None:
+        """Say that a check is well (None) or what is wrong with it.
+
+        Raises:
+            KeyError: No check has that name.
+        """
+        self._checks[name].problem = one_line(problem)
+
+    def problem(self, name: str) -> str | None:
+        """What is wrong with a check; None while all is well."""
+        return self._checks[name].problem
+
+    def is_healthy(self, page: str) -> bool:
+        """Whether no check that blocks the page fails."""
+        return all(
+            check.problem is None or not check.is_blocking for check in self._checks_of(page)
+        )
+
+    def page(self, page: str, *, verbose: bool, excluded: Collection[str] = ()) -> HealthReport:
+        """Answer for a page.
+
+        Args:
+            page: One of `PAGES`.
+            verbose: List the checks even if all is well; a failure always lists them.
+            excluded: Names of checks that are not to matter.
+        """
+        is_healthy = True
+        lines = []
+        unmatched = list(dict.fromkeys(excluded))
+        for check in self._checks_of(page):
+            if check.name in unmatched:
+                unmatched.remove(check.name)
+                lines.append(f"[+]{check.name} excluded: ok")
+            elif check.problem is None:
+                lines.append(f"[+]{check.name} ok")
+            else:
+                lines.append(f"[-]{check.name} failed: {check.problem}")
+                is_healthy = is_healthy and not check.is_blocking
+        if unmatched:
+            names = ", ".join(f'"{one_line(name)}"' for name in sorted(unmatched))
+            lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
+        if is_healthy and not verbose:
+            return HealthReport(is_healthy=True, text="ok")
+        lines.append(f"{page} check {'passed' if is_healthy else 'failed'}")
+        return HealthReport(is_healthy=is_healthy, text="\n".join(lines) + "\n")
+
+    def check_page(self, page: str, name: str) -> HealthReport | None:
+        """Answer for one check of a page; None if the page has no check of that name."""
+        for check in self._checks_of(page):
+            if check.name == name:
+                if check.problem is None:
+                    return HealthReport(is_healthy=True, text="ok")
+                text = f"internal server error: {check.problem}\n"
+                return HealthReport(is_healthy=not check.is_blocking, text=text)
+        return None
+
+    def _checks_of(self, page: str) -> list[HealthCheck]:
+        return [check for check in self._checks.values() if page in check.pages]
+
+    def __repr__(self) -> str:
+        failing = [check.name for check in self._checks.values() if check.problem is not None]
+        return f"<HealthRegistry of {len(self._checks)} checks, failing: {failing}>"
+
+
+def one_line(text: str | None) -> str | None:
+    """The text with each run of white space as one space, so that it cannot fake a line."""
+    return None if text is None else " ".join(text.split())
