@@ -6,8 +6,8 @@ max-min sense: nobody gets less of its target than p for anything but its upper 
 but for its lower bound.
 
 The sum as a function of p is piecewise linear and never falls.  It bends where an item leaves its
-lower bound and where it reaches its upper bound; a binary search over these 2 n places finds the two
-that p lies between, in O(n log n).
+lower bound and where it reaches its upper bound; a binary search over these 2 n places finds the
+two that p lies between, in O(n log n).
 
 Source: KEP-1040, "Dispatching"; kubernetes/apiserver pkg/util/flowcontrol/conc_alloc.go.
 """
@@ -102,8 +102,7 @@ def _check(index: int, item: Item) -> None:
         raise InfeasibleError(f"the lower bound of item {index} is {item.lower_bound}, negative")
     if item.target < item.lower_bound:
         raise InfeasibleError(
-            f"the target of item {index} is {item.target}, below its lower bound"
-            f" {item.lower_bound}"
+            f"the target of item {index} is {item.target}, below its lower bound {item.lower_bound}"
         )
     if item.upper_bound < item.lower_bound:
         raise InfeasibleError(

@@ -25,7 +25,7 @@ ADJUSTMENT_PERIOD_S = 10
 """How often current limits follow demand, as Kubernetes has it."""
 
 MAX_SEATS_FRACTION = 0.15
-"""No work estimate asks for more than this part of a level's nominal limit, as Kubernetes has it."""
+"""The part of a level's nominal limit that one work estimate may ask for; Kubernetes' own."""
 
 
 @dataclass(frozen=True, slots=True)
