@@ -37,7 +37,7 @@ def test_every_hand_is_dealt() -> None:
     """Consecutive hashes go through all ordered hands, each exactly once."""
     dealer = Dealer(5, 3)
 
-    assert 5 * 4 * 3 == len({dealer.deal(hash_) for hash_ in range(5 * 4 * 3)})
+    assert len({dealer.deal(hash_) for hash_ in range(5 * 4 * 3)}) == 5 * 4 * 3
 
 
 @pytest.mark.parametrize(

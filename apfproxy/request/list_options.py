@@ -1,0 +1,126 @@
+"""The query of a LIST or WATCH, decoded as Kubernetes decodes `ListOptions`.
+
+Source: kubernetes/apimachinery pkg/apis/meta/v1 and internalversion (conversion of url.Values),
+kubernetes/apiserver pkg/storage/cacher/delegator.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.request.selectors import (
+    SelectorError,
+    check_label_selector,
+    parse_int64,
+    required_value,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Query = Mapping[str, tuple[str, ...]]
+
+
+class ListOptions(msgspec.Struct, frozen=True, gc=False):
+    """What the cost of a LIST or of a WATCH's initial events depends on.
+
+    Attributes:
+        is_decodable: Whether the numbers can be decoded; all else means nothing if not.
+        limit: Objects asked for at most; 0 or less for no limit.
+        is_continuation: It asks for a further part of a LIST.
+        is_from_cache: kube-apiserver answers it from its watch cache.
+        has_selector: It asks for some objects only.
+        sends_initial_events: As a WATCH it begins with all objects that there are.
+    """
+
+    is_decodable: bool = True
+    limit: int = 0
+    is_continuation: bool = False
+    is_from_cache: bool = False
+    has_selector: bool = False
+    sends_initial_events: bool = True
+
+
+NO_OPTIONS = ListOptions()
+NOT_DECODABLE = ListOptions(is_decodable=False)
+
+
+def list_options(query: Query) -> ListOptions:
+    """Decode the options that estimates use."""
+    if not query:
+        return NO_OPTIONS
+    try:
+        limit = _int64(query, "limit")
+        _int64(query, "timeoutSeconds")
+    except SelectorError:
+        return NOT_DECODABLE
+    version = first(query, "resourceVersion")
+    sends_initial_events = query.get("sendInitialEvents")
+    return ListOptions(
+        is_decodable=True,
+        limit=limit,
+        is_continuation=bool(first(query, "continue")),
+        is_from_cache=_is_from_cache(query, version, limit),
+        has_selector=bool(first(query, "fieldSelector") or first(query, "labelSelector")),
+        sends_initial_events=version in {"", "0"}
+        or (sends_initial_events is not None and parse_bool(sends_initial_events[0])),
+    )
+
+
+def _is_from_cache(query: Query, version: str, limit: int) -> bool:
+    """Whether a LIST is served by the watch cache.
+
+    The most recent state (no version) counts as read from storage: the estimator supposes an etcd
+    that cannot say how far its watches are.
+    """
+    match first(query, "resourceVersionMatch"):
+        case "NotOlderThan":
+            return True
+        case "":
+            is_exact = bool(first(query, "continue")) or (limit > 0 and version != "0")
+            return not is_exact and version != ""
+        case _:
+            return False
+
+
+def watch_and_name(query: Query) -> tuple[bool, str]:
+    """Whether a GET of a collection is a WATCH, and the one name it asks for, or "".
+
+    When any option cannot be decoded the name is lost, and `watch` is read by itself.
+    """
+    watch = query.get("watch")
+    is_watch = watch is not None and parse_bool(watch[0])
+    try:
+        name = required_value(first(query, "fieldSelector"), "metadata.name") or ""
+        if not name and (is_watch or watch is None or watch[0].lower() in {"false", "0"}):
+            return is_watch, ""  # decoding the rest makes no difference
+        _int64(query, "limit")
+        _int64(query, "timeoutSeconds")
+        check_label_selector(first(query, "labelSelector"))
+    except SelectorError:
+        return watch is not None and watch[0].lower() not in {"false", "0"}, ""
+    if name in {".", ".."} or "/" in name or "%" in name:
+        name = ""  # not a path segment
+    return is_watch, name
+
+
+def parse_bool(text: str) -> bool:
+    """Decode a boolean: all but `0` and `false` are true, "" too.
+
+    Letters that differ in case only are equal here, and Unicode has a second small s.
+    """
+    return text != "0" and text.replace("\N{LATIN SMALL LETTER LONG S}", "s").lower() != "false"
+
+
+def first(query: Query, key: str) -> str:
+    """The first value of a parameter, or ""."""
+    values = query.get(key)
+    return values[0] if values else ""
+
+
+def _int64(query: Query, key: str) -> int:
+    """The first value of a parameter as a number, or 0."""
+    values = query.get(key)
+    return parse_int64(values[0]) if values else 0

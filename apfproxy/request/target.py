@@ -1,0 +1,164 @@
+"""Reads a request target as Go's net/http server does, which is what kube-apiserver classifies by.
+
+Only escapes are decoded.  Dot segments, repeated slashes, `;` and case stay as they are: an origin
+that serves `/a/../b` as `/b` may exist, one that must does not, and whoever normalises decides on
+another request than the one that is forwarded.
+
+Source: Go 1.26, net/url `ParseRequestURI` and `ParseQuery`, net/http `readRequest`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_QUERY_PARAMETERS = 10_000
+"""With more than these Go sees none at all; its bound against queries made to exhaust memory."""
+
+NO_PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+
+CONTROL_BYTE = re.compile(rb"[\x00-\x1f\x7f]")
+INVALID_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
+SCHEME = re.compile(rb"([A-Za-z][A-Za-z0-9+.-]*):")
+PORT = re.compile(rb"(?::[0-9]*)?")
+USER_INFO = re.compile(rb"[A-Za-z0-9._:~!$&'()*+,;=%@-]*")
+HOST = re.compile(rb"(?:[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\"\x80-\xff-]|%25|%[89A-Fa-f][0-9A-Fa-f])*")
+ZONE = re.compile(rb"(?:[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\"\x80-\xff-]|%[0-9A-Fa-f]{2})*")
+ZONE_TEXT = re.compile(rb"[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\" %\x80-\xff-]*")
+
+LONE_BYTES = dict.fromkeys(range(0xDC80, 0xDD00), "\N{REPLACEMENT CHARACTER}")
+
+
+class TargetError(ValueError):
+    """A request target that Go's server does not take; the client is at fault."""
+
+
+def split_target(method: str, target: bytes) -> tuple[str, bytes]:
+    """Split a request target into its decoded path and its raw query.
+
+    Args:
+        method: The request's method; CONNECT has a target of its own kind.
+        target: The bytes between the method and the version of a request line, as received.
+
+    Returns:
+        The path with its escapes decoded, "" if there is none, and the query without its `?`.
+
+    Raises:
+        TargetError: No server of Go's would take it.
+    """
+    if CONTROL_BYTE.search(target):
+        raise TargetError("control character in request target")
+    if target[:1] == b"/":
+        path, _, query = target.partition(b"?")
+        return decode_path(path), query
+    if target == b"*":
+        return "*", b""
+    return _split_absolute(b"http://" + target if method == "CONNECT" else target)
+
+
+def _split_absolute(target: bytes) -> tuple[str, bytes]:
+    """Split a target that does not begin with a slash."""
+    scheme = SCHEME.match(target)
+    if scheme is None:
+        raise TargetError("request target is neither a path nor an absolute URI")
+    rest, _, query = target[scheme.end() :].partition(b"?")
+    if not rest.startswith(b"/"):
+        return "", query  # opaque, such as `mailto:x`: a URI without a path
+    if rest.startswith(b"//"):
+        authority, slash, path = rest[2:].partition(b"/")
+        _check_authority(scheme[1].lower(), authority)
+        rest = slash + path
+    return decode_path(rest), query
+
+
+def _check_authority(scheme: bytes, authority: bytes) -> None:
+    """Refuse an authority that Go cannot parse."""
+    user, at, host = authority.rpartition(b"@")
+    if not (
+        _is_host(scheme, host)
+        and (not at or (USER_INFO.fullmatch(user) and not INVALID_ESCAPE.search(user)))
+    ):
+        raise TargetError("invalid authority in request target")
+
+
+def _is_host(scheme: bytes, host: bytes) -> bool:
+    """Whether Go takes this as `host[:port]`."""
+    bracket = host.rfind(b"[")
+    if bracket > 0:
+        return False
+    if bracket == 0:
+        literal, closing, port = host[1:].rpartition(b"]")
+        return bool(closing and PORT.fullmatch(port)) and _is_ipv6_literal(literal)
+    # A second colon is an error where the scheme is known to have ports.
+    strict = scheme in {b"http", b"https"}
+    colon = host.find(b":") if strict else host.rfind(b":")
+    if colon >= 0 and not PORT.fullmatch(host[colon:]):
+        return False
+    return HOST.fullmatch(host) is not None
+
+
+def _is_ipv6_literal(literal: bytes) -> bool:
+    """Whether this may stand between brackets: an IPv6 address, maybe with a `%25zone`."""
+    address, percent, zone = literal.partition(b"%25")
+    if not HOST.fullmatch(address) or not ZONE.fullmatch(zone) or (percent and not zone):
+        return False
+    if not ZONE_TEXT.fullmatch(unquote_to_bytes(zone)):
+        return False
+    try:
+        ipaddress.IPv6Address(unquote_to_bytes(address).decode("ascii"))
+    except ValueError:
+        return False
+    return True
+
+
+def decode_path(path: bytes) -> str:
+    """Decode the escapes of a path; `+` is a plus.
+
+    Raises:
+        TargetError: A `%` is not followed by two hexadecimal digits.
+    """
+    if b"%" in path:
+        if INVALID_ESCAPE.search(path):
+            raise TargetError("invalid percent escape in request target")
+        path = unquote_to_bytes(path)
+    return decode_text(path)
+
+
+def decode_text(data: bytes) -> str:
+    """Decode UTF-8, with one U+FFFD for every byte that is not part of it, as Go does."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode(errors="surrogateescape").translate(LONE_BYTES)
+
+
+def parse_query(query: bytes) -> Mapping[str, tuple[str, ...]]:
+    """Decode a query; parameters that Go drops (with a `;` or an invalid escape) are dropped.
+
+    Returns:
+        Values of each key in their order.
+    """
+    if not query or query.count(b"&") >= MAX_QUERY_PARAMETERS:
+        return NO_PARAMETERS
+    parameters: dict[str, tuple[str, ...]] = {}
+    for pair in query.split(b"&"):
+        if not pair or b";" in pair:
+            continue
+        if b"%" in pair or b"+" in pair:
+            if INVALID_ESCAPE.search(pair):
+                continue
+            raw_key, _, raw_value = pair.replace(b"+", b" ").partition(b"=")
+            key = decode_text(unquote_to_bytes(raw_key))
+            value = decode_text(unquote_to_bytes(raw_value))
+        else:
+            raw_key, _, raw_value = pair.partition(b"=")
+            key = decode_text(raw_key)
+            value = decode_text(raw_value)
+        parameters[key] = (*parameters.get(key, ()), value)
+    return parameters
