@@ -1,0 +1,193 @@
+"""How many objects of each resource the server stores, read from its own metrics page.
+
+kube-apiserver and servers built like it say this in `apiserver_resource_objects{group,resource}`
+(since 1.34) or `apiserver_storage_objects{resource}`, where the resource is written `pods` or
+`deployments.apps`.  Such a page has megabytes of other metrics, so it is read line by line as it
+comes, and only lines of these two are taken apart.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import re
+from typing import TYPE_CHECKING, Protocol
+
+import aiohttp
+import yarl
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+RESOURCE_OBJECTS = b"apiserver_resource_objects{"
+STORAGE_OBJECTS = b"apiserver_storage_objects{"
+
+MAX_PAGE_BYTES = 1 << 28
+"""The page of a large kube-apiserver has tens of MiB."""
+MAX_LINE_BYTES = 1 << 16
+"""Prometheus' own limit on a label's value is far below this."""
+MAX_RESOURCES = 10_000
+"""Servers have a few hundred; bounds what a wrong page can make us keep."""
+TIMEOUT_S = 20.0
+
+LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
+SAMPLE = re.compile(r"[a-z_]+\{([^}]*)\}\s+(\S+)(?:\s+-?[0-9]+)?\s*")
+
+logger = logging.getLogger(__name__)
+
+
+class CountsError(Exception):
+    """The metrics page cannot be read; the server's fault, or that of the URL."""
+
+
+class CountsSink(Protocol):
+    """Who wants the counts; `flowcontrol.learned_costs.LearnedCosts` does."""
+
+    def set_object_counts(self, counts: Mapping[str, int], now_ns: int) -> None:
+        """Take the counts by resource, such as `pods` or `deployments.apps`."""
+
+
+class CountsParser:
+    """Takes the counts out of a page of Prometheus' text format that comes in pieces."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._bytes = 0
+        self._resource_objects: dict[str, int] = {}
+        self._storage_objects: dict[str, int] = {}
+
+    def __repr__(self) -> str:
+        return f"<CountsParser: {self._bytes} bytes read>"
+
+    def feed(self, data: bytes) -> None:
+        """Take the next piece.
+
+        Raises:
+            CountsError: The page is longer than any metrics page, or no text with lines.
+        """
+        self._bytes += len(data)
+        if self._bytes > MAX_PAGE_BYTES:
+            raise CountsError(f"the page is longer than {MAX_PAGE_BYTES} bytes")
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MAX_LINE_BYTES:
+            raise CountsError(f"the page has a line longer than {MAX_LINE_BYTES} bytes")
+        for line in lines:
+            self._line(line)
+
+    def finish(self) -> dict[str, int]:
+        """The counts by resource; those of the newer metric if the page has both.
+
+        Raises:
+            CountsError: The page has neither metric.
+        """
+        self._line(self._rest)
+        counts = self._resource_objects or self._storage_objects
+        if not counts:
+            raise CountsError(
+                "the page has neither apiserver_resource_objects nor apiserver_storage_objects"
+            )
+        return counts
+
+    def _line(self, line: bytes) -> None:
+        if line.startswith(RESOURCE_OBJECTS):
+            counts = self._resource_objects
+        elif line.startswith(STORAGE_OBJECTS):
+            counts = self._storage_objects
+        else:
+            return
+        sample = SAMPLE.fullmatch(line.decode("utf-8", "replace"))
+        if sample is None:
+            return
+        labels = dict(LABEL.findall(sample[1]))
+        resource, group = labels.get("resource", ""), labels.get("group", "")
+        count = whole_number(sample[2])
+        if resource and count is not None and len(counts) < MAX_RESOURCES:
+            counts[f"{resource}.{group}" if group else resource] = count
+
+
+def whole_number(text: str) -> int | None:
+    """Read a sample's value; None if it is no count (the server says -1 for unknown)."""
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return int(value) if math.isfinite(value) and value >= 0 else None
+
+
+class ObjectCounts:
+    """Reads the counts again and again, and says so once when that fails or works again.
+
+    What is known stays known while reading fails; the sink decides when it is too old.
+
+    Args:
+        url: The metrics page, http or https.
+        sink: Gets the counts.
+        now_ns: The time to hand on with them.
+        interval_s: Between the end of a reading and the next.
+        sleep: Waits; tests pass one that does not.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        sink: CountsSink,
+        now_ns: Callable[[], int],
+        interval_s: float,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.url = yarl.URL(url)
+        self._sink = sink
+        self._now_ns = now_ns
+        self._interval_s = interval_s
+        self._sleep = sleep
+        self.problem: str | None = None
+        self.reads_total = 0
+        self.failures_total = 0
+
+    def __repr__(self) -> str:
+        return f"<ObjectCounts from {self.shown_url}: {self.problem or 'ok'}>"
+
+    @property
+    def shown_url(self) -> str:
+        """The URL without what may be secret."""
+        return str(self.url.with_user(None).with_query(None))
+
+    async def run(self) -> None:
+        """Read for ever; ends only when it is cancelled."""
+        timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
+        async with aiohttp.ClientSession(timeout=timeout) as session:
+            while True:
+                await self.read_once(session)
+                await self._sleep(self._interval_s)
+
+    async def read_once(self, session: aiohttp.ClientSession) -> None:
+        """Read the page; failure leaves what is known and shows in `problem`."""
+        self.reads_total += 1
+        try:
+            counts = await self._fetch(session)
+        except (CountsError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            self.failures_total += 1
+            problem = " ".join(str(error).split()) or type(error).__name__
+            if self.problem is None:
+                logger.warning(
+                    "cannot read object counts from %s: %s; costs of lists rest on what is known",
+                    self.shown_url,
+                    problem,
+                )
+            self.problem = problem
+            return
+        if self.problem is not None or self.reads_total == 1:
+            logger.info("object counts of %d resources from %s", len(counts), self.shown_url)
+        self.problem = None
+        self._sink.set_object_counts(counts, self._now_ns())
+
+    async def _fetch(self, session: aiohttp.ClientSession) -> dict[str, int]:
+        parser = CountsParser()
+        # Redirects are refused: the operator named a page, the server is not to choose another.
+        async with session.get(self.url, allow_redirects=False) as response:
+            if response.status != 200:  # noqa: PLR2004 - the status that has the page
+                raise CountsError(f"the server answered {response.status}")
+            async for piece in response.content.iter_any():
+                parser.feed(piece)
+        return parser.finish()
