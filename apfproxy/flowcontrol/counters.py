@@ -45,11 +45,20 @@ class FlowSchemaCounters:
     Gauges (`executing_*`, `inqueue_*`) are requests and seats now; all else only grows.
     Durations are nanoseconds.  A request counts as executing until the end of its execution; the
     seats count until they are given back, at the end of its additional latency.
+
+    Attributes:
+        dispatched_at_once: Requests that went through an empty queue set, not yet sorted into
+            the two histograms where all of them fall into the same bucket: the wait of requests
+            that executed and the queue length, which counts the request itself.
+        wait_rejected_ns: The wait of requests that did not execute, whatever the reason.
     """
 
     __slots__ = (
+        "_queue_length_after_enqueue",
+        "_wait_executed_ns",
         "cancelled",
         "dispatched",
+        "dispatched_at_once",
         "executing_requests",
         "executing_seats",
         "execution_regular_ns",
@@ -59,11 +68,9 @@ class FlowSchemaCounters:
         "inqueue_seats",
         "no_accommodation",
         "priority_level",
-        "queue_length_after_enqueue",
         "rejected_concurrency_limit",
         "rejected_queue_full",
         "rejected_time_out",
-        "wait_executed_ns",
         "wait_rejected_ns",
         "watch_count",
         "work_estimated_seats",
@@ -77,18 +84,40 @@ class FlowSchemaCounters:
         self.inqueue_requests = 0
         self.inqueue_seats = 0
         self.dispatched = 0
+        self.dispatched_at_once = 0
         self.no_accommodation = 0
         self.rejected_concurrency_limit = 0
         self.rejected_queue_full = 0
         self.rejected_time_out = 0
         self.cancelled = 0
-        self.wait_executed_ns = Histogram(DURATION_BOUNDS_NS)
+        self._wait_executed_ns = Histogram(DURATION_BOUNDS_NS)
         self.wait_rejected_ns = Histogram(DURATION_BOUNDS_NS)
         self.execution_regular_ns = Histogram(DURATION_BOUNDS_NS)
         self.execution_watch_ns = Histogram(DURATION_BOUNDS_NS)
-        self.queue_length_after_enqueue = Histogram(QUEUE_LENGTH_BOUNDS)
+        self._queue_length_after_enqueue = Histogram(QUEUE_LENGTH_BOUNDS)
         self.work_estimated_seats = Histogram(SEATS_BOUNDS)
         self.watch_count = Histogram(WATCH_COUNT_BOUNDS)
+
+    @property
+    def wait_executed_ns(self) -> Histogram:
+        """The wait of requests that executed."""
+        self._sort_dispatched_at_once()
+        return self._wait_executed_ns
+
+    @property
+    def queue_length_after_enqueue(self) -> Histogram:
+        """The length of its queue just after a request came into it, the request included."""
+        self._sort_dispatched_at_once()
+        return self._queue_length_after_enqueue
+
+    def _sort_dispatched_at_once(self) -> None:
+        requests = self.dispatched_at_once
+        if requests:
+            self.dispatched_at_once = 0
+            self._wait_executed_ns.counts[0] += requests
+            lengths = self._queue_length_after_enqueue
+            lengths.counts[bisect_left(lengths.bounds, 1)] += requests
+            lengths.sum += requests
 
     def __repr__(self) -> str:
         return (

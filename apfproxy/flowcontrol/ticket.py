@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
+
+from apfproxy.flowcontrol.seats import SERVICE_GUESS_TICKS, seat_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,9 +55,18 @@ class WorkEstimate:
         final_seats: Seats for `additional_latency_ns` after its end; >= 0.
         additional_latency_ns: How long it lingers after its end.
         max_seats: The larger of the two, which it holds from dispatch until it has lingered.
+        final_work: The work of lingering, in seat ticks.
+        work: The whole work, in seat ticks, as long as its execution time is a guess.
     """
 
-    __slots__ = ("additional_latency_ns", "final_seats", "initial_seats", "max_seats")
+    __slots__ = (
+        "additional_latency_ns",
+        "final_seats",
+        "final_work",
+        "initial_seats",
+        "max_seats",
+        "work",
+    )
 
     def __init__(
         self, initial_seats: int, final_seats: int = 0, additional_latency_ns: int = 0
@@ -64,6 +75,8 @@ class WorkEstimate:
         self.final_seats = final_seats
         self.additional_latency_ns = additional_latency_ns
         self.max_seats = max(initial_seats, final_seats)
+        self.final_work = seat_ticks(final_seats, additional_latency_ns)
+        self.work = initial_seats * SERVICE_GUESS_TICKS + self.final_work
 
     def __repr__(self) -> str:
         return (
@@ -83,19 +96,32 @@ class TicketState(enum.IntEnum):
     DONE = 3
 
 
+# The same as plain integers, since reading a member of an enum costs 30 ns.
+WAITING: Final = 0
+EXECUTING: Final = 1
+LINGERING: Final = 2
+DONE: Final = 3
+
+
 class Ticket:
     """A request inside a queue set: its place in a queue, then its seats.
 
     The queue set owns every field but `details`.
 
     Attributes:
+        flow: Whose request it is.
+        estimate: What it is expected to need; replaced at dispatch if it had to be cut to the
+            concurrency limit.
         details: Whatever the caller wants to find again in the dumps.
         arrived_ns, dispatched_ns: Clock readings; -1 before it was dispatched.
+        arrival_r: The progress meter at its arrival; 0 at a level without queues.
         queue: The queue it was put into; None at a level without queues.
+        state: A `TicketState`, as a plain integer.
+        on_dispatch: What to call when it is dispatched; None unless it has to wait.
+        previous, next: Its neighbours while it waits in its queue; unset before.
     """
 
     __slots__ = (
-        "additional_latency_ns",
         "arrival_r",
         "arrived_ns",
         "details",
@@ -106,34 +132,37 @@ class Ticket:
         "on_dispatch",
         "previous",
         "queue",
-        "seats_held",
         "state",
-        "work",
     )
+
+    previous: Ticket | None
+    next: Ticket | None
 
     def __init__(
         self,
         flow: Flow,
         estimate: WorkEstimate,
-        on_dispatch: Callable[[Ticket], None],
         details: Any,  # noqa: ANN401  the caller's own
-        arrived_ns: int,
+        now_ns: int,
+        queue: Queue | None,
+        state: int,
+        dispatched_ns: int,
+        arrival_r: int,
     ) -> None:
         self.flow = flow
         self.estimate = estimate
-        self.on_dispatch = on_dispatch
         self.details = details
-        self.arrived_ns = arrived_ns
-        self.dispatched_ns = -1
-        self.queue: Queue | None = None
-        self.state = 0
-        # arrival_r, work, seats_held, previous and next are set by the queue set when they mean
-        # something: a request that fits at once never uses most of them.
+        self.arrived_ns = now_ns
+        self.queue = queue
+        self.state = state
+        self.dispatched_ns = dispatched_ns
+        self.arrival_r = arrival_r
+        self.on_dispatch: Callable[[Ticket], None] | None = None
 
     @property
     def is_executing(self) -> bool:
         """Whether it has its seats and has not ended."""
-        return self.state == TicketState.EXECUTING
+        return self.state == EXECUTING
 
     def __repr__(self) -> str:
         return f"<Ticket {self.flow!r} {TicketState(self.state).name.lower()}>"
