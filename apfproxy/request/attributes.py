@@ -161,14 +161,7 @@ def _resource(
     if verb == "proxy":
         subresource = ""
     if not name:
-        if verb == "get":
-            verb = "list"
-            if query:
-                is_watch, name = watch_and_name(query)
-                if is_watch:
-                    verb = "watch"
-        elif verb == "delete":
-            verb = "deletecollection"
+        verb, name = _of_collection(verb, query)
     return RequestAttributes(
         is_resource_request=True,
         path=path,
@@ -186,3 +179,11 @@ def _resource(
         query=query,
         list_options=list_options(query) if verb in {"list", "watch"} else None,
     )
+
+
+def _of_collection(verb: str, query: Mapping[str, tuple[str, ...]]) -> tuple[str, str]:
+    """The verb and name of a request whose path has no name."""
+    if verb == "get":
+        is_watch, name = watch_and_name(query) if query else (False, "")
+        return "watch" if is_watch else "list", name
+    return "deletecollection" if verb == "delete" else verb, ""

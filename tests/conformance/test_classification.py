@@ -1,0 +1,44 @@
+"""Classification against the reference vectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from apfproxy.api.flowcontrol.types import FlowSchema
+from apfproxy.flowcontrol.classifier import Classifier, matches
+from apfproxy.request.attributes import RequestAttributes
+from apfproxy.request.user import User
+from tests.conformance import vectors
+
+CASES = vectors.load("classification")
+
+
+def without_nulls(value: Any) -> Any:  # noqa: ANN401  any JSON
+    """A JSON value without its null fields, which mean the same as absent ones."""
+    if isinstance(value, dict):
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))
+def test_flow_schema(case: dict[str, Any]) -> None:
+    """Every request gets the FlowSchema that Kubernetes gives it."""
+    flow_schemas = msgspec.convert(without_nulls(case["flow_schemas"]), list[FlowSchema])
+    classifier = Classifier(flow_schemas)
+    for request in case["requests"]:
+        attributes = RequestAttributes(
+            **{
+                name: request[name]
+                for name in request
+                if name in RequestAttributes.__struct_fields__
+            }
+        )
+        user = User(request["user"], tuple(request["groups"]))
+
+        chosen = classifier.classify(user, attributes)
+
+        assert request["flow_schema"] == (chosen.metadata.name if chosen else None)
+        assert chosen is None or matches(chosen, user, attributes)
