@@ -1,0 +1,134 @@
+"""Reads the objects of a file: every document, every item of a List; problems with their place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.api.documents import Mapping, split_documents
+from apfproxy.api.field_errors import FieldError, Reason, shown
+from apfproxy.api.flowcontrol.types import FlowControlObject  # noqa: TC001  a field needs it
+from apfproxy.api.flowcontrol.wire import API_VERSIONS, KINDS, from_wire, kind_of, type_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MOST_PROBLEMS = 100
+"""Of one file: who has more, has them for one reason."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why one object, or the rest of a file, cannot be used."""
+
+    source: str
+    """The file."""
+    messages: tuple[str, ...]
+    """What is wrong, each with its field's path where it concerns a field."""
+    line: int | None = None
+    """Where the object begins, or where the text cannot be read; counted from 1."""
+    kind: str = ""
+    name: str = ""
+    errors: tuple[FieldError, ...] = ()
+    """The messages' errors, where they concern fields."""
+
+    def __str__(self) -> str:
+        place = self.source if self.line is None else f"{self.source}:{self.line}"
+        what = " ".join(part for part in (self.kind, self.name and shown(self.name)) if part)
+        text = "; ".join(self.messages)
+        return f"{place}: {what}: {text}" if what else f"{place}: {text}"
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """What a file holds."""
+
+    objects: list[FlowControlObject]
+    """In v1, with defaults, valid, in the file's order, no two of one kind and name."""
+    problems: list[Problem]
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """Something in a file that should be an object."""
+
+    wire: object
+    line: int
+    error: FieldError | None = None
+    """Why it cannot be one, where its surroundings say so."""
+
+
+def decode_documents(data: bytes, source: str, *, strict: bool = True) -> Decoded:
+    """Read the objects of a file, skipping those that are broken.
+
+    Args:
+        data: YAML documents or JSON values; no bytes make this raise.
+        source: What problems call the file.
+        strict: Whether an unknown field is a problem; else it is ignored.
+    """
+    documents, failure = split_documents(data)
+    objects: dict[tuple[str, str], FlowControlObject] = {}
+    problems: list[Problem] = []
+    for candidate in (
+        each for document in documents for each in candidates(document.content, document.line)
+    ):
+        if len(problems) >= MOST_PROBLEMS:
+            message = f"more than {MOST_PROBLEMS} problems: the rest of the file was not read"
+            problems.append(Problem(source, (message,), candidate.line))
+            break
+        found = [candidate.error] if candidate.error else from_wire(candidate.wire, strict=strict)
+        if isinstance(found, list):
+            problems.append(problem(source, candidate, found))
+            continue
+        kind, name = kind_of(found), found.metadata.name
+        if (kind, name) in objects:
+            message = "defined a second time in this file: remove one"
+            problems.append(Problem(source, (message,), candidate.line, kind, name))
+        else:
+            objects[kind, name] = found
+    if failure is not None:
+        problems.append(Problem(source, (failure.message,), failure.line))
+    return Decoded(list(objects.values()), problems)
+
+
+def candidates(content: object, line: int, depth: int = 2) -> Iterator[Candidate]:
+    """The objects of a document: itself, or the items of a List, which may hold Lists."""
+    if isinstance(content, Mapping):
+        line = content.line
+    if not isinstance(content, dict):
+        detail = "want an object with apiVersion and kind"
+        yield Candidate(
+            content, line, FieldError("", Reason.TYPE_INVALID, detail, type(content).__name__)
+        )
+        return
+    kind, api_version = type_of(content)
+    typed = kind.removesuffix("List") in KINDS and api_version in API_VERSIONS
+    if not kind.endswith("List") or not (typed or (kind, api_version) == ("List", "v1")):
+        yield Candidate(content, line)
+        return
+    items = content.get("items")
+    if depth == 0 or not isinstance(items, list | None):
+        detail = "want a list of objects" if depth else "a List in a List in a List"
+        yield Candidate(
+            content, line, FieldError("items", Reason.TYPE_INVALID, detail, type(items).__name__)
+        )
+        return
+    for item in items or ():
+        if typed and isinstance(item, dict):
+            # A server leaves out what the list's own kind says.
+            item.setdefault("kind", kind.removesuffix("List"))
+            item.setdefault("apiVersion", api_version)
+        yield from candidates(item, line, depth - 1)
+
+
+def problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Problem:
+    """The problem of one object."""
+    kind, _ = type_of(candidate.wire)
+    metadata = candidate.wire.get("metadata") if isinstance(candidate.wire, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return Problem(
+        source,
+        tuple(str(error) for error in errors),
+        candidate.line,
+        kind,
+        name if isinstance(name, str) else "",
+        tuple(errors),
+    )

@@ -1,0 +1,90 @@
+"""What is wrong with one field of an object, worded and classified as Kubernetes does."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+LONGEST_VALUE = 200
+"""Characters of a wrong value that a message shows: enough to recognise it on a log line."""
+
+
+class Reason(enum.StrEnum):
+    """Why a field is refused; the `reason` of a cause in a Kubernetes Status."""
+
+    REQUIRED = "FieldValueRequired"
+    INVALID = "FieldValueInvalid"
+    NOT_SUPPORTED = "FieldValueNotSupported"
+    FORBIDDEN = "FieldValueForbidden"
+    DUPLICATE = "FieldValueDuplicate"
+    TOO_LONG = "FieldValueTooLong"
+    TYPE_INVALID = "FieldValueTypeInvalid"
+    UNKNOWN = "UnknownField"
+    """No cause in Kubernetes, where an unknown field fails the decoding of the whole body."""
+
+
+INTRODUCTIONS = {
+    Reason.REQUIRED: "Required value",
+    Reason.INVALID: "Invalid value",
+    Reason.NOT_SUPPORTED: "Unsupported value",
+    Reason.FORBIDDEN: "Forbidden",
+    Reason.DUPLICATE: "Duplicate value",
+    Reason.TOO_LONG: "Too long",
+    Reason.TYPE_INVALID: "Invalid value",
+    Reason.UNKNOWN: "Unknown field",
+}
+
+VALUELESS = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO_LONG, Reason.UNKNOWN})
+"""Reasons whose message leaves the value out: there is none, or it would not help."""
+
+
+class FieldError(msgspec.Struct, frozen=True):
+    """One field that is refused."""
+
+    field: str
+    """Path from the object's root, such as `spec.rules[0].subjects`; empty for the root itself."""
+    reason: Reason
+    detail: str = ""
+    value: object = None
+    """The refused value, where `reason` is one that shows it."""
+
+    @property
+    def message(self) -> str:
+        """The error without its path, on one line."""
+        parts = [INTRODUCTIONS[self.reason]]
+        if self.reason not in VALUELESS:
+            parts.append(shown(self.value))
+        if self.detail:
+            parts.append(self.detail)
+        return ": ".join(parts)
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}" if self.field else self.message
+
+
+def shown(value: object) -> str:
+    """The value as compact JSON, cut to `LONGEST_VALUE` characters."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
+
+
+def required(field: str, detail: str = "") -> FieldError:
+    """The error of a field that must have a value."""
+    return FieldError(field, Reason.REQUIRED, detail)
+
+
+def invalid(field: str, value: object, detail: str) -> FieldError:
+    """The error of a field whose value breaks a rule."""
+    return FieldError(field, Reason.INVALID, detail, value)
+
+
+def forbidden(field: str, detail: str) -> FieldError:
+    """The error of a field that must not have a value here."""
+    return FieldError(field, Reason.FORBIDDEN, detail)
+
+
+def not_supported(field: str, value: object, supported: tuple[str, ...]) -> FieldError:
+    """The error of a field whose value is none of those supported."""
+    choices = ", ".join(f'"{choice}"' for choice in sorted(supported))
+    return FieldError(field, Reason.NOT_SUPPORTED, f"supported values: {choices}", value)

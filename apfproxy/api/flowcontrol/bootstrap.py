@@ -1,0 +1,55 @@
+"""The objects that are there without configuration: those of Kubernetes 1.36.
+
+The files lie in `config/bootstrap/`; an installed package carries them beside this module.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from apfproxy.api.decode import decode_documents
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
+    from apfproxy.api.flowcontrol.types import FlowControlObject
+
+INSTALLED = resources.files("apfproxy.api.flowcontrol") / "bootstrap_objects"
+CHECKOUT = Path(__file__).parents[3] / "config" / "bootstrap"
+
+
+@functools.cache
+def mandatory_objects() -> tuple[FlowControlObject, ...]:
+    """The objects that always exist unchanged: levels and schemas `exempt` and `catch-all`."""
+    return load(directory(INSTALLED, CHECKOUT), "mandatory.yaml")
+
+
+@functools.cache
+def suggested_objects() -> tuple[FlowControlObject, ...]:
+    """The objects that make a good start for a Kubernetes API; a user may replace them."""
+    return load(directory(INSTALLED, CHECKOUT), "suggested.yaml")
+
+
+def bootstrap_objects() -> tuple[FlowControlObject, ...]:
+    """The mandatory objects and the suggested ones."""
+    return mandatory_objects() + suggested_objects()
+
+
+def directory(installed: Traversable, checkout: Path) -> Traversable:
+    """Where the files are: with the package if it was installed, else in the checkout."""
+    return installed if installed.is_dir() else checkout
+
+
+def load(where: Traversable, name: str) -> tuple[FlowControlObject, ...]:
+    """The objects of a file of ours.
+
+    Raises:
+        ValueError: If it has problems, which only an edited file can.
+    """
+    decoded = decode_documents((where / name).read_bytes(), name)
+    if decoded.problems:
+        raise ValueError("; ".join(str(problem) for problem in decoded.problems))
+    return tuple(decoded.objects)

@@ -1,0 +1,122 @@
+"""The forms of names, labels and keys that Kubernetes objects use.
+
+Each check returns what is wrong with a value, an empty list for nothing.  Lengths count bytes.
+
+Sources: RFC 1123 section 2.1 with RFC 1035 section 2.3.4 (lengths); Kubernetes documentation,
+"Object Names and IDs" and "Labels and Selectors".
+"""
+
+from __future__ import annotations
+
+import re
+
+LONGEST_LABEL = 63
+LONGEST_SUBDOMAIN = 253
+LONGEST_GENERATED_NAME = 63
+"""Kubernetes cuts a generated name to this, so that it can be used as a label."""
+SUFFIX_LENGTH = 5
+"""Characters that Kubernetes adds to `generateName`."""
+
+DNS_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+DNS_SUBDOMAIN = rf"{DNS_LABEL}(\.{DNS_LABEL})*"
+QUALIFIED_PART = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+LABEL_VALUE = f"({QUALIFIED_PART})?"
+
+# Repetitions over disjoint classes, so that no input makes matching slow: a subdomain is split at
+# its dots instead.
+DNS_LABEL_PATTERN = re.compile(DNS_LABEL)
+QUALIFIED_PART_PATTERN = re.compile(QUALIFIED_PART)
+LABEL_VALUE_PATTERN = re.compile(LABEL_VALUE)
+
+DNS_LABEL_RULE = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must"
+    " start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for"
+    f" validation is '{DNS_LABEL}')"
+)
+DNS_SUBDOMAIN_RULE = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
+    " and must start and end with an alphanumeric character (e.g. 'example.com', regex used for"
+    f" validation is '{DNS_SUBDOMAIN}')"
+)
+QUALIFIED_PART_RULE = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
+    " alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for"
+    f" validation is '{QUALIFIED_PART}')"
+)
+LABEL_KEY_RULE = (
+    f"a valid label key {QUALIFIED_PART_RULE} with an optional DNS subdomain prefix and '/'"
+    " (e.g. 'example.com/MyName')"
+)
+LABEL_VALUE_RULE = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.',"
+    " and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or"
+    f" '12345', regex used for validation is '{LABEL_VALUE}')"
+)
+
+
+def too_long(value: str, limit: int) -> list[str]:
+    """What is wrong with the value's length, in bytes."""
+    return [f"must be no more than {limit} bytes"] if len(value.encode()) > limit else []
+
+
+def is_dns_subdomain(value: str) -> bool:
+    """Whether the value has the form of a DNS subdomain, of any length."""
+    return all(DNS_LABEL_PATTERN.fullmatch(label) for label in value.split("."))
+
+
+def check_dns_subdomain(value: str) -> list[str]:
+    """What keeps the value from being a DNS subdomain, the form of most object names."""
+    wrong = too_long(value, LONGEST_SUBDOMAIN)
+    if not is_dns_subdomain(value):
+        wrong.append(DNS_SUBDOMAIN_RULE)
+    return wrong
+
+
+def check_dns_label(value: str) -> list[str]:
+    """What keeps the value from being a DNS label, the form of a namespace's name."""
+    wrong = too_long(value, LONGEST_LABEL)
+    if not DNS_LABEL_PATTERN.fullmatch(value):
+        wrong.append("must not contain dots" if is_dns_subdomain(value) else DNS_LABEL_RULE)
+    return wrong
+
+
+def check_name_prefix(value: str) -> list[str]:
+    """What keeps the value from being the beginning of a generated name.
+
+    The reference judges a prefix that ends in a dash as if its last two characters were one `a`: so
+    does this. The generated name is checked as well, so nothing slips through.
+    """
+    if len(value) > 1 and value.endswith("-"):
+        value = value[:-2] + "a"
+    return check_dns_subdomain(value)
+
+
+def check_qualified_name(value: str) -> list[str]:
+    """What keeps the value from being a label key: a name, perhaps after a domain and a slash."""
+    prefix, slash, name = value.rpartition("/")
+    if "/" in prefix:
+        return [LABEL_KEY_RULE]
+    wrong = []
+    if slash and not prefix:
+        wrong.append("prefix part must be non-empty")
+    elif slash:
+        wrong.extend(f"prefix part {message}" for message in check_dns_subdomain(prefix))
+    if not name:
+        wrong.append("name part must be non-empty")
+    wrong.extend(f"name part {message}" for message in too_long(name, LONGEST_LABEL))
+    if not QUALIFIED_PART_PATTERN.fullmatch(name):
+        wrong.append(f"name part {QUALIFIED_PART_RULE}")
+    return wrong
+
+
+def check_label_value(value: str) -> list[str]:
+    """What keeps the value from being a label's value."""
+    wrong = too_long(value, LONGEST_LABEL)
+    if not LABEL_VALUE_PATTERN.fullmatch(value):
+        wrong.append(LABEL_VALUE_RULE)
+    return wrong
+
+
+def generated_name(prefix: str, suffix: str) -> str:
+    """The name that Kubernetes makes of `generateName`: the prefix, cut so that the suffix fits."""
+    return prefix[: LONGEST_GENERATED_NAME - SUFFIX_LENGTH] + suffix
