@@ -11,7 +11,6 @@ class ProxyCounters:
     Attributes:
         requests_by_status: Final status code sent to a client, to requests.
         upstream_head_ns: From a request's last byte sent (or dispatch) to the origin's head.
-        mutating, read_only: Requests by kind that execute and that wait, see `KindMeter`.
     """
 
     __slots__ = (
@@ -26,13 +25,10 @@ class ProxyCounters:
         "requests_by_status",
         "upstream_connect_failures",
         "upstream_connections_opened",
-        "upstream_connections_open",
-        "upstream_connections_idle",
         "upstream_failures",
         "upstream_head_ns",
         "upstream_retries",
         "upstream_timeouts",
-        "upstream_waiters",
     )
 
     def __init__(self) -> None:
@@ -47,13 +43,15 @@ class ProxyCounters:
         self.requests_by_status: dict[int, int] = {}
         self.upstream_connect_failures = 0
         self.upstream_connections_opened = 0
-        self.upstream_connections_open = 0
-        self.upstream_connections_idle = 0
         self.upstream_failures = 0
         self.upstream_head_ns = Histogram(DURATION_BOUNDS_NS)
         self.upstream_retries = 0
         self.upstream_timeouts = 0
-        self.upstream_waiters = 0
+
+    def count_status(self, code: int) -> None:
+        """Count a final answer."""
+        counts = self.requests_by_status
+        counts[code] = counts.get(code, 0) + 1
 
     def __repr__(self) -> str:
         return f"<ProxyCounters: {self.connections_open} connections open>"

@@ -1,0 +1,135 @@
+"""What joins a request's head to the flow control: attributes, class, estimate, seats.
+
+Answers are kept with the head they belong to, so that equal heads are looked at once per
+configuration.  All of it is bounded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from apfproxy.proxy.request_head import HeadError, RequestHead
+from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
+from apfproxy.request.deadline import DeadlineError, request_timeout_ns
+
+if TYPE_CHECKING:
+    from apfproxy.clock import Clock
+    from apfproxy.flowcontrol.controller import Classification, Controller
+    from apfproxy.flowcontrol.kind_meter import KindMeter
+    from apfproxy.flowcontrol.learned_costs import LearnedCosts
+    from apfproxy.flowcontrol.ticket import WorkEstimate
+    from apfproxy.flowcontrol.work_estimate import WorkEstimator
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+MAX_KEPT_TARGETS = 8192
+"""Attributes by method and target; about 2 KiB each."""
+MAX_KEPT_TARGET_BYTES = 1024
+"""Longer targets are parsed each time, so that the bound above is one in bytes too."""
+WAIT_LIMIT_DIVISOR = 4
+MAX_WAIT_LIMIT_NS = 60_000_000_000
+"""A request waits in a queue for a quarter of its time at most, and never over a minute."""
+
+
+class Admission:
+    """Classifies requests and asks for their seats."""
+
+    __slots__ = (
+        "_attributes",
+        "_controller",
+        "_default_timeout_ns",
+        "_estimator",
+        "_pf_headers",
+        "clock",
+        "costs",
+        "kinds",
+    )
+
+    def __init__(
+        self,
+        controller: Controller,
+        estimator: WorkEstimator,
+        costs: LearnedCosts,
+        kinds: KindMeter,
+        clock: Clock,
+        *,
+        request_timeout_s: float,
+    ) -> None:
+        self._controller = controller
+        self._estimator = estimator
+        self.costs = costs
+        self.kinds = kinds
+        self.clock = clock
+        self._default_timeout_ns = round(request_timeout_s * 1e9)
+        self._attributes: dict[tuple[str, bytes], RequestAttributes] = {}
+        self._pf_headers: dict[tuple[str, str], bytes] = {}
+
+    def prepare(self, head: RequestHead) -> None:
+        """Set what of a head depends on its target only.
+
+        Raises:
+            HeadError: Kubernetes would not understand the target, or its `timeout`.
+        """
+        try:
+            attributes = head.attributes = self._attributes_of(head.method, head.target)
+            head.timeout_ns = request_timeout_ns(attributes, self._default_timeout_ns)
+        except AttributesError as error:
+            raise HeadError(400, f"malformed request target: {error}") from error
+        except DeadlineError as error:
+            raise HeadError(
+                400, f"invalid timeout specified in the request URL: {error}"
+            ) from error
+        head.is_watch = attributes.is_resource_request and attributes.verb == "watch"
+        head.takes_seats = head.is_watch or not attributes.long_running
+        head.fixed_estimate = self._estimator.fixed(attributes)
+
+    def classify(self, head: RequestHead) -> Classification:
+        """The class of a request by the configuration in force."""
+        found = head.classification
+        if found is None or found.generation != self._controller.generation:
+            found = head.classification = self._controller.classify(head.user, head.attributes)
+            head.pf_headers = self._pf_headers_of(found)
+        return found
+
+    def estimate(self, head: RequestHead) -> WorkEstimate:
+        """The work of a request whose estimate depends on what is known of its objects now."""
+        found = self.classify(head)
+        return self._estimator.estimate(head.attributes, found.level.max_seats, found.flow.counters)
+
+    @staticmethod
+    def wait_limit_ns(head: RequestHead) -> int:
+        """How long a request may wait in its queue."""
+        return min(head.timeout_ns // WAIT_LIMIT_DIVISOR, MAX_WAIT_LIMIT_NS)
+
+    def _attributes_of(self, method: str, target: bytes) -> RequestAttributes:
+        key = (method, target)
+        attributes = self._attributes.get(key)
+        if attributes is None:
+            attributes = parse_attributes(method, target)
+            if len(target) <= MAX_KEPT_TARGET_BYTES:
+                if len(self._attributes) >= MAX_KEPT_TARGETS:
+                    drop_older_half(self._attributes)
+                self._attributes[key] = attributes
+        return attributes
+
+    def _pf_headers_of(self, found: Classification) -> bytes:
+        key = (found.flow_schema_uid, found.priority_level_uid)
+        lines = self._pf_headers.get(key)
+        if lines is None:
+            if len(self._pf_headers) >= MAX_KEPT_TARGETS:
+                self._pf_headers.clear()
+            lines = self._pf_headers[key] = (
+                f"X-Kubernetes-PF-FlowSchema-UID: {key[0]}\r\n"
+                f"X-Kubernetes-PF-PriorityLevel-UID: {key[1]}\r\n"
+            ).encode()
+        return lines
+
+    def __repr__(self) -> str:
+        return f"<Admission, {len(self._attributes)} targets kept>"
+
+
+def drop_older_half(kept: dict[Key, Value]) -> None:
+    """Forget the half of a dictionary that was put in first."""
+    for key in list(kept)[: (len(kept) + 1) // 2]:
+        del kept[key]

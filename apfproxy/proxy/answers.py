@@ -1,0 +1,96 @@
+"""Answers that the proxy gives itself, in the words that Kubernetes uses."""
+
+from __future__ import annotations
+
+import json
+
+TOO_MANY_REQUESTS = b"Too many requests, please try again later.\n"
+
+_REASONS = {
+    400: ("Bad Request", "BadRequest"),
+    405: ("Method Not Allowed", "MethodNotAllowed"),
+    408: ("Request Timeout", "Timeout"),
+    413: ("Content Too Large", "RequestEntityTooLarge"),
+    414: ("URI Too Long", "BadRequest"),
+    417: ("Expectation Failed", "BadRequest"),
+    429: ("Too Many Requests", "TooManyRequests"),
+    431: ("Request Header Fields Too Large", "BadRequest"),
+    500: ("Internal Server Error", "InternalError"),
+    501: ("Not Implemented", "NotImplemented"),
+    502: ("Bad Gateway", "InternalError"),
+    503: ("Service Unavailable", "ServiceUnavailable"),
+    504: ("Gateway Timeout", "Timeout"),
+    505: ("HTTP Version Not Supported", "BadRequest"),
+}
+
+
+def status_body(code: int, message: str) -> bytes:
+    """A `metav1.Status` of failure, as JSON."""
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": _REASONS[code][1],
+        "code": code,
+    }
+    return json.dumps(status).encode() + b"\n"
+
+
+def answer(
+    code: int,
+    body: bytes,
+    content_type: bytes,
+    *,
+    is_head: bool,
+    extra: bytes = b"",
+    connection: bytes = b"",
+) -> bytes:
+    """A whole answer.
+
+    Args:
+        code: The status code.
+        body: The body; left out, but for its length, in an answer to HEAD.
+        content_type: Of the body.
+        is_head: Whether the request's method was HEAD.
+        extra: More header lines, each with its CRLF.
+        connection: The Connection line with its CRLF, or nothing.
+    """
+    return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b%b\r\n%b" % (
+        code,
+        _REASONS[code][0].encode(),
+        content_type,
+        len(body),
+        extra,
+        connection,
+        b"" if is_head else body,
+    )
+
+
+def status_answer(
+    code: int, message: str, *, is_head: bool = False, extra: bytes = b"", connection: bytes = b""
+) -> bytes:
+    """A whole answer whose body is a `Status`."""
+    return answer(
+        code,
+        status_body(code, message),
+        b"application/json",
+        is_head=is_head,
+        extra=extra,
+        connection=connection,
+    )
+
+
+def too_many_requests(
+    retry_after_s: int, *, is_head: bool, extra: bytes = b"", connection: bytes = b""
+) -> bytes:
+    """The 429 of Kubernetes' flow control, which is plain text."""
+    return answer(
+        429,
+        TOO_MANY_REQUESTS,
+        b"text/plain; charset=utf-8",
+        is_head=is_head,
+        extra=b"Retry-After: %d\r\nX-Content-Type-Options: nosniff\r\n%b" % (retry_after_s, extra),
+        connection=connection,
+    )

@@ -1,0 +1,173 @@
+"""The chunked transfer coding of RFC 9112, section 7.1, decoded strictly and encoded plainly.
+
+The decoder accepts what the grammar says and nothing else: no bare LF, no white space around the
+size, no sign, no prefix.  Chunk extensions are checked and dropped.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_LINE_BYTES = 4096
+"""A chunk-size line with its extension; HAProxy takes a buffer's size, Go 4 KiB."""
+MAX_EXTENSION_BYTES = 16384
+"""Of all extensions of one message: a sender could otherwise make a byte of body cost thousands."""
+MAX_TRAILER_BYTES = 16384
+MAX_TRAILER_FIELDS = 100
+
+LAST_CHUNK = b"0\r\n\r\n"
+
+_SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(;[\t\x20-\x7e\x80-\xff]*)?\r\n")
+_TRAILER_LINE = re.compile(
+    rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)\r\n", re.DOTALL
+)
+
+# Fields that a trailer must not carry (RFC 9110, section 6.5.1): framing, routing, authentication,
+# request modifiers, response control and what describes the content.
+_FORBIDDEN_TRAILERS = frozenset(
+    b"authorization cache-control connection content-encoding content-length content-range"
+    b" content-type cookie expect forwarded host keep-alive max-forwards proxy-authenticate"
+    b" proxy-authorization proxy-connection range set-cookie te trailer transfer-encoding upgrade"
+    b" via www-authenticate x-forwarded-for x-forwarded-host x-forwarded-proto x-forwarded-uri"
+    b" x-real-ip".split()
+)
+_FORBIDDEN_PREFIXES = (b"x-remote-", b"impersonate-", b"if-", b"x-kubernetes-pf-")
+_NOT_ALPHANUMERIC = re.compile(rb"[^0-9a-z]")
+
+
+class ChunkedError(ValueError):
+    """The bytes are not in the chunked coding, or over a limit."""
+
+
+def encode_chunk(data: bytes) -> bytes:
+    """One chunk that holds `data`, which must not be empty."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def last_chunk(trailers: bytes) -> bytes:
+    """The last chunk and the trailer section; `trailers` are whole lines."""
+    return b"0\r\n%b\r\n" % trailers if trailers else LAST_CHUNK
+
+
+class ChunkedDecoder:
+    """Takes a chunked body piece by piece.
+
+    Attributes:
+        is_done: Whether the last chunk and the trailer section are through.
+        trailers: Lines of the trailer fields that may be passed on, each with its CRLF.
+    """
+
+    __slots__ = ("_data_left", "_extension_bytes", "_partial", "_state", "is_done", "trailers")
+
+    _SIZE, _DATA, _DATA_END, _TRAILERS = range(4)
+
+    def __init__(self) -> None:
+        self._state = self._SIZE
+        self._data_left = 0
+        self._extension_bytes = 0
+        self._partial = b""
+        self.is_done = False
+        self.trailers = b""
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """Decode as much as there is.
+
+        Args:
+            data: The next bytes of the connection; at most a read's worth.
+
+        Returns:
+            The decoded body bytes, and what stands after the body's end (empty until `is_done`).
+
+        Raises:
+            ChunkedError: The bytes are malformed or over a limit; the decoder is of no more use.
+        """
+        if self._partial:
+            data = self._partial + data
+            self._partial = b""
+        pieces: list[bytes] = []
+        position, end = 0, len(data)
+        while True:
+            if self._state == self._SIZE:
+                match = _SIZE_LINE.match(data, position)
+                if match is None:
+                    self._keep_partial_line(data, position)
+                    break
+                position = match.end()
+                if match[2] is not None:
+                    self._extension_bytes += len(match[2])
+                    if (
+                        len(match[0]) > MAX_LINE_BYTES
+                        or self._extension_bytes > MAX_EXTENSION_BYTES
+                    ):
+                        raise ChunkedError("chunk extensions are too long")
+                self._data_left = int(match[1], 16)
+                self._state = self._DATA if self._data_left else self._TRAILERS
+            elif self._state == self._DATA:
+                piece = data[position : position + self._data_left]
+                pieces.append(piece)
+                position += len(piece)
+                self._data_left -= len(piece)
+                if self._data_left:
+                    break
+                self._state = self._DATA_END
+            elif self._state == self._DATA_END:
+                if end - position < 2:  # noqa: PLR2004  CR and LF
+                    if position < end and data[position] != 0x0D:
+                        raise ChunkedError("a chunk is longer than its size")
+                    self._partial = data[position:]
+                    break
+                if data[position : position + 2] != b"\r\n":
+                    raise ChunkedError("a chunk is longer than its size")
+                position += 2
+                self._state = self._SIZE
+            else:
+                rest = self._take_trailers(data[position:])
+                return b"".join(pieces), rest
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces), b""
+
+    def _keep_partial_line(self, data: bytes, position: int) -> None:
+        """Keep the start of a size line for the next feed, if it can still become one."""
+        line = data[position:]
+        if b"\n" in line or len(line) > MAX_LINE_BYTES:
+            raise ChunkedError("a chunk size is malformed")
+        if line and line[0] not in b"0123456789abcdefABCDEF":
+            raise ChunkedError("a chunk size is malformed")
+        self._partial = line
+
+    def _take_trailers(self, data: bytes) -> bytes:
+        if data.startswith(b"\r\n"):
+            self.is_done = True
+            return data[2:]
+        end = data.find(b"\r\n\r\n")
+        if (len(data) if end < 0 else end) > MAX_TRAILER_BYTES:
+            raise ChunkedError("the trailer section is too long")
+        if end < 0:
+            if data.count(b"\n") > MAX_TRAILER_FIELDS:
+                raise ChunkedError("the trailer section has too many fields")
+            self._partial = data
+            return b""
+        self.trailers = _passable_trailers(data[: end + 2])
+        self.is_done = True
+        return data[end + 4 :]
+
+    def __repr__(self) -> str:
+        return f"<ChunkedDecoder state {self._state}, {self._data_left} bytes left>"
+
+
+def _passable_trailers(section: bytes) -> bytes:
+    """The lines of a trailer section without those fields that a trailer must not carry."""
+    kept: list[bytes] = []
+    position = fields = 0
+    while position < len(section):
+        match = _TRAILER_LINE.match(section, position)
+        if match is None:
+            raise ChunkedError("a trailer field is malformed")
+        fields += 1
+        if fields > MAX_TRAILER_FIELDS:
+            raise ChunkedError("the trailer section has too many fields")
+        # Some servers read any other character as the hyphen, so every such spelling counts.
+        name = _NOT_ALPHANUMERIC.sub(b"-", match[1].lower())
+        if name not in _FORBIDDEN_TRAILERS and not name.startswith(_FORBIDDEN_PREFIXES):
+            kept.append(match[0])
+        position = match.end()
+    return b"".join(kept)

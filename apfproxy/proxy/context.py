@@ -1,0 +1,143 @@
+"""What all connections of one listener share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.proxy.admission import drop_older_half
+from apfproxy.proxy.read_buffer import READ_BYTES
+from apfproxy.proxy.request_head import HeadLimits, OriginHosts, RequestHead, parse_request_head
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from apfproxy.clock import Clock
+    from apfproxy.proxy.admission import Admission
+    from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.downstream import DownstreamConnection
+    from apfproxy.proxy.pool import Pool
+    from apfproxy.settings import Settings
+
+MAX_KEPT_HEADS = 4096
+"""Heads by their bytes, per kind of client (trusted to assert identities, or not)."""
+MAX_KEPT_HEAD_BYTES = 2048
+"""Longer heads are parsed each time, so that the bound above is one in bytes too."""
+
+
+class Context:
+    """Settings as the hot path wants them, and the collaborators of every exchange.
+
+    Attributes:
+        connections: Clients' connections that are open.
+        heads: Heads without a body by their bytes, for clients that are not trusted to assert
+            identities, and for those that are.
+        is_draining: Whether answers say that their connection closes.
+        sweep_now_ns: The time of the last sweep, for deadlines that need no better.
+    """
+
+    __slots__ = (
+        "_hosts",
+        "_limits",
+        "_on_connection_closed",
+        "_suffixes",
+        "admission",
+        "answer_timeout_ns",
+        "clock",
+        "connections",
+        "counters",
+        "head_timeout_ns",
+        "heads",
+        "held_bytes",
+        "idle_timeout_ns",
+        "is_draining",
+        "kinds",
+        "linger_ns",
+        "loop",
+        "max_head_bytes",
+        "pool",
+        "sweep_now_ns",
+        "trusted_heads",
+        "trusted_networks",
+        "watch_settings",
+    )
+
+    def __init__(
+        self,
+        settings: Settings,
+        admission: Admission,
+        pool: Pool,
+        counters: ProxyCounters,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        downstream, upstream = settings.downstream, settings.upstream
+        self.admission = admission
+        self.kinds = admission.kinds
+        self.pool = pool
+        self.counters = counters
+        self.clock = clock
+        self.loop = loop
+        self.watch_settings = settings.watch
+        self.answer_timeout_ns = round(upstream.answer_timeout_s * 1e9)
+        self.head_timeout_ns = round(downstream.head_timeout_s * 1e9)
+        self.idle_timeout_ns = round(downstream.idle_timeout_s * 1e9)
+        self.linger_ns = 2_000_000_000
+        self.max_head_bytes = downstream.max_head_bytes
+        self.held_bytes = READ_BYTES // 2
+        self.trusted_networks = downstream.identity_headers_from
+        self.is_draining = False
+        self.sweep_now_ns = clock.now_ns()
+        self._suffixes: dict[bytes, bytes] = {}
+        self._on_connection_closed: Callable[[], None] | None = None
+        self.connections: set[DownstreamConnection] = set()
+        self.heads: dict[bytes, RequestHead] = {}
+        self.trusted_heads: dict[bytes, RequestHead] = {}
+        self._limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
+        host, port = upstream.address.host, upstream.address.port
+        self._hosts = OriginHosts(
+            (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode(),
+            (upstream.host_header or "").encode(),
+        )
+
+    def parse_head(self, data: bytes, *, trusts_identity: bool) -> RequestHead:
+        """Parse, check and prepare one head.
+
+        Raises:
+            HeadError: It must not be forwarded.
+        """
+        head = parse_request_head(data, self._limits, self._hosts, trusts_identity=trusts_identity)
+        self.admission.prepare(head)
+        return head
+
+    def keep_head(self, heads: dict[bytes, RequestHead], data: bytes, head: RequestHead) -> None:
+        """Remember a head that stood alone in a read, as requests without a body do."""
+        if len(data) <= MAX_KEPT_HEAD_BYTES:
+            if len(heads) >= MAX_KEPT_HEADS:
+                drop_older_half(heads)
+            heads[data] = head
+
+    def intern(self, suffix: bytes) -> bytes:
+        """The same bytes, one object for all connections of a client."""
+        if len(self._suffixes) >= MAX_KEPT_HEADS:
+            self._suffixes.clear()
+        return self._suffixes.setdefault(suffix, suffix)
+
+    def when_connections_close(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each connection that closes from now on."""
+        self._on_connection_closed = callback
+
+    def on_connection_closed(self) -> None:
+        """A client's connection is gone."""
+        if self._on_connection_closed is not None:
+            self._on_connection_closed()
+
+    def count_answer(self, status: int, sent_ns: int) -> None:
+        """Count an answer of the origin whose head has just come."""
+        counters = self.counters
+        counts = counters.requests_by_status
+        counts[status] = counts.get(status, 0) + 1
+        counters.upstream_head_ns.observe(self.clock.now_ns() - sent_ns)
+
+    def __repr__(self) -> str:
+        return f"<Context with {len(self.connections)} connections>"

@@ -1,0 +1,435 @@
+"""A client's connection: it takes requests apart, one after the other, and sends their answers.
+
+Pipelined requests are answered in their order: while one is under way, what follows it waits
+unparsed, up to a read's worth, and beyond that in the kernel.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from typing import TYPE_CHECKING, cast
+
+from apfproxy.proxy import answers
+from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError, encode_chunk, last_chunk
+from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.read_buffer import (
+    READ_BUFFER,
+    READ_BYTES,
+    READ_VIEW,
+    WRITE_HIGH_WATER_BYTES,
+)
+from apfproxy.proxy.request_head import (
+    CHUNKED,
+    SIZED,
+    HeadError,
+    HeadProbe,
+    RequestHead,
+    check_partial_head,
+)
+
+if TYPE_CHECKING:
+    from apfproxy.proxy.context import Context
+
+MAX_DISCARDED_BODY_BYTES = 262144
+"""Of a body nobody wants, to keep the connection; Go's server reads as much."""
+MAX_LINGER_BYTES = 1 << 20
+"""Read after the last answer, so that the client sees it before a reset."""
+
+
+class DownstreamConnection(asyncio.BufferedProtocol):
+    """One client's connection.
+
+    Attributes:
+        deadline_ns: When `on_deadline` is due, or 0; the server's sweep looks at it.
+        keep_alive: Whether another request may follow the one under way.
+        forwarded_suffix: Ends the head of every forwarded request: the client's address.
+        is_write_paused: Whether the client is slow to take an answer.
+    """
+
+    __slots__ = (
+        "_body_left",
+        "_context",
+        "_decoder",
+        "_discards_body",
+        "_exchange",
+        "_framing",
+        "_heads",
+        "_is_closed",
+        "_is_read_paused",
+        "_linger_bytes",
+        "_pending",
+        "_probe",
+        "_probed_bytes",
+        "_skipped_empty_line",
+        "_transport",
+        "_trusts_identity",
+        "deadline_ns",
+        "forwarded_suffix",
+        "is_write_paused",
+        "keep_alive",
+        "write",
+    )
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._transport: asyncio.Transport
+        self._exchange: Exchange | None = None
+        self._framing = 0
+        """Of the request body that is not through yet; 0 where there is none."""
+        self._body_left = 0
+        self._decoder: ChunkedDecoder | None = None
+        self._discards_body = False
+        self._pending = b""
+        self._probe: HeadProbe | None = None
+        self._probed_bytes = 0
+        self._skipped_empty_line = False
+        self._is_closed = False
+        self._is_read_paused = False
+        self._linger_bytes = -1
+        """Bytes thrown away since the last answer; -1 before that."""
+        self.deadline_ns = 0
+        self.keep_alive = True
+        self.is_write_paused = False
+
+    # What the transport says.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        context = self._context
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        self.write = self._transport.write
+        peer = transport.get_extra_info("peername")
+        address = peer[0] if isinstance(peer, tuple) else "unknown"
+        self._trusts_identity = _is_in_networks(address, context)
+        self._heads = context.trusted_heads if self._trusts_identity else context.heads
+        self.forwarded_suffix = context.intern(address.encode() + b"\r\n\r\n")
+        self.deadline_ns = context.clock.now_ns() + context.head_timeout_ns
+        context.connections.add(self)
+        context.counters.connections_accepted += 1
+        context.counters.connections_open += 1
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
+        return READ_BUFFER
+
+    def buffer_updated(self, nbytes: int) -> None:
+        context = self._context
+        context.counters.bytes_from_clients += nbytes
+        data = bytes(READ_VIEW[:nbytes])
+        if self._exchange is None and not self._pending and not self._framing:
+            # Most requests are one read, and most are like one before: no parsing then.
+            head = self._heads.get(data)
+            if head is not None and self._linger_bytes < 0:
+                self._begin(head)
+                return
+        self._receive(data)
+
+    def eof_received(self) -> None:
+        """The client sends no more.
+
+        As kube-apiserver does, this takes it that the client is gone: there is no telling a
+        closed connection from a half-closed one.  The transport closes when this returns.
+        """
+        self._leave()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  either way it is gone
+        self._is_closed = True
+        self._leave()
+        self.deadline_ns = 0
+        self._context.connections.discard(self)
+        self._context.counters.connections_open -= 1
+        self._context.on_connection_closed()
+
+    def pause_writing(self) -> None:
+        self.is_write_paused = True
+
+    def resume_writing(self) -> None:
+        self.is_write_paused = False
+        if self._exchange is not None:
+            self._exchange.on_downstream_writable()
+
+    # What the exchange does.
+
+    def send(self, data: bytes) -> None:
+        """Send a part of an answer."""
+        if not self._is_closed:
+            self._context.counters.bytes_to_clients += len(data)
+            self.write(data)
+
+    def pause_reading(self) -> None:
+        """Take no more of the request's body for now."""
+        if not self._is_read_paused and not self._is_closed:
+            self._is_read_paused = True
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take more."""
+        if self._is_read_paused and not self._is_closed:
+            self._is_read_paused = False
+            self._transport.resume_reading()
+
+    def may_keep_alive(self, exchange: Exchange) -> bool:
+        """Whether the connection goes on after the answer that is about to start; decides it."""
+        if self._context.is_draining or (self._framing and not self._can_discard_body(exchange)):
+            self.keep_alive = False
+        return self.keep_alive
+
+    def on_exchange_end(self, exchange: Exchange) -> None:
+        """The answer is through: go on to the next request, or close."""
+        if self._exchange is not exchange:
+            return
+        self._exchange = None
+        if self._framing:
+            self.keep_alive = self.keep_alive and self._can_discard_body(exchange)
+            self._discards_body = True
+        if not self.keep_alive:
+            self._linger()
+            return
+        self.deadline_ns = self._context.sweep_now_ns + self._context.idle_timeout_ns
+        self.resume_reading()
+        if self._pending:
+            # Not from inside the event that ended the answer: many pipelined requests that are
+            # answered at once would otherwise nest as deeply.
+            self._context.loop.call_soon(self._take_pending)
+
+    def abort(self) -> None:
+        """Close at once, with a reset if anything is unsent."""
+        self._exchange = None
+        if not self._is_closed:
+            self._is_closed = True
+            self._transport.abort()
+
+    def abort_after_write(self) -> None:
+        """Send what is buffered, then close without ending the answer."""
+        self._exchange = None
+        if not self._is_closed:
+            self._is_closed = True
+            self._transport.close()
+
+    # What the server does.
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it has no request, not even the start of one."""
+        return self._exchange is None and not self._pending and not self._framing
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """The exchange under way."""
+        return self._exchange
+
+    def close_if_idle(self) -> None:
+        """Close the connection if nothing is under way on it."""
+        if self.is_idle and not self._is_closed:
+            self._transport.close()
+
+    def on_deadline(self) -> None:
+        """The deadline is over."""
+        self.deadline_ns = 0
+        if self._exchange is not None:
+            self._exchange.on_deadline()
+        elif self._linger_bytes >= 0 or self.is_idle:
+            self.abort_after_write()
+        else:
+            self._refuse(HeadError(408, "the request did not arrive in time"))
+
+    # Requests.
+
+    def _receive(self, data: bytes) -> None:
+        if self._linger_bytes >= 0:
+            self._linger_bytes += len(data)
+            if self._linger_bytes > MAX_LINGER_BYTES:
+                self.abort()
+            return
+        try:
+            if self._framing and (self._exchange is not None or self._discards_body):
+                self._take_body(data)
+            else:
+                self._pending = self._pending + data if self._pending else data
+                if self._exchange is None:
+                    self._parse_pending()
+                elif len(self._pending) >= READ_BYTES:
+                    self.pause_reading()
+        except (HeadError, ChunkedError) as error:
+            self._fail(error)
+
+    def _take_pending(self) -> None:
+        """Go on with requests that came while another one was under way."""
+        if self._exchange is None and self._pending and not self._is_closed:
+            try:
+                self._parse_pending()
+            except (HeadError, ChunkedError) as error:
+                self._fail(error)
+
+    def _parse_pending(self) -> None:
+        """Start the next request if its head is there.
+
+        Raises:
+            HeadError: It is malformed.
+            ChunkedError: The start of its body is.
+        """
+        context = self._context
+        data = self._pending
+        if data[:1] in (b"\r", b"\n"):
+            # RFC 9112, section 2.2: an empty line before the request line is ignored; one is.
+            if data == b"\r":
+                return
+            if not data.startswith(b"\r\n") or self._skipped_empty_line:
+                raise HeadError(400, "malformed request: no request line")
+            self._skipped_empty_line = True
+            data = self._pending = data[2:]
+            if not data:
+                return
+        end = data.find(b"\r\n\r\n", max(0, self._probed_bytes - 3)) + 4
+        if (end if end > 3 else len(data)) > context.max_head_bytes:
+            raise HeadError(431, f"the request head is longer than {context.max_head_bytes} bytes")
+        if end <= 3:
+            self._probe_head(data)
+            return
+        self._probe = None
+        self._probed_bytes = 0
+        self._skipped_empty_line = False
+        if end == len(data):
+            self._pending = b""
+            head = self._heads.get(data)
+            if head is None:
+                head = context.parse_head(data, trusts_identity=self._trusts_identity)
+                if not head.framing:
+                    context.keep_head(self._heads, data, head)
+        else:
+            self._pending = data[end:]
+            head = context.parse_head(data[:end], trusts_identity=self._trusts_identity)
+        self._begin(head)
+
+    def _probe_head(self, data: bytes) -> None:
+        """Judge the start of a head, so that what is no HTTP is refused at once."""
+        if self._probe is None:
+            self._probe = HeadProbe()
+            # The deadline is for the whole head: more bytes do not put it off.
+            self.deadline_ns = self._context.clock.now_ns() + self._context.head_timeout_ns
+        check_partial_head(data, self._probed_bytes)
+        self._probe.feed(data[self._probed_bytes :])
+        self._probed_bytes = len(data)
+
+    def _begin(self, head: RequestHead) -> None:
+        """Start an exchange with as much of the body as has come.
+
+        Raises:
+            ChunkedError: The body is malformed in its first read, so nothing is forwarded.
+        """
+        self.keep_alive = head.keep_alive
+        exchange = Exchange(self._context, self, head)
+        if not head.framing:
+            self._exchange = exchange
+            exchange.start(b"", is_whole=True)
+            return
+        self._framing = head.framing
+        self._discards_body = False
+        if head.framing == SIZED:
+            self._body_left = head.body_bytes
+        else:
+            self._decoder = ChunkedDecoder()
+        data, self._pending = self._pending, b""
+        body = self._decode(data) if data else b""
+        self._exchange = exchange
+        exchange.start(body, is_whole=not self._framing)
+
+    def _take_body(self, data: bytes) -> None:
+        body = self._decode(data)
+        if self._exchange is not None:
+            self._exchange.on_request_body(body, is_last=not self._framing)
+        elif not self._framing and self._pending:
+            self._parse_pending()
+
+    def _decode(self, data: bytes) -> bytes:
+        """The part of the body in `data`, framed as it is forwarded; the rest stays pending."""
+        if self._framing == SIZED:
+            left = self._body_left - len(data)
+            if left > 0:
+                self._body_left = left
+                return data
+            self._framing = 0
+            if left < 0:
+                self._pending = data[left:]
+                return data[:left]
+            return data
+        assert self._framing == CHUNKED
+        decoder = self._decoder
+        assert decoder is not None
+        body, rest = decoder.feed(data)
+        framed = encode_chunk(body) if body else b""
+        if decoder.is_done:
+            self._framing = 0
+            self._decoder = None
+            self._pending = rest
+            framed += last_chunk(decoder.trailers)
+        return framed
+
+    def _can_discard_body(self, exchange: Exchange) -> bool:
+        """Whether the rest of a body that nobody wants is worth reading to keep the connection."""
+        return (
+            self._framing == SIZED
+            and self._body_left <= MAX_DISCARDED_BODY_BYTES
+            and not exchange.head.expects_continue
+        )
+
+    # The end.
+
+    def _fail(self, error: HeadError | ChunkedError) -> None:
+        """Answer what cannot be understood, and close."""
+        exchange = self._exchange
+        if exchange is not None:
+            # The body broke off after the request was admitted.
+            has_answered = exchange.has_answered
+            self._exchange = None
+            exchange.on_client_left()
+            if has_answered:
+                self.abort_after_write()
+                return
+        self._refuse(error if isinstance(error, HeadError) else HeadError(400, str(error)))
+
+    def _refuse(self, error: HeadError) -> None:
+        counters = self._context.counters
+        if error.code == 400:
+            counters.malformed_requests += 1
+        counters.count_status(error.code)
+        self.send(
+            answers.status_answer(error.code, str(error), connection=b"Connection: close\r\n")
+        )
+        self._linger()
+
+    def _linger(self) -> None:
+        """Close so that the client gets the last answer: end our side, read on for a while.
+
+        A connection closed with bytes unread is reset, and a reset overtakes the answer.
+        """
+        if self._is_closed:
+            return
+        self.keep_alive = False
+        self._pending = b""
+        self._framing = 0
+        self._linger_bytes = 0
+        self.deadline_ns = self._context.clock.now_ns() + self._context.linger_ns
+        self._transport.write_eof()
+        self.resume_reading()
+
+    def _leave(self) -> None:
+        exchange = self._exchange
+        if exchange is not None:
+            self._exchange = None
+            exchange.on_client_left()
+
+    def __repr__(self) -> str:
+        return f"<DownstreamConnection {'idle' if self.is_idle else self._exchange!r}>"
+
+
+def _is_in_networks(address: str, context: Context) -> bool:
+    """Whether a client at this address may assert identities."""
+    if not context.trusted_networks:
+        return False
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = parsed.ipv4_mapped if parsed.version == 6 else None
+    return any((mapped or parsed) in network for network in context.trusted_networks)

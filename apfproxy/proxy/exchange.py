@@ -1,0 +1,444 @@
+"""One request and its answer: from admission to the end of the last byte.
+
+An exchange stands between a client's connection and, while it has one, a connection to the
+origin.  It owns the request's ticket and gives it back exactly once, whoever ends first: the
+answer, the client, the origin, a deadline.  A request that fits passes through `start`,
+`_dispatch`, `on_answer` and `_end` as plain calls, inside the events that brought its bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from apfproxy.flowcontrol.ticket import RejectReason, Ticket
+from apfproxy.proxy import answers
+from apfproxy.proxy.chunked import encode_chunk, last_chunk
+from apfproxy.proxy.response_head import CHUNKED, UNTIL_CLOSE, ResponseHead
+from apfproxy.proxy.watch_seats import WatchSeats
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from apfproxy.flowcontrol.controller import Classification
+    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.downstream import DownstreamConnection
+    from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.proxy.upstream import UpstreamConnection
+    from apfproxy.request.attributes import RequestAttributes
+
+_EXECUTING = 1  # TicketState.EXECUTING, without the enum's attribute look-up
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_IDEMPOTENT = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
+"""RFC 9110, section 9.2.2: only these may be sent again without being asked."""
+_OK = 200
+_CONTINUE_STATUS = 100
+
+
+class Exchange:
+    """One request and its answer.
+
+    Attributes:
+        head: The request's head.
+        is_head: Whether its method is HEAD.
+        ticket: Its place in the queue set, until that is given back.
+        has_answered: Whether the head of a final answer is on its way to the client.
+    """
+
+    __slots__ = (
+        "_body_bytes",
+        "_classification",
+        "_context",
+        "_downstream",
+        "_held",
+        "_is_chunked_to_client",
+        "_is_counted_watch",
+        "_pf_headers",
+        "_request_is_whole",
+        "_sent_continue",
+        "_sent_ns",
+        "_upstream",
+        "_wait_timer",
+        "_was_retried",
+        "_watch",
+        "has_answered",
+        "head",
+        "is_head",
+        "ticket",
+    )
+
+    def __init__(
+        self, context: Context, downstream: DownstreamConnection, head: RequestHead
+    ) -> None:
+        self._context = context
+        self._downstream = downstream
+        self.head = head
+        self.is_head = head.is_head
+        self.ticket: Ticket | None = None
+        self._classification: Classification
+        self._pf_headers: bytes
+        self.has_answered = False
+        self._upstream: UpstreamConnection | None = None
+        self._wait_timer: asyncio.TimerHandle | None = None
+        self._watch: WatchSeats | None = None
+        self._held = b""
+        self._request_is_whole = True
+        self._is_chunked_to_client = False
+        self._is_counted_watch = False
+        self._sent_continue = False
+        self._was_retried = False
+        self._body_bytes = 0
+        self._sent_ns = 0
+
+    # What the debug dumps read.
+
+    @property
+    def user_name(self) -> str:
+        """Who asks."""
+        return self.head.user.name
+
+    @property
+    def attributes(self) -> RequestAttributes:
+        """What is asked."""
+        return self.head.attributes
+
+    # The request.
+
+    def start(self, body: bytes, *, is_whole: bool) -> None:
+        """Admit, queue or refuse the request.
+
+        Args:
+            body: What has come of its body, framed as it will be forwarded.
+            is_whole: Whether that is all of it.
+        """
+        context, head = self._context, self.head
+        self._held = body
+        self._request_is_whole = is_whole
+        admission = context.admission
+        found = self._classification = admission.classify(head)
+        self._pf_headers = head.pf_headers
+        if head.upgrade or not head.takes_seats:
+            if head.upgrade:
+                # What the client sends next may be of the protocol that it hopes for.
+                self._downstream.keep_alive = False
+                self._answer_status(501, "upgrading a connection is not supported")
+                return
+            self._downstream.deadline_ns = context.clock.now_ns() + context.answer_timeout_ns
+            self._dispatch()
+            return
+        result = found.level.queue_set.admit(
+            found.flow, head.fixed_estimate or admission.estimate(head), self._on_dispatch, self
+        )
+        if type(result) is not Ticket:
+            self._reject()
+            return
+        self.ticket = result
+        self._downstream.deadline_ns = result.arrived_ns + (
+            context.answer_timeout_ns if head.is_watch else head.timeout_ns
+        )
+        if result.state == _EXECUTING:
+            self._sent_ns = result.arrived_ns
+            context.kinds.begin_executing(result.arrived_ns, head.attributes.is_mutating)
+            self._dispatch()
+        else:
+            context.kinds.begin_waiting(result.arrived_ns, head.attributes.is_mutating)
+            self._wait_timer = context.loop.call_later(
+                admission.wait_limit_ns(head) / 1e9, self._on_wait_limit
+            )
+
+    def on_request_body(self, data: bytes, *, is_last: bool) -> None:
+        """Take a further part of the body, framed as it will be forwarded."""
+        self._request_is_whole = is_last
+        upstream = self._upstream
+        if upstream is None:
+            self._held += data
+            if len(self._held) >= self._context.held_bytes:
+                self._downstream.pause_reading()
+        elif data:
+            upstream.send_more(data)
+            if upstream.is_write_paused:
+                self._downstream.pause_reading()
+
+    def _on_dispatch(self, ticket: Ticket) -> None:
+        """The request's turn has come."""
+        if self._wait_timer is not None:
+            self._wait_timer.cancel()
+            self._wait_timer = None
+        kinds, is_mutating = self._context.kinds, self.head.attributes.is_mutating
+        self._sent_ns = ticket.dispatched_ns
+        kinds.end_waiting(ticket.dispatched_ns, is_mutating)
+        kinds.begin_executing(ticket.dispatched_ns, is_mutating)
+        self._dispatch()
+
+    def _on_wait_limit(self) -> None:
+        ticket = self.ticket
+        assert ticket is not None
+        self._wait_timer = None
+        self.ticket = None
+        context = self._context
+        context.kinds.end_waiting(context.clock.now_ns(), self.head.attributes.is_mutating)
+        self._classification.level.queue_set.withdraw(ticket, RejectReason.TIME_OUT)
+        self._reject()
+
+    def _reject(self) -> None:
+        """Refuse for want of seats, as Kubernetes does."""
+        tracker = self._classification.level.retry_after
+        tracker.record_drop(int(time.time()))
+        self._answer(
+            429,
+            lambda extra, connection: answers.too_many_requests(
+                tracker.get(), is_head=self.is_head, extra=extra, connection=connection
+            ),
+        )
+
+    # A connection to the origin.
+
+    def _dispatch(self) -> None:
+        pool = self._context.pool
+        upstream = pool.take()
+        if upstream is None:
+            pool.wait(self)
+        else:
+            self.on_connection(upstream)
+
+    def on_connection(self, connection: UpstreamConnection) -> None:
+        """Send the request."""
+        self._upstream = connection
+        head = self.head
+        held = self._held
+        connection.send(
+            self,
+            head.forward + self._downstream.forwarded_suffix + held
+            if held
+            else head.forward + self._downstream.forwarded_suffix,
+        )
+        if self._request_is_whole:
+            return
+        # From here on the body is passed on as it comes, so there is no way to send it twice.
+        self._held = b""
+        if head.expects_continue and not held and not self._sent_continue:
+            self._sent_continue = True
+            self._downstream.send(_CONTINUE)
+        if not connection.is_write_paused:
+            self._downstream.resume_reading()
+
+    def on_no_connection(self, code: int, reason: str) -> None:
+        """The origin cannot be reached."""
+        self._answer_status(code, reason)
+
+    def on_upstream_writable(self) -> None:
+        """The origin takes more of the body."""
+        self._downstream.resume_reading()
+
+    # The answer.
+
+    def on_interim(self, head: ResponseHead) -> None:
+        """Pass a 1xx on, to clients that know of them."""
+        if self.head.is_http_10 or (head.status == _CONTINUE_STATUS and self._sent_continue):
+            return
+        self._downstream.send(head.lines + b"\r\n")
+
+    def on_answer(self, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
+        """Pass the final head on, with as much of the body as came with it."""
+        context, downstream, request = self._context, self._downstream, self.head
+        context.count_answer(head.status, self._sent_ns)
+        self.has_answered = True
+        keep_alive = downstream.may_keep_alive(self)
+        self._body_bytes = len(body)
+        framing = b""
+        if head.length >= 0:
+            framing = b"Content-Length: %d\r\n" % head.length
+        elif head.framing in (CHUNKED, UNTIL_CLOSE):
+            if request.is_http_10:
+                keep_alive = downstream.keep_alive = False
+            else:
+                self._is_chunked_to_client = True
+                framing = b"Transfer-Encoding: chunked\r\n"
+                if body:
+                    body = encode_chunk(body)
+                if is_whole:
+                    body += last_chunk(b"")
+        if keep_alive:
+            connection = b"Connection: keep-alive\r\n\r\n" if request.is_http_10 else b"\r\n"
+        else:
+            connection = b"Connection: close\r\n\r\n"
+        downstream.send(b"".join((head.lines, self._pf_headers, framing, connection, body)))
+        if is_whole:
+            self._end(head.status)
+            return
+        if request.is_watch:
+            self._start_watch(body)
+        elif not request.takes_seats:
+            downstream.deadline_ns = 0
+        if downstream.is_write_paused:
+            self._pause_upstream()
+
+    def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
+        """Pass a further part of the body on."""
+        downstream = self._downstream
+        if self._watch is not None:
+            self._watch.on_data(data)
+        self._body_bytes += len(data)
+        if self._is_chunked_to_client:
+            if data:
+                data = encode_chunk(data)
+            if is_last:
+                data += last_chunk(trailers)
+        if data:
+            downstream.send(data)
+        if is_last:
+            self._end(_OK)
+        elif downstream.is_write_paused:
+            self._pause_upstream()
+
+    def on_broken(self, reason: str, *, may_retry: bool) -> None:
+        """The origin's connection is gone before the answer was whole."""
+        self._upstream = None
+        if self.has_answered:
+            # The client must not take what it has for the whole.
+            self._give_back()
+            self._downstream.abort_after_write()
+            return
+        head = self.head
+        if may_retry and not self._was_retried and head.method in _IDEMPOTENT and not head.framing:
+            self._was_retried = True
+            self._context.counters.upstream_retries += 1
+            # Never one of the idle connections, which may be as stale: the line gets new ones.
+            self._context.pool.wait(self)
+            return
+        self._answer_status(502, f"the origin did not answer: {reason}")
+
+    def on_downstream_writable(self) -> None:
+        """The client takes more of the answer."""
+        if self._upstream is not None:
+            self._upstream.resume_reading()
+
+    def _pause_upstream(self) -> None:
+        if self._upstream is not None:
+            self._upstream.pause_reading()
+
+    def _start_watch(self, body: bytes) -> None:
+        """The watch is on: its seats go back once its initial events are through."""
+        self._downstream.deadline_ns = 0
+        context = self._context
+        context.admission.costs.watch_started(self.head.attributes)
+        self._is_counted_watch = True
+        self._watch = WatchSeats(
+            context.loop, context.watch_settings, self.head.attributes, self._give_seats_back
+        )
+        if body:
+            self._watch.on_data(body)
+
+    # The end.
+
+    def on_client_left(self) -> None:
+        """The client is gone: so is its interest in the answer."""
+        self._context.counters.client_aborts += 1
+        self._drop_upstream()
+        self._give_back()
+
+    def on_deadline(self) -> None:
+        """The request has taken too long."""
+        if self.has_answered:
+            self._drop_upstream()
+            self._give_back()
+            self._downstream.abort()
+            return
+        self._context.counters.upstream_timeouts += 1
+        self._answer_status(504, "the origin did not answer in time")
+
+    def end_watch(self) -> None:
+        """End a long-running answer as if it were through; the proxy is about to stop."""
+        if not self.has_answered:
+            return
+        self._drop_upstream()
+        if self._is_chunked_to_client:
+            self._downstream.send(last_chunk(b""))
+        self._downstream.keep_alive = False
+        self._end(_OK)
+
+    @property
+    def is_long_running(self) -> bool:
+        """Whether it may go on for as long as client and origin like."""
+        return self.head.is_watch or not self.head.takes_seats
+
+    def _end(self, status: int) -> None:
+        """The answer is through."""
+        context, upstream = self._context, self._upstream
+        if status == _OK and self._body_bytes and self.head.attributes.verb == "list":
+            context.admission.costs.list_finished(self.head.attributes, self._body_bytes)
+        now_ns = self._give_back()
+        if upstream is not None:
+            self._upstream = None
+            if self._request_is_whole:
+                context.pool.put_back(upstream, now_ns)
+            else:
+                upstream.abort()
+        self._downstream.on_exchange_end(self)
+
+    def _give_back(self) -> int:
+        """Give back all that the request holds but its connections; returns the time."""
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        if self._is_counted_watch:
+            self._is_counted_watch = False
+            self._context.admission.costs.watch_ended(self.head.attributes)
+        return self._give_seats_back()
+
+    def _give_seats_back(self) -> int:
+        """Give back the place in the queue or the seats, once; returns the time."""
+        context = self._context
+        now_ns = context.clock.now_ns()
+        ticket = self.ticket
+        if ticket is None:
+            return now_ns
+        self.ticket = None
+        head = self.head
+        queue_set = self._classification.level.queue_set
+        if self._wait_timer is not None:
+            self._wait_timer.cancel()
+            self._wait_timer = None
+            context.kinds.end_waiting(now_ns, head.attributes.is_mutating)
+            queue_set.withdraw(ticket, None)
+        else:
+            context.kinds.end_executing(now_ns, head.attributes.is_mutating)
+            queue_set.finish(ticket, head.is_watch)
+        return now_ns
+
+    def _drop_upstream(self) -> None:
+        """Give up the connection to the origin, or the wait for one."""
+        upstream = self._upstream
+        if upstream is None:
+            self._context.pool.leave(self)
+        else:
+            self._upstream = None
+            upstream.abort()
+
+    def _answer_status(self, code: int, message: str) -> None:
+        self._answer(
+            code,
+            lambda extra, connection: answers.status_answer(
+                code, message, is_head=self.is_head, extra=extra, connection=connection
+            ),
+        )
+
+    def _answer(self, code: int, build: Callable[[bytes, bytes], bytes]) -> None:
+        """Answer without the origin; `build` takes more header lines and the Connection line."""
+        self._drop_upstream()
+        self._give_back()
+        self.has_answered = True
+        context, downstream = self._context, self._downstream
+        context.counters.count_status(code)
+        keep_alive = downstream.may_keep_alive(self)
+        connection = b""
+        if not keep_alive:
+            connection = b"Connection: close\r\n"
+        elif self.head.is_http_10:
+            connection = b"Connection: keep-alive\r\n"
+        downstream.send(build(self._pf_headers, connection))
+        downstream.on_exchange_end(self)
+
+    def __repr__(self) -> str:
+        return f"<Exchange {self.head!r}, {self.ticket!r}>"

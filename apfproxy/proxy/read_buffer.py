@@ -1,0 +1,14 @@
+"""The one buffer that all connections read into, and how much may wait behind a slow reader.
+
+A connection that delivers more than a read's worth is paused until it was passed on, so a direction
+of an exchange holds at most one read and what the other side's transport has not written yet.
+uvloop's own reads would be of up to 250 KiB; one shared buffer also keeps idle connections small.
+It is safe to share: the loop fills it and calls `buffer_updated` without anything in between.
+"""
+
+READ_BYTES = 65536
+READ_BUFFER = bytearray(READ_BYTES)
+READ_VIEW = memoryview(READ_BUFFER)
+
+WRITE_HIGH_WATER_BYTES = 49152
+"""Together with one read, and its chunk's frame, below 128 KiB."""

@@ -1,0 +1,29 @@
+"""Tasks that are named, kept alive until they end, and whose failure is never silent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+log = logging.getLogger(__name__)
+
+# The loop itself holds tasks weakly; without this one could vanish half-way.
+_running: set[asyncio.Task[Any]] = set()
+
+
+def spawn(coroutine: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+    """Run a coroutine beside everything else."""
+    task = asyncio.create_task(coroutine, name=name)
+    _running.add(task)
+    task.add_done_callback(_on_done)
+    return task
+
+
+def _on_done(task: asyncio.Task[Any]) -> None:
+    _running.discard(task)
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("%s failed", task.get_name(), exc_info=error)

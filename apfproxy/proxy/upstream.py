@@ -1,0 +1,320 @@
+"""A connection to the origin: it sends one request at a time and takes its answer apart."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Protocol, cast
+
+from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError
+from apfproxy.proxy.read_buffer import READ_BUFFER, READ_VIEW, WRITE_HIGH_WATER_BYTES
+from apfproxy.proxy.response_head import (
+    CHUNKED,
+    MAX_HEAD_BYTES,
+    NO_BODY,
+    SIZED,
+    ResponseError,
+    ResponseHead,
+    parse_response_head,
+)
+
+if TYPE_CHECKING:
+    from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.pool import Pool
+
+_SWITCHING_PROTOCOLS = 101
+_MAX_INTERIM_ANSWERS = 32
+"""1xx answers to one request; Go's transport stops at 5, curl at none."""
+
+
+class AnswerSink(Protocol):
+    """What takes the parts of one answer, in their order."""
+
+    is_head: bool
+
+    def on_interim(self, head: ResponseHead) -> None:
+        """A 1xx answer, other than 101."""
+
+    def on_answer(self, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
+        """The final head with the first part of the body, and whether that is all of it."""
+
+    def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
+        """A further part of the body; `trailers` are whole lines."""
+
+    def on_broken(self, reason: str, *, may_retry: bool) -> None:
+        """The connection is gone before the answer was whole.
+
+        Args:
+            reason: What went wrong.
+            may_retry: Whether the connection had been used before and no byte of an answer came,
+                so that the origin probably closed it before it saw the request.
+        """
+
+    def on_upstream_writable(self) -> None:
+        """The origin takes more of the request's body."""
+
+
+class UpstreamConnection(asyncio.BufferedProtocol):
+    """One connection, lent by the pool to one exchange at a time.
+
+    Attributes:
+        sink: The exchange whose answer is awaited, or None while the connection is idle.
+        is_write_paused: Whether the origin is slow to take the request's body.
+        idle_since_ns: When it was put back into the pool.
+    """
+
+    __slots__ = (
+        "_body_left",
+        "_counters",
+        "_decoder",
+        "_framing",
+        "_head",
+        "_interims",
+        "_partial",
+        "_pool",
+        "_was_used",
+        "idle_since_ns",
+        "is_closed",
+        "is_read_paused",
+        "is_write_paused",
+        "sink",
+        "transport",
+        "write",
+    )
+
+    def __init__(self, pool: Pool, counters: ProxyCounters) -> None:
+        self._pool = pool
+        self._counters = counters
+        self.transport: asyncio.Transport
+        self.sink: AnswerSink | None = None
+        self.idle_since_ns = 0
+        self.is_closed = False
+        self.is_read_paused = False
+        self.is_write_paused = False
+        self._was_used = False
+        self._partial = b""
+        self._head: ResponseHead | None = None
+        self._framing = NO_BODY
+        self._body_left = 0
+        self._interims = 0
+        self._decoder: ChunkedDecoder | None = None
+
+    # What the exchange does.
+
+    def send(self, sink: AnswerSink, data: bytes) -> None:
+        """Start a request; the answer goes to `sink`."""
+        self.sink = sink
+        self._counters.bytes_to_origins += len(data)
+        self.write(data)
+
+    def send_more(self, data: bytes) -> None:
+        """Send more of the request's body."""
+        self._counters.bytes_to_origins += len(data)
+        self.write(data)
+
+    def pause_reading(self) -> None:
+        """Stop taking the answer: the client is slow."""
+        if not self.is_read_paused and not self.is_closed:
+            self.is_read_paused = True
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take the answer again."""
+        if self.is_read_paused and not self.is_closed:
+            self.is_read_paused = False
+            self.transport.resume_reading()
+
+    def abort(self) -> None:
+        """Give the connection up, whatever is on its way; the sink hears no more."""
+        self.sink = None
+        if not self.is_closed:
+            self.is_closed = True
+            self._pool.forget(self)
+            self.transport.abort()
+
+    # What the transport says.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
+        # Bound once: a request makes two calls less.
+        self.write = self.transport.write
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
+        return READ_BUFFER
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._counters.bytes_from_origins += nbytes
+        sink = self.sink
+        if sink is None:
+            # Nothing was asked: whatever this is, it must not become the next answer.
+            self.abort()
+            return
+        try:
+            if self._head is None:
+                self._take_head(sink, bytes(READ_VIEW[:nbytes]))
+            else:
+                self._take_body(sink, bytes(READ_VIEW[:nbytes]))
+        except (ResponseError, ChunkedError) as error:
+            self._break(str(error), may_retry=False)
+
+    def eof_received(self) -> None:
+        """The origin closed; `connection_lost` follows."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self.is_closed:
+            return
+        sink = self.sink
+        if sink is None:
+            self.is_closed = True
+            self._pool.forget(self)
+            return
+        if (
+            exc is None
+            and self._head is not None
+            and self._framing not in (SIZED, CHUNKED, NO_BODY)
+        ):
+            self.is_closed = True
+            self._pool.forget(self)
+            self.sink = None
+            sink.on_body(b"", is_last=True)
+            return
+        nothing_came = self._head is None and not self._partial and not self._interims
+        self._break(
+            f"the connection broke: {exc}" if exc else "the connection was closed early",
+            may_retry=nothing_came and self._was_used,
+        )
+
+    def pause_writing(self) -> None:
+        self.is_write_paused = True
+
+    def resume_writing(self) -> None:
+        self.is_write_paused = False
+        if self.sink is not None:
+            self.sink.on_upstream_writable()
+
+    # The answer.
+
+    def _take_head(self, sink: AnswerSink, data: bytes) -> None:
+        if self._partial:
+            searched = max(0, len(self._partial) - 3)
+            data = self._partial + data
+            end = data.find(b"\r\n\r\n", searched)
+        else:
+            end = data.find(b"\r\n\r\n")
+        while True:
+            if (len(data) if end < 0 else end) > MAX_HEAD_BYTES:
+                raise ResponseError(f"the head of the answer is over {MAX_HEAD_BYTES} bytes")
+            if end < 0:
+                self._partial = data
+                return
+            end += 4
+            head = parse_response_head(data[:end], answers_head=sink.is_head)
+            if head.status >= 200:  # noqa: PLR2004  the first final status
+                break
+            self._interims += 1
+            if head.status == _SWITCHING_PROTOCOLS or self._interims > _MAX_INTERIM_ANSWERS:
+                raise ResponseError(f"an unexpected answer {head.status}")
+            sink.on_interim(head)
+            if self.sink is not sink:
+                return
+            data = data[end:]
+            end = data.find(b"\r\n\r\n")
+        self._partial = b""
+        body_bytes = len(data) - end
+        if (head.framing == NO_BODY and not body_bytes) or (
+            head.framing == SIZED and body_bytes == head.length
+        ):
+            # Most answers: all of it in one read.
+            self._end(sink, head)
+            sink.on_answer(head, data[end:] if body_bytes else b"", is_whole=True)
+            return
+        self._start_body(sink, head, data[end:])
+
+    def _start_body(self, sink: AnswerSink, head: ResponseHead, rest: bytes) -> None:
+        self._head = head
+        self._framing = head.framing
+        if head.framing == SIZED and len(rest) < head.length:
+            self._body_left = head.length - len(rest)
+            sink.on_answer(head, rest, is_whole=False)
+        elif head.framing == CHUNKED:
+            self._decoder = ChunkedDecoder()
+            try:
+                body, excess = self._decoder.feed(rest) if rest else (b"", b"")
+            except ChunkedError:
+                # The origin has answered: the client gets its head, and then no end.
+                sink.on_answer(head, b"", is_whole=False)
+                raise
+            if self._decoder.is_done:
+                trailers = self._decoder.trailers
+                head.keep_alive = head.keep_alive and not excess
+                self._end(sink, head)
+                # In one call where nothing would be lost by it.
+                if trailers:
+                    sink.on_answer(head, body, is_whole=False)
+                    sink.on_body(b"", is_last=True, trailers=trailers)
+                else:
+                    sink.on_answer(head, body, is_whole=True)
+            else:
+                sink.on_answer(head, body, is_whole=False)
+        elif head.framing in (NO_BODY, SIZED):
+            # More than was announced: the rest belongs to nobody.
+            head.keep_alive = False
+            self._end(sink, head)
+            sink.on_answer(
+                head, rest[: max(0, head.length)] if head.framing else b"", is_whole=True
+            )
+        else:
+            sink.on_answer(head, rest, is_whole=False)
+
+    def _take_body(self, sink: AnswerSink, data: bytes) -> None:
+        head = self._head
+        assert head is not None
+        if self._framing == SIZED:
+            left = self._body_left - len(data)
+            self._body_left = left
+            if left > 0:
+                sink.on_body(data, is_last=False)
+                return
+            if left < 0:
+                head.keep_alive = False
+                data = data[:left]
+            self._end(sink, head)
+            sink.on_body(data, is_last=True)
+        elif self._framing == CHUNKED:
+            decoder = self._decoder
+            assert decoder is not None
+            body, excess = decoder.feed(data)
+            if decoder.is_done:
+                head.keep_alive = head.keep_alive and not excess
+                self._end(sink, head)
+                sink.on_body(body, is_last=True, trailers=decoder.trailers)
+            elif body:
+                sink.on_body(body, is_last=False)
+        else:
+            sink.on_body(data, is_last=False)
+
+    def _end(self, sink: AnswerSink, head: ResponseHead) -> None:
+        """The answer is whole: get ready for the next one, or go.
+
+        The exchange learns of it right after this, and puts the connection back with
+        `Pool.put_back` once the request is through as well.
+        """
+        assert self.sink is sink
+        self.sink = None
+        self._head = None
+        self._decoder = None
+        self._interims = 0
+        self._was_used = True
+        if not head.keep_alive:
+            self.abort()
+
+    def _break(self, reason: str, *, may_retry: bool) -> None:
+        sink = self.sink
+        self.abort()
+        if sink is not None:
+            self._counters.upstream_failures += 1
+            sink.on_broken(reason, may_retry=may_retry)
+
+    def __repr__(self) -> str:
+        state = "closed" if self.is_closed else "busy" if self.sink is not None else "idle"
+        return f"<UpstreamConnection {state}>"
