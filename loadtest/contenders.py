@@ -1,0 +1,202 @@
+"""HAProxy, nginx and apfproxy as like-for-like reverse proxies, each one thread on one core.
+
+Every one keeps client and upstream connections alive, logs no requests and has time limits long
+enough to never matter.  HAProxy gets `http-no-delay`, without which it holds back each event of a
+watch for 200 ms; that costs it nothing measurable on whole answers.  HAProxy and nginx add no fields by default, which is the strictest
+comparison; with `adds_headers` they set `Via`, `X-Forwarded-For` and `X-Forwarded-Proto` as
+apfproxy always does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from processes import Process, free_ports, start_apfproxy
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+CONTENDERS = ("haproxy", "nginx", "apfproxy")
+
+MAX_CONNECTIONS = 9500
+"""Client connections per proxy; HAProxy and nginx need two descriptors for each."""
+
+HAPROXY_CONFIG = """
+global
+    nbthread 1
+    maxconn {max_connections}
+defaults
+    mode http
+    timeout connect 5s
+    timeout client 300s
+    timeout server 300s
+    timeout http-keep-alive 300s
+    option http-no-delay
+    http-reuse always
+{headers}
+frontend clients
+    bind 127.0.0.1:{port} backlog 4096
+    default_backend origin
+backend origin
+    server origin 127.0.0.1:{upstream_port}
+"""
+
+HAPROXY_HEADERS = """    option forwardfor
+    http-request set-header X-Forwarded-Proto http
+    http-request set-header Via "1.1 haproxy"
+    http-response set-header Via "1.1 haproxy"
+"""
+
+NGINX_PREAMBLE = """
+daemon off;
+master_process off;
+worker_processes 1;
+pid {directory}/{name}.pid;
+error_log stderr crit;
+events {{ worker_connections {descriptors}; }}
+http {{
+    access_log off;
+    client_body_temp_path {directory}/{name}.client;
+    proxy_temp_path {directory}/{name}.proxy;
+    fastcgi_temp_path {directory}/{name}.fastcgi;
+    uwsgi_temp_path {directory}/{name}.uwsgi;
+    scgi_temp_path {directory}/{name}.scgi;
+    keepalive_timeout 300s;
+    keepalive_requests 1000000000;
+    tcp_nodelay on;
+"""
+
+NGINX_PROXY = (
+    NGINX_PREAMBLE
+    + """
+    upstream origin {{
+        server 127.0.0.1:{upstream_port};
+        keepalive 512;
+        keepalive_requests 1000000000;
+        keepalive_timeout 300s;
+    }}
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        location / {{
+            proxy_pass http://origin;
+            proxy_http_version 1.1;
+            proxy_set_header Connection "";
+            proxy_set_header Host $http_host;
+            proxy_buffering off;
+            proxy_read_timeout 300s;
+{headers}
+        }}
+    }}
+}}
+"""
+)
+
+NGINX_HEADERS = """            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+            proxy_set_header X-Forwarded-Proto $scheme;
+            proxy_set_header Via "1.1 nginx";
+            add_header Via "1.1 nginx";
+"""
+
+NGINX_ORIGIN = (
+    NGINX_PREAMBLE
+    + """
+    server {{
+        listen 127.0.0.1:{port} backlog=4096;
+        default_type application/json;
+        location / {{
+            return 200 '{{"kind":"ConfigMap","apiVersion":"v1","metadata":{{"name":"x"}}}}';
+        }}
+    }}
+}}
+"""
+)
+
+
+class Site(NamedTuple):
+    """Where and how the programs of one load test run."""
+
+    directory: Path
+    """An existing directory for configurations and output."""
+
+    proxy_core: int | None
+    """The CPU of each proxy; None leaves it to the scheduler."""
+
+    load_core: int | None
+    """The CPU of the origin and of the load generator."""
+
+    adds_headers: bool
+    """Whether HAProxy and nginx set the fields that apfproxy sets."""
+
+
+def start_contender(name: str, site: Site, upstream_port: int) -> Process:
+    """Start one proxy before an origin.
+
+    Args:
+        name: One of `CONTENDERS`.
+        site: Where to run it.
+        upstream_port: Where the origin listens on 127.0.0.1.
+
+    Returns:
+        The running proxy.
+
+    Raises:
+        LoadTestError: It is not installed or does not start.
+    """
+    if name == "apfproxy":
+        process, _ = start_apfproxy(
+            upstream_port=upstream_port, directory=site.directory, core=site.proxy_core
+        )
+        return process
+    if name == "haproxy":
+        (port,) = free_ports(1)
+        text = HAPROXY_CONFIG.format(
+            port=port,
+            upstream_port=upstream_port,
+            max_connections=MAX_CONNECTIONS,
+            headers=HAPROXY_HEADERS if site.adds_headers else "",
+        )
+        config = site.directory / "haproxy.cfg"
+        config.write_text(text)
+        argv = ["haproxy", "-db", "-f", str(config)]
+        return Process(name, argv, port=port, core=site.proxy_core, directory=site.directory)
+    headers = NGINX_HEADERS if site.adds_headers else ""
+    return _start_nginx("nginx", NGINX_PROXY, site, site.proxy_core, upstream_port, headers)
+
+
+def start_nginx_origin(site: Site) -> Process:
+    """Start the origin of the comparison: a small JSON answer from memory, keep-alive.
+
+    Args:
+        site: Where to run it.
+
+    Returns:
+        The running origin.
+
+    Raises:
+        LoadTestError: It is not installed or does not start.
+    """
+    return _start_nginx("nginx-origin", NGINX_ORIGIN, site, site.load_core)
+
+
+def _start_nginx(
+    name: str,
+    template: str,
+    site: Site,
+    core: int | None,
+    upstream_port: int = 0,
+    headers: str = "",
+) -> Process:
+    (port,) = free_ports(1)
+    config = site.directory / f"{name}.conf"
+    config.write_text(
+        template.format(
+            name=name,
+            directory=site.directory,
+            descriptors=2 * MAX_CONNECTIONS,
+            port=port,
+            upstream_port=upstream_port,
+            headers=headers,
+        )
+    )
+    argv = ["nginx", "-e", "stderr", "-c", str(config)]
+    return Process(name, argv, port=port, core=core, directory=site.directory)

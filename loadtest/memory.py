@@ -1,0 +1,105 @@
+"""What an open connection costs a proxy in memory: idle after one request, or carrying a watch.
+
+Connections are opened one after the other, each by blocking calls, so nothing else grows
+meanwhile: no burst, no queue, one busy upstream connection while idle ones are opened.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from processes import LoadTestError
+from wrk import FIELDS, TARGET
+
+if TYPE_CHECKING:
+    from processes import Process
+
+WATCH_TARGET = "/api/v1/pods?watch=true"
+WARM_UP = 300
+"""Connections opened and closed again first, so that pools and caches are grown already."""
+
+SETTLE_S = 2.0
+"""Quiet time before memory is read; watches have given back their seats by then."""
+
+ANSWER_WITHIN_S = 60.0
+
+
+def idle_bytes(proxy: Process, count: int) -> float:
+    """Measure memory per idle keep-alive connection.
+
+    Args:
+        proxy: A proxy that is new, before an origin that answers at once.
+        count: How many connections to hold open.
+
+    Returns:
+        Bytes of the proxy's resident set per connection.
+
+    Raises:
+        LoadTestError: An answer did not come or was no success.
+    """
+    return _bytes_each(proxy, TARGET, b"\r\n\r\n", count)
+
+
+def watch_bytes(proxy: Process, count: int) -> float:
+    """Measure memory per open watch whose first event has come through.
+
+    Args:
+        proxy: A proxy that is new, before an origin that holds watches open.
+        count: How many watches to hold open.
+
+    Returns:
+        Bytes of the proxy's resident set per watch.
+
+    Raises:
+        LoadTestError: An answer did not come or was no success.
+    """
+    return _bytes_each(proxy, WATCH_TARGET, b'"ADDED"', count)
+
+
+def _bytes_each(proxy: Process, target: str, until: bytes, count: int) -> float:
+    fields = {"Host": f"127.0.0.1:{proxy.port}", **FIELDS}
+    lines = [f"GET {target} HTTP/1.1", *(f"{name}: {text}" for name, text in fields.items())]
+    request = "\r\n".join([*lines, "", ""]).encode()
+    with ExitStack() as warm:
+        for _ in range(min(count, WARM_UP)):
+            warm.enter_context(_open(proxy, request, until))
+    time.sleep(SETTLE_S)
+    before = proxy.rss_bytes()
+    with ExitStack() as held:
+        for _ in range(count):
+            held.enter_context(_open(proxy, request, until))
+        time.sleep(SETTLE_S)
+        return (proxy.rss_bytes() - before) / count
+
+
+def _open(proxy: Process, request: bytes, until: bytes) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", proxy.port), timeout=ANSWER_WITHIN_S)
+    try:
+        connection.sendall(request)
+        received = _receive(connection, until)
+    except TimeoutError as error:
+        connection.close()
+        raise LoadTestError(f"{proxy.name} did not answer within {ANSWER_WITHIN_S:g} s") from error
+    except BaseException:
+        connection.close()
+        raise
+    if not (received.startswith(b"HTTP/1.1 200 ") and until in received):
+        connection.close()
+        status = received.split(b"\r\n", 1)[0].decode(errors="replace")
+        raise LoadTestError(f"{proxy.name} answered {status!r} instead of a whole 200")
+    return connection
+
+
+def _receive(connection: socket.socket, until: bytes) -> bytes:
+    received = b""
+    while until not in received:
+        data = connection.recv(65536)
+        received += data
+        # What is looked for may never come in a refusal; its head says enough.
+        is_refusal = b"\r\n\r\n" in received and not received.startswith(b"HTTP/1.1 200 ")
+        if not data or is_refusal:
+            break
+    return received

@@ -1,0 +1,300 @@
+"""Programs that a load test starts, measures and stops, each by its own process id.
+
+What a process has cost is read from `/proc`: CPU time from every thread's `schedstat`, which counts
+nanoseconds (the clock ticks in `stat` are 10 ms), memory from `statm`.  Memory is what the process
+holds itself; the kernel's socket buffers are in nobody's figure.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+READY_WITHIN_S = 15.0
+"""How long until a program's port has to answer; an interpreter on a busy core needs seconds."""
+
+STOP_WITHIN_S = 5.0
+"""How long a program may take to end after SIGTERM before it is killed."""
+
+PORTS = range(20000, 32000)
+"""Ports to listen on: below Linux' ephemeral range, so that no outgoing connection takes one."""
+
+PAGE_BYTES = resource.getpagesize()
+
+
+class LoadTestError(Exception):
+    """What keeps a load test from running; its text is one line that says what to do."""
+
+
+class Process:
+    """One running program; as a context manager it is stopped at the end, whatever happened."""
+
+    def __init__(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *,
+        port: int,
+        core: int | None = None,
+        directory: Path,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """Start the program and wait until its port answers.
+
+        Args:
+            name: What messages call it; its output goes to `directory/name.log`.
+            argv: The program and its arguments.
+            port: A port of 127.0.0.1 that it will listen on.
+            core: The CPU that it is confined to; None leaves it to the scheduler.
+            directory: An existing directory for its output.
+            environment: Variables to add to the current ones.
+
+        Raises:
+            LoadTestError: It is not installed, ended at once, or did not listen in time.
+        """
+        self.name = name
+        self.port = port
+        self.log = directory / f"{name}.log"
+        program = shutil.which(argv[0])
+        if program is None:
+            raise LoadTestError(f"{name}: no program {argv[0]!r}; install it and try again")
+        with self.log.open("wb") as log:
+            self._popen = subprocess.Popen(
+                [program, *argv[1:]],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **(environment or {})},
+                # An interrupt from the terminal is ours to handle: we stop each by its id.
+                start_new_session=True,
+            )
+        try:
+            if core is not None:
+                pin(self.pid, core)
+            self._wait_for_port()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<Process {self.name} pid={self.pid} port={self.port}>"
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def cpu_ns(self) -> int:
+        """CPU time of all its threads so far, user and system, in nanoseconds."""
+        self._check_alive()
+        total = 0
+        for thread in Path(f"/proc/{self.pid}/task").iterdir():
+            total += int((thread / "schedstat").read_text().split()[0])
+        return total
+
+    def rss_bytes(self) -> int:
+        """Memory that it holds now (resident set), in bytes."""
+        self._check_alive()
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * PAGE_BYTES
+
+    def stop(self) -> None:
+        """End it: SIGTERM, and SIGKILL if that did not do; twice does no harm."""
+        if self._popen.poll() is not None:
+            return
+        self._popen.send_signal(signal.SIGTERM)
+        try:
+            self._popen.wait(STOP_WITHIN_S)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
+
+    def _wait_for_port(self) -> None:
+        end = time.monotonic() + READY_WITHIN_S
+        while time.monotonic() < end:
+            self._check_alive()
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+            except OSError:
+                time.sleep(0.02)
+            else:
+                return
+        raise LoadTestError(f"{self.name}: port {self.port} did not answer: {self._last_words()}")
+
+    def _check_alive(self) -> None:
+        status = self._popen.poll()
+        if status is not None:
+            raise LoadTestError(f"{self.name} ended with status {status}: {self._last_words()}")
+
+    def _last_words(self) -> str:
+        lines = self.log.read_text(errors="replace").strip().splitlines()
+        return lines[-1] if lines else "it printed nothing"
+
+
+def pin(pid: int, core: int) -> None:
+    """Confine a process to one CPU where there is more than one to choose from.
+
+    Args:
+        pid: The process; 0 is the caller.
+        core: Which of the CPUs that we may use, counted from 0; the last one if there are fewer.
+    """
+    cpus = sorted(os.sched_getaffinity(0))
+    if len(cpus) > 1:
+        os.sched_setaffinity(pid, {cpus[min(core, len(cpus) - 1)]})
+
+
+def free_ports(count: int) -> list[int]:
+    """Find ports of 127.0.0.1 that nothing listens on, each another one.
+
+    Args:
+        count: How many.
+
+    Returns:
+        The ports; nothing holds them, so use them soon.
+
+    Raises:
+        LoadTestError: There are not so many.
+    """
+    found: list[int] = []
+    # Start where another load test at the same time most likely does not.
+    offset = os.getpid() * 37 % len(PORTS)
+    for step in range(len(PORTS)):
+        if len(found) == count:
+            break
+        port = PORTS[(offset + step) % len(PORTS)]
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        found.append(port)
+    else:
+        raise LoadTestError(
+            f"found {len(found)} free ports in {PORTS}, need {count}; stop something"
+        )
+    return found
+
+
+def raise_descriptor_limit(needed: int) -> None:
+    """Let this process and those it starts hold as many descriptors as the system permits.
+
+    Args:
+        needed: How many one of them will hold at once.
+
+    Raises:
+        LoadTestError: The system permits fewer.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard not in (-1, resource.RLIM_INFINITY) and hard < needed:
+        raise LoadTestError(
+            f"one process needs {needed} open files and {hard} are permitted; "
+            f"raise `ulimit -Hn` or ask for fewer connections"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def start_apfproxy(
+    *,
+    upstream_port: int,
+    directory: Path,
+    core: int | None = None,
+    arguments: Sequence[str] = (),
+    name: str = "apfproxy",
+) -> tuple[Process, int]:
+    """Start `apfproxy serve` that believes identity headers from this machine.
+
+    Args:
+        upstream_port: Where the origin listens on 127.0.0.1.
+        directory: An existing directory for its output.
+        core: The CPU that it is confined to.
+        arguments: More arguments of `apfproxy serve`.
+        name: What messages call it.
+
+    Returns:
+        The process, and the port of its admin listener.
+
+    Raises:
+        LoadTestError: It is not installed beside this interpreter or on the path, or failed.
+    """
+    beside = Path(sys.executable).parent / "apfproxy"
+    program = str(beside) if beside.exists() else shutil.which("apfproxy")
+    if program is None:
+        raise LoadTestError(f"apfproxy: not found at {beside}; run `pip install -e .` first")
+    port, admin_port = free_ports(2)
+    process = Process(
+        name,
+        [
+            program,
+            "serve",
+            "--upstream",
+            f"http://127.0.0.1:{upstream_port}",
+            "--listen",
+            f"127.0.0.1:{port}",
+            "--admin",
+            f"127.0.0.1:{admin_port}",
+            "--identity-headers-from",
+            "127.0.0.0/8",
+            *arguments,
+        ],
+        port=port,
+        core=core,
+        directory=directory,
+    )
+    return process, admin_port
+
+
+def start_origin(
+    *, directory: Path, core: int | None = None, arguments: Sequence[str] = ()
+) -> Process:
+    """Start the Python origin of `origin.py` in a process of its own.
+
+    Args:
+        directory: An existing directory for its output.
+        core: The CPU that it is confined to.
+        arguments: More arguments of `origin.py`.
+
+    Returns:
+        The process.
+    """
+    (port,) = free_ports(1)
+    return Process(
+        "origin",
+        [
+            sys.executable,
+            str(Path(__file__).with_name("origin.py")),
+            "--port",
+            str(port),
+            *arguments,
+        ],
+        port=port,
+        core=core,
+        directory=directory,
+    )
+
+
+def interrupt_on_sigterm() -> None:
+    """Let SIGTERM end this process as an interrupt does, so that what it started is stopped."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -1,0 +1,157 @@
+"""Drive a proxy with wrk and read from `/proc` what that cost the proxy.
+
+Two mixes of requests: `same` sends one request over and over, which favours whoever remembers the
+last head; `varied` draws namespace, name and user anew for each, from so many that a cache of
+whole heads or targets helps little, while the users come back as those of a cluster do.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from typing import TYPE_CHECKING, NamedTuple
+
+from processes import LoadTestError, Process, pin
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MIXES = ("same", "varied")
+
+TARGET = "/api/v1/namespaces/default/configmaps/x"
+FIELDS = {
+    "User-Agent": "kubectl/v1.36.0 (linux/amd64) kubernetes/24a394e",
+    "Accept": "application/json",
+    "Accept-Encoding": "gzip",
+    "X-Remote-User": "jane@example.com",
+    "X-Remote-Group": "developers",
+}
+
+REPORT_LUA = """
+done = function(summary, latency, requests)
+  io.write(string.format(
+    'REPORT {"requests":%d,"duration_us":%d,"p50_us":%d,"p99_us":%d,"bad_statuses":%d,'
+      .. '"socket_errors":%d}\\n',
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99),
+    summary.errors.status,
+    summary.errors.connect + summary.errors.read + summary.errors.write + summary.errors.timeout))
+end
+"""
+
+VARIED_LUA = """
+local random = math.random
+init = function(args)
+  math.randomseed(os.time())
+end
+request = function()
+  return "GET /api/v1/namespaces/team-" .. random(100) .. "/configmaps/settings-" .. random(1000000)
+    .. " HTTP/1.1\\r\\nHost: " .. wrk.host .. "\\r\\n%s"
+    .. "X-Remote-User: user-" .. random(10000) .. "@example.com\\r\\n\\r\\n"
+end
+"""
+
+
+class Measurement(NamedTuple):
+    """What one run of wrk against one proxy gave."""
+
+    requests: int
+    requests_per_s: float
+    cpu_us_per_request: float
+    p50_ms: float
+    p99_ms: float
+
+
+def script_text(mix: str) -> str:
+    """Give the Lua script that makes the requests of a mix and reports in JSON.
+
+    Args:
+        mix: One of `MIXES`.
+    """
+    if mix == "same":
+        fields = "".join(f'wrk.headers["{name}"] = "{text}"\n' for name, text in FIELDS.items())
+        return fields + REPORT_LUA
+    fields = "".join(
+        f"{name}: {text}\\r\\n" for name, text in FIELDS.items() if name != "X-Remote-User"
+    )
+    return VARIED_LUA % fields + REPORT_LUA
+
+
+def drive(
+    proxy: Process,
+    *,
+    mix: str,
+    seconds: int,
+    connections: int,
+    core: int | None,
+    directory: Path,
+) -> Measurement:
+    """Load a proxy for a while.
+
+    Args:
+        proxy: What to load.
+        mix: One of `MIXES`.
+        seconds: How long.
+        connections: How many keep-alive connections, each with one request in flight.
+        core: The CPU of wrk.
+        directory: An existing directory for wrk's script.
+
+    Returns:
+        What came out.
+
+    Raises:
+        LoadTestError: wrk is not installed or failed, or any answer was not a success.
+    """
+    program = shutil.which("wrk")
+    if program is None:
+        raise LoadTestError("no program 'wrk'; install the Debian package wrk and try again")
+    script = directory / f"{mix}.lua"
+    script.write_text(script_text(mix))
+    before_ns = proxy.cpu_ns()
+    wrk = subprocess.Popen(
+        [
+            program,
+            "--threads=1",
+            f"--connections={connections}",
+            f"--duration={seconds}s",
+            f"--script={script}",
+            "--latency",
+            f"http://127.0.0.1:{proxy.port}{TARGET}",
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        if core is not None:
+            pin(wrk.pid, core)
+        output, _ = wrk.communicate(timeout=seconds + 30)
+    except subprocess.TimeoutExpired as error:
+        raise LoadTestError(f"wrk against {proxy.name} did not end; is it stuck?") from error
+    finally:
+        if wrk.poll() is None:
+            wrk.kill()
+            wrk.wait()
+    spent_ns = proxy.cpu_ns() - before_ns
+    return _measurement(proxy.name, output, spent_ns)
+
+
+def _measurement(name: str, output: str, spent_ns: int) -> Measurement:
+    reports = [line for line in output.splitlines() if line.startswith("REPORT ")]
+    if not reports:
+        last = output.strip().splitlines()[-1:] or ["it printed nothing"]
+        raise LoadTestError(f"wrk against {name} failed: {last[0]}")
+    report = json.loads(reports[0].removeprefix("REPORT "))
+    if report["bad_statuses"] or report["socket_errors"] or not report["requests"]:
+        raise LoadTestError(
+            f"wrk against {name}: {report['bad_statuses']} bad statuses, "
+            f"{report['socket_errors']} socket errors in {report['requests']} requests; see its log"
+        )
+    return Measurement(
+        requests=report["requests"],
+        requests_per_s=report["requests"] / (report["duration_us"] / 1e6),
+        cpu_us_per_request=spent_ns / 1000 / report["requests"],
+        p50_ms=report["p50_us"] / 1000,
+        p99_ms=report["p99_us"] / 1000,
+    )
