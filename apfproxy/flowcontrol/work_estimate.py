@@ -1,0 +1,168 @@
+"""How many seats a request needs, and how long it works on after its end.
+
+- A LIST, and a WATCH that begins with initial events, takes a seat per 100 kB that the server
+  holds in memory for it.
+- A write takes one seat, and then, when its answer is out, seats for the watchers to be told.
+- Everything else takes one seat.
+
+Source: kubernetes/apiserver pkg/util/flowcontrol/request (list_work_estimator.go,
+mutating_work_estimator.go, config.go, seat_seconds.go), with the feature gates WatchList and
+SizeBasedListCostEstimate on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.flowcontrol.ticket import ONE_SEAT, WorkEstimate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.flowcontrol.counters import FlowSchemaCounters
+    from apfproxy.request.attributes import RequestAttributes
+    from apfproxy.request.list_options import ListOptions
+
+# All of these as in Kubernetes.
+BYTES_PER_SEAT = 100_000
+MAX_LIST_SEATS = 100
+MAX_CACHED_LIST_BYTES = 1_000_000  # the watch cache streams what it has, piece by piece
+MAX_OBJECT_BYTES = 1_500_000  # the largest request that etcd takes
+MANY_OBJECTS = 1_000_000_000
+MAX_MUTATING_SEATS = 10
+WATCHES_PER_SEAT = 10
+SEAT_TICKS_PER_EVENT = 500_000  # of 1e-8 seat-seconds: one seat for 5 ms
+NS_PER_SEAT_TICK = 10
+
+LIST_VERBS = frozenset({"list", "watch"})
+MUTATING_VERBS = frozenset({"create", "update", "patch", "delete"})
+
+LIST_ESTIMATES = (ONE_SEAT, *(WorkEstimate(seats) for seats in range(1, MAX_LIST_SEATS + 1)))
+"""Estimates by seats, shared: most LISTs need one of few widths."""
+
+
+class ObjectStats(msgspec.Struct, frozen=True, gc=False):
+    """What is known about the objects of a resource.
+
+    Attributes:
+        count: How many there are.
+        average_bytes: Size of one in memory; 0 if unknown.
+    """
+
+    count: int
+    average_bytes: int
+
+
+STALE = ObjectStats(MANY_OBJECTS, MAX_OBJECT_BYTES)
+"""What to suppose about a resource whose numbers are outdated: a sign of trouble, so the worst."""
+
+NOT_FOUND = None
+"""What is known about a resource that nothing is known about: it may be served elsewhere."""
+
+
+class WorkEstimator:
+    """Estimates the work of requests.
+
+    Args:
+        object_stats: Says what is known about the objects of a request's resource.
+        watch_count: Says how many open WATCHes a write is of interest to.
+    """
+
+    __slots__ = ("_object_stats", "_watch_count")
+
+    def __init__(
+        self,
+        object_stats: Callable[[RequestAttributes], ObjectStats | None],
+        watch_count: Callable[[RequestAttributes], int],
+    ) -> None:
+        self._object_stats = object_stats
+        self._watch_count = watch_count
+
+    def fixed(self, attributes: RequestAttributes) -> WorkEstimate | None:
+        """The estimate if it depends on nothing but the attributes, else None."""
+        verb = attributes.verb
+        if verb in LIST_VERBS:
+            options = attributes.list_options
+            assert options is not None
+            if verb == "watch" and options.is_decodable and not options.sends_initial_events:
+                return ONE_SEAT
+            return None
+        if verb in MUTATING_VERBS and not _makes_no_event(attributes):
+            return None
+        return ONE_SEAT
+
+    def estimate(
+        self,
+        attributes: RequestAttributes,
+        max_seats: int,
+        counters: FlowSchemaCounters | None = None,
+    ) -> WorkEstimate:
+        """Estimate the work of a request.
+
+        Args:
+            attributes: What it does.
+            max_seats: The most that its priority level lets one request have; 0 for no limit.
+            counters: Where to count the watches that a write is of interest to.
+        """
+        estimate = self.fixed(attributes)
+        if estimate is not None:
+            return estimate
+        if attributes.verb in LIST_VERBS:
+            return LIST_ESTIMATES[self._list_seats(attributes, max_seats)]
+        watch_count = self._watch_count(attributes)
+        if counters is not None:
+            counters.watch_count.observe(watch_count)
+        return _mutating(watch_count, max_seats)
+
+    def _list_seats(self, attributes: RequestAttributes, max_seats: int) -> int:
+        """Seats of a LIST or WATCH; 1 to `MAX_LIST_SEATS`."""
+        most = min(max_seats or MAX_LIST_SEATS, MAX_LIST_SEATS)
+        options = attributes.list_options
+        assert options is not None
+        if not options.is_decodable:
+            return most  # bound to fail, and as dear as it can be until it has
+        stats = self._object_stats(attributes)
+        if stats is None:
+            return 1
+        is_from_cache = attributes.verb == "watch" or options.is_from_cache
+        held = _bytes_held(
+            stats, options, is_from_cache=is_from_cache, is_one=attributes.name != ""
+        )
+        return max(1, min(-(-held // BYTES_PER_SEAT), most))
+
+
+def _bytes_held(
+    stats: ObjectStats, options: ListOptions, *, is_from_cache: bool, is_one: bool
+) -> int:
+    """Bytes that the server holds in memory at once to answer a LIST."""
+    average_bytes = stats.average_bytes
+    if average_bytes <= 0 and stats.count != 0:
+        average_bytes = MAX_OBJECT_BYTES
+    count = stats.count
+    if 0 < options.limit < count:
+        count = options.limit
+    if is_one:
+        count = 1
+    elif options.has_selector and not is_from_cache:
+        count = max(count, stats.count // 2)
+    held = count * average_bytes
+    return min(held, MAX_CACHED_LIST_BYTES) if is_from_cache else held
+
+
+def _mutating(watch_count: int, max_seats: int) -> WorkEstimate:
+    """The estimate of a write that so many watches are to be told of."""
+    if watch_count < WATCHES_PER_SEAT:
+        return ONE_SEAT
+    seats = -(-watch_count // WATCHES_PER_SEAT)
+    work = seats * SEAT_TICKS_PER_EVENT
+    # Narrower and longer, with the same work: a wide request keeps seats idle until all it needs
+    # are free.
+    seats = min(seats, max_seats or MAX_MUTATING_SEATS, MAX_MUTATING_SEATS)
+    return WorkEstimate(1, seats, int(work / seats * NS_PER_SEAT_TICK))
+
+
+def _makes_no_event(attributes: RequestAttributes) -> bool:
+    """Whether a write changes no object that could be watched."""
+    return attributes.resource == "serviceaccounts" and attributes.subresource == "token"
