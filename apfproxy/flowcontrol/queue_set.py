@@ -42,6 +42,7 @@ Source: KEP-1040; kubernetes/apiserver pkg/util/flowcontrol/fairqueuing/queueset
 from __future__ import annotations
 
 import enum
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
@@ -300,10 +301,9 @@ class QueueSet:
         duration_ns = now_ns - ticket.dispatched_ns
         counters = ticket.flow.counters
         counters.executing_requests -= 1
-        if is_watch:
-            counters.execution_watch_ns.observe(duration_ns)
-        else:
-            counters.execution_regular_ns.observe(duration_ns)
+        histogram = counters.execution_watch_ns if is_watch else counters.execution_regular_ns
+        histogram.counts[bisect_left(histogram.bounds, duration_ns)] += 1
+        histogram.sum += duration_ns
 
         estimate = ticket.estimate
         queue = ticket.queue

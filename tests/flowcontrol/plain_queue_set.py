@@ -1,0 +1,236 @@
+"""Fair queuing written down plainly, walking all queues at every step.
+
+It says what `QueueSet` must do, without its sums, tournament and short cuts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.flowcontrol.dealer import Dealer
+from apfproxy.flowcontrol.queue_set import QueueSetConfig, QueueSetKind
+from apfproxy.flowcontrol.seats import ns_per_seat, seat_ticks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.virtual_clock import VirtualClock
+
+GUESS_NS = 3_000_000
+
+
+class PlainRequest:
+    """One request and what became of it."""
+
+    def __init__(self, name: int, hash_: int, initial: int, final: int, latency_ns: int) -> None:
+        self.name = name
+        self.hash = hash_
+        self.initial = initial
+        self.final = final
+        self.latency_ns = latency_ns
+        self.work = seat_ticks(initial, GUESS_NS) + seat_ticks(final, latency_ns)
+        self.state = "new"
+        self.queue: PlainQueue | None = None
+        self.arrival_r = 0
+        self.started_ns = 0
+
+    @property
+    def seats(self) -> int:
+        """Max seats."""
+        return max(self.initial, self.final)
+
+
+class PlainQueue:
+    """All requests that a queue ever had which have not ended, in order of arrival."""
+
+    def __init__(self) -> None:
+        self.requests: list[PlainRequest] = []
+        self.next_dispatch_r = 0
+
+    def those(self, *states: str) -> list[PlainRequest]:
+        """Its requests in any of the states."""
+        return [request for request in self.requests if request.state in states]
+
+    def bound(self) -> None:
+        """Let virtual dispatch not precede arrival."""
+        waiting = self.those("waiting")
+        if waiting:
+            self.next_dispatch_r = max(self.next_dispatch_r, waiting[0].arrival_r)
+
+
+class PlainQueueSet:
+    """The rules in order, with the names of `QueueSet`."""
+
+    def __init__(self, clock: VirtualClock, config: QueueSetConfig, limit: int) -> None:
+        self.clock = clock
+        self.config = config
+        self.limit = limit
+        self.length_limit = 0
+        self.queues: list[PlainQueue] = []
+        self.requests: list[PlainRequest] = []
+        self.current_r = 0
+        self.last_ns = clock.now_ns()
+        self.robin_index = 0
+        self.enqueues = 0
+        self.dispatch_order: list[int] = []
+        self.reconfigure(config, limit)
+
+    def count(self, *states: str) -> int:
+        """Requests in any of the states."""
+        return sum(request.state in states for request in self.requests)
+
+    def seats_in_use(self) -> int:
+        """Seats of what executes or lingers."""
+        return sum(r.seats for r in self.requests if r.state in ("executing", "lingering"))
+
+    def sync(self) -> None:
+        """Bring R up to now."""
+        elapsed_ns = self.clock.now_ns() - self.last_ns
+        self.last_ns = self.clock.now_ns()
+        asked = sum(
+            request.seats
+            for queue in self.queues
+            for request in queue.those("waiting", "executing", "lingering")
+        )
+        active = sum(bool(queue.those("waiting", "executing")) for queue in self.queues)
+        if active:
+            self.current_r += seat_ticks(min(asked, self.seat_limit()) / active, elapsed_ns)
+
+    def seat_limit(self) -> int:
+        """The limit, or more than enough."""
+        return 1 << 62 if self.config.kind is QueueSetKind.EXEMPT else self.limit
+
+    def fits(self, request: PlainRequest) -> bool:
+        """Whether there are seats for it."""
+        if request.seats > self.seat_limit():
+            return self.count("executing") == 0
+        return self.seats_in_use() + request.seats <= self.seat_limit()
+
+    def admit(self, request: PlainRequest) -> None:
+        """Dispatch, enqueue or reject."""
+        self.sync()
+        if self.config.kind is not QueueSetKind.QUEUE:
+            if self.fits(request):
+                self.requests.append(request)
+                self.start(request)
+            else:
+                request.state = "concurrency-limit"
+            return
+        hand = Dealer(self.config.queues, self.config.hand_size).deal(request.hash)
+        offset = self.enqueues % len(hand)
+        self.enqueues += 1
+        queue = min(
+            (self.queues[card] for card in hand[offset:] + hand[:offset]),
+            key=lambda queue: sum(other.work for other in queue.those("waiting")),
+        )
+        if (
+            self.seats_in_use() >= self.seat_limit()
+            and len(queue.those("waiting")) >= self.length_limit
+        ):
+            request.state = "queue-full"
+            return
+        if not queue.those("waiting", "executing"):
+            queue.next_dispatch_r = self.current_r
+        request.queue = queue
+        request.arrival_r = self.current_r
+        request.state = "waiting"
+        queue.requests.append(request)
+        self.requests.append(request)
+        queue.bound()
+        self.dispatch()
+
+    def start(self, request: PlainRequest) -> None:
+        """Let it execute."""
+        request.state = "executing"
+        request.started_ns = self.clock.now_ns()
+        self.dispatch_order.append(request.name)
+
+    def dispatch(self) -> None:
+        """Dispatch while the next one fits."""
+        while self.count("waiting") and self.seats_in_use() < self.seat_limit():
+            best: tuple[int, int] | None = None
+            length = len(self.queues)
+            for step in range(length):
+                index = (self.robin_index + 1 + step) % length
+                waiting = self.queues[index].those("waiting")
+                if waiting:
+                    end_r = self.queues[index].next_dispatch_r + waiting[0].work
+                    if best is None or end_r < best[0]:
+                        best = (end_r, index)
+            assert best is not None
+            queue = self.queues[best[1]]
+            request = queue.those("waiting")[0]
+            if not self.fits(request):
+                self.robin_index %= length
+                return
+            if request.final > self.seat_limit():
+                request.final, work = (
+                    self.seat_limit(),
+                    seat_ticks(request.final, request.latency_ns),
+                )
+                request.latency_ns = ns_per_seat(work, request.final)
+            self.robin_index = best[1]
+            self.start(request)
+            queue.next_dispatch_r += request.work
+            queue.bound()
+
+    def finish(self, request: PlainRequest) -> None:
+        """End the execution."""
+        self.sync()
+        request.state = "lingering"
+        queue = request.queue
+        if queue is not None:
+            actual_ns = self.clock.now_ns() - request.started_ns
+            queue.next_dispatch_r -= seat_ticks(request.initial, GUESS_NS - actual_ns)
+            queue.bound()
+        if request.latency_ns:
+            self.clock.call_at(self.clock.now_ns() + request.latency_ns, self.lingered(request))
+        else:
+            self.release(request)
+        self.dispatch()
+
+    def lingered(self, request: PlainRequest) -> Callable[[], None]:
+        """What to do when the request has lingered."""
+
+        def release() -> None:
+            self.sync()
+            self.release(request)
+            self.dispatch()
+
+        return release
+
+    def release(self, request: PlainRequest) -> None:
+        """Take the seats back, and drop the queue if it is surplus."""
+        request.state = "done"
+        self.requests.remove(request)
+        queue = request.queue
+        if queue is None:
+            return
+        queue.requests.remove(request)
+        surplus = len(self.queues) > self.config.queues
+        if surplus and queue in self.queues and not queue.those("waiting", "executing"):
+            index = self.queues.index(queue)
+            del self.queues[index]
+            if self.robin_index >= index:
+                self.robin_index -= 1
+
+    def withdraw(self, request: PlainRequest) -> None:
+        """Leave the queue."""
+        self.sync()
+        queue = request.queue
+        assert queue is not None
+        request.state = "withdrawn"
+        queue.requests.remove(request)
+        self.requests.remove(request)
+        queue.bound()
+
+    def reconfigure(self, config: QueueSetConfig, limit: int) -> None:
+        """Go on with other rules."""
+        self.sync()
+        self.config = config
+        self.limit = limit
+        if config.kind is QueueSetKind.QUEUE:
+            self.length_limit = config.queue_length_limit
+        while len(self.queues) < config.queues:
+            self.queues.append(PlainQueue())
+        self.dispatch()
