@@ -86,24 +86,42 @@ def _is_from_cache(query: Query, version: str, limit: int) -> bool:
 
 
 def watch_and_name(query: Query) -> tuple[bool, str]:
-    """Whether a GET of a collection is a WATCH, and the one name it asks for, or "".
-
-    When any option cannot be decoded the name is lost, and `watch` is read by itself.
-    """
+    """Whether a GET of a collection is a WATCH, and the one name it asks for, or ""."""
+    is_watch = False
     watch = query.get("watch")
-    is_watch = watch is not None and parse_bool(watch[0])
-    try:
-        name = required_value(first(query, "fieldSelector"), "metadata.name") or ""
-        if not name and (is_watch or watch is None or watch[0].lower() in {"false", "0"}):
-            return is_watch, ""  # decoding the rest makes no difference
-        _int64(query, "limit")
-        _int64(query, "timeoutSeconds")
-        check_label_selector(first(query, "labelSelector"))
-    except SelectorError:
-        return watch is not None and watch[0].lower() not in {"false", "0"}, ""
+    if watch is not None:
+        is_watch = parse_bool(watch[0])
+        # If anything else cannot be decoded, `watch` is read by itself, a little differently.
+        alone = watch[0].lower() not in {"false", "0"}
+        if is_watch != alone and not _is_decodable(query):
+            is_watch = alone
+    name = required_field(query, "metadata.name")
     if name in {".", ".."} or "/" in name or "%" in name:
         name = ""  # not a path segment
     return is_watch, name
+
+
+def required_field(query: Query, field: str) -> str:
+    """The value that the field selector requires of a field; "" if none, or if it has no effect.
+
+    It has none when any of the options cannot be decoded.
+    """
+    selector = first(query, "fieldSelector")
+    if not selector or not _is_decodable(query):
+        return ""
+    return required_value(selector, field) or ""
+
+
+def _is_decodable(query: Query) -> bool:
+    """Whether Kubernetes can decode all options."""
+    try:
+        _int64(query, "limit")
+        _int64(query, "timeoutSeconds")
+        required_value(first(query, "fieldSelector"), "")
+        check_label_selector(first(query, "labelSelector"))
+    except SelectorError:
+        return False
+    return True
 
 
 def parse_bool(text: str) -> bool:

@@ -1,0 +1,239 @@
+"""What requests cost, learned from the answers that pass through.
+
+kube-apiserver knows how many objects it stores and how large they are.  A proxy sees answers, so
+for each resource, and for LISTs of one namespace and of all apart, it keeps moving averages of
+
+- the bytes of whole LISTs: no limit, no selector;
+- the bytes per object of pages, from a LIST's bytes and its limit, so that pages do not make a
+  whole LIST seem small (a page that is not full makes objects seem small, so the fullest lately
+  counts);
+- the bytes of LISTs with a selector, which say how much there is at least.
+
+They are turned into a number of objects and a size of one, and the estimate goes on as in
+Kubernetes: 100 kB a seat.  A LIST of one name teaches nothing, nor does the rest of a LIST that a
+`continue` token asks for: its last page may hold any number of objects.
+
+Counts read from the server's own metrics go before learned ones while they are fresh.  Outdated
+ones are left out rather than taken for a sign of trouble, as Kubernetes does with its own: a
+metrics page that cannot be reached says nothing about the server's load.
+
+WATCHes are counted as Kubernetes counts them, by resource, namespace and name.
+
+Source: kubernetes/apiserver pkg/util/flowcontrol/watch_tracker.go for WATCHes.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from apfproxy.flowcontrol.work_estimate import ObjectStats
+from apfproxy.request.list_options import required_field
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from apfproxy.request.attributes import RequestAttributes
+
+MAX_KEYS = 4096
+"""Resources and scopes remembered: a large cluster has a few hundred resources."""
+
+WEIGHT = 0.2
+"""Of the newest LIST in the average: five LISTs are half forgotten after three more."""
+
+ASSUMED_OBJECT_BYTES = 1000
+"""Size of an object until one is learned.
+
+With 100 kB a seat that is 100 objects a seat, which is how Kubernetes estimated before it knew
+sizes.
+"""
+
+MIN_OBJECT_BYTES = 100
+"""No object is smaller; else a page that is nearly empty would say so."""
+
+MAX_PAGE_OBJECTS = 10_000
+"""A larger limit is as good as none: clients ask for pages of 500 or so."""
+
+OBJECT_COUNTS_FRESH_NS = 180_000_000_000
+"""Age of object counts after which they are left out: 3 min, Kubernetes' own threshold."""
+
+READ_ONLY_VERBS = frozenset({"get", "list", "watch", "proxy"})
+
+INDEXED_FIELDS = {"pods": "spec.nodeName"}
+"""Fields by which kube-apiserver finds WATCHes: one that requires a value hears of few writes."""
+
+
+class LearnedList:
+    """What LISTs of one resource and scope have taught; 0 is unknown.
+
+    Attributes:
+        whole_bytes: Average body of a whole LIST.
+        selected_bytes: Average body of a LIST with a selector.
+        object_bytes: Bytes per object of the fullest page lately.
+        page_objects: Objects that the last page was asked to hold.
+    """
+
+    __slots__ = ("object_bytes", "page_objects", "selected_bytes", "whole_bytes")
+
+    def __init__(self) -> None:
+        self.whole_bytes = 0.0
+        self.selected_bytes = 0.0
+        self.object_bytes = 0.0
+        self.page_objects = 0
+
+    def __repr__(self) -> str:
+        return (
+            f"<LearnedList whole {self.whole_bytes:.0f} B, selected {self.selected_bytes:.0f} B,"
+            f" object {self.object_bytes:.0f} B>"
+        )
+
+
+class LearnedCosts:
+    """Learns what LISTs cost and counts WATCHes.
+
+    Memory is bounded: by `max_keys` for LISTs, of which the least recently used are forgotten, and
+    by the open WATCHes.
+
+    Args:
+        now_ns: The time on the clock that `set_object_counts` is given readings of.
+        max_keys: Resources and scopes to remember; >= 1.
+    """
+
+    __slots__ = ("_counted_ns", "_lists", "_max_keys", "_now_ns", "_object_counts", "_watches")
+
+    def __init__(self, now_ns: Callable[[], int], max_keys: int = MAX_KEYS) -> None:
+        self._now_ns = now_ns
+        self._max_keys = max_keys
+        self._lists: dict[tuple[str, bool], LearnedList] = {}  # least recently used first
+        self._watches: dict[tuple[str, str, str], int] = {}
+        self._object_counts: dict[str, int] = {}
+        self._counted_ns = 0
+
+    def list_finished(self, attributes: RequestAttributes, body_bytes: int) -> None:
+        """Learn from the answer to a LIST.
+
+        Args:
+            attributes: Of the request; anything but a LIST teaches nothing.
+            body_bytes: Size of the body, before compression if that is known.  The answer must
+                be whole and successful: an error's size says nothing about objects.
+        """
+        options = attributes.list_options
+        if attributes.verb != "list" or options is None or not options.is_decodable:
+            return
+        if attributes.name or options.is_continuation:
+            return
+        learned = self._learned(attributes)
+        if learned is None:
+            learned = LearnedList()
+            self._lists[attributes.group_resource, attributes.namespace != ""] = learned
+            if len(self._lists) > self._max_keys:
+                del self._lists[next(iter(self._lists))]
+        if 0 < options.limit <= MAX_PAGE_OBJECTS:
+            object_bytes = max(body_bytes / options.limit, MIN_OBJECT_BYTES)
+            learned.object_bytes = max(_moved(learned.object_bytes, object_bytes), object_bytes)
+            learned.page_objects = options.limit
+        elif options.has_selector:
+            learned.selected_bytes = _moved(learned.selected_bytes, body_bytes)
+        else:
+            learned.whole_bytes = _moved(learned.whole_bytes, body_bytes)
+
+    def object_stats(self, attributes: RequestAttributes) -> ObjectStats | None:
+        """What is known about the objects that a LIST or WATCH goes through; None if nothing."""
+        resource = attributes.group_resource
+        learned = self._learned(attributes)
+        counted = self._object_counts.get(resource)
+        if counted is not None and self._now_ns() - self._counted_ns > OBJECT_COUNTS_FRESH_NS:
+            counted = None
+        if counted is None:
+            if learned is None:
+                return None
+            return _stats(learned, learned.object_bytes or ASSUMED_OBJECT_BYTES)
+        everywhere = self._lists.get((resource, False))
+        if everywhere is not None and everywhere.whole_bytes and counted:
+            object_bytes = everywhere.whole_bytes / counted
+        else:
+            object_bytes = (learned and learned.object_bytes) or ASSUMED_OBJECT_BYTES
+        if attributes.namespace and learned is not None and learned.whole_bytes:
+            return _stats(learned, object_bytes)  # counts are of all namespaces
+        return ObjectStats(counted, math.ceil(object_bytes))
+
+    def _learned(self, attributes: RequestAttributes) -> LearnedList | None:
+        """What is learned about the LISTs that a request is like; marks it as used."""
+        key = (attributes.group_resource, attributes.namespace != "")
+        learned = self._lists.pop(key, None)
+        if learned is not None:
+            self._lists[key] = learned
+        return learned
+
+    def set_object_counts(self, counts: Mapping[str, int], now_ns: int) -> None:
+        """Replace the object counts by those that the server's metrics say.
+
+        Args:
+            counts: Objects by resource, as in `pods` and `deployments.apps`; negative ones are
+                unknown to the server.
+            now_ns: When they were read.
+        """
+        known = ((resource, count) for resource, count in counts.items() if count >= 0)
+        self._object_counts = dict(islice(known, self._max_keys))
+        self._counted_ns = now_ns
+
+    def watch_started(self, attributes: RequestAttributes) -> None:
+        """Count a WATCH as open, until it is handed to `watch_ended`."""
+        key = _watch_key(attributes)
+        if key is not None:
+            self._watches[key] = self._watches.get(key, 0) + 1
+
+    def watch_ended(self, attributes: RequestAttributes) -> None:
+        """Count a WATCH that has been started as ended."""
+        key = _watch_key(attributes)
+        if key is None:
+            return
+        count = self._watches[key] - 1
+        if count:
+            self._watches[key] = count
+        else:
+            del self._watches[key]
+
+    def watch_count(self, attributes: RequestAttributes) -> int:
+        """How many open WATCHes a write is of interest to; 0 for a read."""
+        watches = self._watches
+        if not watches or attributes.verb in READ_ONLY_VERBS:
+            return 0
+        resource = attributes.group_resource
+        namespace = attributes.namespace
+        count = watches.get((resource, "", ""), 0)
+        if namespace:
+            count += watches.get((resource, namespace, ""), 0)
+        if attributes.name:
+            count += watches.get((resource, namespace, attributes.name), 0)
+        return count
+
+    def __repr__(self) -> str:
+        return (
+            f"<LearnedCosts of {len(self._lists)} lists, {sum(self._watches.values())} watches,"
+            f" {len(self._object_counts)} object counts>"
+        )
+
+
+def _stats(learned: LearnedList, object_bytes: float) -> ObjectStats:
+    """Objects and their size, so that their product is what was learned."""
+    size = math.ceil(object_bytes)
+    if learned.whole_bytes:
+        return ObjectStats(math.ceil(learned.whole_bytes / size), size)
+    return ObjectStats(max(math.ceil(learned.selected_bytes / size), learned.page_objects), size)
+
+
+def _moved(average: float, value: float) -> float:
+    """A moving average with one more value; the first value counts in full."""
+    return average + WEIGHT * (value - average) if average else value
+
+
+def _watch_key(attributes: RequestAttributes) -> tuple[str, str, str] | None:
+    """Which writes a WATCH is counted for; None if it is not counted."""
+    if attributes.verb != "watch":
+        return None
+    field = INDEXED_FIELDS.get(attributes.resource)
+    if field is not None and required_field(attributes.query, field):
+        return None
+    return attributes.group_resource, attributes.namespace, attributes.name
