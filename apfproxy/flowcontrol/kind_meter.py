@@ -42,6 +42,9 @@ class Usage:
 class RequestCount:
     """How many requests are in one phase, and for how long they were how many.
 
+    An event may be told a little later than another that happened after it; it counts as if it
+    had happened then, so that the time at a count never shrinks.
+
     Attributes:
         phase, request_kind: What is counted.
         denominator: The limit that counts are a part of; >= 1.
@@ -86,8 +89,10 @@ class RequestCount:
         if now_ns >= self.second_end_ns:
             self.roll(now_ns)
         count = self.count
-        self.ns_at[count] += now_ns - self.since_ns
-        self.since_ns = now_ns
+        duration_ns = now_ns - self.since_ns
+        if duration_ns > 0:
+            self.ns_at[count] += duration_ns
+            self.since_ns = now_ns
         self.count = count = count + 1
         if count > self.high:
             self.high = count
@@ -99,8 +104,10 @@ class RequestCount:
         if now_ns >= self.second_end_ns:
             self.roll(now_ns)
         count = self.count
-        self.ns_at[count] += now_ns - self.since_ns
-        self.since_ns = now_ns
+        duration_ns = now_ns - self.since_ns
+        if duration_ns > 0:
+            self.ns_at[count] += duration_ns
+            self.since_ns = now_ns
         self.count = count - 1
 
     def roll(self, now_ns: int) -> None:

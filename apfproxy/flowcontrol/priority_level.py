@@ -4,12 +4,44 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.api.flowcontrol.types import (
+    ExemptPriorityLevelConfiguration,
+    PriorityLevelConfiguration,
+)
+from apfproxy.api.meta import stable_uid
+from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.retry_after import RetryAfter
 
 if TYPE_CHECKING:
-    from apfproxy.api.flowcontrol.types import PriorityLevelConfiguration
     from apfproxy.flowcontrol.demand import SeatDemand
-    from apfproxy.flowcontrol.queue_set import QueueSet
+
+
+def queue_set_config(configuration: PriorityLevelConfiguration) -> QueueSetConfig:
+    """How a level queues, by its validated configuration."""
+    limited = configuration.spec.limited
+    if limited is None:
+        return QueueSetConfig(QueueSetKind.EXEMPT)
+    queuing = limited.limit_response.queuing
+    if queuing is None:
+        return QueueSetConfig(QueueSetKind.REJECT)
+    return QueueSetConfig(
+        QueueSetKind.QUEUE, queuing.queues, queuing.hand_size, queuing.queue_length_limit
+    )
+
+
+def level_shares(configuration: PriorityLevelConfiguration) -> tuple[int, int, int | None]:
+    """Shares, lendable percentage and borrowing limit percentage (None: unlimited) of a level.
+
+    The configuration has its defaults, but an exempt level may do without its part of the union,
+    and then has neither shares nor anything to lend.
+    """
+    limited = configuration.spec.limited
+    part = limited or configuration.spec.exempt or ExemptPriorityLevelConfiguration()
+    return (
+        part.nominal_concurrency_shares or 0,
+        part.lendable_percent or 0,
+        None if limited is None else limited.borrowing_limit_percent,
+    )
 
 
 class PriorityLevel:
@@ -55,31 +87,28 @@ class PriorityLevel:
     )
 
     def __init__(
-        self,
-        name: str,
-        uid: str,
-        configuration: PriorityLevelConfiguration,
-        queue_set: QueueSet,
-        demand: SeatDemand,
-        *,
-        is_exempt: bool,
+        self, configuration: PriorityLevelConfiguration, queue_set: QueueSet, demand: SeatDemand
     ) -> None:
-        self.name = name
-        self.is_exempt = is_exempt
+        self.name = configuration.metadata.name
+        self.is_exempt = queue_set.config.kind is QueueSetKind.EXEMPT
         self.queue_set = queue_set
         self.demand = demand
         self.retry_after = RetryAfter()
 
-        self.uid = uid
-        self.configuration = configuration
-        self.is_quiescing = False
-        self.shares = 0
+        self.configure(configuration)
         self.nominal_limit = 0
         self.lower_limit = 0
         self.upper_limit = 0
         self.current_limit = 0
         self.max_seats = 0
         self.target = 0.0
+
+    def configure(self, configuration: PriorityLevelConfiguration) -> None:
+        """Put a configuration in force, but for limits and queues, which the controller sets."""
+        self.configuration = configuration
+        self.uid = stable_uid("PriorityLevelConfiguration", configuration.metadata)
+        self.shares = level_shares(configuration)[0]
+        self.is_quiescing = False
 
     def __repr__(self) -> str:
         state = " quiescing" if self.is_quiescing else ""

@@ -121,6 +121,17 @@ def test_a_count_seen_in_an_earlier_second_is_reached_again() -> None:
     assert expected == meter.usages(3 * NS_PER_S + 7)[3].bucket_ns
 
 
+def test_an_event_told_late_takes_nothing_away() -> None:
+    """A dispatch at 5 ns that is told after an end at 10 ns counts from 10 ns on."""
+    meter = KindMeter(0)
+    meter.begin_executing(0, is_mutating=True)
+    meter.end_executing(10, is_mutating=True)
+    meter.begin_executing(5, is_mutating=True)
+    meter.end_executing(8, is_mutating=True)
+
+    assert bucket_ns({0: 5, 1: 10}) == meter.usages(15)[3].bucket_ns
+
+
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(("begin", "end", "flush", "high")), st.integers(0, NS_PER_S * 2))

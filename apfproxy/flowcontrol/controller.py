@@ -1,0 +1,425 @@
+"""Puts FlowSchemas and PriorityLevelConfigurations to work, and others in their place later.
+
+Reconfiguration has two phases.  `digest` checks the objects and makes everything that could fail,
+without touching what is in force; `commit` swaps it in and cannot fail.
+
+1. An object that is broken is skipped and reported.  Of two with one name the first counts.
+2. The mandatory objects, `exempt` and `catch-all` of either kind, exist always: where the
+   given ones lack or break them, as built in.  (A server refuses to change what they say, but for
+   the shares of the exempt level; so does validation here.)
+3. A FlowSchema whose priority level does not exist is dangling: not used, and reported.
+4. A level that stays keeps its queue set, its requests and its history of demand.
+5. A level that goes is quiescing while anything waits or executes there.  It takes no requests,
+   but keeps its shares, so that it drains; then it disappears.  If its object comes back in the
+   meantime, it revives.
+6. Counters stay when objects go, so that what Prometheus reads never falls back.
+
+Source: kubernetes/apiserver pkg/util/flowcontrol/apf_controller.go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
+from apfproxy.api.flowcontrol.defaults import with_defaults
+from apfproxy.api.flowcontrol.fixed_specs import CATCH_ALL
+from apfproxy.api.flowcontrol.types import FlowSchema, PriorityLevelConfiguration
+from apfproxy.api.flowcontrol.validation import validate
+from apfproxy.api.meta import stable_uid
+from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash
+from apfproxy.flowcontrol.counters import FlowSchemaCounters
+from apfproxy.flowcontrol.demand import SeatDemand
+from apfproxy.flowcontrol.limits import (
+    ADJUSTMENT_PERIOD_S,
+    LevelDemand,
+    LevelLimits,
+    adjust,
+    level_limits,
+    max_seats,
+    nominal_limits,
+)
+from apfproxy.flowcontrol.priority_level import PriorityLevel, level_shares, queue_set_config
+from apfproxy.flowcontrol.queue_set import QueueSet
+from apfproxy.flowcontrol.ticket import Flow
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterable, Iterator, Mapping
+
+    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.clock import Clock
+    from apfproxy.request.attributes import RequestAttributes
+    from apfproxy.request.user import User
+
+__all__ = ["ADJUSTMENT_PERIOD_S", "Classification", "Controller", "Digest"]
+
+MAX_KEPT_CLASSIFICATIONS = 16384
+"""Flows remembered, about 500 bytes each; when they are more, the older half is forgotten.
+
+A flow that comes back is made anew with the same hash, so nothing depends on it but time.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """A configuration that has been checked and can be committed.
+
+    Attributes:
+        priority_levels: By name, mandatory ones included.
+        flow_schemas: By name, mandatory ones included, dangling ones not.
+        classifier: Over these FlowSchemas.
+        dangling: FlowSchema name to the name of the priority level that does not exist.
+        problems: One line each: what is skipped or not used, and why.
+    """
+
+    priority_levels: Mapping[str, PriorityLevelConfiguration]
+    flow_schemas: Mapping[str, FlowSchema]
+    classifier: Classifier
+    dangling: Mapping[str, str]
+    problems: tuple[str, ...]
+
+
+class Classification:
+    """Where a request belongs, by one generation of the configuration; shared, so immutable.
+
+    Attributes:
+        flow_schema: That matched, or the catch-all one.
+        flow_schema_uid, priority_level_uid: As the response's headers name them.
+        level: The priority level that the FlowSchema names.
+        flow: The requests that this one shares its hand of queues with.
+        generation: The controller's at that time.
+    """
+
+    __slots__ = (
+        "flow",
+        "flow_schema",
+        "flow_schema_uid",
+        "generation",
+        "level",
+        "priority_level_uid",
+    )
+
+    def __init__(self, route: Route, flow: Flow, generation: int) -> None:
+        self.flow_schema = route.flow_schema
+        self.flow_schema_uid = route.flow_schema_uid
+        self.priority_level_uid = route.level.uid
+        self.level = route.level
+        self.flow = flow
+        self.generation = generation
+
+    def __repr__(self) -> str:
+        return f"<Classification {self.level.name}, {self.flow!r}>"
+
+
+class Route:
+    """Where the requests of one FlowSchema go, in one generation of the configuration."""
+
+    __slots__ = ("counters", "flow_schema", "flow_schema_uid", "level")
+
+    def __init__(
+        self, flow_schema: FlowSchema, level: PriorityLevel, counters: FlowSchemaCounters
+    ) -> None:
+        self.flow_schema = flow_schema
+        self.flow_schema_uid = stable_uid("FlowSchema", flow_schema.metadata)
+        self.level = level
+        self.counters = counters
+
+    def __repr__(self) -> str:
+        return f"<Route {self.flow_schema.metadata.name} to {self.level.name}>"
+
+
+class Controller:
+    """The configuration in force; starts with the mandatory objects alone.
+
+    Args:
+        clock: For the levels' queue sets and seat demand.
+        server_concurrency_limit: Seats of the whole proxy; >= 0.
+        hash_seed: Makes the hashes of flows, and with them their queues, hard to guess.
+
+    Attributes (to read only):
+        levels: By name; the quiescing ones too.
+        classifier: Over the FlowSchemas in force.
+        dangling: FlowSchema name to the name of the priority level that does not exist.
+        generation: How many configurations there have been; the mandatory objects were the first.
+        seat_fair_frac: Seats per seat of target at the last adjustment, see `limits.Adjustment`.
+    """
+
+    __slots__ = (
+        "_catch_all",
+        "_classifications",
+        "_clock",
+        "_counters",
+        "_hash_seed",
+        "_mandatory",
+        "_routes",
+        "classifier",
+        "dangling",
+        "generation",
+        "levels",
+        "seat_fair_frac",
+        "server_concurrency_limit",
+    )
+
+    def __init__(self, clock: Clock, server_concurrency_limit: int, hash_seed: int) -> None:
+        self.server_concurrency_limit = server_concurrency_limit
+        self._clock = clock
+        self._hash_seed = hash_seed
+        self._mandatory = mandatory_objects()
+
+        self.levels: dict[str, PriorityLevel] = {}
+        self.generation = 0
+        self.seat_fair_frac = 0.0
+        self._counters: dict[tuple[str, str], FlowSchemaCounters] = {}
+        self._classifications: dict[tuple[str, str], Classification] = {}
+        # Set here and by each commit; the digest of nothing has the mandatory objects.
+        self.classifier: Classifier
+        self.dangling: Mapping[str, str]
+        self._routes: dict[str, Route]
+        self._catch_all: Route
+        self.commit(self.digest(()))
+
+    # Configuration
+
+    def digest(self, objects: Iterable[FlowControlObject]) -> Digest:
+        """Check a configuration and prepare it, without touching the one in force.
+
+        Args:
+            objects: All objects of the new configuration, in any order.
+
+        Returns:
+            What to `commit`; its `problems` say what is not used.
+        """
+        problems: list[str] = []
+        levels: dict[str, PriorityLevelConfiguration] = {}
+        schemas: dict[str, FlowSchema] = {}
+        for object_ in map(with_defaults, objects):
+            if isinstance(object_, FlowSchema):
+                found = _problems("FlowSchema", object_, schemas)
+                if not found:
+                    schemas[object_.metadata.name] = object_
+            else:
+                found = _problems("PriorityLevelConfiguration", object_, levels)
+                if not found:
+                    levels[object_.metadata.name] = object_
+            problems += found
+        for object_ in self._mandatory:
+            if isinstance(object_, FlowSchema):
+                schemas.setdefault(object_.metadata.name, object_)
+            else:
+                levels.setdefault(object_.metadata.name, object_)
+        dangling: dict[str, str] = {}
+        for name, schema in schemas.items():
+            level_name = schema.spec.priority_level_configuration.name
+            if level_name not in levels:
+                dangling[name] = level_name
+                problems.append(
+                    f"FlowSchema {name!r}: spec.priorityLevelConfiguration.name: there is no"
+                    f" usable PriorityLevelConfiguration {level_name!r}; the FlowSchema is not used"
+                )
+        for name in dangling:
+            del schemas[name]
+        return Digest(
+            priority_levels=levels,
+            flow_schemas=schemas,
+            classifier=Classifier(schemas.values()),
+            dangling=dangling,
+            problems=tuple(problems),
+        )
+
+    def commit(self, digest: Digest) -> None:
+        """Put a digest in force; requests that execute or wait go on.
+
+        May dispatch requests, and so call their `on_dispatch`; the new configuration is in force
+        by then.
+        """
+        now_ns = self._clock.now_ns()
+        levels: dict[str, PriorityLevel] = {}
+        for name, configuration in digest.priority_levels.items():
+            known = self.levels.get(name)
+            if known is None:
+                levels[name] = self._new_level(configuration, now_ns)
+            else:
+                known.configure(configuration)
+                levels[name] = known
+        new = levels.keys() - self.levels.keys()
+        for name, level in self.levels.items():
+            if name not in levels and not level.queue_set.is_idle:
+                level.is_quiescing = True
+                levels[name] = level
+
+        self.levels = levels
+        self._set_limits()
+        for name in new:
+            level = levels[name]
+            level.current_limit = (
+                level.nominal_limit - (level.nominal_limit - level.lower_limit) // 2
+            )
+        self._routes = {name: self._route(schema) for name, schema in digest.flow_schemas.items()}
+        self._catch_all = self._routes[CATCH_ALL]
+        self._forget_unused_counters()
+        self.classifier = digest.classifier
+        self.dangling = digest.dangling
+        self.generation += 1
+        self._adjust(now_ns)
+
+    def adjust_limits(self) -> None:
+        """Let the current limits follow demand; to be called every `ADJUSTMENT_PERIOD_S`.
+
+        Levels that have drained disappear.  May dispatch requests, as `commit` may.
+        """
+        drained = [
+            name
+            for name, level in self.levels.items()
+            if level.is_quiescing and level.queue_set.is_idle
+        ]
+        if drained:
+            self.levels = {
+                name: level for name, level in self.levels.items() if name not in drained
+            }
+            self._set_limits()
+        self._adjust(self._clock.now_ns())
+
+    # Requests
+
+    def classify(self, user: User, attributes: RequestAttributes) -> Classification:
+        """Find the FlowSchema, the priority level and the flow of a request.
+
+        A request that no FlowSchema matches goes where the catch-all one says.
+        """
+        schema = self.classifier.classify(user, attributes)
+        route = self._catch_all if schema is None else self._routes[schema.metadata.name]
+        name = distinguisher(route.flow_schema, user, attributes)
+        key = (route.flow_schema.metadata.name, name)
+        found = self._classifications.get(key)
+        if found is None or found.generation != self.generation:
+            found = self._new_classification(key, route, found)
+        return found
+
+    # Views
+
+    def flow_schema_counters(self) -> Iterator[FlowSchemaCounters]:
+        """The counters of every FlowSchema at its level, of former configurations too."""
+        return iter(self._counters.values())
+
+    @property
+    def executing_limit(self) -> int:
+        """Seats of all levels together: the sum of the nominal limits."""
+        return sum(level.nominal_limit for level in self.levels.values())
+
+    @property
+    def waiting_limit(self) -> int:
+        """Requests that all queues together can hold."""
+        configs = [level.queue_set.config for level in self.levels.values()]
+        return sum(config.queues * config.queue_length_limit for config in configs)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Controller generation {self.generation}: {self.server_concurrency_limit} seats,"
+            f" {len(self.levels)} levels, {len(self._routes)} FlowSchemas>"
+        )
+
+    # Parts of the above
+
+    def _new_level(self, configuration: PriorityLevelConfiguration, now_ns: int) -> PriorityLevel:
+        """A level without seats as yet."""
+        demand = SeatDemand(now_ns)
+        queue_set = QueueSet(
+            configuration.metadata.name, self._clock, queue_set_config(configuration), 0, demand
+        )
+        return PriorityLevel(configuration, queue_set, demand)
+
+    def _set_limits(self) -> None:
+        """Divide the server's seats among the levels by their configurations."""
+        server_limit = self.server_concurrency_limit
+        nominal = nominal_limits(
+            server_limit, {name: level.shares for name, level in self.levels.items()}
+        )
+        for name, level in self.levels.items():
+            _, lendable_percent, borrowing_percent = level_shares(level.configuration)
+            limits = level_limits(nominal[name], server_limit, lendable_percent, borrowing_percent)
+            level.nominal_limit = limits.nominal
+            level.lower_limit = limits.lower
+            level.upper_limit = limits.upper
+            hand_size = queue_set_config(level.configuration).hand_size
+            level.max_seats = max_seats(limits.nominal, hand_size) if hand_size else 0
+
+    def _adjust(self, now_ns: int) -> None:
+        """End a period of demand, set the current limits by it, and impose all on the queues."""
+        levels = list(self.levels.values())
+        demands = []
+        for level in levels:
+            stats = level.demand.reset(now_ns)
+            demands.append(
+                LevelDemand(
+                    LevelLimits(level.nominal_limit, level.lower_limit, level.upper_limit),
+                    level.is_exempt,
+                    stats.high_watermark,
+                    level.demand.smoothed,
+                    level.current_limit,
+                )
+            )
+        adjustment = adjust(demands)
+        self.seat_fair_frac = adjustment.fair_proportion
+        for level, current, target in zip(
+            levels, adjustment.current, adjustment.targets, strict=True
+        ):
+            level.current_limit = current
+            level.target = target
+        # Only now, with all set: a queue set that gets more seats dispatches, and who is
+        # dispatched may come back here for anything.
+        for level in levels:
+            queue_set = level.queue_set
+            config = queue_set_config(level.configuration)
+            queue_set.set_nominal_limit(level.nominal_limit)
+            if queue_set.config != config:
+                queue_set.reconfigure(config, level.current_limit)
+            elif queue_set.concurrency_limit != level.current_limit:
+                queue_set.set_concurrency_limit(level.current_limit)
+
+    def _route(self, schema: FlowSchema) -> Route:
+        """Where a FlowSchema leads, with the counters that it has had there before."""
+        level = self.levels[schema.spec.priority_level_configuration.name]
+        key = (level.name, schema.metadata.name)
+        counters = self._counters.get(key)
+        if counters is None:
+            counters = self._counters[key] = FlowSchemaCounters(*key)
+        return Route(schema, level, counters)
+
+    def _forget_unused_counters(self) -> None:
+        """Drop counters that no route leads to and that never counted a request."""
+        used = {id(route.counters) for route in self._routes.values()}
+        self._counters = {
+            key: counters
+            for key, counters in self._counters.items()
+            if id(counters) in used or counters.work_estimated_seats.sum
+        }
+
+    def _new_classification(
+        self, key: tuple[str, str], route: Route, outdated: Classification | None
+    ) -> Classification:
+        """Make a classification and keep it; its flow is the one it had before if it can be."""
+        if outdated is not None and outdated.flow.counters is route.counters:
+            flow = outdated.flow
+        else:
+            flow = Flow(flow_hash(self._hash_seed, *key), key[1], route.counters)
+        kept = self._classifications
+        if len(kept) >= MAX_KEPT_CLASSIFICATIONS:
+            for older in list(kept)[: MAX_KEPT_CLASSIFICATIONS // 2]:
+                del kept[older]
+        found = kept[key] = Classification(route, flow, self.generation)
+        return found
+
+
+def _problems(kind: str, object_: FlowControlObject, taken: Container[str]) -> list[str]:
+    """What is wrong with an object, one line each; `taken` are the names that are in use."""
+    name = object_.metadata.name
+    errors = [f"{kind} {name!r}: {error}; the object is skipped" for error in validate(object_)]
+    if not errors and not name:
+        # A server would make one of generateName; here it would change with every reading.
+        errors.append(f"{kind} '': metadata.name: Required value; the object is skipped")
+    elif not errors and name in taken:
+        errors.append(
+            f"{kind} {name!r}: metadata.name: there are several of this name; the first is used"
+        )
+    return errors
