@@ -1,0 +1,96 @@
+"""Tests of the bounded proportional allocation."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.flowcontrol.allocation import MIN_TARGET, InfeasibleError, Item, allocate
+
+
+@st.composite
+def divisions(draw: st.DrawFn) -> tuple[int, list[Item]]:
+    """A sum and items that it can be divided among."""
+    items = []
+    for _ in range(draw(st.integers(1, 8))):
+        lower = draw(st.integers(0, 50))
+        upper = lower + draw(st.integers(0, 50))
+        target = lower + draw(st.one_of(st.integers(0, 80), st.floats(0, 80)))
+        items.append(Item(target, lower, upper))
+    low_sum = round(sum(item.lower_bound for item in items))
+    high_sum = round(sum(item.upper_bound for item in items))
+    return draw(st.integers(low_sum, high_sum)), items
+
+
+@given(divisions())
+def test_allocate_keeps_bounds_and_sum(division: tuple[int, list[Item]]) -> None:
+    """All is given away, and everyone gets an amount within the own bounds."""
+    required_sum, items = division
+
+    amounts = allocate(required_sum, items).amounts
+
+    assert pytest.approx(required_sum) == sum(amounts)
+    for item, amount in zip(items, amounts, strict=True):
+        assert min(max(amount, item.lower_bound), item.upper_bound) == amount
+
+
+@given(divisions())
+def test_allocate_deviates_from_the_proportion_at_bounds_only(
+    division: tuple[int, list[Item]],
+) -> None:
+    """Everyone gets the same part of the target, or the bound that it runs into."""
+    required_sum, items = division
+
+    allocation = allocate(required_sum, items)
+
+    for item, amount in zip(items, allocation.amounts, strict=True):
+        share = allocation.fair_proportion * max(item.target, MIN_TARGET)
+        expected = min(max(share, item.lower_bound), item.upper_bound)
+        assert pytest.approx(expected, abs=1e-6) == amount
+
+
+@pytest.mark.parametrize(
+    ("required_sum", "items", "amounts", "proportion"),
+    [
+        pytest.param(0, [], (), 0, id="nothing-among-nobody"),
+        pytest.param(0, [Item(5, 0, 9)], (0,), 0, id="nothing-among-one"),
+        pytest.param(12, [Item(2, 0, 99), Item(4, 0, 99)], (4, 8), 2, id="no-bound-matters"),
+        pytest.param(6, [Item(4, 2, 9), Item(4, 4, 9)], (2, 4), 0.5, id="all-at-lower-bounds"),
+        pytest.param(8, [Item(4, 1, 6), Item(4, 0, 2)], (6, 2), 1.5, id="all-at-upper-bounds"),
+        pytest.param(9, [Item(2, 0, 99), Item(4, 0, 3)], (6, 3), 3, id="one-at-its-upper-bound"),
+        pytest.param(6, [Item(4, 4, 9), Item(8, 0, 9)], (4, 2), 0.25, id="one-at-its-lower-bound"),
+        pytest.param(3, [Item(0, 0, 9), Item(0, 0, 9)], (1.5, 1.5), 1500, id="no-targets"),
+        pytest.param(
+            11, [Item(1, 0, 1), Item(10, 10, 99)], (1, 10), 1, id="a-stretch-where-all-are-bound"
+        ),
+    ],
+)
+def test_allocate(
+    required_sum: int, items: list[Item], amounts: tuple[float, ...], proportion: float
+) -> None:
+    """Cases that can be worked out by hand."""
+    allocation = allocate(required_sum, items)
+
+    assert pytest.approx(amounts) == allocation.amounts
+    assert pytest.approx(proportion) == allocation.fair_proportion
+
+
+@pytest.mark.parametrize(
+    ("required_sum", "items", "why"),
+    [
+        pytest.param(-1, [], "required sum is -1", id="negative-sum"),
+        pytest.param(1, [], "upper bounds sum to 0, less than 1", id="nobody-to-take-it"),
+        pytest.param(1, [Item(2, 2, 3)], "lower bounds sum to 2, more than 1", id="too-little"),
+        pytest.param(4, [Item(2, 2, 3)], "upper bounds sum to 3, less than 4", id="too-much"),
+        pytest.param(1, [Item(0, -1, 3)], "lower bound of item 0 is -1", id="negative-bound"),
+        pytest.param(1, [Item(1, 2, 3)], "target of item 0 is 1", id="target-below-its-bound"),
+        pytest.param(1, [Item(2, 2, 1)], "upper bound of item 0 is 1", id="bounds-crossed"),
+    ],
+)
+def test_allocate_refuses(required_sum: int, items: list[Item], why: str) -> None:
+    """What cannot be divided, or contradicts itself, is refused with the reason."""
+    with pytest.raises(InfeasibleError, match=re.escape(why)):
+        allocate(required_sum, items)

@@ -1,0 +1,97 @@
+"""Tests of the seat demand integrator."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.flowcontrol.demand import SMOOTHING_COEFFICIENT, DemandStats, SeatDemand
+
+
+def as_tuple(stats: DemandStats) -> tuple[float, float, int]:
+    """The statistics as a value that can be compared."""
+    return stats.average, stats.stddev, stats.high_watermark
+
+
+def test_reset_weighs_by_time() -> None:
+    """Two seats for half of the time and none else are an average of one."""
+    demand = SeatDemand(1000)
+    demand.update(1010, 2)
+    demand.update(1030, 0)
+
+    stats = demand.reset(1040)
+
+    assert (1.0, 1.0, 2) == as_tuple(stats)
+    assert stats is demand.stats
+
+
+def test_constant_demand_has_no_deviation() -> None:
+    """However large the numbers, a constant demand deviates by exactly nothing."""
+    demand = SeatDemand(0)
+    demand.update(0, 123_456_789)
+
+    assert (123_456_789.0, 0.0, 123_456_789) == as_tuple(demand.reset(10_000_000_007))
+
+
+def test_a_period_begins_with_the_demand_of_the_one_before() -> None:
+    """What is still executing counts for the next high watermark, what ended does not."""
+    demand = SeatDemand(0)
+    demand.update(0, 9)
+    demand.update(5, 2)
+    demand.reset(10)
+    demand.update(15, 1)
+
+    assert (1.5, 0.5, 2) == as_tuple(demand.reset(20))
+
+
+def test_a_period_without_length_tells_its_high_watermark_only() -> None:
+    """The averages stay those of the period before; so does the envelope."""
+    demand = SeatDemand(0)
+    demand.update(0, 3)
+    demand.reset(10)
+    smoothed = demand.smoothed
+    demand.update(10, 8)
+
+    assert (3.0, 0.0, 8) == as_tuple(demand.reset(10))
+    assert smoothed == demand.smoothed
+
+
+def test_smoothed_rises_at_once_and_decays_slowly() -> None:
+    """A peak counts fully in its own period, and almost so in the next."""
+    demand = SeatDemand(0)
+    demand.update(0, 100)
+    demand.reset(10)
+    demand.update(10, 0)
+
+    assert pytest.approx(100) == demand.smoothed
+    demand.reset(20)
+    assert pytest.approx(100 * SMOOTHING_COEFFICIENT) == demand.smoothed
+    demand.update(20, 200)
+    demand.reset(30)
+    assert pytest.approx(200) == demand.smoothed
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 50)), min_size=1))
+def test_statistics_are_those_of_a_sample_each_nanosecond(steps: list[tuple[int, int]]) -> None:
+    """The integrals give what the plain definition gives."""
+    demand = SeatDemand(0)
+    samples: list[int] = []
+    for seats, duration_ns in steps:
+        demand.update(len(samples), seats)
+        samples += [seats] * duration_ns
+
+    stats = demand.reset(len(samples))
+
+    assert max(seats for seats, _ in steps) == stats.high_watermark
+    if samples:
+        assert pytest.approx(statistics.fmean(samples)) == stats.average
+        assert pytest.approx(statistics.pstdev(samples), abs=1e-9) == stats.stddev
+
+
+def test_repr_says_what_is_wanted() -> None:
+    """The representations can be read in a log."""
+    assert "<SeatDemand 0 now, smoothed 0.000>" == repr(SeatDemand(0))
+    assert "DemandStats(1.5, 0.5, 2)" == repr(DemandStats(1.5, 0.5, 2))
