@@ -1,4 +1,4 @@
-"""Times, durations and work as Go prints them, for pages that must look like kube-apiserver's."""
+"""Times and durations as Go prints them, for pages that must look like kube-apiserver's."""
 
 from __future__ import annotations
 
@@ -9,9 +9,6 @@ NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 S_PER_MINUTE = 60
 MINUTES_PER_HOUR = 60
-TICKS_PER_SEAT_SECOND = 100_000_000
-"""Work is counted in units of 1e-8 seat-seconds."""
-
 ZERO_TIME = "0001-01-01T00:00:00Z"
 """How Go prints a time that was never set."""
 
@@ -50,13 +47,6 @@ def duration_text(duration_ns: int) -> str:
         if hours:
             text = f"{hours}h{text}"
     return sign + text
-
-
-def work_text(ticks: int) -> str:
-    """Work as Kubernetes prints seat-seconds: eight decimals, then `ss`."""
-    sign = "-" if ticks < 0 else ""
-    whole, fraction = divmod(abs(ticks), TICKS_PER_SEAT_SECOND)
-    return f"{sign}{whole}.{fraction:08d}ss"
 
 
 def _fraction(value: int, digits: int) -> str:

@@ -52,4 +52,6 @@ def cell_text(cell: Cell) -> str:
         return "true" if cell else "false"
     if isinstance(cell, int):
         return str(cell)
+    if cell.isprintable():
+        return cell
     return CONTROL_CHARACTER.sub(lambda match: f"\\u{ord(match[0]):04x}", cell)

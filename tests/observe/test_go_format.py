@@ -1,10 +1,10 @@
-"""Times, durations and work as Go prints them."""
+"""Times and durations as Go prints them."""
 
 from __future__ import annotations
 
 import pytest
 
-from apfproxy.observe.go_format import duration_text, time_text, work_text
+from apfproxy.observe.go_format import duration_text, time_text
 
 
 @pytest.mark.parametrize(
@@ -48,18 +48,3 @@ def test_time_text(unix_ns: int, text: str) -> None:
 def test_duration_text(duration_ns: int, text: str) -> None:
     """The unit is the largest that leaves a whole part; hours, minutes and seconds combine."""
     assert text == duration_text(duration_ns)
-
-
-@pytest.mark.parametrize(
-    ("ticks", "text"),
-    [
-        (0, "0.00000000ss"),
-        (1, "0.00000001ss"),
-        (300_000, "0.00300000ss"),
-        (1_234_567_890_123, "12345.67890123ss"),
-        (-300_000, "-0.00300000ss"),
-    ],
-)
-def test_work_text(ticks: int, text: str) -> None:
-    """Work always has eight decimals."""
-    assert text == work_text(ticks)

@@ -1,0 +1,227 @@
+"""The proxy's own metrics, all named `apfproxy_*`.
+
+`downstream` is the side of the clients, `upstream` that of the origin.
+"""
+
+from __future__ import annotations
+
+import platform
+from typing import TYPE_CHECKING, Protocol
+
+import apfproxy
+from apfproxy.flowcontrol.counters import DURATION_BOUNDS_S
+from apfproxy.observe.families import (
+    NO_LABELS,
+    NS_PER_S,
+    HistogramFamily,
+    bound_texts,
+    counter,
+    gauge,
+    info,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from prometheus_client.core import Metric
+
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.observe.config_status import ConfigStatus
+    from apfproxy.proxy.counters import ProxyCounters
+
+    ProxyValue = Callable[[ProxyCounters], int]
+
+PREFIX = "apfproxy_"
+
+GAUGES: tuple[tuple[str, str, ProxyValue], ...] = (
+    (
+        "downstream_connections",
+        "Connections of clients that are open",
+        lambda counters: counters.connections_open,
+    ),
+)
+
+COUNTERS: tuple[tuple[str, str, ProxyValue], ...] = (
+    (
+        "downstream_connections_accepted_total",
+        "Connections accepted from clients",
+        lambda counters: counters.connections_accepted,
+    ),
+    (
+        "downstream_received_bytes_total",
+        "Bytes received from clients",
+        lambda counters: counters.bytes_from_clients,
+    ),
+    (
+        "downstream_sent_bytes_total",
+        "Bytes sent to clients",
+        lambda counters: counters.bytes_to_clients,
+    ),
+    (
+        "downstream_aborts_total",
+        "Requests whose client left before its answer was complete",
+        lambda counters: counters.client_aborts,
+    ),
+    (
+        "downstream_malformed_requests_total",
+        "Requests refused because their bytes are not proper HTTP",
+        lambda counters: counters.malformed_requests,
+    ),
+    (
+        "upstream_received_bytes_total",
+        "Bytes received from the origin",
+        lambda counters: counters.bytes_from_origins,
+    ),
+    (
+        "upstream_sent_bytes_total",
+        "Bytes sent to the origin",
+        lambda counters: counters.bytes_to_origins,
+    ),
+    (
+        "upstream_connections_opened_total",
+        "Connections opened to the origin",
+        lambda counters: counters.upstream_connections_opened,
+    ),
+    (
+        "upstream_connect_failures_total",
+        "Connections that the origin did not accept",
+        lambda counters: counters.upstream_connect_failures,
+    ),
+    (
+        "upstream_failures_total",
+        "Requests whose answer from the origin was broken or cut short",
+        lambda counters: counters.upstream_failures,
+    ),
+    (
+        "upstream_timeouts_total",
+        "Requests that the origin did not connect for or answer in time",
+        lambda counters: counters.upstream_timeouts,
+    ),
+    (
+        "upstream_retries_total",
+        "Requests sent again because their kept connection was closed meanwhile",
+        lambda counters: counters.upstream_retries,
+    ),
+)
+
+STATUS_CODES = range(100, 600)
+"""The codes that get a label value of their own; an origin may send any three digits."""
+
+
+class PoolState(Protocol):
+    """What a pool of upstream connections tells of itself, all of it as of now."""
+
+    @property
+    def open_count(self) -> int:
+        """Connections that are open."""
+
+    @property
+    def idle_count(self) -> int:
+        """Open connections that no request uses."""
+
+    @property
+    def waiting_count(self) -> int:
+        """Requests that wait for a connection."""
+
+
+class ProxyMetrics:
+    """Makes metric families of the data plane and of the configuration.
+
+    Args:
+        counters: What the data plane did.
+        pool: Its connections to the origin.
+        config_status: What became of the configuration.
+        controller: For what is in force.
+        is_canonical: Whether bucket bounds are written as OpenMetrics wants them.
+    """
+
+    def __init__(
+        self,
+        counters: ProxyCounters,
+        pool: PoolState,
+        config_status: ConfigStatus,
+        controller: Controller,
+        *,
+        is_canonical: bool,
+    ) -> None:
+        self._counters = counters
+        self._pool = pool
+        self._config_status = config_status
+        self._controller = controller
+        self._duration_bounds = bound_texts(DURATION_BOUNDS_S, is_canonical=is_canonical)
+
+    def collect(self) -> Iterator[Metric]:
+        """All families, as of now."""
+        yield info(
+            PREFIX + "build_info",
+            "What runs",
+            {"version": apfproxy.__version__, "python_version": platform.python_version()},
+        )
+        yield from self._data_plane()
+        yield from self._configuration()
+
+    def _data_plane(self) -> Iterator[Metric]:
+        counters = self._counters
+        for name, help_text, value in GAUGES:
+            yield gauge(PREFIX + name, help_text, [(NO_LABELS, value(counters))])
+        for name, help_text, value in COUNTERS:
+            yield counter(PREFIX + name, help_text, [(NO_LABELS, value(counters))])
+        idle = self._pool.idle_count
+        yield gauge(
+            PREFIX + "upstream_connections",
+            "Connections to the origin that are open, by whether a request uses them",
+            [
+                ({"state": "active"}, self._pool.open_count - idle),
+                ({"state": "idle"}, idle),
+            ],
+        )
+        yield gauge(
+            PREFIX + "upstream_waiters",
+            "Admitted requests that wait for a connection to the origin",
+            [(NO_LABELS, self._pool.waiting_count)],
+        )
+        answers: dict[str, int] = {}
+        for code, answered in sorted(counters.requests_by_status.items()):
+            label = str(code) if code in STATUS_CODES else "other"
+            answers[label] = answers.get(label, 0) + answered
+        yield counter(
+            PREFIX + "responses_total",
+            "Final answers sent to clients, by status code",
+            (({"code": label}, answered) for label, answered in answers.items()),
+        )
+        head = HistogramFamily(
+            PREFIX + "upstream_response_head_seconds",
+            "Time from a request sent to the head of the origin's answer",
+            self._duration_bounds,
+        )
+        head_ns = counters.upstream_head_ns
+        head.add(NO_LABELS, head_ns.counts, head_ns.sum / NS_PER_S)
+        yield head.metric
+
+    def _configuration(self) -> Iterator[Metric]:
+        status = self._config_status
+        yield counter(
+            PREFIX + "config_loads_total",
+            "Loads of the configuration, the first included, by whether all of it was good",
+            [({"result": "success"}, status.succeeded), ({"result": "failure"}, status.failed)],
+        )
+        yield gauge(
+            PREFIX + "config_problems",
+            "Objects that the last load skipped and files that it could not read",
+            [(NO_LABELS, status.problems)],
+        )
+        yield gauge(
+            PREFIX + "config_last_success_timestamp_seconds",
+            "When a load last succeeded, in seconds since 1970",
+            [(NO_LABELS, status.last_success_unix_s)],
+        )
+        yield gauge(
+            PREFIX + "config_generation",
+            "Goes up whenever another configuration comes into force",
+            [(NO_LABELS, self._controller.generation)],
+        )
+        yield gauge(
+            PREFIX + "dangling_flow_schemas",
+            "FlowSchemas that are ignored since the priority level they name does not exist",
+            [(NO_LABELS, len(self._controller.dangling))],
+        )

@@ -1,0 +1,112 @@
+"""Every flow-control metric of kube-apiserver is exposed as it exposes it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from apfproxy.api.flowcontrol.types import QueuingConfiguration
+from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
+from tests.conformance import vectors
+from tests.observe.scene import MS, Scene, flow_schema, priority_level
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+DEPRECATED = {
+    "apiserver_flowcontrol_request_concurrency_in_use",
+    "apiserver_flowcontrol_request_concurrency_limit",
+}
+REFERENCE = {
+    name: metric for name, metric in vectors.load("metrics").items() if name not in DEPRECATED
+}
+OPEN = "open"
+
+
+@pytest.fixture(scope="module")
+def exposed() -> dict[str, Metric]:
+    """Families by name, after requests that executed, waited, timed out and were rejected."""
+    scene = Scene(
+        (
+            priority_level(
+                "queued",
+                queuing=QueuingConfiguration(queues=8, hand_size=2, queue_length_limit=1),
+            ),
+            flow_schema("everyone", "queued", "everyone"),
+            priority_level("rejecting"),
+            flow_schema("strict", "rejecting", "strict"),
+        ),
+        server_concurrency_limit=2,
+    )
+    queue_set = scene.controller.levels["queued"].queue_set
+    first = scene.ticket("ann", estimate=WorkEstimate(1, 1, 5 * MS))
+    second = scene.ticket("ann")
+    scene.ticket("bob", group="strict")
+    assert scene.ask("bob", group="strict") is RejectReason.CONCURRENCY_LIMIT
+    while scene.ask("ann") is not RejectReason.QUEUE_FULL:
+        pass
+    scene.clock.run_until(2 * MS)
+    queue_set.withdraw(second, RejectReason.TIME_OUT)
+    queue_set.finish(first)
+    scene.clock.run_until(20 * MS)
+    scene.controller.adjust_limits()
+    page, _ = asyncio.run(scene.metrics.render(""))
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): family
+        for family in text_string_to_metric_families(page.decode())
+    }
+
+
+def values_of(family: Metric, label: str) -> set[str]:
+    """Every value that a label has in a family."""
+    return {sample.labels[label] for sample in family.samples}
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_type(exposed: dict[str, Metric], name: str) -> None:
+    """The metric exists and has the reference's type."""
+    assert REFERENCE[name]["type"] == exposed[name].type
+
+
+@pytest.mark.parametrize("name", REFERENCE)
+def test_labels(exposed: dict[str, Metric], name: str) -> None:
+    """Each sample has the reference's labels, with its values where these are fixed."""
+    labels = REFERENCE[name]["labels"]
+
+    assert exposed[name].samples
+    for sample in exposed[name].samples:
+        assert set(labels) == set(sample.labels) - {"le"}
+    for label, values in labels.items():
+        if values != OPEN:
+            assert set(values) == values_of(exposed[name], label)
+
+
+@pytest.mark.parametrize("name", [name for name in REFERENCE if "buckets" in REFERENCE[name]])
+def test_buckets(exposed: dict[str, Metric], name: str) -> None:
+    """Each series has the reference's buckets, in its order and spelling, and a sum and a count."""
+    series: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for sample in exposed[name].samples:
+        labels = {**sample.labels}
+        what = labels.pop("le", sample.name.removeprefix(name))
+        series.setdefault(tuple(sorted(labels.items())), []).append(what)
+
+    assert series
+    for found in series.values():
+        assert [*REFERENCE[name]["buckets"], "_count", "_sum"] == found
+
+
+@pytest.mark.parametrize("name", sorted(DEPRECATED))
+def test_deprecated_metrics_are_left_out(exposed: dict[str, Metric], name: str) -> None:
+    """What kube-apiserver has deprecated is not begun."""
+    assert name not in exposed
+
+
+def test_open_labels_name_what_is_configured(exposed: dict[str, Metric]) -> None:
+    """Priority levels and FlowSchemas are the configured ones and the mandatory ones."""
+    executing = exposed["apiserver_flowcontrol_current_executing_requests"]
+
+    assert {"queued", "rejecting", "exempt", "catch-all"} == values_of(executing, "priority_level")
+    assert {"everyone", "strict", "exempt", "catch-all"} == values_of(executing, "flow_schema")

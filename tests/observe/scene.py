@@ -1,0 +1,163 @@
+"""A controller with requests in every state, on a clock that moves only when told to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.api.flowcontrol.types import (
+    FlowDistinguisherMethod,
+    FlowSchema,
+    FlowSchemaSpec,
+    GroupSubject,
+    LimitedPriorityLevelConfiguration,
+    LimitResponse,
+    NonResourcePolicyRule,
+    PolicyRulesWithSubjects,
+    PriorityLevelConfiguration,
+    PriorityLevelConfigurationReference,
+    PriorityLevelConfigurationSpec,
+    QueuingConfiguration,
+    ResourcePolicyRule,
+    Subject,
+)
+from apfproxy.api.meta import ObjectMeta
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.kind_meter import KindMeter
+from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
+from apfproxy.observe.config_status import ConfigStatus
+from apfproxy.observe.metrics import MetricsPage
+from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.user import User
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.request.attributes import RequestAttributes
+
+MS = 1_000_000
+POD = b"/api/v1/namespaces/default/pods/p"
+WALL_OFFSET_NS = 1_792_481_236_000_000_000
+"""Clock zero is 2026-10-20T07:27:16Z."""
+
+
+@dataclass(frozen=True, slots=True)
+class Details:
+    """What a ticket tells of its request."""
+
+    user_name: str
+    attributes: RequestAttributes
+
+
+class StillPool:
+    """A pool of upstream connections of which nothing moves."""
+
+    open_count = 5
+    idle_count = 2
+    waiting_count = 1
+
+
+class Scene:
+    """A controller with its clock and counters, and a way to send requests to it.
+
+    Args:
+        objects: The configuration.
+        server_concurrency_limit: Seats of the whole server.
+    """
+
+    def __init__(
+        self, objects: tuple[FlowControlObject, ...], server_concurrency_limit: int = 4
+    ) -> None:
+        self.clock = VirtualClock()
+        self.controller = Controller(self.clock, server_concurrency_limit, 0)
+        self.controller.commit(self.controller.digest(objects))
+        self.kind_meter = KindMeter(self.clock.now_ns())
+        self.counters = ProxyCounters()
+        self.config_status = ConfigStatus()
+        self.metrics = MetricsPage(
+            self.clock,
+            self.controller,
+            self.kind_meter,
+            self.counters,
+            StillPool(),
+            self.config_status,
+        )
+
+    def ask(
+        self,
+        user_name: str,
+        target: bytes = POD,
+        *,
+        group: str = "everyone",
+        estimate: WorkEstimate = ONE_SEAT,
+    ) -> Ticket | RejectReason:
+        """Send a GET as the user, and say what became of it."""
+        user = User(user_name, (group,))
+        attributes = parse_attributes("GET", target)
+        classification = self.controller.classify(user, attributes)
+        return classification.level.queue_set.admit(
+            classification.flow, estimate, lambda _: None, Details(user_name, attributes)
+        )
+
+    def ticket(
+        self,
+        user_name: str,
+        target: bytes = POD,
+        *,
+        group: str = "everyone",
+        estimate: WorkEstimate = ONE_SEAT,
+    ) -> Ticket:
+        """Send a GET that must not be rejected."""
+        answer = self.ask(user_name, target, group=group, estimate=estimate)
+        assert isinstance(answer, Ticket)
+        return answer
+
+
+def priority_level(
+    name: str, *, shares: int = 10, queuing: QueuingConfiguration | None = None
+) -> PriorityLevelConfiguration:
+    """A level that queues, or rejects without `queuing`, and neither lends nor borrows."""
+    return PriorityLevelConfiguration(
+        metadata=ObjectMeta(name=name),
+        spec=PriorityLevelConfigurationSpec(
+            type="Limited",
+            limited=LimitedPriorityLevelConfiguration(
+                nominal_concurrency_shares=shares,
+                lendable_percent=0,
+                borrowing_limit_percent=0,
+                limit_response=LimitResponse(
+                    type="Queue" if queuing else "Reject", queuing=queuing
+                ),
+            ),
+        ),
+    )
+
+
+def flow_schema(name: str, level: str, group: str, precedence: int = 100) -> FlowSchema:
+    """A schema that sends all that a group asks for to a level, a flow for each user."""
+    return FlowSchema(
+        metadata=ObjectMeta(name=name),
+        spec=FlowSchemaSpec(
+            priority_level_configuration=PriorityLevelConfigurationReference(name=level),
+            matching_precedence=precedence,
+            distinguisher_method=FlowDistinguisherMethod(type="ByUser"),
+            rules=(
+                PolicyRulesWithSubjects(
+                    subjects=(Subject(kind="Group", group=GroupSubject(name=group)),),
+                    resource_rules=(
+                        ResourcePolicyRule(
+                            verbs=("*",),
+                            api_groups=("*",),
+                            resources=("*",),
+                            cluster_scope=True,
+                            namespaces=("*",),
+                        ),
+                    ),
+                    non_resource_rules=(
+                        NonResourcePolicyRule(verbs=("*",), non_resource_urls=("*",)),
+                    ),
+                ),
+            ),
+        ),
+    )

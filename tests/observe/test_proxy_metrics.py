@@ -1,0 +1,90 @@
+"""The proxy's own metrics."""
+
+from __future__ import annotations
+
+import platform
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+import apfproxy
+from apfproxy.observe.config_status import ConfigStatus
+from apfproxy.observe.proxy_metrics import COUNTERS, GAUGES, ProxyMetrics
+from apfproxy.proxy.counters import ProxyCounters
+from tests.observe.scene import Scene, StillPool, flow_schema
+
+MS = 1_000_000
+
+
+class Values:
+    """Samples of the proxy's metrics, by name without the common prefix."""
+
+    def __init__(self, counters: ProxyCounters, status: ConfigStatus, scene: Scene) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(
+            ProxyMetrics(counters, StillPool(), status, scene.controller, is_canonical=False)
+        )
+
+    def of(self, name: str, **labels: str) -> float | None:
+        """The value of a sample; None if there is none."""
+        return self._registry.get_sample_value(f"apfproxy_{name}", labels)
+
+
+@pytest.fixture
+def values() -> Values:
+    """Counters that are all different, an answer of each sort, and two loads."""
+    counters = ProxyCounters()
+    numbers = (name for name in counters.__slots__ if isinstance(getattr(counters, name), int))
+    for number, name in enumerate(numbers, 1):
+        setattr(counters, name, number)
+    for code in (200, 200, 404, 600, 999):
+        counters.count_status(code)
+    counters.upstream_head_ns.observe(30 * MS)
+    status = ConfigStatus()
+    status.loaded(0, 1234.5)
+    status.loaded(2, 2345.5)
+    scene = Scene((flow_schema("lost", "nowhere", "everyone"),))
+    return Values(counters, status, scene)
+
+
+def test_each_counter_is_exposed_once(values: Values) -> None:
+    """Every plain counter has a metric of its own."""
+    found = [values.of(name) for name, _, _ in GAUGES + COUNTERS]
+
+    assert None not in found
+    assert len(found) == len(set(found))
+
+
+def test_answers_by_code(values: Values) -> None:
+    """A code outside the usual range does not get a label value of its own."""
+    assert values.of("responses_total", code="200") == 2
+    assert values.of("responses_total", code="404") == 1
+    assert values.of("responses_total", code="other") == 2
+    assert values.of("responses_total", code="600") is None
+
+
+def test_upstream(values: Values) -> None:
+    """Connections of the pool are active or idle; times are in seconds."""
+    assert values.of("upstream_connections", state="idle") == 2
+    assert values.of("upstream_connections", state="active") == 3
+    assert values.of("upstream_waiters") == 1
+    assert values.of("upstream_response_head_seconds_bucket", le="0.02") == 0
+    assert values.of("upstream_response_head_seconds_bucket", le="0.05") == 1
+    assert values.of("upstream_response_head_seconds_sum") == 0.03
+
+
+def test_configuration(values: Values) -> None:
+    """Loads count by result; what is in force is the controller's."""
+    assert values.of("config_loads_total", result="success") == 1
+    assert values.of("config_loads_total", result="failure") == 1
+    assert values.of("config_problems") == 2
+    assert values.of("config_last_success_timestamp_seconds") == 1234.5
+    assert values.of("config_generation") == 2
+    assert values.of("dangling_flow_schemas") == 1
+
+
+def test_build_info(values: Values) -> None:
+    """The versions of the program and of Python are labels."""
+    version, python = apfproxy.__version__, platform.python_version()
+
+    assert values.of("build_info", version=version, python_version=python) == 1
