@@ -10,6 +10,7 @@ from apfproxy.api.documents import Mapping, split_documents
 from apfproxy.api.field_errors import FieldError, Reason, shown
 from apfproxy.api.flowcontrol.types import FlowControlObject  # noqa: TC001  a field needs it
 from apfproxy.api.flowcontrol.wire import API_VERSIONS, KINDS, from_wire, kind_of, type_of
+from apfproxy.api.shape import type_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,7 +97,7 @@ def candidates(content: object, line: int, depth: int = 2) -> Iterator[Candidate
     if not isinstance(content, dict):
         detail = "want an object with apiVersion and kind"
         yield Candidate(
-            content, line, FieldError("", Reason.TYPE_INVALID, detail, type(content).__name__)
+            content, line, FieldError("", Reason.TYPE_INVALID, detail, type_name(content))
         )
         return
     kind, api_version = type_of(content)
@@ -108,7 +109,7 @@ def candidates(content: object, line: int, depth: int = 2) -> Iterator[Candidate
     if depth == 0 or not isinstance(items, list | None):
         detail = "want a list of objects" if depth else "a List in a List in a List"
         yield Candidate(
-            content, line, FieldError("items", Reason.TYPE_INVALID, detail, type(items).__name__)
+            content, line, FieldError("items", Reason.TYPE_INVALID, detail, type_name(items))
         )
         return
     for item in items or ():

@@ -36,6 +36,9 @@ WANTED = {
     int: "an integer",
 }
 
+NAMES = {**WANTED, bool: "a truth value", int: "a number", float: "a number"}
+"""What values of a type are called; the first that fits counts, since True is an int, too."""
+
 LARGEST_INT64 = 2**63 - 1
 
 
@@ -158,8 +161,8 @@ def refuse(wanted: type, value: object, path: str, reading: Reading) -> object:
 
 
 def type_name(value: object) -> str:
-    """What a mapping or list is called."""
-    return WANTED[dict] if isinstance(value, dict) else WANTED[list]
+    """What a value's type is called outside Python."""
+    return next((name for kind, name in NAMES.items() if isinstance(value, kind)), "nothing")
 
 
 def sample(value: object) -> object:

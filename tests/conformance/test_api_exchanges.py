@@ -81,13 +81,14 @@ def body_of(step: dict[str, Any]) -> object:
 def test_creation(step: dict[str, Any]) -> None:
     """Creating the object gives the recorded object, or the recorded causes of its refusal."""
     expected = step["expect"]["body"]
-    version = CREATION.fullmatch(step["path"])["version"]  # type: ignore[index]  a step that matches
+    creation = CREATION.fullmatch(step["path"])
+    assert creation is not None
 
     found = from_wire(body_of(step), created=CREATED)
 
     if step["expect"]["status"] == 201:
         assert not isinstance(found, list), found
-        assert normal(expected) == normal(to_wire(found, version))
+        assert normal(expected) == normal(to_wire(found, creation["version"]))
     else:
         assert isinstance(found, list)
         assert Reason.TYPE_INVALID not in {error.reason for error in found}

@@ -1,0 +1,259 @@
+"""Files to objects and problems."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apfproxy.api.decode import MOST_PROBLEMS, Decoded, Problem, decode_documents
+from apfproxy.api.flowcontrol.wire import from_wire, kind_of, to_wire
+from tests.api.flowcontrol.objects import V1, V1BETA3, flow_schema, priority_level
+
+SCHEMA = """\
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata:
+  name: one
+spec:
+  priorityLevelConfiguration: {name: two}
+"""
+
+
+def decode(*wires: object, strict: bool = True) -> Decoded:
+    """What a file of these JSON values holds."""
+    return decode_documents("\n".join(map(json.dumps, wires)).encode(), "f.json", strict=strict)
+
+
+def names(decoded: Decoded) -> list[tuple[str, str]]:
+    """Kinds and names of the objects."""
+    return [(kind_of(obj), obj.metadata.name) for obj in decoded.objects]
+
+
+def test_yaml() -> None:
+    """Documents become valid objects with defaults."""
+    decoded = decode_documents(f"{SCHEMA}---\n{SCHEMA.replace('one', 'three')}".encode(), "f.yaml")
+
+    assert (
+        names(decoded),
+        decoded.problems,
+    ) == ([("FlowSchema", "one"), ("FlowSchema", "three")], [])
+    assert to_wire(decoded.objects[0])["spec"]["matchingPrecedence"] == 1000
+
+
+def test_json() -> None:
+    """JSON values of both kinds and versions are read."""
+    decoded = decode(flow_schema("a"), priority_level("a", V1BETA3))
+
+    assert names(decoded) == [("FlowSchema", "a"), ("PriorityLevelConfiguration", "a")]
+
+
+def untyped(wire: dict[str, Any]) -> dict[str, Any]:
+    """The object as an item of a list of its kind."""
+    return {key: wire[key] for key in ("metadata", "spec")}
+
+
+@pytest.mark.parametrize(
+    ("wire", "expected"),
+    [
+        pytest.param(
+            {
+                "apiVersion": "v1",
+                "kind": "List",
+                "items": [
+                    flow_schema("a"),
+                    {"apiVersion": "v1", "kind": "List", "items": [flow_schema("b")]},
+                ],
+            },
+            ["a", "b"],
+            id="list-in-a-list",
+        ),
+        pytest.param(
+            {
+                "apiVersion": V1,
+                "kind": "FlowSchemaList",
+                "metadata": {"resourceVersion": "1"},
+                "items": [flow_schema("a"), untyped(flow_schema("b"))],
+            },
+            ["a", "b"],
+            id="schemas",
+        ),
+        pytest.param(
+            {
+                "apiVersion": V1BETA3,
+                "kind": "PriorityLevelConfigurationList",
+                "items": [untyped(priority_level("a"))],
+            },
+            ["a"],
+            id="levels-of-v1beta3",
+        ),
+        pytest.param({"apiVersion": "v1", "kind": "List", "items": []}, [], id="empty"),
+        pytest.param({"apiVersion": "v1", "kind": "List"}, [], id="no-items"),
+    ],
+)
+def test_lists(wire: dict[str, Any], expected: list[str]) -> None:
+    """Items of a List, and of lists of either kind, count as if they stood alone."""
+    decoded = decode(wire)
+
+    assert (expected, []) == ([obj.metadata.name for obj in decoded.objects], decoded.problems)
+
+
+@pytest.mark.parametrize(
+    ("wire", "problem"),
+    [
+        pytest.param(
+            flow_schema("a", matchingPrecedence=10001),
+            'f.json:1: FlowSchema "a": spec.matchingPrecedence: Invalid value: 10001: must not be '
+            "greater than 10000",
+            id="invalid",
+        ),
+        pytest.param(
+            flow_schema("a", matchingPrecedense=1, rules={}),
+            'f.json:1: FlowSchema "a": spec.rules: Invalid value: "a mapping": want a list: '
+            "write it as [...], or each item after a dash; "
+            'spec.matchingPrecedense: Unknown field: did you mean "matchingPrecedence"?',
+            id="several",
+        ),
+        pytest.param(
+            {**flow_schema(), "metadata": {"name": "A\n"}, "spec": None},
+            'f.json:1: FlowSchema "A\\n": metadata.name: Invalid value: "A\\n": a lowercase RFC',
+            id="name-on-one-line",
+        ),
+        pytest.param(
+            {**flow_schema(), "metadata": {"name": 7}},
+            'f.json:1: FlowSchema: metadata.name: Invalid value: "7": want a string: put it in',
+            id="name-is-a-number",
+        ),
+        pytest.param(
+            {**flow_schema(), "metadata": None},
+            "f.json:1: FlowSchema: metadata.name: Required value: name or generateName",
+            id="no-metadata",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "Pod"},
+            'f.json:1: Pod: kind: Unsupported value: "Pod": supported values:',
+            id="other-kind",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "PodList"},
+            'f.json:1: PodList: kind: Unsupported value: "PodList": supported values:',
+            id="other-list",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "List", "items": [3]},
+            'f.json:1: Invalid value: "a number": want an object with apiVersion and kind',
+            id="number-in-a-list",
+        ),
+        pytest.param(
+            {"apiVersion": V1, "kind": "FlowSchemaList", "items": [3]},
+            'f.json:1: Invalid value: "a number": want an object with apiVersion and kind',
+            id="number-in-a-list-of-schemas",
+        ),
+        pytest.param(
+            {"apiVersion": "v1", "kind": "List", "items": {}},
+            'f.json:1: List: items: Invalid value: "a mapping": want a list of objects',
+            id="items",
+        ),
+    ],
+)
+def test_problems(wire: dict[str, Any], problem: str) -> None:
+    """A problem is one line with place, object, field and what to do; the others are read."""
+    decoded = decode(wire, flow_schema("fine"))
+
+    assert names(decoded) == [("FlowSchema", "fine")]
+    assert [problem] == [str(each)[: len(problem)] for each in decoded.problems]
+
+
+def test_lists_in_lists_end() -> None:
+    """Three Lists in each other are not followed."""
+    wire: dict[str, Any] = flow_schema()
+    for _ in range(3):
+        wire = {"apiVersion": "v1", "kind": "List", "items": [wire]}
+
+    assert [error.detail for problem in decode(wire).problems for error in problem.errors] == [
+        "a List in a List in a List"
+    ]
+
+
+def test_lines_of_items() -> None:
+    """In YAML a problem's line is that of the item."""
+    text = "apiVersion: v1\nkind: List\nitems:\n- kind: A\n- kind: B\n"
+
+    assert [problem.line for problem in decode_documents(text.encode(), "f").problems] == [4, 5]
+
+
+def test_second_definition() -> None:
+    """Of two objects with one kind and name the first counts."""
+    decoded = decode(flow_schema("a"), priority_level("a"), flow_schema("a", matchingPrecedence=7))
+
+    assert to_wire(decoded.objects[0])["spec"]["matchingPrecedence"] == 500
+    assert [str(problem) for problem in decoded.problems] == [
+        'f.json:3: FlowSchema "a": defined a second time in this file: remove one'
+    ]
+
+
+def test_lenient() -> None:
+    """Unknown fields may be ignored."""
+    assert decode(flow_schema(bogus=1), strict=False).problems == []
+
+
+def test_unreadable_end() -> None:
+    """Objects before bytes that cannot be read count."""
+    decoded = decode_documents(f"{SCHEMA}---\n*x\n".encode(), "f.yaml")
+
+    assert names(decoded) == [("FlowSchema", "one")]
+    assert [str(problem) for problem in decoded.problems] == [
+        "f.yaml:8: alias *x is not supported: write the value out"
+    ]
+    assert "f.yaml: not UTF-8" in str(decode_documents(b"\xff", "f.yaml").problems[0])
+
+
+def test_many_problems() -> None:
+    """A file with nothing but problems is not read to its end."""
+    decoded = decode_documents(b"- a\n---\n" * 1000, "f")
+
+    assert len(decoded.problems) == MOST_PROBLEMS + 1
+    assert (f"more than {MOST_PROBLEMS} problems: the rest of the file was not read",) == (
+        decoded.problems[-1].messages
+    )
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["metadata", "spec", "rules", "subjects", "name", "limited", "x"]),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    kind=st.sampled_from(["FlowSchema", "PriorityLevelConfiguration", "FlowSchemaList"]),
+    fields=JSON,
+)
+def test_any_json(kind: str, fields: object) -> None:
+    """Whatever the values, there are objects that are valid, or problems that can be shown."""
+    wire = {"metadata": fields, "spec": fields, "items": fields, "apiVersion": V1, "kind": kind}
+
+    decoded = decode(wire)
+
+    assert all(isinstance(str(problem), str) for problem in decoded.problems)
+    assert decoded.objects == [from_wire(to_wire(obj)) for obj in decoded.objects]
+
+
+@settings(max_examples=50, deadline=None)
+@given(data=st.binary(max_size=80), cut=st.integers(0, len(SCHEMA)))
+def test_any_bytes(data: bytes, cut: int) -> None:
+    """Bytes in the middle of a good file give objects or problems, never an exception."""
+    decoded = decode_documents(SCHEMA[:cut].encode() + data + SCHEMA[cut:].encode(), "f.yaml")
+
+    assert all(isinstance(problem, Problem) for problem in decoded.problems)

@@ -1,0 +1,177 @@
+"""Bytes to plain data."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apfproxy.api import documents
+from apfproxy.api.documents import (
+    DEEPEST,
+    LARGEST_INPUT_BYTES,
+    Document,
+    Mapping,
+    SyntaxProblem,
+    split_documents,
+)
+
+
+def contents(text: str) -> list[object]:
+    """The documents of a text that has no problem."""
+    found, problem = split_documents(text.encode())
+    assert problem is None, problem
+    return [document.content for document in found]
+
+
+@pytest.fixture(params=["libyaml", "python"])
+def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both parsers of YAML, of which an installation may lack the first."""
+    if request.param == "python":
+        monkeypatch.setattr(documents, "LOADER", yaml.SafeLoader)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("# nothing\n---\n---\n# more\n", []),
+        ("a: 1\n---\nb: 2\n", [{"a": 1}, {"b": 2}]),
+        ("- a\n- [b, {c: d}]\n", [["a", ["b", {"c": "d"}]]]),
+        ("{a: b, c: d}", [{"a": "b", "c": "d"}]),
+        ('{"a": 1}', [{"a": 1}]),
+        (' \n{"a": 1}\n{"a": 2} ', [{"a": 1}, {"a": 2}]),
+        ('{"a": [1.5, null, "\\ud83d\\ude00"]}', [{"a": [1.5, None, "\U0001f600"]}]),
+        ("\ufeffa: 1", [{"a": 1}]),
+        ("a: &x 1\n", [{"a": 1}]),
+        ("1: a\ntrue: b\n1.5: c\noff: d\n", [{"1": "a", "true": "b", "1.5": "c", "false": "d"}]),
+        ("<<: {a: b}\n", [{"<<": {"a": "b"}}]),
+    ],
+)
+@pytest.mark.usefixtures("_parser")
+def test_documents(text: str, expected: list[object]) -> None:
+    """YAML and JSON documents are read in order, empty ones left out."""
+    assert expected == contents(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("~", None),
+        ("yes", True),
+        ("Off", False),
+        ("'yes'", "yes"),
+        ('"1"', "1"),
+        ("!!str 1", "1"),
+        ("! 1", "1"),
+        ("|\n  1\n", "1\n"),
+        ("0", 0),
+        ("-12", -12),
+        ("+1_000", 1000),
+        ("017", 15),
+        ("-0o17", -15),
+        ("0x1F", 31),
+        ("-0b101", -5),
+        ("0x", "0x"),
+        ("1.5", 1.5),
+        (".5", 0.5),
+        ("500.0", 500),
+        ("1e+3", 1000),
+        ("1e3", "1e3"),
+        ("1e+300", 1e300),
+        ("1e+999", math.inf),
+        ("089", 89),
+        ("9" * 61, "9" * 61),
+        ("1:30", "1:30"),
+        ("2024-01-01", "2024-01-01"),
+        ("1.2.3", "1.2.3"),
+        (".", "."),
+        ("=", "="),
+    ],
+)
+@pytest.mark.usefixtures("_parser")
+def test_scalars(text: str, value: object) -> None:
+    """Plain scalars have the types that Kubernetes' tools give them."""
+    (found,) = contents(f"a: {text}")
+
+    assert [("a", value)] == list(found.items()) if isinstance(found, Mapping) else None
+    assert isinstance(found, Mapping)
+    assert type(value) is type(found["a"])
+
+
+def test_lines() -> None:
+    """Documents and the mappings in them know where they begin."""
+    found, _ = split_documents(b"# c\n---\na:\n- b: 1\n- c: 2\n---\n\nd: 3\n")
+    first = found[0].content
+
+    assert [document.line for document in found] == [3, 8]
+    assert isinstance(first, Mapping)
+    items = first["a"]
+    assert isinstance(items, list)
+    assert [item.line for item in items] == [4, 5]
+    assert [Document({"a": 1}, 2), Document({}, 4)] == split_documents(b'\n{"a":\n1}\n{}')[0]
+
+
+@pytest.mark.parametrize(
+    ("data", "message", "line"),
+    [
+        (b"a: 1\n---\na: b: c\n", "not YAML: mapping values are not allowed", 3),
+        (b"a: [1\n", "not YAML: ", 2),
+        (b"a: \x01", "not YAML: ", None),
+        (b"a: \xff", "not UTF-8: invalid start byte at byte 3", None),
+        (b"a: &x [1]\nb: *x\n", "alias *x is not supported: write the value out", 2),
+        (b"a: 1\nb:\n  c: 2\n  c: 3\n", 'key "c" occurs twice in one mapping: keep one', 4),
+        (b"1: a\n'1': b\n", 'key "1" occurs twice in one mapping: keep one', 2),
+        (b"? [a]\n: b\n", "a key must be a plain value", 1),
+        (b"~: b\n", "a key must be a plain value", 1),
+        (b"a: !!python/object:os.system x\n", "tag tag:yaml.org,2002:python/object:os.system", 1),
+        (b"\na: !!set {b}\n", "tag tag:yaml.org,2002:set is not supported: leave it out", 2),
+        (b"[" * 1000, f"nested more than {DEEPEST} deep", 1),
+        (b'{"a": 1,, }', "not JSON: ", 1),
+        (b'\n{"a": 1}\n{"a": ', "not JSON: ", 3),
+        (b'{"a": {"b": 1, "b": 2}}', 'key "b" occurs twice in one object: keep one', 1),
+        (b'{"a": ' * 100_000, "nested too deeply", 1),
+        (b'{"a": ' * 100 + b"1" + b"}" * 100, f"nested more than {DEEPEST} deep", 1),
+        (b'{"a": ' + b"9" * 5000 + b', "a": "\t"}', "a number is too long", 1),
+        (b'{"a": NaN, "b": "\\ud800", "a": 1}', "not JSON: NaN", 1),
+        (b" " * (LARGEST_INPUT_BYTES + 1), "too large: 3145729 bytes", None),
+    ],
+)
+def test_unreadable(data: bytes, message: str, line: int | None) -> None:
+    """What cannot be read says why, and where."""
+    _, problem = split_documents(data)
+
+    assert problem is not None
+    assert message == problem.message[: len(message)]
+    assert line == problem.line
+
+
+def test_documents_before_a_problem_count() -> None:
+    """A problem hides what comes after it, not what comes before."""
+    expected = SyntaxProblem("tag !x is not supported: leave it out", 4)
+
+    assert ([Document({"a": 1}, 1)], expected) == split_documents(b"a: 1\n---\n# c\n!x y\n")
+
+
+def test_nesting_limit_is_the_same_in_both_languages() -> None:
+    """As deep as it goes, and one deeper."""
+    for opening in ("[", '{"a":'):
+        closing = "]" if opening == "[" else "}"
+        text = opening * (DEEPEST - 1) + "1" + closing * (DEEPEST - 1)
+        assert split_documents(f'{{"a": {text}}}'.encode())[1] is None
+        assert split_documents(f'{{"a": {opening}{text}{closing}}}'.encode())[1] is not None
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    data=st.binary(max_size=60)
+    | st.text("{}[]:,-?&*!|>'\"#%@ \n\tab1~<", max_size=60).map(str.encode)
+)
+def test_any_bytes(data: bytes) -> None:
+    """No input raises, and a document that comes out is plain data."""
+    found, _ = split_documents(data)
+
+    assert all(document.line >= 1 for document in found)
