@@ -2,9 +2,9 @@
 
 Every one keeps client and upstream connections alive, logs no requests and has time limits long
 enough to never matter.  HAProxy gets `http-no-delay`, without which it holds back each event of a
-watch for 200 ms; that costs it nothing measurable on whole answers.  HAProxy and nginx add no fields by default, which is the strictest
-comparison; with `adds_headers` they set `Via`, `X-Forwarded-For` and `X-Forwarded-Proto` as
-apfproxy always does.
+watch for 200 ms; that costs it nothing measurable on whole answers.  HAProxy and nginx add no
+fields by default, which is the strictest comparison; with `adds_headers` they set `Via`,
+`X-Forwarded-For` and `X-Forwarded-Proto` as apfproxy always does.
 """
 
 from __future__ import annotations

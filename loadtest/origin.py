@@ -3,14 +3,13 @@
 `GET` of any target with `watch=true` gets a chunked answer with one event that then stays open.
 Any other request gets a small JSON answer `--delay-ms` after a slot is free; at most `--slots` are
 being served at once, the others wait in the order of their arrival, as before a server without
-flow control.  `GET /-/slots` reports for how long how many slots were busy since the last such report.
+flow control.  `GET /-/slots` says how long how many slots were busy since it was last asked.
 
     python loadtest/origin.py --port 9000 --delay-ms 50 --slots 20
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import sys
@@ -18,6 +17,7 @@ from collections import deque
 from typing import TYPE_CHECKING, cast
 
 import uvloop
+from arguments import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -77,7 +77,7 @@ class Slots:
 
 
 class Connection(asyncio.Protocol):
-    """One connection; its requests have no body and come one at a time, as the drivers send them."""
+    """One connection; its requests have no body and come one at a time."""
 
     def __init__(self, slots: Slots, delay_s: float) -> None:
         self._slots = slots
@@ -140,9 +140,7 @@ async def serve(port: int, delay_s: float, slot_count: int) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the origin; the result is the exit status."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     parser.add_argument("--port", type=int, required=True, help="port of 127.0.0.1")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="time to serve a request")
     parser.add_argument("--slots", type=int, default=1_000_000, help="requests served at once")

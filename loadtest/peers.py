@@ -11,7 +11,6 @@ CPU time is what the kernel says the proxy process used, the kernel's work for i
 
 from __future__ import annotations
 
-import argparse
 import json
 import random
 import statistics
@@ -21,6 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from arguments import Parser, count_up_to, names_from
 from contenders import CONTENDERS, MAX_CONNECTIONS, Site, start_contender, start_nginx_origin
 from memory import idle_bytes, watch_bytes
 from processes import (
@@ -33,7 +33,8 @@ from processes import (
 from wrk import MIXES, Measurement, drive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    import argparse
+    from collections.abc import Sequence
 
 BASELINE = "haproxy"
 TARGETS = {"ratio": 1.8, "idle_bytes": 6 * 1024, "watch_bytes": 20 * 1024}
@@ -200,41 +201,9 @@ def _weigh_one(name: str, site: Site, origin: Process, count: int) -> float:
         return idle_bytes(proxy, count)
 
 
-def names_from(known: Sequence[str], what: str) -> Callable[[str], list[str]]:
-    """Make an argparse type: a comma-separated list of known names, without repetition."""
-
-    def parse(text: str) -> list[str]:
-        names = list(dict.fromkeys(text.split(",")))
-        for name in names:
-            if name not in known:
-                raise argparse.ArgumentTypeError(
-                    f"unknown {what} {name!r}; choose from {', '.join(known)}"
-                )
-        return names
-
-    return parse
-
-
-def count_up_to(limit: int, least: int = 1) -> Callable[[str], int]:
-    """Make an argparse type: an integer from `least` to `limit`."""
-
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = least - 1
-        if not least <= number <= limit:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {limit}")
-        return number
-
-    return parse
-
-
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line; wrong input ends the program with one line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser(__doc__)
     add = parser.add_argument
     add("--rounds", type=count_up_to(1000), default=5, help="rounds of each mix (5)")
     add("--seconds", type=count_up_to(3600), default=4, help="seconds per proxy and round (4)")

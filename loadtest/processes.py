@@ -31,6 +31,9 @@ STOP_WITHIN_S = 5.0
 PORTS = range(20000, 32000)
 """Ports to listen on: below Linux' ephemeral range, so that no outgoing connection takes one."""
 
+CPUS = sorted(os.sched_getaffinity(0))
+"""The CPUs that we may use, read before anything is pinned."""
+
 PAGE_BYTES = resource.getpagesize()
 
 
@@ -160,9 +163,8 @@ def pin(pid: int, core: int) -> None:
         pid: The process; 0 is the caller.
         core: Which of the CPUs that we may use, counted from 0; the last one if there are fewer.
     """
-    cpus = sorted(os.sched_getaffinity(0))
-    if len(cpus) > 1:
-        os.sched_setaffinity(pid, {cpus[min(core, len(cpus) - 1)]})
+    if len(CPUS) > 1:
+        os.sched_setaffinity(pid, {CPUS[min(core, len(CPUS) - 1)]})
 
 
 def free_ports(count: int) -> list[int]:

@@ -1,0 +1,64 @@
+"""Command lines of the load tests: wrong input gets one line that says what would be right."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose help is the program's docstring as written, and whose errors are one line."""
+
+    def __init__(self, description: str | None) -> None:
+        super().__init__(
+            description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error and end the program."""
+        print(f"{self.prog}: {message} (--help has an example)", file=sys.stderr)
+        sys.exit(2)
+
+
+def names_from(known: Sequence[str], what: str) -> Callable[[str], list[str]]:
+    """Make an argument type: a comma-separated list of known names, without repetition.
+
+    Args:
+        known: The names to choose from.
+        what: What messages call one.
+    """
+
+    def parse(text: str) -> list[str]:
+        names = list(dict.fromkeys(text.split(",")))
+        for name in names:
+            if name not in known:
+                raise argparse.ArgumentTypeError(
+                    f"unknown {what} {name!r}; choose from {', '.join(known)}"
+                )
+        return names
+
+    return parse
+
+
+def count_up_to(limit: int, least: int = 1) -> Callable[[str], int]:
+    """Make an argument type: an integer within bounds.
+
+    Args:
+        limit: The greatest that is accepted.
+        least: The least that is accepted.
+    """
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = least - 1
+        if not least <= number <= limit:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {least} to {limit}")
+        return number
+
+    return parse

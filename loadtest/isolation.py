@@ -1,0 +1,347 @@
+"""Show that a greedy flow harms no modest one, that equal flows are equal, that no seat idles.
+
+An origin needs 50 ms for a request and serves as many at once as the proxy has seats.  In each
+setting four loads run, one after the other:
+
+- alone:    one modest flow, which always has one request in flight, and nothing else;
+- beside:   ten modest flows beside a greedy one, which always has 200 requests in flight;
+- without:  the same load straight at the origin, which then queues by order of arrival;
+- equal:    four greedy flows alike, whose hands share no queue.
+
+The settings: `one-level`, one priority level with all of 20 seats; `users` and `service-accounts`,
+the default objects with limit 100, with flows in global-default and in workload-low.  During
+`beside` and `equal` the admin listener is sampled for seats that are free while a request waits.
+
+    python loadtest/isolation.py --seconds 10 --plots isolation/ --json isolation.json
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import uvloop
+from arguments import Parser, count_up_to, names_from
+from driver import Flow, drive, percentile
+from processes import (
+    LoadTestError,
+    interrupt_on_sigterm,
+    pin,
+    raise_descriptor_limit,
+    start_apfproxy,
+    start_origin,
+)
+from scenarios import SCENARIOS, Scenario
+from seat_watch import SeatWatch, fetch
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Sequence
+
+LEAD_IN_S = 2.0
+GREEDY = "greedy"
+MODEST = "modest"
+MAX_RATIO = 2.0
+MAX_SPREAD = 0.05
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the four loads of one setting showed."""
+
+    scenario: Scenario
+    seconds: float
+    alone: list[Flow] = field(default_factory=list)
+    beside: list[Flow] = field(default_factory=list)
+    without: list[Flow] = field(default_factory=list)
+    equal: list[Flow] = field(default_factory=list)
+    busy_slots: float = 0.0
+    """Mean number of requests that the origin was serving during `beside`."""
+
+    watches: list[SeatWatch] = field(default_factory=list)
+
+    def modest_ms(self, run: str) -> list[float]:
+        """Give all latencies of the modest flows of a run."""
+        flows: list[Flow] = getattr(self, run)
+        return [ms for flow in flows if MODEST in flow.user for ms in flow.latencies_ms]
+
+    @property
+    def ratio(self) -> float:
+        """A modest flow's p99 beside the greedy one, relative to alone."""
+        return percentile(self.modest_ms("beside"), 99) / percentile(self.modest_ms("alone"), 99)
+
+    @property
+    def spread(self) -> float:
+        """How far the throughput of any equal flow is from their mean, relative to it."""
+        each = [flow.per_s(self.seconds) for flow in self.equal]
+        mean = sum(each) / len(each)
+        return max(abs(one - mean) for one in each) / mean
+
+    @property
+    def idle_samples(self) -> int:
+        """Samples in which a seat was free while a request waited."""
+        return sum(watch.samples_with_idle_seats for watch in self.watches)
+
+    @property
+    def waiting_samples(self) -> int:
+        """Samples in which a request waited."""
+        return sum(watch.samples_with_waiting for watch in self.watches)
+
+
+async def measure(scenario: Scenario, options: argparse.Namespace, directory: Path) -> Findings:
+    """Run the four loads of one setting.
+
+    Args:
+        scenario: The setting.
+        options: The command line.
+        directory: An existing directory for configurations and output.
+
+    Returns:
+        What they showed.
+
+    Raises:
+        LoadTestError: A program does not start or a flow got no answers.
+    """
+    findings = Findings(scenario, options.seconds)
+    settings = directory / f"{scenario.name}.yaml"
+    settings.write_text(scenario.settings())
+    proxy_core, load_core = (None, None) if options.no_pin else (0, 1)
+    origin_arguments = ["--delay-ms", str(options.delay_ms), "--slots", str(scenario.slots)]
+    with contextlib.ExitStack() as running:
+        origin = running.enter_context(
+            start_origin(directory=directory, core=load_core, arguments=origin_arguments)
+        )
+        proxy, admin_port = start_apfproxy(
+            upstream_port=origin.port,
+            directory=directory,
+            core=proxy_core,
+            arguments=scenario.arguments(settings),
+        )
+        running.enter_context(proxy)
+        await check_seats(scenario, admin_port)
+
+        findings.alone = flows_of(scenario, modest=1)
+        await load(findings.alone, proxy.port, options)
+
+        findings.beside = flows_of(scenario, modest=options.modest, in_flight=options.greedy)
+        watch = SeatWatch(admin_port)
+        findings.watches.append(watch)
+        await fetch(origin.port, "/-/slots")
+        await load(findings.beside, proxy.port, options, watch)
+        findings.busy_slots = mean_busy(await fetch(origin.port, "/-/slots"))
+
+        each = options.greedy // options.equal
+        findings.equal = [Flow(user, each) for user in scenario.users(options.equal)]
+        watch = SeatWatch(admin_port)
+        findings.watches.append(watch)
+        await load(findings.equal, proxy.port, options, watch)
+
+        findings.without = flows_of(scenario, modest=options.modest, in_flight=options.greedy)
+        await load(findings.without, origin.port, options)
+    return findings
+
+
+async def check_seats(scenario: Scenario, admin_port: int) -> None:
+    """See to it that the proxy has the priority level that the setting is about."""
+    watch = SeatWatch(admin_port)
+    await watch.read_limits()
+    seats = watch.limits.get(scenario.priority_level, 0)
+    if not seats or (scenario.objects and seats != scenario.slots):
+        raise LoadTestError(
+            f"{scenario.name}: priority level {scenario.priority_level} has {seats} seats; "
+            f"are the objects those of {scenario.objects or 'the defaults'}?"
+        )
+
+
+def flows_of(scenario: Scenario, *, modest: int, in_flight: int = 0) -> list[Flow]:
+    """Make modest flows, and a greedy one if it is to have anything in flight."""
+    greedy = [Flow(f"{scenario.user_prefix}{GREEDY}", in_flight)] if in_flight else []
+    return greedy + [Flow(f"{scenario.user_prefix}{MODEST}-{n}", 1) for n in range(modest)]
+
+
+async def load(
+    flows: Sequence[Flow], port: int, options: argparse.Namespace, watch: SeatWatch | None = None
+) -> None:
+    """Drive the flows, with the samples of `watch` beside if there is one."""
+    sampling = asyncio.create_task(watch.run(), name="sample") if watch else None
+    try:
+        await drive(flows, port=port, lead_in_s=LEAD_IN_S, seconds=options.seconds)
+    finally:
+        if sampling:
+            sampling.cancel()
+            # An error of the sampler surfaces here; its cancellation is ours.
+            with contextlib.suppress(asyncio.CancelledError):
+                await sampling
+    # Requests that the end of the load cut short leave the origin before the next load begins.
+    await asyncio.sleep(2 * options.delay_ms / 1000 + 0.1)
+
+
+def mean_busy(report: str) -> float:
+    """Give the mean number of busy slots from the origin's report."""
+    seconds_at = {int(busy): float(seconds) for busy, seconds in json.loads(report).items()}
+    return sum(busy * s for busy, s in seconds_at.items()) / sum(seconds_at.values())
+
+
+def print_findings(findings: Findings) -> None:
+    """Print the table of one setting, and what it says of the targets."""
+    scenario = findings.scenario
+    print(f"\n{scenario.name}: {scenario.title}")
+    print(
+        f"{'load':<10}{'flow':<16}{'in flight':>9}{'req/s':>9}{'p50 ms':>9}{'p99 ms':>9}{'429s':>7}"
+    )
+    for run in ("alone", "beside", "without", "equal"):
+        flows: list[Flow] = getattr(findings, run)
+        modest = [flow for flow in flows if MODEST in flow.user]
+        for flow in flows:
+            if flow not in modest:
+                name = flow.user.removeprefix(scenario.user_prefix)
+                print_row(run, name, [flow], findings.seconds)
+        if modest:
+            label = f"{len(modest)} x {MODEST}" if len(modest) > 1 else MODEST
+            print_row(run, label, modest, findings.seconds)
+    print(
+        f"p99 of a modest flow, beside / alone: {findings.ratio:.2f} "
+        f"({verdict(findings.ratio <= MAX_RATIO)}: at most {MAX_RATIO:g})"
+    )
+    print(
+        f"throughput of equal greedy flows, farthest from the mean: {findings.spread:.1%} "
+        f"({verdict(findings.spread <= MAX_SPREAD)}: at most {MAX_SPREAD:.0%})"
+    )
+    print(
+        f"samples with a free seat while a request waited: {findings.idle_samples} "
+        f"of {findings.waiting_samples} ({verdict(not findings.idle_samples)}: none)"
+    )
+    print(f"requests in the origin during `beside`, mean: {findings.busy_slots:.1f}", flush=True)
+
+
+def print_row(run: str, label: str, flows: Sequence[Flow], seconds: float) -> None:
+    """Print one line: flows alike, with the throughput of all of them together."""
+    latencies_ms = [ms for flow in flows for ms in flow.latencies_ms]
+    print(
+        f"{run:<10}{label:<16}{sum(flow.in_flight for flow in flows):>9}"
+        f"{sum(flow.per_s(seconds) for flow in flows):>9.1f}"
+        f"{percentile(latencies_ms, 50):>9.1f}{percentile(latencies_ms, 99):>9.1f}"
+        f"{sum(flow.rejected for flow in flows):>7}"
+    )
+
+
+def verdict(is_met: bool) -> str:
+    """Say whether a target is met."""
+    return "target met" if is_met else "target MISSED"
+
+
+def draw(findings: Findings, directory: Path) -> None:
+    """Draw the plots of one setting into a directory."""
+    from plots import plot_latencies, plot_throughput  # noqa: PLC0415 - matplotlib is optional
+
+    scenario = findings.scenario
+    plot_latencies(
+        directory / f"{scenario.name}-latency.png",
+        f"Modest flows beside a greedy one: {scenario.title}",
+        {
+            "alone": findings.modest_ms("alone"),
+            "beside the greedy flow, apfproxy": findings.modest_ms("beside"),
+            "beside the greedy flow, no flow control": findings.modest_ms("without"),
+        },
+    )
+    plot_throughput(
+        directory / f"{scenario.name}-throughput.png",
+        f"Throughput by flow: {scenario.title}",
+        {
+            label: {
+                flow.user.removeprefix(scenario.user_prefix): flow.per_s(findings.seconds)
+                for flow in flows
+            }
+            for label, flows in (
+                ("greedy and modest, apfproxy", findings.beside),
+                ("greedy and modest, no flow control", findings.without),
+                ("equal greedy flows, apfproxy", findings.equal),
+            )
+        },
+        GREEDY,
+    )
+
+
+def as_json(findings: Findings) -> dict[str, object]:
+    """Give one setting's results, latencies as percentiles."""
+    return {
+        "scenario": findings.scenario.name,
+        "p99_ratio": findings.ratio,
+        "equal_spread": findings.spread,
+        "idle_seat_samples": findings.idle_samples,
+        "waiting_samples": findings.waiting_samples,
+        "origin_busy_mean": findings.busy_slots,
+        "flows": [
+            {
+                "load": run,
+                "user": flow.user,
+                "in_flight": flow.in_flight,
+                "requests_per_s": flow.per_s(findings.seconds),
+                "rejected": flow.rejected,
+                **{f"p{p}_ms": percentile(flow.latencies_ms, p) for p in (50, 90, 99)},
+            }
+            for run in ("alone", "beside", "without", "equal")
+            for flow in getattr(findings, run)
+        ],
+    }
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line; wrong input ends the program with one line."""
+    parser = Parser(__doc__)
+    add = parser.add_argument
+    known = list(SCENARIOS)
+    add("--scenarios", type=names_from(known, "scenario"), default=known, help=",".join(known))
+    add("--seconds", type=count_up_to(3600), default=10, help="measured time of each load (10)")
+    add("--delay-ms", type=count_up_to(10_000), default=50, help="of the origin (50)")
+    add("--greedy", type=count_up_to(2000, 20), default=200, help="its requests in flight (200)")
+    add("--modest", type=count_up_to(1000), default=10, help="number of modest flows (10)")
+    add("--equal", type=count_up_to(8, 2), default=4, help="number of equal greedy flows (4)")
+    add("--no-pin", action="store_true", help="let the scheduler choose cores")
+    add("--plots", type=Path, metavar="DIRECTORY", help="write PNG files there")
+    add("--json", type=Path, metavar="FILE", help="write all results there as well")
+    return parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Run what the command line asks for and write the files."""
+    raise_descriptor_limit(2 * options.greedy + 2 * options.modest + 500)
+    if options.plots:
+        options.plots.mkdir(parents=True, exist_ok=True)
+    if not options.no_pin:
+        pin(0, 1)
+    results = []
+    with tempfile.TemporaryDirectory(prefix="apfproxy-isolation-") as directory:
+        for name in options.scenarios:
+            findings = uvloop.run(measure(SCENARIOS[name], options, Path(directory)))
+            print_findings(findings)
+            if options.plots:
+                draw(findings, options.plots)
+            results.append(as_json(findings))
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the load test; the result is the exit status."""
+    options = parse_arguments(arguments)
+    interrupt_on_sigterm()
+    try:
+        run(options)
+    except (LoadTestError, OSError, ImportError) as error:
+        print(f"isolation: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("isolation: interrupted; what it started is stopped", file=sys.stderr)
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
