@@ -415,10 +415,7 @@ def _problems(kind: str, object_: FlowControlObject, taken: Container[str]) -> l
     """What is wrong with an object, one line each; `taken` are the names that are in use."""
     name = object_.metadata.name
     errors = [f"{kind} {name!r}: {error}; the object is skipped" for error in validate(object_)]
-    if not errors and not name:
-        # A server would make one of generateName; here it would change with every reading.
-        errors.append(f"{kind} '': metadata.name: Required value; the object is skipped")
-    elif not errors and name in taken:
+    if not errors and name in taken:
         errors.append(
             f"{kind} {name!r}: metadata.name: there are several of this name; the first is used"
         )

@@ -1,0 +1,597 @@
+"""Tests of reconfiguration, classification and the adjustment of limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from apfproxy.api.flowcontrol.types import (
+    ExemptPriorityLevelConfiguration,
+    FlowDistinguisherMethod,
+    FlowSchema,
+    FlowSchemaSpec,
+    LimitedPriorityLevelConfiguration,
+    LimitResponse,
+    NonResourcePolicyRule,
+    PolicyRulesWithSubjects,
+    PriorityLevelConfiguration,
+    PriorityLevelConfigurationReference,
+    PriorityLevelConfigurationSpec,
+    QueuingConfiguration,
+    ResourcePolicyRule,
+    Subject,
+    UserSubject,
+)
+from apfproxy.api.meta import ObjectMeta, stable_uid
+from apfproxy.flowcontrol import controller as controller_module
+from apfproxy.flowcontrol.controller import (
+    ADJUSTMENT_PERIOD_S,
+    Classification,
+    Controller,
+    Route,
+)
+from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.user import ANONYMOUS, AUTHENTICATED_GROUP, User
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.flowcontrol.counters import FlowSchemaCounters
+
+PERIOD_NS = ADJUSTMENT_PERIOD_S * 1_000_000_000
+GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
+GET_OTHER_POD = parse_attributes("GET", b"/api/v1/namespaces/other/pods/a")
+
+
+def user(name: str) -> User:
+    """An authenticated user."""
+    return User(name, (AUTHENTICATED_GROUP,))
+
+
+def level_object(
+    name: str, shares: int = 10, queues: int = 4, lendable: int = 0, borrowing: int | None = None
+) -> PriorityLevelConfiguration:
+    """A limited level; one without queues rejects."""
+    queuing = QueuingConfiguration(queues=queues, hand_size=1, queue_length_limit=3)
+    return PriorityLevelConfiguration(
+        metadata=ObjectMeta(name=name),
+        spec=PriorityLevelConfigurationSpec(
+            type="Limited",
+            limited=LimitedPriorityLevelConfiguration(
+                nominal_concurrency_shares=shares,
+                lendable_percent=lendable,
+                borrowing_limit_percent=borrowing,
+                limit_response=LimitResponse(
+                    type="Queue" if queues else "Reject", queuing=queuing if queues else None
+                ),
+            ),
+        ),
+    )
+
+
+def schema_object(
+    name: str, level: str, method: str | None = "ByUser", user_name: str = "*", uid: str = ""
+) -> FlowSchema:
+    """A FlowSchema that matches all that one user asks."""
+    every = ("*",)
+    return FlowSchema(
+        metadata=ObjectMeta(name=name, uid=uid),
+        spec=FlowSchemaSpec(
+            priority_level_configuration=PriorityLevelConfigurationReference(name=level),
+            matching_precedence=500,
+            distinguisher_method=FlowDistinguisherMethod(type=method) if method else None,
+            rules=(
+                PolicyRulesWithSubjects(
+                    subjects=(Subject(kind="User", user=UserSubject(name=user_name)),),
+                    resource_rules=(
+                        ResourcePolicyRule(
+                            verbs=every,
+                            api_groups=every,
+                            resources=every,
+                            cluster_scope=True,
+                            namespaces=every,
+                        ),
+                    ),
+                    non_resource_rules=(
+                        NonResourcePolicyRule(verbs=every, non_resource_urls=every),
+                    ),
+                ),
+            ),
+        ),
+    )
+
+
+def controller_of(*objects: FlowControlObject, server_limit: int = 30) -> Controller:
+    """A controller at virtual time zero with those objects and the mandatory ones."""
+    controller = Controller(VirtualClock(), server_limit, 0)
+    controller.commit(controller.digest(objects))
+    return controller
+
+
+def admit(
+    controller: Controller, found: Classification, dispatched: list[Ticket] | None = None
+) -> Ticket:
+    """Admit a request of one seat; it must not be rejected."""
+    told: list[Ticket] = [] if dispatched is None else dispatched
+    ticket = found.level.queue_set.admit(found.flow, ONE_SEAT, told.append)
+    assert isinstance(ticket, Ticket), controller
+    return ticket
+
+
+def test_starts_with_the_mandatory_objects() -> None:
+    """Without any object there are the two mandatory levels, and their schemas classify."""
+    controller = Controller(VirtualClock(), 600, 0)
+
+    assert {"exempt", "catch-all"} == controller.levels.keys()
+    assert 1 == controller.generation
+    assert 600 == controller.levels["catch-all"].current_limit
+    assert "catch-all" == controller.classify(ANONYMOUS, GET_POD).flow_schema.metadata.name
+    admin = User("root", ("system:masters", AUTHENTICATED_GROUP))
+    assert controller.levels["exempt"] is controller.classify(admin, GET_POD).level
+
+
+def test_digest_touches_nothing() -> None:
+    """Whatever is digested, the configuration in force stays until the commit."""
+    controller = controller_of(level_object("a"), schema_object("s", "a"))
+    before = controller.classify(user("u"), GET_POD)
+
+    digest = controller.digest([level_object("b"), schema_object("s", "b")])
+
+    assert {"exempt", "catch-all", "a"} == controller.levels.keys()
+    assert before is controller.classify(user("u"), GET_POD)
+    controller.commit(digest)
+    assert {"exempt", "catch-all", "b"} == controller.levels.keys()
+    assert "b" == controller.classify(user("u"), GET_POD).level.name
+    assert before.generation + 1 == controller.generation
+
+
+def test_dangling_flow_schemas_are_reported_and_not_used() -> None:
+    """A schema of a level that does not exist does not match; it does when the level comes."""
+    controller = Controller(VirtualClock(), 30, 0)
+    schema = schema_object("lost", "nowhere")
+
+    digest = controller.digest([schema])
+    controller.commit(digest)
+
+    expected = (
+        "FlowSchema 'lost': spec.priorityLevelConfiguration.name: there is no usable"
+        " PriorityLevelConfiguration 'nowhere'; the FlowSchema is not used"
+    )
+    assert (expected,) == digest.problems
+    assert {"lost": "nowhere"} == controller.dangling
+    assert "catch-all" == controller.classify(user("u"), GET_POD).level.name
+    controller.commit(controller.digest([schema, level_object("nowhere")]))
+    assert {} == controller.dangling
+    assert "nowhere" == controller.classify(user("u"), GET_POD).level.name
+
+
+@pytest.mark.parametrize(
+    ("object_", "problem"),
+    [
+        pytest.param(
+            level_object("bad", shares=-1),
+            "PriorityLevelConfiguration 'bad': spec.limited.nominalConcurrencyShares: ",
+            id="level",
+        ),
+        pytest.param(
+            schema_object("bad", "exempt", user_name=""),
+            "FlowSchema 'bad': spec.rules[0].subjects[0].user.name: ",
+            id="schema",
+        ),
+        pytest.param(
+            level_object("catch-all", shares=50),
+            "PriorityLevelConfiguration 'catch-all': spec: ",
+            id="mandatory-level",
+        ),
+        pytest.param(
+            schema_object("catch-all", "exempt"),
+            "FlowSchema 'catch-all': spec: ",
+            id="mandatory-schema",
+        ),
+        pytest.param(
+            PriorityLevelConfiguration(
+                metadata=ObjectMeta(generate_name="made-"), spec=level_object("x").spec
+            ),
+            "PriorityLevelConfiguration '': metadata.name: Required value: ",
+            id="without-a-name",
+        ),
+        pytest.param(
+            level_object("good", shares=99),
+            "PriorityLevelConfiguration 'good': metadata.name: there are several of this name;",
+            id="second-of-a-name",
+        ),
+    ],
+)
+def test_broken_objects_are_skipped_and_reported(object_: FlowControlObject, problem: str) -> None:
+    """Each is reported on one line with its path; the others count as if it were not there."""
+    controller = Controller(VirtualClock(), 30, 0)
+
+    digest = controller.digest([level_object("good"), object_])
+    controller.commit(digest)
+
+    assert [True] == [line.startswith(problem) for line in digest.problems]
+    assert {"exempt", "catch-all", "good"} == controller.levels.keys()
+    assert (20, 10) == (
+        controller.levels["good"].nominal_limit,
+        controller.levels["catch-all"].nominal_limit,
+    )
+    assert "catch-all" == controller.classify(user("u"), GET_POD).level.name
+
+
+def test_the_exempt_level_may_have_shares() -> None:
+    """All that an administrator can set of the mandatory objects is what exempt gets and lends."""
+    exempt = PriorityLevelConfiguration(
+        metadata=ObjectMeta(name="exempt", uid="mine"),
+        spec=PriorityLevelConfigurationSpec(
+            type="Exempt",
+            exempt=ExemptPriorityLevelConfiguration(
+                nominal_concurrency_shares=5, lendable_percent=40
+            ),
+        ),
+    )
+
+    level = controller_of(exempt).levels["exempt"]
+
+    assert (15, 9, 45, "mine") == (
+        level.nominal_limit,
+        level.lower_limit,
+        level.upper_limit,
+        level.uid,
+    )
+
+
+def test_a_level_that_stays_keeps_its_requests() -> None:
+    """Reconfigured under load, a level goes on with its queue set and its seats in use."""
+    controller = controller_of(level_object("a", shares=1), schema_object("s", "a"))
+    level = controller.levels["a"]
+    found = controller.classify(user("u"), GET_POD)
+    dispatched: list[Ticket] = []
+    tickets = [admit(controller, found, dispatched) for _ in range(level.current_limit + 2)]
+    assert 2 == level.queue_set.requests_waiting
+
+    controller.commit(controller.digest([level_object("a", 100, 8), schema_object("s", "a")]))
+
+    assert level is controller.levels["a"]
+    assert tickets[-2:] == dispatched
+    assert (0, len(tickets), 8) == (
+        level.queue_set.requests_waiting,
+        level.queue_set.seats_in_use,
+        level.queue_set.config.queues,
+    )
+
+
+def test_a_level_that_goes_drains_first() -> None:
+    """Quiescing, it serves who waits and takes no one; idle, it disappears."""
+    controller = controller_of(level_object("a", shares=1), schema_object("s", "a"))
+    level = controller.levels["a"]
+    found = controller.classify(user("u"), GET_POD)
+    dispatched: list[Ticket] = []
+    tickets = [admit(controller, found, dispatched) for _ in range(level.current_limit + 1)]
+
+    controller.commit(controller.digest(()))
+
+    assert level.is_quiescing
+    assert level is controller.levels["a"]
+    assert 1 <= level.nominal_limit
+    assert "catch-all" == controller.classify(user("u"), GET_POD).level.name
+    for ticket in tickets:
+        level.queue_set.finish(ticket)
+    assert tickets[-1:] == dispatched
+    controller.adjust_limits()
+    assert {"exempt", "catch-all"} == controller.levels.keys()
+    assert 30 == controller.levels["catch-all"].nominal_limit
+
+
+def test_a_busy_level_outlives_adjustments() -> None:
+    """As long as something executes a quiescing level stays."""
+    controller = controller_of(level_object("a"), schema_object("s", "a"))
+    ticket = admit(controller, controller.classify(user("u"), GET_POD))
+    controller.commit(controller.digest(()))
+
+    controller.adjust_limits()
+
+    assert controller.levels["a"].is_quiescing
+    controller.levels["a"].queue_set.finish(ticket)
+    controller.commit(controller.digest(()))
+    assert "a" not in controller.levels
+
+
+def test_a_level_that_comes_back_revives() -> None:
+    """Its object back before it has drained, it is the same level with the same requests."""
+    objects = level_object("a"), schema_object("s", "a")
+    controller = controller_of(*objects)
+    level = controller.levels["a"]
+    ticket = admit(controller, controller.classify(user("u"), GET_POD))
+    controller.commit(controller.digest(()))
+
+    controller.commit(controller.digest(objects))
+
+    assert level is controller.levels["a"]
+    assert not level.is_quiescing
+    assert level is controller.classify(user("u"), GET_POD).level
+    level.queue_set.finish(ticket)
+    assert level.queue_set.is_idle
+
+
+def test_adjust_limits_follows_demand() -> None:
+    """Seats that one level does not use go to the one that does, and come back."""
+    busy = level_object("busy", 5, lendable=50)
+    quiet = level_object("quiet", 5, lendable=50)
+    controller = controller_of(busy, quiet, schema_object("s", "busy"))
+    clock = controller_clock(controller)
+    level = controller.levels["busy"]
+    assert (10, 5, 8) == (level.nominal_limit, level.lower_limit, level.current_limit)
+    found = controller.classify(user("u"), GET_POD)
+    dispatched: list[Ticket] = []
+    tickets = [admit(controller, found, dispatched) for _ in range(10)]
+
+    clock.run_until(PERIOD_NS)
+    controller.adjust_limits()
+
+    assert tickets[-2:] == dispatched
+    assert (10.0, 12, 6) == (
+        level.target,
+        level.current_limit,
+        controller.levels["quiet"].current_limit,
+    )
+    assert pytest.approx(30 / 25) == controller.seat_fair_frac
+
+
+def controller_clock(controller: Controller) -> VirtualClock:
+    """The clock of a controller made by `controller_of`."""
+    clock = controller._clock  # noqa: SLF001  the test's own clock
+    assert isinstance(clock, VirtualClock)
+    return clock
+
+
+@pytest.mark.parametrize(
+    ("method", "other_user_differs", "other_namespace_differs"),
+    [
+        pytest.param("ByUser", True, False, id="by-user"),
+        pytest.param("ByNamespace", False, True, id="by-namespace"),
+        pytest.param(None, False, False, id="one-flow"),
+    ],
+)
+def test_classify_tells_flows_apart(
+    method: str | None, other_user_differs: bool, other_namespace_differs: bool
+) -> None:
+    """Requests with one distinguisher share one flow, and so one hand."""
+    controller = controller_of(level_object("a"), schema_object("s", "a", method))
+
+    flow = controller.classify(user("u"), GET_POD).flow
+
+    assert flow is controller.classify(user("u"), GET_POD).flow
+    assert other_user_differs == (controller.classify(user("v"), GET_POD).flow is not flow)
+    other = controller.classify(user("u"), GET_OTHER_POD).flow
+    assert other_namespace_differs == (other is not flow)
+    assert other_namespace_differs == (other.hash != flow.hash)
+
+
+def test_classification_names_uids() -> None:
+    """An object's own uid, or one made from its name."""
+    schema = schema_object("s", "a", uid="schema-uid")
+    controller = controller_of(level_object("a"), schema)
+
+    found = controller.classify(user("u"), GET_POD)
+
+    assert "schema-uid" == found.flow_schema_uid
+    assert (
+        stable_uid("PriorityLevelConfiguration", ObjectMeta(name="a")) == found.priority_level_uid
+    )
+    assert schema == found.flow_schema
+
+
+def test_who_matches_nothing_goes_to_catch_all() -> None:
+    """A user in no group at all is matched by no mandatory schema; catch-all takes it anyway."""
+    controller = Controller(VirtualClock(), 30, 0)
+
+    found = controller.classify(User("stray", ()), GET_POD)
+
+    assert "catch-all" == found.flow_schema.metadata.name
+    assert "stray" == found.flow.distinguisher
+
+
+def test_a_flow_outlives_reconfiguration() -> None:
+    """It keeps its counters and its hand as long as its schema keeps its level."""
+    objects = level_object("a"), level_object("b")
+    controller = controller_of(*objects, schema_object("s", "a"))
+    before = controller.classify(user("u"), GET_POD)
+
+    controller.commit(controller.digest([*objects, schema_object("s", "a", uid="new")]))
+    same = controller.classify(user("u"), GET_POD)
+    controller.commit(controller.digest([*objects, schema_object("s", "b")]))
+    moved = controller.classify(user("u"), GET_POD)
+
+    assert before.flow is same.flow
+    assert "new" == same.flow_schema_uid
+    assert before.flow is not moved.flow
+    assert before.flow.hash == moved.flow.hash
+    assert ("b", "s") == (moved.flow.counters.priority_level, moved.flow.counters.flow_schema)
+
+
+def test_hashes_depend_on_the_seed() -> None:
+    """Another seed deals the same flow another hand."""
+    hashes = {
+        Controller(VirtualClock(), 30, seed).classify(user("u"), GET_POD).flow.hash
+        for seed in range(8)
+    }
+
+    assert 8 == len(hashes)
+
+
+def test_the_older_half_of_many_flows_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many users there are, a bounded number of flows is kept."""
+    monkeypatch.setattr(controller_module, "MAX_KEPT_CLASSIFICATIONS", 4)
+    controller = Controller(VirtualClock(), 30, 0)
+    found = [controller.classify(user(str(index)), GET_POD) for index in range(5)]
+
+    kept = [controller.classify(user(str(index)), GET_POD) is found[index] for index in (2, 3, 4)]
+
+    assert [True, True, True] == kept
+    assert found[0] is not controller.classify(user("0"), GET_POD)
+    assert found[0].flow.hash == controller.classify(user("0"), GET_POD).flow.hash
+
+
+def test_counters_stay_when_objects_go() -> None:
+    """What counted something is kept and used again; what did not goes with its route."""
+    objects = level_object("a"), schema_object("s", "a"), schema_object("t", "a")
+    controller = controller_of(*objects)
+    found = controller.classify(user("u"), GET_POD)
+    found.level.queue_set.finish(admit(controller, found))
+
+    controller.commit(controller.digest(()))
+
+    kept = {(counters.priority_level, counters.flow_schema) for counters in counters_of(controller)}
+    assert {("a", "s"), ("exempt", "exempt"), ("catch-all", "catch-all")} == kept
+    controller.commit(controller.digest(objects))
+    again = controller.classify(user("u"), GET_POD)
+    assert found.flow.counters is again.flow.counters
+    assert 1 == again.flow.counters.dispatched
+
+
+def counters_of(controller: Controller) -> list[FlowSchemaCounters]:
+    """All counters of a controller."""
+    return list(controller.flow_schema_counters())
+
+
+def test_limits_of_all_levels_together() -> None:
+    """What all queues can hold, and the seats that all nominal limits add up to."""
+    controller = controller_of(level_object("a"), level_object("b", queues=0), server_limit=26)
+
+    assert 4 * 3 == controller.waiting_limit
+    assert 6 + 11 + 11 == controller.executing_limit
+
+
+def test_work_estimates_are_bounded_where_there_are_queues() -> None:
+    """A level that turns from queuing to rejecting takes its bound away."""
+    controller = controller_of(level_object("a"))
+    assert 3 == controller.levels["a"].max_seats
+
+    controller.commit(controller.digest([level_object("a", queues=0)]))
+
+    assert 0 == controller.levels["a"].max_seats
+
+
+def test_reprs_say_what_is_configured() -> None:
+    """The representations can be read in a log."""
+    controller = controller_of(level_object("a"), schema_object("s", "a"))
+    found = controller.classify(user("u"), GET_POD)
+
+    assert "<Controller generation 2: 30 seats, 3 levels, 3 FlowSchemas>" == repr(controller)
+    assert repr(found).startswith("<Classification a, <Flow s/u ")
+    route = Route(found.flow_schema, found.level, found.flow.counters)
+    assert "<Route s to a>" == repr(route)
+
+
+class Reconfiguration(RuleBasedStateMachine):
+    """Requests come and go while objects do; no seat is lost and nothing raises."""
+
+    @initialize()
+    def start(self) -> None:
+        """Begin with the mandatory objects."""
+        self.clock = VirtualClock()
+        self.controller = Controller(self.clock, 12, 0)
+        self.tickets: list[tuple[Classification, Ticket]] = []
+        self.dispatched: list[Ticket] = []
+
+    @rule(
+        levels=st.lists(
+            st.builds(
+                level_object,
+                st.sampled_from("abc"),
+                st.integers(0, 30),
+                st.sampled_from((0, 1, 3)),
+                st.integers(0, 100),
+                st.sampled_from((None, 0, 50, 200)),
+            ),
+            max_size=4,
+        ),
+        schemas=st.lists(
+            st.builds(
+                schema_object,
+                st.sampled_from("xyz"),
+                st.sampled_from("abcd"),
+                st.sampled_from((None, "ByUser", "ByNamespace")),
+                st.sampled_from("uv*"),
+            ),
+            max_size=4,
+        ),
+    )
+    def reconfigure(
+        self, levels: list[PriorityLevelConfiguration], schemas: list[FlowSchema]
+    ) -> None:
+        """Put any objects in force."""
+        self.controller.commit(self.controller.digest([*levels, *schemas]))
+
+    @rule(
+        name=st.sampled_from("uvw"),
+        estimate=st.builds(
+            WorkEstimate, st.integers(1, 4), st.integers(0, 4), st.sampled_from((0, 5_000_000))
+        ),
+    )
+    def arrive(self, name: str, estimate: WorkEstimate) -> None:
+        """Classify and admit a request."""
+        found = self.controller.classify(user(name), GET_POD)
+        result = found.level.queue_set.admit(found.flow, estimate, self.dispatched.append)
+        if isinstance(result, Ticket):
+            self.tickets.append((found, result))
+
+    @rule(index=st.integers(0, 50), is_leaving=st.booleans())
+    def end(self, index: int, is_leaving: bool) -> None:
+        """Finish or withdraw some request."""
+        if self.tickets:
+            found, ticket = self.tickets.pop(index % len(self.tickets))
+            if is_leaving or not ticket.is_executing:
+                found.level.queue_set.withdraw(ticket, RejectReason.TIME_OUT)
+            else:
+                found.level.queue_set.finish(ticket)
+
+    @rule(duration_ns=st.integers(0, PERIOD_NS))
+    def wait(self, duration_ns: int) -> None:
+        """Let time pass."""
+        self.clock.run_until(self.clock.now_ns() + duration_ns)
+
+    @rule()
+    def adjust(self) -> None:
+        """Let limits follow demand."""
+        self.controller.adjust_limits()
+
+    @invariant()
+    def every_request_is_somewhere(self) -> None:
+        """Levels hold exactly the requests that have not ended."""
+        levels = self.controller.levels.values()
+        known = {id(level) for level in levels}
+        assert all(id(found.level) in known for found, _ in self.tickets)
+        executing = sum(ticket.is_executing for _, ticket in self.tickets)
+        assert executing == sum(level.queue_set.requests_executing for level in levels)
+        waiting = len(self.tickets) - executing
+        assert waiting == sum(level.queue_set.requests_waiting for level in levels)
+
+    @invariant()
+    def limits_are_in_bounds(self) -> None:
+        """No seat of the server is lost, and no level leaves its bounds."""
+        assert self.controller.server_concurrency_limit <= self.controller.executing_limit
+        for level in self.controller.levels.values():
+            assert level.current_limit == level.queue_set.concurrency_limit
+            assert level.lower_limit <= level.current_limit
+            assert level.is_exempt or level.current_limit <= level.upper_limit
+        assert {"exempt", "catch-all"} <= self.controller.levels.keys()
+
+    def teardown(self) -> None:
+        """When all have ended and lingered, all seats are back."""
+        for found, ticket in self.tickets:
+            found.level.queue_set.withdraw(ticket, None)
+        self.clock.run()
+        for level in self.controller.levels.values():
+            assert (0, 0) == (level.queue_set.seats_in_use, level.queue_set.seats_waiting)
+        self.controller.commit(self.controller.digest(()))
+        assert {"exempt", "catch-all"} == self.controller.levels.keys()
+
+
+TestReconfiguration = Reconfiguration.TestCase
+TestReconfiguration.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
