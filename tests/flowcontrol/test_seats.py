@@ -1,0 +1,43 @@
+"""Tests of apfproxy.flowcontrol.seats."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.flowcontrol.seats import format_seat_seconds, ns_per_seat, seat_ticks
+
+
+@pytest.mark.parametrize(
+    ("seats", "duration_ns", "ticks"),
+    [
+        pytest.param(1, 3_000_000, 300_000, id="the-guess"),
+        pytest.param(1, 4, 0, id="down"),
+        pytest.param(1, 5, 1, id="half-away-from-zero"),
+        pytest.param(1, -5, -1, id="negative-half-away-from-zero"),
+        pytest.param(1, -4, 0, id="negative-up"),
+        pytest.param(1 / 3, 100, 3, id="a-share"),
+        pytest.param(0.49999999999999994, 10, 0, id="just-below-a-half"),
+        pytest.param(1, 45_035_996_273_704_970, 4_503_599_627_370_497, id="beyond-2**52"),
+    ],
+)
+def test_seat_ticks(seats: float, duration_ns: int, ticks: int) -> None:
+    """Work is rounded once, half away from zero."""
+    assert ticks == seat_ticks(seats, duration_ns)
+
+
+@pytest.mark.parametrize(
+    ("work", "seats", "duration_ns"),
+    [(300_000, 1, 3_000_000), (100, 3, 333), (0, 5, 0)],
+)
+def test_ns_per_seat(work: int, seats: int, duration_ns: int) -> None:
+    """The time is rounded down."""
+    assert duration_ns == ns_per_seat(work, seats)
+
+
+@pytest.mark.parametrize(
+    ("work", "text"),
+    [(0, "0.00000000ss"), (300_000, "0.00300000ss"), (-150_000_000, "-1.50000000ss")],
+)
+def test_format_seat_seconds(work: int, text: str) -> None:
+    """Seat-seconds have eight decimals and a unit."""
+    assert text == format_seat_seconds(work)

@@ -1,0 +1,57 @@
+"""Tests of apfproxy.flowcontrol.ticket."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.flowcontrol.counters import FlowSchemaCounters
+from apfproxy.flowcontrol.ticket import (
+    DONE,
+    EXECUTING,
+    LINGERING,
+    ONE_SEAT,
+    WAITING,
+    Flow,
+    Ticket,
+    TicketState,
+    WorkEstimate,
+)
+
+FLOW = Flow(255, "alice", FlowSchemaCounters("level", "schema"))
+
+
+@pytest.mark.parametrize(
+    ("estimate", "max_seats", "work"),
+    [
+        pytest.param(ONE_SEAT, 1, 300_000, id="one-seat"),
+        pytest.param(WorkEstimate(3), 3, 900_000, id="wide"),
+        pytest.param(WorkEstimate(1, 4, 5_000_000), 4, 2_300_000, id="final-seats-are-more"),
+        pytest.param(WorkEstimate(4, 1, 5_000_000), 4, 1_700_000, id="initial-seats-are-more"),
+    ],
+)
+def test_work_estimate(estimate: WorkEstimate, max_seats: int, work: int) -> None:
+    """It holds the larger number of seats; its work is that of both its phases."""
+    assert max_seats == estimate.max_seats
+    assert work == estimate.work
+
+
+@pytest.mark.parametrize("state", [WAITING, EXECUTING, LINGERING, DONE])
+def test_is_executing(state: int) -> None:
+    """Only one state says so."""
+    ticket = Ticket(FLOW, ONE_SEAT, None, 0, None, state, -1, 0)
+
+    assert (state == EXECUTING) == ticket.is_executing
+
+
+def test_states_are_those_of_the_enum() -> None:
+    """The plain integers and the names agree."""
+    assert list(TicketState) == [WAITING, EXECUTING, LINGERING, DONE]
+
+
+def test_reprs() -> None:
+    """A log can tell flows, estimates and tickets apart."""
+    ticket = Ticket(FLOW, ONE_SEAT, None, 0, None, WAITING, -1, 0)
+
+    assert repr(FLOW) == "<Flow schema/alice 0xff>"
+    assert repr(WorkEstimate(1, 2, 3)) == "WorkEstimate(1, 2, 3)"
+    assert repr(ticket) == "<Ticket <Flow schema/alice 0xff> waiting>"
