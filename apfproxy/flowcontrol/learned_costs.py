@@ -166,6 +166,10 @@ class LearnedCosts:
             self._lists[key] = learned
         return learned
 
+    def learned_lists(self) -> tuple[LearnedList, ...]:
+        """What is learned of LISTs, least recently used first; for dumps."""
+        return tuple(self._lists.values())
+
     def set_object_counts(self, counts: Mapping[str, int], now_ns: int) -> None:
         """Replace the object counts by those that the server's metrics say.
 

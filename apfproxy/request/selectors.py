@@ -97,7 +97,7 @@ def _check_requirement(tokens: list[tuple[str, bool]]) -> None:
         key, is_word = tokens.pop()
     if not is_word or not _is_label_key(key):
         raise SelectorError(f"label selector has {key[:40]!r} for a key")
-    if tokens[-1] in {(END, False), (",", False)}:
+    if is_negated or tokens[-1] in {(END, False), (",", False)}:
         return
     operator, _ = tokens.pop()
     if operator in {"in", "notin"}:

@@ -1,0 +1,250 @@
+"""Tests of `apfproxy.flowcontrol.classifier`."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.api.flowcontrol.types import (
+    FlowDistinguisherMethod,
+    FlowSchema,
+    FlowSchemaSpec,
+    GroupSubject,
+    NonResourcePolicyRule,
+    PolicyRulesWithSubjects,
+    ResourcePolicyRule,
+    ServiceAccountSubject,
+    Subject,
+    UserSubject,
+)
+from apfproxy.api.meta import ObjectMeta
+from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash, matches
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.user import User
+
+ALICE = User("alice", ("ops", "system:authenticated"))
+ROBOT = User("system:serviceaccount:team-a:robot", ("system:serviceaccounts",))
+EVERY_RESOURCE = ResourcePolicyRule(
+    verbs=("*",), api_groups=("*",), resources=("*",), cluster_scope=True, namespaces=("*",)
+)
+EVERY_URL = NonResourcePolicyRule(verbs=("*",), non_resource_urls=("*",))
+EVERYBODY = Subject(kind="Group", group=GroupSubject(name="*"))
+GET_PODS = parse_attributes("GET", b"/api/v1/namespaces/n/pods")
+
+
+def user_subject(name: str) -> Subject:
+    """A subject that is a user."""
+    return Subject(kind="User", user=UserSubject(name=name))
+
+
+def service_account(namespace: str, name: str) -> Subject:
+    """A subject that is a service account."""
+    return Subject(
+        kind="ServiceAccount",
+        service_account=ServiceAccountSubject(namespace=namespace, name=name),
+    )
+
+
+def schema(
+    name: str = "s",
+    subject: Subject = EVERYBODY,
+    *,
+    precedence: int = 100,
+    resource_rule: ResourcePolicyRule = EVERY_RESOURCE,
+    non_resource_rule: NonResourcePolicyRule = EVERY_URL,
+    distinguish_by: str | None = None,
+) -> FlowSchema:
+    """A FlowSchema with one rule."""
+    return FlowSchema(
+        metadata=ObjectMeta(name=name),
+        spec=FlowSchemaSpec(
+            matching_precedence=precedence,
+            distinguisher_method=FlowDistinguisherMethod(type=distinguish_by)
+            if distinguish_by
+            else None,
+            rules=(
+                PolicyRulesWithSubjects(
+                    subjects=(subject,),
+                    resource_rules=(resource_rule,),
+                    non_resource_rules=(non_resource_rule,),
+                ),
+            ),
+        ),
+    )
+
+
+def is_chosen(flow_schema: FlowSchema, user: User, method: str, target: bytes) -> bool:
+    """Whether a classifier with this FlowSchema alone chooses it; `matches` says the same."""
+    attributes = parse_attributes(method, target)
+    chosen = Classifier([flow_schema]).classify(user, attributes) is flow_schema
+
+    assert chosen == matches(flow_schema, user, attributes)
+    return chosen
+
+
+def test_order() -> None:
+    """The lowest matching precedence wins, then the name, however they were given."""
+    schemas = [schema("b"), schema("a"), schema("z", precedence=1), schema("y", precedence=10_000)]
+
+    for remaining in ("z", "a", "b", "y"):
+        chosen = Classifier(schemas).classify(ALICE, GET_PODS)
+        assert chosen is not None
+        assert remaining == chosen.metadata.name
+        schemas.remove(chosen)
+
+    assert Classifier(schemas).classify(ALICE, GET_PODS) is None
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_match"),
+    [
+        pytest.param(user_subject("*"), True, id="every-user"),
+        pytest.param(user_subject("alice"), True, id="the-user"),
+        pytest.param(user_subject("bob"), False, id="another-user"),
+        pytest.param(EVERYBODY, True, id="every-group"),
+        pytest.param(Subject(kind="Group", group=GroupSubject(name="ops")), True, id="the-group"),
+        pytest.param(Subject(kind="Group", group=GroupSubject(name="alice")), False, id="no-group"),
+        pytest.param(service_account("alice", "*"), False, id="service-account"),
+        pytest.param(Subject(kind="User"), False, id="user-missing"),
+        pytest.param(Subject(kind="Group"), False, id="group-missing"),
+        pytest.param(Subject(kind="ServiceAccount"), False, id="service-account-missing"),
+    ],
+)
+def test_users_and_groups(subject: Subject, is_match: bool) -> None:
+    """A user matches by name or by any group."""
+    assert is_match == is_chosen(schema(subject=subject), ALICE, "GET", b"/")
+
+
+@pytest.mark.parametrize(
+    ("subject", "is_match"),
+    [
+        pytest.param(service_account("team-a", "robot"), True, id="the-one"),
+        pytest.param(service_account("team-a", "*"), True, id="all-of-the-namespace"),
+        pytest.param(service_account("team-a", "rob"), False, id="beginning-of-the-name"),
+        pytest.param(service_account("team", "*"), False, id="beginning-of-the-namespace"),
+        pytest.param(user_subject(ROBOT.name), True, id="as-a-user"),
+    ],
+)
+def test_service_accounts(subject: Subject, is_match: bool) -> None:
+    """A service account is a user with a name of its own form."""
+    assert is_match == is_chosen(schema(subject=subject), ROBOT, "GET", b"/")
+
+
+@pytest.mark.parametrize(
+    ("target", "is_match"),
+    [
+        pytest.param(b"/apis/apps/v1/namespaces/n/deployments", True, id="match"),
+        pytest.param(b"/apis/apps/v1/namespaces/n/deployments/d", False, id="verb"),
+        pytest.param(b"/apis/apps/v1/namespaces/m/deployments", False, id="namespace"),
+        pytest.param(b"/apis/apps/v1/deployments", False, id="cluster-scope"),
+        pytest.param(b"/apis/batch/v1/namespaces/n/deployments", False, id="group"),
+        pytest.param(b"/apis/apps/v1/namespaces/n/pods", False, id="resource"),
+        pytest.param(b"/apis/apps/v1/namespaces/n/deployments//scale", True, id="subresource"),
+        pytest.param(b"/apis/apps/v1/namespaces/n/deployments//status", False, id="another"),
+        pytest.param(b"/healthz", False, id="non-resource"),
+    ],
+)
+def test_resource_rule(target: bytes, is_match: bool) -> None:
+    """A resource rule matches when every part of it does."""
+    flow_schema = schema(
+        resource_rule=ResourcePolicyRule(
+            verbs=("list",),
+            api_groups=("apps",),
+            resources=("deployments", "deployments/scale"),
+            namespaces=("n",),
+        ),
+        non_resource_rule=NonResourcePolicyRule(),
+    )
+
+    assert is_match == is_chosen(flow_schema, ALICE, "GET", target)
+
+
+def test_cluster_scope() -> None:
+    """Requests without namespace match by cluster scope, not by namespaces."""
+    everywhere = schema(
+        resource_rule=ResourcePolicyRule(
+            verbs=("*",), api_groups=("*",), resources=("*",), cluster_scope=True
+        )
+    )
+
+    assert is_chosen(everywhere, ALICE, "GET", b"/api/v1/pods")
+    assert not is_chosen(everywhere, ALICE, "GET", b"/api/v1/namespaces/n/pods")
+
+
+def test_wildcard_means_all_only_when_alone() -> None:
+    """Beside other values a wildcard is a value like any other."""
+    flow_schema = schema(
+        resource_rule=ResourcePolicyRule(
+            verbs=("*", "get"), api_groups=("*",), resources=("*",), namespaces=("*",)
+        )
+    )
+
+    assert not is_chosen(flow_schema, ALICE, "GET", b"/api/v1/namespaces/n/pods")
+
+
+@pytest.mark.parametrize(
+    ("url", "path", "is_match"),
+    [
+        ("*", b"/a/../b", True),
+        ("/*", b"/a", True),
+        ("/*", b"/a/../b", True),
+        ("/a", b"/a", True),
+        ("/a", b"/ab", False),
+        ("/a", b"/a/b", True),
+        ("/a/", b"/a", False),
+        ("/a/*", b"/a/b", True),
+        ("/a/*", b"/a", False),
+        ("/a", b"/a/.well-known/b", True),
+        ("/a", b"/a/../b", False),
+        ("/a", b"/a/%2e%2e/b", False),
+        ("/a", b"/a/.", False),
+        ("/a/..", b"/a/..", True),
+    ],
+)
+def test_non_resource_url(url: str, path: bytes, is_match: bool) -> None:
+    """A URL matches itself and what is below it, unless dot segments might lead elsewhere."""
+    rule = NonResourcePolicyRule(verbs=("get",), non_resource_urls=(url,))
+
+    assert is_match == is_chosen(schema(non_resource_rule=rule), ALICE, "GET", path)
+
+
+def test_non_resource_verb() -> None:
+    """A non-resource rule matches by verb too."""
+    rule = NonResourcePolicyRule(verbs=("get",), non_resource_urls=("*",))
+
+    assert not is_chosen(schema(non_resource_rule=rule), ALICE, "POST", b"/a")
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "expected"),
+    [
+        (None, b"/api/v1/namespaces/n/pods", ""),
+        ("ByUser", b"/api/v1/namespaces/n/pods", "alice"),
+        ("ByUser", b"/healthz", "alice"),
+        ("ByNamespace", b"/api/v1/namespaces/n/pods", "n"),
+        ("ByNamespace", b"/api/v1/pods", ""),
+        ("ByNamespace", b"/healthz", ""),
+    ],
+)
+def test_distinguisher(method: str | None, target: bytes, expected: str) -> None:
+    """Flows are told apart by user or namespace, or not at all."""
+    attributes = parse_attributes("GET", target)
+
+    assert expected == distinguisher(schema(distinguish_by=method), ALICE, attributes)
+
+
+def test_flow_hash() -> None:
+    """Schema, distinguisher and seed all count, and where one ends and the other begins."""
+    hashes = {
+        flow_hash(seed, name, text)
+        for seed in (0, 1)
+        for name, text in [("a", "b"), ("a", "c"), ("ab", ""), ("", "ab"), ("a", "\udcff")]
+    }
+
+    assert len(hashes) == 10
+    assert all(0 <= hash_ < 1 << 64 for hash_ in hashes)
+    assert flow_hash(1, "a", "b") == flow_hash(1, "a", "b")
+
+
+def test_repr() -> None:
+    """A classifier says how large it is."""
+    assert repr(Classifier([schema()])) == "<Classifier of 1 rules>"

@@ -1,0 +1,246 @@
+"""Tests of `apfproxy.flowcontrol.learned_costs`."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.flowcontrol.learned_costs import (
+    MAX_PAGE_OBJECTS,
+    OBJECT_COUNTS_FRESH_NS,
+    LearnedCosts,
+)
+from apfproxy.flowcontrol.work_estimate import ObjectStats, WorkEstimator
+from apfproxy.request.attributes import RequestAttributes, parse_attributes
+from tests.virtual_clock import VirtualClock
+
+PODS = "/api/v1/pods"
+PODS_OF_N = "/api/v1/namespaces/n/pods"
+
+
+def get(target: str) -> RequestAttributes:
+    """The attributes of a GET."""
+    return parse_attributes("GET", target.encode())
+
+
+@pytest.fixture(name="clock")
+def make_clock() -> VirtualClock:
+    """The clock that the costs read."""
+    return VirtualClock()
+
+
+@pytest.fixture(name="costs")
+def make_costs(clock: VirtualClock) -> LearnedCosts:
+    """Costs that have learned nothing."""
+    return LearnedCosts(clock.now_ns)
+
+
+def seats(costs: LearnedCosts, target: str) -> int:
+    """Seats that a GET is estimated to need."""
+    return WorkEstimator(costs.object_stats, costs.watch_count).estimate(get(target), 0).max_seats
+
+
+def test_nothing_is_known_at_first(costs: LearnedCosts) -> None:
+    """A LIST of something new takes one seat."""
+    assert costs.object_stats(get(PODS)) is None
+    assert seats(costs, PODS) == 1
+
+
+def test_whole_lists(costs: LearnedCosts) -> None:
+    """A LIST takes a seat per 100 kB that the last ones had, weighted."""
+    costs.list_finished(get(PODS), 1_000_000)
+    assert seats(costs, PODS) == 10
+
+    costs.list_finished(get(PODS), 2_000_000)
+    assert seats(costs, PODS) == 12
+
+    for _ in range(40):
+        costs.list_finished(get(PODS), 2_000_000)
+    assert seats(costs, PODS) == 20
+
+
+def test_scopes_are_apart(costs: LearnedCosts) -> None:
+    """LISTs of one namespace and of all do not mix, nor do resources."""
+    costs.list_finished(get(PODS), 5_000_000)
+    costs.list_finished(get(PODS_OF_N), 300_000)
+
+    assert seats(costs, PODS) == 50
+    assert seats(costs, PODS_OF_N) == 3
+    assert seats(costs, "/api/v1/namespaces/m/pods") == 3
+    assert seats(costs, "/apis/apps/v1/pods") == 1
+
+
+def test_parts_do_not_drag_down_whole_lists(costs: LearnedCosts) -> None:
+    """Pages, selections and rests of LISTs leave the estimate of whole ones alone."""
+    costs.list_finished(get(PODS), 5_000_000)
+    for part in (
+        "?limit=10",
+        "?limit=10&continue=x",
+        "?continue=x",
+        "?labelSelector=a",
+        "?fieldSelector=metadata.name%3Da",
+        "?limit=x",
+        "?watch=1",
+        "/a",
+    ):
+        costs.list_finished(get(PODS + part), 10)
+
+    assert seats(costs, PODS) == 50
+
+
+def test_pages(costs: LearnedCosts) -> None:
+    """Pages teach the size of an object, which makes a page's estimate."""
+    costs.list_finished(get(PODS + "?limit=500"), 2_500_000)
+    assert costs.object_stats(get(PODS)) == ObjectStats(500, 5000)
+    assert seats(costs, PODS + "?limit=100") == 5
+    assert seats(costs, PODS + "?limit=500") == 25
+
+    costs.list_finished(get(PODS), 10_000_000)
+    assert costs.object_stats(get(PODS)) == ObjectStats(2000, 5000)
+
+
+def test_fullest_page_counts(costs: LearnedCosts) -> None:
+    """A page that is not full hardly makes objects smaller, and none makes them tiny."""
+    costs.list_finished(get(PODS + "?limit=100"), 500_000)
+    costs.list_finished(get(PODS + "?limit=100"), 5000)
+    assert costs.object_stats(get(PODS)) == ObjectStats(100, 4020)
+
+    costs.list_finished(get(PODS + "?limit=100"), 500_000)
+    assert costs.object_stats(get(PODS)) == ObjectStats(100, 5000)
+
+    costs.list_finished(get(PODS_OF_N + "?limit=1000"), 1)
+    assert costs.object_stats(get(PODS_OF_N)) == ObjectStats(1000, 100)
+
+
+def test_huge_limit_is_none(costs: LearnedCosts) -> None:
+    """A limit that no page has makes a whole LIST."""
+    costs.list_finished(get(f"{PODS}?limit={MAX_PAGE_OBJECTS + 1}"), 1_000_000)
+
+    assert seats(costs, PODS) == 10
+
+
+def test_selections_are_a_lower_bound(costs: LearnedCosts) -> None:
+    """Where only selections are known, there is at least that much."""
+    costs.list_finished(get(PODS + "?labelSelector=a"), 700_000)
+
+    assert seats(costs, PODS) == 7
+
+
+def test_least_recently_used_is_forgotten(clock: VirtualClock) -> None:
+    """Memory is bounded; what is asked for or learned stays."""
+    costs = LearnedCosts(clock.now_ns, max_keys=2)
+    for resource in ("a", "b"):
+        costs.list_finished(get(f"/api/v1/{resource}"), 500_000)
+    assert seats(costs, "/api/v1/a") == 5
+
+    costs.list_finished(get("/api/v1/c"), 500_000)
+
+    assert seats(costs, "/api/v1/a") == 5
+    assert costs.object_stats(get("/api/v1/b")) is None
+    assert seats(costs, "/api/v1/c") == 5
+
+
+def test_object_counts(costs: LearnedCosts) -> None:
+    """The server's counts go before learned ones; sizes are learned or assumed."""
+    costs.set_object_counts({"pods": 3000, "deployments.apps": 0, "broken": -1}, now_ns=0)
+    assert costs.object_stats(get(PODS)) == ObjectStats(3000, 1000)
+    assert costs.object_stats(get(PODS_OF_N)) == ObjectStats(3000, 1000)
+    assert costs.object_stats(get("/apis/apps/v1/deployments")) == ObjectStats(0, 1000)
+    assert costs.object_stats(get("/api/v1/broken")) is None
+
+    costs.list_finished(get(PODS + "?limit=100"), 200_000)
+    assert costs.object_stats(get(PODS)) == ObjectStats(3000, 2000)
+
+    costs.list_finished(get(PODS), 12_000_000)
+    assert costs.object_stats(get(PODS)) == ObjectStats(3000, 4000)
+
+    costs.list_finished(get(PODS_OF_N), 40_000)
+    assert costs.object_stats(get(PODS_OF_N)) == ObjectStats(10, 4000)
+
+
+def test_outdated_object_counts_are_left_out(costs: LearnedCosts, clock: VirtualClock) -> None:
+    """Counts that are not renewed give way to what is learned."""
+    costs.list_finished(get(PODS), 100_000)
+    costs.set_object_counts({"pods": 50, "nodes": 5}, now_ns=0)
+
+    clock.run_until(OBJECT_COUNTS_FRESH_NS)
+    assert costs.object_stats(get(PODS)) == ObjectStats(50, 2000)
+
+    clock.run_until(OBJECT_COUNTS_FRESH_NS + 1)
+    assert costs.object_stats(get(PODS)) == ObjectStats(100, 1000)
+    assert costs.object_stats(get("/api/v1/nodes")) is None
+
+
+def test_object_counts_are_bounded(clock: VirtualClock) -> None:
+    """No more counts are kept than other things."""
+    costs = LearnedCosts(clock.now_ns, max_keys=2)
+    costs.set_object_counts({"a": 1, "b": 1, "c": 1}, now_ns=0)
+
+    assert repr(costs) == "<LearnedCosts of 0 lists, 0 watches, 2 object counts>"
+
+
+def test_watches(costs: LearnedCosts) -> None:
+    """A write is of interest to watches of all objects, of its namespace and of its object."""
+    watches = [
+        get(target)
+        for target in (
+            "/api/v1/configmaps?watch=1",
+            "/api/v1/namespaces/n/configmaps?watch=1",
+            "/api/v1/namespaces/n/configmaps?watch=1",
+            "/api/v1/watch/namespaces/n/configmaps/c",
+            "/api/v1/namespaces/m/configmaps?watch=1",
+            "/apis/apps/v1/configmaps?watch=1",
+        )
+    ]
+    for watch in watches:
+        costs.watch_started(watch)
+
+    def interested(method: str, target: str) -> int:
+        return costs.watch_count(parse_attributes(method, target.encode()))
+
+    assert interested("PUT", "/api/v1/namespaces/n/configmaps/c") == 4
+    assert interested("POST", "/api/v1/namespaces/n/configmaps") == 3
+    assert interested("POST", "/api/v1/configmaps") == 1
+    assert interested("GET", "/api/v1/namespaces/n/configmaps/c") == 0
+    assert repr(costs) == "<LearnedCosts of 0 lists, 6 watches, 0 object counts>"
+
+    for watch in watches:
+        costs.watch_ended(watch)
+
+    assert interested("PUT", "/api/v1/namespaces/n/configmaps/c") == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [
+        pytest.param("", 1, id="all-pods"),
+        pytest.param("&fieldSelector=spec.nodeName%3Da", 0, id="pods-of-a-node"),
+        pytest.param("&fieldSelector=spec.nodeName%3D", 1, id="pods-without-node"),
+        pytest.param("&fieldSelector=spec.nodeName%3Da&limit=x", 1, id="not-decodable"),
+    ],
+)
+def test_watches_by_index(costs: LearnedCosts, query: str, count: int) -> None:
+    """Watches of the pods of one node hear of few writes, so they are not counted."""
+    watch = get(f"{PODS}?watch=1{query}")
+    create = parse_attributes("POST", PODS_OF_N.encode())
+    costs.watch_started(watch)
+    assert count == costs.watch_count(create)
+
+    costs.watch_ended(watch)
+    assert costs.watch_count(create) == 0
+
+
+def test_only_watches_are_watches(costs: LearnedCosts) -> None:
+    """Other requests are not counted."""
+    costs.watch_started(get(PODS))
+    costs.watch_ended(get(PODS))
+
+    assert repr(costs) == "<LearnedCosts of 0 lists, 0 watches, 0 object counts>"
+
+
+def test_repr_of_a_list(costs: LearnedCosts) -> None:
+    """What was learned can be read."""
+    costs.list_finished(get(PODS), 700)
+
+    assert [repr(learned) for learned in costs.learned_lists()] == [
+        "<LearnedList whole 700 B, selected 0 B, object 0 B>"
+    ]

@@ -1,0 +1,137 @@
+"""Tests of `apfproxy.request.attributes`."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
+from apfproxy.request.list_options import ListOptions
+
+PIECES = st.sampled_from([
+    b"/", b"//", b"api", b"apis", b"v1", b"watch", b"proxy", b"namespaces", b"pods", b"status",
+    b"?", b"&", b"=", b";", b"%", b"%2F", b"%ff", b"watch=true", b"fieldSelector=metadata.name%3Da",
+    b"labelSelector=a in (b)", b"limit=1", b"http://", b"[::1]", b"@", b":", b"*", b"..", b"#",
+])  # fmt: skip
+
+
+def test_resource_request() -> None:
+    """All fields of a resource request are set."""
+    assert parse_attributes("GET", b"/apis/apps/v1/namespaces/n/deployments?limit=5") == (
+        RequestAttributes(
+            is_resource_request=True,
+            path="/apis/apps/v1/namespaces/n/deployments",
+            verb="list",
+            api_prefix="apis",
+            api_group="apps",
+            api_version="v1",
+            namespace="n",
+            resource="deployments",
+            parts=("deployments",),
+            is_mutating=False,
+            query={"limit": ("5",)},
+            list_options=ListOptions(limit=5),
+        )
+    )
+
+
+def test_non_resource_request() -> None:
+    """A request for another URL has its method for a verb."""
+    assert parse_attributes("POST", b"/metrics?a=b") == RequestAttributes(
+        is_resource_request=False, path="/metrics", verb="post", query={"a": ("b",)}
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "verb", "long_running", "is_mutating"),
+    [
+        ("GET", b"/api/v1/pods/p", "get", False, False),
+        ("HEAD", b"/api/v1/pods", "list", False, False),
+        ("GET", b"/api/v1/pods?watch=1", "watch", True, False),
+        ("PUT", b"/api/v1/watch/pods", "watch", True, False),
+        ("GET", b"/api/v1/proxy/pods/p", "proxy", True, True),
+        ("POST", b"/api/v1/namespaces/n/pods/p/exec", "create", True, True),
+        ("GET", b"/api/v1/namespaces/n/pods/p/log", "get", True, False),
+        ("DELETE", b"/api/v1/pods", "deletecollection", False, True),
+        ("DELETE", b"/api/v1/pods/p", "delete", False, True),
+        ("FOO", b"/api/v1/pods", "", False, True),
+        ("GET", b"/debug/pprof/profile", "get", True, False),
+        ("GET", b"/debug/pprof", "get", False, False),
+        ("GET", b"/apis/apps/v1", "get", False, False),
+    ],
+)
+def test_verb(method: str, target: bytes, verb: str, long_running: bool, is_mutating: bool) -> None:
+    """Method and target make the verb; verb, subresource or path say how long it may last."""
+    attributes = parse_attributes(method, target)
+
+    assert verb == attributes.verb
+    assert long_running == attributes.long_running
+    assert is_mutating == attributes.is_mutating
+
+
+@pytest.mark.parametrize(
+    ("target", "namespace", "resource", "subresource", "name"),
+    [
+        (b"/api/v1/namespaces", "", "namespaces", "", ""),
+        (b"/api/v1/namespaces/n", "n", "namespaces", "", "n"),
+        (b"/api/v1/namespaces/n/status", "n", "namespaces", "status", "n"),
+        (b"/api/v1/namespaces/n/pods", "n", "pods", "", ""),
+        (b"/api/v1/namespaces/n/pods/p/log/x", "n", "pods", "log", "p"),
+        (b"/api/v1/proxy/namespaces/n/pods/p/x", "n", "pods", "", "p"),
+        (b"/api/v1/pods?fieldSelector=metadata.name%3Dp", "", "pods", "", "p"),
+    ],
+)
+def test_names(target: bytes, namespace: str, resource: str, subresource: str, name: str) -> None:
+    """Namespace, resource, subresource and name are found in the path."""
+    attributes = parse_attributes("GET", target)
+
+    assert namespace == attributes.namespace
+    assert resource == attributes.resource
+    assert subresource == attributes.subresource
+    assert name == attributes.name
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (b"/api/v1/watch", "ends after the verb watch"),
+        (b"/apis/apps/v1/proxy/", "ends after the verb proxy"),
+        (b"/a%", "invalid percent escape"),
+    ],
+)
+def test_errors(target: bytes, message: str) -> None:
+    """A target that makes no sense is refused in one line."""
+    with pytest.raises(AttributesError, match=message):
+        parse_attributes("GET", target)
+
+
+@given(
+    method=st.sampled_from(["GET", "POST", "DELETE", "CONNECT", "foo"]),
+    target=st.one_of(st.binary(max_size=60), st.lists(PIECES, max_size=12).map(b"".join)),
+)
+@example(method="GET", target=b"/api/v1/pods?fieldSelector=metadata.name%3D%ff")
+@settings(max_examples=300)
+def test_any_target_has_attributes_or_is_refused(method: str, target: bytes) -> None:
+    """Whatever the bytes are, the answer is attributes that can be printed, or our own error."""
+    try:
+        attributes = parse_attributes(method, target)
+    except AttributesError:
+        return
+
+    assert repr(attributes).encode()
+    assert attributes.is_resource_request == (attributes.parts is not None)
+    assert (attributes.verb in {"list", "watch"}) == (attributes.list_options is not None)
+
+
+def test_attributes_are_immutable() -> None:
+    """Attributes may be kept and shared."""
+    attributes = parse_attributes("GET", b"/")
+    with pytest.raises(AttributeError):
+        attributes.verb = "list"  # type: ignore[misc] # the point of the test
+
+
+def test_group_resource() -> None:
+    """Resources are named as in Kubernetes' metrics."""
+    assert parse_attributes("GET", b"/api/v1/pods").group_resource == "pods"
+    assert parse_attributes("GET", b"/apis/apps/v1/x").group_resource == "x.apps"
