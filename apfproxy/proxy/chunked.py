@@ -111,7 +111,7 @@ class ChunkedDecoder:
                     break
                 self._state = self._DATA_END
             elif self._state == self._DATA_END:
-                if end - position < 2:  # noqa: PLR2004  CR and LF
+                if end - position < 2:
                     if position < end and data[position] != 0x0D:
                         raise ChunkedError("a chunk is longer than its size")
                     self._partial = data[position:]

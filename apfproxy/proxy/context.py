@@ -132,12 +132,5 @@ class Context:
         if self._on_connection_closed is not None:
             self._on_connection_closed()
 
-    def count_answer(self, status: int, sent_ns: int) -> None:
-        """Count an answer of the origin whose head has just come."""
-        counters = self.counters
-        counts = counters.requests_by_status
-        counts[status] = counts.get(status, 0) + 1
-        counters.upstream_head_ns.observe(self.clock.now_ns() - sent_ns)
-
     def __repr__(self) -> str:
         return f"<Context with {len(self.connections)} connections>"

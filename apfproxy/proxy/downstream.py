@@ -25,7 +25,6 @@ from apfproxy.proxy.request_head import (
     HeadError,
     HeadProbe,
     RequestHead,
-    check_partial_head,
 )
 
 if TYPE_CHECKING:
@@ -307,7 +306,6 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._probe = HeadProbe()
             # The deadline is for the whole head: more bytes do not put it off.
             self.deadline_ns = self._context.clock.now_ns() + self._context.head_timeout_ns
-        check_partial_head(data, self._probed_bytes)
         self._probe.feed(data[self._probed_bytes :])
         self._probed_bytes = len(data)
 

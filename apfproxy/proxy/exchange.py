@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 from apfproxy.flowcontrol.ticket import RejectReason, Ticket
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
-from apfproxy.proxy.response_head import CHUNKED, UNTIL_CLOSE, ResponseHead
+from apfproxy.proxy.request_head import VIA
+from apfproxy.proxy.response_head import CHUNKED, ResponseHead
 from apfproxy.proxy.watch_seats import WatchSeats
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ class Exchange:
 
     Attributes:
         head: The request's head.
-        is_head: Whether its method is HEAD.
         ticket: Its place in the queue set, until that is given back.
         has_answered: Whether the head of a final answer is on its way to the client.
     """
@@ -53,7 +53,6 @@ class Exchange:
         "_downstream",
         "_held",
         "_is_chunked_to_client",
-        "_is_counted_watch",
         "_pf_headers",
         "_request_is_whole",
         "_sent_continue",
@@ -64,32 +63,30 @@ class Exchange:
         "_watch",
         "has_answered",
         "head",
-        "is_head",
         "ticket",
     )
 
     def __init__(
         self, context: Context, downstream: DownstreamConnection, head: RequestHead
     ) -> None:
+        # What `start`, `on_connection` and `on_answer` set is not set here: every store counts.
         self._context = context
         self._downstream = downstream
         self.head = head
-        self.is_head = head.is_head
         self.ticket: Ticket | None = None
+        self.has_answered = False
         self._classification: Classification
         self._pf_headers: bytes
-        self.has_answered = False
         self._upstream: UpstreamConnection | None = None
         self._wait_timer: asyncio.TimerHandle | None = None
         self._watch: WatchSeats | None = None
-        self._held = b""
-        self._request_is_whole = True
-        self._is_chunked_to_client = False
-        self._is_counted_watch = False
+        self._held: bytes
+        self._request_is_whole: bool
+        self._is_chunked_to_client: bool
+        self._body_bytes: int
+        self._sent_ns: int
         self._sent_continue = False
         self._was_retried = False
-        self._body_bytes = 0
-        self._sent_ns = 0
 
     # What the debug dumps read.
 
@@ -124,7 +121,8 @@ class Exchange:
                 self._downstream.keep_alive = False
                 self._answer_status(501, "upgrading a connection is not supported")
                 return
-            self._downstream.deadline_ns = context.clock.now_ns() + context.answer_timeout_ns
+            self._sent_ns = context.clock.now_ns()
+            self._downstream.deadline_ns = self._sent_ns + context.answer_timeout_ns
             self._dispatch()
             return
         result = found.level.queue_set.admit(
@@ -188,7 +186,7 @@ class Exchange:
         self._answer(
             429,
             lambda extra, connection: answers.too_many_requests(
-                tracker.get(), is_head=self.is_head, extra=extra, connection=connection
+                tracker.get(), is_head=self.head.is_head, extra=extra, connection=connection
             ),
         )
 
@@ -242,14 +240,16 @@ class Exchange:
     def on_answer(self, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
         """Pass the final head on, with as much of the body as came with it."""
         context, downstream, request = self._context, self._downstream, self.head
-        context.count_answer(head.status, self._sent_ns)
+        now_ns = context.clock.now_ns()
+        counters = context.counters
+        counters.count_status(head.status)
+        counters.upstream_head_ns.observe(now_ns - self._sent_ns)
         self.has_answered = True
         keep_alive = downstream.may_keep_alive(self)
         self._body_bytes = len(body)
+        self._is_chunked_to_client = False
         framing = b""
-        if head.length >= 0:
-            framing = b"Content-Length: %d\r\n" % head.length
-        elif head.framing in (CHUNKED, UNTIL_CLOSE):
+        if head.framing >= CHUNKED:
             if request.is_http_10:
                 keep_alive = downstream.keep_alive = False
             else:
@@ -263,9 +263,9 @@ class Exchange:
             connection = b"Connection: keep-alive\r\n\r\n" if request.is_http_10 else b"\r\n"
         else:
             connection = b"Connection: close\r\n\r\n"
-        downstream.send(b"".join((head.lines, self._pf_headers, framing, connection, body)))
+        downstream.send(b"".join((head.lines, VIA, self._pf_headers, framing, connection, body)))
         if is_whole:
-            self._end(head.status)
+            self._end(head.status, now_ns)
             return
         if request.is_watch:
             self._start_watch(body)
@@ -288,7 +288,7 @@ class Exchange:
         if data:
             downstream.send(data)
         if is_last:
-            self._end(_OK)
+            self._end(_OK, self._context.clock.now_ns())
         elif downstream.is_write_paused:
             self._pause_upstream()
 
@@ -297,7 +297,7 @@ class Exchange:
         self._upstream = None
         if self.has_answered:
             # The client must not take what it has for the whole.
-            self._give_back()
+            self._give_back(self._context.clock.now_ns())
             self._downstream.abort_after_write()
             return
         head = self.head
@@ -323,9 +323,8 @@ class Exchange:
         self._downstream.deadline_ns = 0
         context = self._context
         context.admission.costs.watch_started(self.head.attributes)
-        self._is_counted_watch = True
         self._watch = WatchSeats(
-            context.loop, context.watch_settings, self.head.attributes, self._give_seats_back
+            context.loop, context.watch_settings, self.head.attributes, self._on_watch_initialized
         )
         if body:
             self._watch.on_data(body)
@@ -336,13 +335,13 @@ class Exchange:
         """The client is gone: so is its interest in the answer."""
         self._context.counters.client_aborts += 1
         self._drop_upstream()
-        self._give_back()
+        self._give_back(self._context.clock.now_ns())
 
     def on_deadline(self) -> None:
         """The request has taken too long."""
         if self.has_answered:
             self._drop_upstream()
-            self._give_back()
+            self._give_back(self._context.clock.now_ns())
             self._downstream.abort()
             return
         self._context.counters.upstream_timeouts += 1
@@ -356,19 +355,19 @@ class Exchange:
         if self._is_chunked_to_client:
             self._downstream.send(last_chunk(b""))
         self._downstream.keep_alive = False
-        self._end(_OK)
+        self._end(_OK, self._context.clock.now_ns())
 
     @property
     def is_long_running(self) -> bool:
         """Whether it may go on for as long as client and origin like."""
         return self.head.is_watch or not self.head.takes_seats
 
-    def _end(self, status: int) -> None:
+    def _end(self, status: int, now_ns: int) -> None:
         """The answer is through."""
         context, upstream = self._context, self._upstream
         if status == _OK and self._body_bytes and self.head.attributes.verb == "list":
             context.admission.costs.list_finished(self.head.attributes, self._body_bytes)
-        now_ns = self._give_back()
+        self._give_back(now_ns)
         if upstream is not None:
             self._upstream = None
             if self._request_is_whole:
@@ -377,25 +376,25 @@ class Exchange:
                 upstream.abort()
         self._downstream.on_exchange_end(self)
 
-    def _give_back(self) -> int:
-        """Give back all that the request holds but its connections; returns the time."""
+    def _give_back(self, now_ns: int) -> None:
+        """Give back all that the request holds but its connections."""
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
-        if self._is_counted_watch:
-            self._is_counted_watch = False
             self._context.admission.costs.watch_ended(self.head.attributes)
-        return self._give_seats_back()
+        if self.ticket is not None:
+            self._give_seats_back(now_ns)
 
-    def _give_seats_back(self) -> int:
-        """Give back the place in the queue or the seats, once; returns the time."""
-        context = self._context
-        now_ns = context.clock.now_ns()
+    def _on_watch_initialized(self) -> None:
+        if self.ticket is not None:
+            self._give_seats_back(self._context.clock.now_ns())
+
+    def _give_seats_back(self, now_ns: int) -> None:
+        """Give back the place in the queue or the seats."""
         ticket = self.ticket
-        if ticket is None:
-            return now_ns
+        assert ticket is not None
         self.ticket = None
-        head = self.head
+        context, head = self._context, self.head
         queue_set = self._classification.level.queue_set
         if self._wait_timer is not None:
             self._wait_timer.cancel()
@@ -405,7 +404,6 @@ class Exchange:
         else:
             context.kinds.end_executing(now_ns, head.attributes.is_mutating)
             queue_set.finish(ticket, head.is_watch)
-        return now_ns
 
     def _drop_upstream(self) -> None:
         """Give up the connection to the origin, or the wait for one."""
@@ -420,14 +418,14 @@ class Exchange:
         self._answer(
             code,
             lambda extra, connection: answers.status_answer(
-                code, message, is_head=self.is_head, extra=extra, connection=connection
+                code, message, is_head=self.head.is_head, extra=extra, connection=connection
             ),
         )
 
     def _answer(self, code: int, build: Callable[[bytes, bytes], bytes]) -> None:
         """Answer without the origin; `build` takes more header lines and the Connection line."""
         self._drop_upstream()
-        self._give_back()
+        self._give_back(self._context.clock.now_ns())
         self.has_answered = True
         context, downstream = self._context, self._downstream
         context.counters.count_status(code)

@@ -73,7 +73,7 @@ class Pool:
         self._connect_for_the_line()
 
     def close_idle(self, idle_since_ns: int) -> None:
-        """Close connections that have been idle since then or longer; the longest idle come first."""
+        """Close connections that have been idle since then or longer."""
         while self._idle:
             connection = next(iter(self._idle))
             if connection.idle_since_ns > idle_since_ns:

@@ -1,8 +1,9 @@
 """The head of a request: parsed by llhttp, checked, and made ready to be forwarded.
 
-llhttp judges the syntax.  The checks here are those that a proxy owes to what stands behind it
-(RFC 9112, sections 3.2, 6.1 and 11.2): one framing, one Host, no field that an origin could take for
-another one, no identity that the client made up.  A head that fails is never forwarded.
+llhttp judges the syntax: line endings, characters, no continued lines.  The checks here are those
+that a proxy owes to what stands behind it (RFC 9112, sections 3.2, 6.1 and 11.2): one framing, one
+Host, no field that an origin could take for another one, no identity that the client made up.
+A head that fails is never forwarded.
 """
 
 from __future__ import annotations
@@ -28,9 +29,6 @@ if TYPE_CHECKING:
 
 VIA = b"Via: 1.1 apfproxy\r\n"
 
-# Line endings and characters that llhttp lets through in one place or another: control characters
-# anywhere, a CR or LF that is not part of a CRLF, and a continued line (obs-fold).
-_FORBIDDEN = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n|\Z)|(?<!\r)\n|\n[ \t]")
 _TARGET = re.compile(rb"[\x21-\x7e]+")
 _REQUEST_LINE = re.compile(rb"[A-Z][A-Z-]* (\S+) HTTP/1\.[01]")
 _HOST = re.compile(rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
@@ -60,21 +58,12 @@ _NOT_NOMINABLE = frozenset(
 _FORWARDING = frozenset(
     (b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-uri", b"x-real-ip")
 )
-# Names that change a request's framing, route or identity.  Servers that fold other characters
-# into the hyphen (CGI, WSGI, Apache) take `Content_Length` for `Content-Length`, so no other
-# spelling of them is forwarded.
-_GUARDED = (
-    _HOP_BY_HOP
-    | _FORWARDING
-    | {
-        b"authorization",
-        b"content-length",
-        b"expect",
-        b"forwarded",
-        b"host",
-        b"x-forwarded-for",
-    }
-)
+# Names that change a request's framing or route.  Servers that fold other characters into the
+# hyphen (CGI, WSGI, Apache) take `Content_Length` for `Content-Length`, so no other spelling of
+# them is forwarded.
+_GUARDED = _HOP_BY_HOP | {b"content-length", b"expect", b"host", b"x-forwarded-for"}
+# Their look-alikes are not forwarded, nor are those of these.
+_GUARDED_SPELLINGS = _GUARDED | _FORWARDING | {b"authorization", b"forwarded"}
 _IDENTITY_NAMES = frozenset((b"x-remote-user", b"x-remote-group", b"x-remote-uid"))
 _EXTRA_PREFIX = b"x-remote-extra-"
 
@@ -249,8 +238,8 @@ def parse_request_head(
         pass  # looked at below: only a Connection field that nominates Upgrade makes it one
     except httptools.HttpParserError as error:
         raise _malformed(error) from error
-    if not found.is_complete or _FORBIDDEN.search(head):
-        raise HeadError(400, "malformed request: a forbidden character or line ending in the head")
+    if not found.is_complete:
+        raise HeadError(400, "malformed request: the head has no end where it should")
     target = found.target
     line = _REQUEST_LINE.fullmatch(head, 0, head.index(b"\r\n"))
     if line is None or line[1] != target:
@@ -294,26 +283,17 @@ class _Reader:
         identity_lines: list[bytes] = []
         for name, value in self._fields:
             lower = name.lower()
-            if lower in _HOP_BY_HOP:
-                self._take_hop_by_hop(lower, value)
-            elif lower in _IDENTITY_NAMES or lower.startswith(_EXTRA_PREFIX):
+            if lower in _IDENTITY_NAMES or lower.startswith(_EXTRA_PREFIX):
                 if lower not in nominated and self._take_identity(lower, value):
                     identity_lines.append(b"%b: %b\r\n" % (name, value))
-            elif lower == b"content-length":
-                self._lengths.append(value)
-            elif lower == b"host":
-                self._hosts.append(value)
-            elif lower == b"expect":
-                self._take_expect(value)
-            elif lower == b"x-forwarded-for":
-                self._forwarded_for.append(value)
+            elif lower in _GUARDED:
+                self._take_guarded(lower, value)
             elif lower in nominated or self._is_look_alike(lower):
                 pass
-            elif lower in _FORWARDING:
-                if self._trusts_identity:
-                    self._has_proto = self._has_proto or lower == b"x-forwarded-proto"
-                    lines.append(b"%b: %b\r\n" % (name, value))
-            else:
+            elif lower not in _FORWARDING:
+                lines.append(b"%b: %b\r\n" % (name, value))
+            elif self._trusts_identity:
+                self._has_proto = self._has_proto or lower == b"x-forwarded-proto"
                 lines.append(b"%b: %b\r\n" % (name, value))
         if b"upgrade" not in nominated or head.is_http_10:
             head.upgrade = b""  # RFC 9110, section 7.8: then the field means nothing
@@ -355,11 +335,20 @@ class _Reader:
             head.keep_alive = True
         return nominated
 
-    def _take_hop_by_hop(self, lower: bytes, value: bytes) -> None:
-        if lower == b"transfer-encoding":
+    def _take_guarded(self, lower: bytes, value: bytes) -> None:
+        """Take a field that is not forwarded as it stands."""
+        if lower == b"host":
+            self._hosts.append(value)
+        elif lower == b"content-length":
+            self._lengths.append(value)
+        elif lower == b"transfer-encoding":
             self._codings.append(value)
         elif lower == b"upgrade":
             self._head.upgrade = value or b"?"
+        elif lower == b"expect":
+            self._take_expect(value)
+        elif lower == b"x-forwarded-for":
+            self._forwarded_for.append(value)
 
     def _take_expect(self, value: bytes) -> None:
         if self._head.is_http_10:
@@ -382,7 +371,9 @@ class _Reader:
         """Whether an origin might read the name as that of a field which is guarded."""
         folded = _NOT_ALPHANUMERIC.sub(b"-", lower)
         return folded != lower and (
-            folded in _GUARDED or folded in _IDENTITY_NAMES or folded.startswith(_EXTRA_PREFIX)
+            folded in _GUARDED_SPELLINGS
+            or folded in _IDENTITY_NAMES
+            or folded.startswith(_EXTRA_PREFIX)
         )
 
     def _host_line(self) -> bytes:
@@ -444,13 +435,3 @@ class _Reader:
             raise HeadError(400, "the request target is neither a path nor an http URL")
         if not self._hosts or absolute[1].lower() != self._hosts[0].lower():
             raise HeadError(400, "the authority of the request target is not that of Host")
-
-
-def check_partial_head(data: bytes, seen_bytes: int) -> None:
-    """Look for characters that no head may have, in what came after the first `seen_bytes`.
-
-    Raises:
-        HeadError: There is one.
-    """
-    if _FORBIDDEN.search(data, max(0, seen_bytes - 1)):
-        raise HeadError(400, "malformed request: a forbidden character or line ending in the head")

@@ -20,6 +20,7 @@ from apfproxy.proxy.response_head import (
 if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.pool import Pool
+    from apfproxy.proxy.request_head import RequestHead
 
 _SWITCHING_PROTOCOLS = 101
 _MAX_INTERIM_ANSWERS = 32
@@ -29,7 +30,7 @@ _MAX_INTERIM_ANSWERS = 32
 class AnswerSink(Protocol):
     """What takes the parts of one answer, in their order."""
 
-    is_head: bool
+    head: RequestHead
 
     def on_interim(self, head: ResponseHead) -> None:
         """A 1xx answer, other than 101."""
@@ -208,8 +209,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 self._partial = data
                 return
             end += 4
-            head = parse_response_head(data[:end], answers_head=sink.is_head)
-            if head.status >= 200:  # noqa: PLR2004  the first final status
+            head = parse_response_head(data[:end], answers_head=sink.head.is_head)
+            if head.status >= 200:
                 break
             self._interims += 1
             if head.status == _SWITCHING_PROTOCOLS or self._interims > _MAX_INTERIM_ANSWERS:

@@ -83,4 +83,4 @@ class WatchSeats:
 def asks_for_initial_events(attributes: RequestAttributes) -> bool:
     """Whether the watch will send the bookmark that ends its initial events."""
     values = attributes.query.get("sendInitialEvents")
-    return bool(values) and values[0].lower() in ("true", "1")
+    return values is not None and values[:1] in (("true",), ("1",))
