@@ -1,0 +1,78 @@
+"""Tests that the tests mirror the package: a file of tests for each module, and none without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "apfproxy"
+
+WITHOUT_TESTS = {
+    "clock.py": "protocols only",
+    "api/flowcontrol/types.py": "fields only",
+    "request/user.py": "fields only",
+}
+"""Modules that need no tests of their own, with the reason."""
+
+WITHOUT_MODULE = {
+    "test_layers.py": "about all modules",
+    "test_mirror.py": "about all modules",
+}
+"""Tests that belong to no one module, with the reason."""
+
+FOLDERS_WITHOUT_PACKAGE = {
+    "conformance": "one file for each file of reference vectors",
+    "end_to_end": "whole processes over real sockets",
+}
+"""Folders of tests that belong to no package, with the reason."""
+
+
+def relative_paths(root: Path, pattern: str) -> set[str]:
+    """The files below a folder, as paths from there."""
+    return {path.relative_to(root).as_posix() for path in root.rglob(pattern)}
+
+
+def modules() -> set[str]:
+    """Modules with something to test; a package itself only gathers them."""
+    return {
+        path
+        for path in relative_paths(PACKAGE, "*.py")
+        if Path(path).name not in {"__init__.py", "__main__.py"}
+    }
+
+
+def test_every_module_has_tests() -> None:
+    """`apfproxy/x/y.py` is tested by `tests/x/test_y.py`, wherever else it is tested too."""
+    tests = relative_paths(TESTS, "test_*.py")
+    expected = {
+        path: Path(path).with_name(f"test_{Path(path).name}").as_posix()
+        for path in modules() - WITHOUT_TESTS.keys()
+    }
+
+    assert {} == {path: test for path, test in expected.items() if test not in tests}
+
+
+def test_every_file_of_tests_has_a_module() -> None:
+    """`tests/x/test_y.py` tests `apfproxy/x/y.py`, and so does `test_y_z.py` if one is too few."""
+    strays = set()
+    for path in relative_paths(TESTS, "test_*.py") - WITHOUT_MODULE.keys():
+        folder, name = Path(path).parent, Path(path).stem.removeprefix("test_")
+        stems = {Path(module).stem for module in modules() if Path(module).parent == folder}
+        is_elsewhere = folder.parts[:1] and folder.parts[0] in FOLDERS_WITHOUT_PACKAGE
+        if not is_elsewhere and not any(f"{name}_".startswith(f"{stem}_") for stem in stems):
+            strays.add(path)
+
+    assert set() == strays
+
+
+def test_every_folder_of_tests_is_a_package() -> None:
+    """Only then can files of one name in different folders be told apart."""
+    folders = {path.parent for path in TESTS.rglob("*.py")}
+
+    assert set() == {folder for folder in folders if not (folder / "__init__.py").exists()}
+
+
+def test_exceptions_are_needed() -> None:
+    """An exception for a file that is gone goes too."""
+    assert set() == WITHOUT_TESTS.keys() - modules()
+    assert set() == WITHOUT_MODULE.keys() - relative_paths(TESTS, "test_*.py")
