@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING, Any, Final
 
-from apfproxy.flowcontrol.seats import SERVICE_GUESS_TICKS, seat_ticks
+from apfproxy.flowcontrol.seats import SERVICE_GUESS_TICKS, ns_per_seat, seat_ticks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,6 +43,12 @@ class Flow:
         self.hand: tuple[int, ...] = ()
         self.dealer: Dealer | None = None
 
+    def deal(self, dealer: Dealer) -> tuple[int, ...]:
+        """Have that dealer's hand from now on."""
+        self.dealer = dealer
+        self.hand = hand = dealer.deal(self.hash)
+        return hand
+
     def __repr__(self) -> str:
         return f"<Flow {self.counters.flow_schema}/{self.distinguisher} {self.hash:#x}>"
 
@@ -77,6 +83,10 @@ class WorkEstimate:
         self.max_seats = max(initial_seats, final_seats)
         self.final_work = seat_ticks(final_seats, additional_latency_ns)
         self.work = initial_seats * SERVICE_GUESS_TICKS + self.final_work
+
+    def cut(self, seats: int) -> WorkEstimate:
+        """The same final work done with only that many final seats, in a longer time."""
+        return WorkEstimate(self.initial_seats, seats, ns_per_seat(self.final_work, seats))
 
     def __repr__(self) -> str:
         return (

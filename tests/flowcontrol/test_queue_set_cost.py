@@ -5,6 +5,7 @@ Steps are instructions of the interpreter, which come out the same on every mach
 
 from __future__ import annotations
 
+import gc
 import sys
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -40,11 +41,13 @@ def steps(act: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # whose callbacks would count
     sys.settrace(trace)
     try:
         act()
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.flowcontrol.counters import FlowSchemaCounters
+from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.ticket import (
     DONE,
     EXECUTING,
@@ -33,6 +34,24 @@ def test_work_estimate(estimate: WorkEstimate, max_seats: int, work: int) -> Non
     """It holds the larger number of seats; its work is that of both its phases."""
     assert max_seats == estimate.max_seats
     assert work == estimate.work
+
+
+def test_a_cut_estimate_keeps_its_final_work() -> None:
+    """Fewer final seats are held for longer."""
+    cut = WorkEstimate(3, 8, 5_000_000).cut(2)
+
+    assert repr(cut) == "WorkEstimate(3, 2, 20000000)"
+    assert cut.work == WorkEstimate(3, 8, 5_000_000).work
+
+
+def test_a_flow_keeps_the_hand_of_its_last_dealer() -> None:
+    """Dealing again is for another dealer only."""
+    flow = Flow(5, "alice", FlowSchemaCounters("level", "schema"))
+    dealer = Dealer(8, 2)
+    hand = flow.deal(dealer)
+
+    assert hand == flow.hand == dealer.deal(5)
+    assert flow.dealer is dealer
 
 
 @pytest.mark.parametrize("state", [WAITING, EXECUTING, LINGERING, DONE])
