@@ -9,7 +9,14 @@ import msgspec
 from apfproxy.api.documents import Mapping, split_documents
 from apfproxy.api.field_errors import FieldError, Reason, shown
 from apfproxy.api.flowcontrol.types import FlowControlObject  # noqa: TC001  a field needs it
-from apfproxy.api.flowcontrol.wire import API_VERSIONS, KINDS, from_wire, kind_of, type_of
+from apfproxy.api.flowcontrol.wire import (
+    API_VERSIONS,
+    KINDS,
+    from_wire,
+    kind_of,
+    type_of,
+    with_type,
+)
 from apfproxy.api.shape import type_name
 
 if TYPE_CHECKING:
@@ -18,6 +25,12 @@ if TYPE_CHECKING:
 MOST_PROBLEMS = 100
 """Of one file: who has more, has them for one reason."""
 
+MOST_MESSAGES = 20
+"""Of one problem: a longer line helps nobody."""
+
+LONGEST_NAME = 60
+"""Characters that a problem shows of a kind or name."""
+
 
 class Problem(msgspec.Struct, frozen=True):
     """Why one object, or the rest of a file, cannot be used."""
@@ -25,19 +38,20 @@ class Problem(msgspec.Struct, frozen=True):
     source: str
     """The file."""
     messages: tuple[str, ...]
-    """What is wrong, each with its field's path where it concerns a field."""
+    """What is wrong, each with its field's path where it concerns a field; the first few."""
     line: int | None = None
     """Where the object begins, or where the text cannot be read; counted from 1."""
     kind: str = ""
     name: str = ""
     errors: tuple[FieldError, ...] = ()
-    """The messages' errors, where they concern fields."""
+    """All errors that concern fields."""
 
     def __str__(self) -> str:
         place = self.source if self.line is None else f"{self.source}:{self.line}"
-        what = " ".join(part for part in (self.kind, self.name and shown(self.name)) if part)
+        name = self.name and shown(self.name[:LONGEST_NAME])
+        what = " ".join(part for part in (self.kind[:LONGEST_NAME], name) if part)
         text = "; ".join(self.messages)
-        return f"{place}: {what}: {text}" if what else f"{place}: {text}"
+        return one_line(f"{place}: {what}: {text}" if what else f"{place}: {text}")
 
 
 class Decoded(msgspec.Struct, frozen=True):
@@ -113,11 +127,9 @@ def candidates(content: object, line: int, depth: int = 2) -> Iterator[Candidate
         )
         return
     for item in items or ():
-        if typed and isinstance(item, dict):
-            # A server leaves out what the list's own kind says.
-            item.setdefault("kind", kind.removesuffix("List"))
-            item.setdefault("apiVersion", api_version)
-        yield from candidates(item, line, depth - 1)
+        at = item.line if isinstance(item, Mapping) else line
+        typed_item = with_type(item, kind.removesuffix("List"), api_version) if typed else item
+        yield from candidates(typed_item, at, depth - 1)
 
 
 def problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Problem:
@@ -125,11 +137,23 @@ def problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Prob
     kind, _ = type_of(candidate.wire)
     metadata = candidate.wire.get("metadata") if isinstance(candidate.wire, dict) else None
     name = metadata.get("name") if isinstance(metadata, dict) else None
+    messages = [str(error) for error in errors[:MOST_MESSAGES]]
+    if len(errors) > MOST_MESSAGES:
+        messages.append(f"and {len(errors) - MOST_MESSAGES} more")
     return Problem(
         source,
-        tuple(str(error) for error in errors),
+        tuple(messages),
         candidate.line,
         kind,
         name if isinstance(name, str) else "",
         tuple(errors),
+    )
+
+
+def one_line(text: str) -> str:
+    """The text with escapes for what is no visible character: a name may hold anything."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
     )

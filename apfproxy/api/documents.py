@@ -16,8 +16,13 @@ from typing import Any
 import msgspec
 import yaml
 
+from apfproxy.api.names import well_formed
+
 LARGEST_INPUT_BYTES = 3 * 1024 * 1024
 """kube-apiserver accepts no larger body; the built-in objects together have 10 kB."""
+
+MOST_DOCUMENTS = 10_000
+"""In one input; Kubernetes objects take some 200 bytes each at the least."""
 
 DEEPEST = 40
 """Nested mappings and lists.  A List of FlowSchemas has 9; the limit only keeps recursion safe."""
@@ -76,11 +81,15 @@ class UnreadableError(ValueError):
         self.problem = SyntaxProblem(message, line)
 
 
-def split_documents(data: bytes) -> tuple[list[Document], SyntaxProblem | None]:
+def split_documents(
+    data: bytes, *, unique_keys: bool = True
+) -> tuple[list[Document], SyntaxProblem | None]:
     """Read all documents.
 
     Args:
         data: UTF-8: YAML documents, or JSON values one after another.
+        unique_keys: Whether to refuse a key that occurs twice.  kube-apiserver takes the
+            last value, with a warning; in JSON it merges mappings.
 
     Returns:
         The documents that have content, up to the first that cannot be read; and why that one
@@ -97,32 +106,33 @@ def split_documents(data: bytes) -> tuple[list[Document], SyntaxProblem | None]:
     try:
         if text.lstrip().startswith("{"):
             try:
-                read_json(text, documents)
+                read_json(text, documents, unique_keys=unique_keys)
             except UnreadableError:
                 # A YAML mapping may begin with a brace, too.  If it is not that either, the
                 # complaint about JSON helps more.
                 flow_style: list[Document] = []
                 try:
-                    read_yaml(text, flow_style)
+                    read_yaml(text, flow_style, unique_keys=unique_keys)
                 except UnreadableError:
                     flow_style.clear()
                 if not flow_style:
                     raise
                 documents = flow_style
         else:
-            read_yaml(text, documents)
+            read_yaml(text, documents, unique_keys=unique_keys)
     except UnreadableError as error:
         return documents, error.problem
     return documents, None
 
 
-def read_json(text: str, documents: list[Document]) -> None:
+def read_json(text: str, documents: list[Document], *, unique_keys: bool) -> None:
     """Append the JSON values of the text to the documents.
 
     Raises:
         UnreadableError: At the first that cannot be read.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=unique_members, parse_constant=refuse_constant)
+    members = unique_members if unique_keys else merged_members
+    decoder = json.JSONDecoder(object_pairs_hook=members, parse_constant=refuse_constant)
     line, counted, position = 1, 0, skip_whitespace(text, 0)
     while position < len(text):
         line += text.count("\n", counted, position)
@@ -139,8 +149,15 @@ def read_json(text: str, documents: list[Document]) -> None:
             raise UnreadableError("a number is too long", line) from error
         if is_deep(content):
             raise UnreadableError(f"nested more than {DEEPEST} deep", line)
-        documents.append(Document(content, line))
+        append(documents, Document(encodable(content), line))
         position = skip_whitespace(text, end)
+
+
+def append(documents: list[Document], document: Document) -> None:
+    """Append the document, if there is room."""
+    if len(documents) >= MOST_DOCUMENTS:
+        raise UnreadableError(f"more than {MOST_DOCUMENTS} documents: split it", document.line)
+    documents.append(document)
 
 
 def skip_whitespace(text: str, position: int) -> int:
@@ -148,6 +165,17 @@ def skip_whitespace(text: str, position: int) -> int:
     found = WHITESPACE.match(text, position)
     assert found is not None, "the pattern matches nothing as well"
     return found.end()
+
+
+def encodable(content: object) -> object:
+    """The content with lone surrogates replaced: JSON can escape them, no encoding holds them."""
+    if isinstance(content, str):
+        return well_formed(content)
+    if isinstance(content, list):
+        return [encodable(each) for each in content]
+    if isinstance(content, dict):
+        return {well_formed(key): encodable(value) for key, value in content.items()}
+    return content
 
 
 def unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
@@ -160,6 +188,21 @@ def unique_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
             )
         members[key] = value
     return members
+
+
+def merged_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """The members of a JSON object, of equal keys the last, but mappings merged."""
+    members: dict[str, object] = {}
+    for key, value in pairs:
+        members[key] = merged(members.get(key), value)
+    return members
+
+
+def merged(old: object, new: object) -> object:
+    """The new value, with the members of the old one that it lacks if both are mappings."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old | {key: merged(old.get(key), value) for key, value in new.items()}
+    return new
 
 
 def refuse_constant(name: str) -> object:
@@ -180,21 +223,21 @@ def is_deep(content: object) -> bool:
     return bool(level)
 
 
-def read_yaml(text: str, documents: list[Document]) -> None:
+def read_yaml(text: str, documents: list[Document], *, unique_keys: bool) -> None:
     """Append the YAML documents of the text that are not empty to the documents.
 
     Raises:
         UnreadableError: At the first that cannot be read.
     """
     try:
-        events = Events(text)
+        events = Events(text, unique_keys=unique_keys)
         while not events.is_next(yaml.StreamEndEvent):
             event = events.take()
             if isinstance(event, yaml.DocumentStartEvent):
                 line = events.next_line()
                 content = read_node(events, DEEPEST)
                 if content is not None:
-                    documents.append(Document(content, line))
+                    append(documents, Document(content, line))
     except UnreadableError:
         raise
     except yaml.MarkedYAMLError as error:
@@ -209,7 +252,8 @@ def read_yaml(text: str, documents: list[Document]) -> None:
 class Events:
     """The parser's events, one ahead."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, unique_keys: bool) -> None:
+        self.unique_keys = unique_keys
         self.loader: Any = LOADER(text)
 
     def take(self) -> yaml.Event:
@@ -250,7 +294,7 @@ def read_node(events: Events, depth: int) -> object:
     while not events.is_next(yaml.MappingEndEvent):
         at = events.next_line()
         key = key_text(read_node(events, depth - 1), at)
-        if key in mapping:
+        if events.unique_keys and key in mapping:
             raise UnreadableError(
                 f"key {json.dumps(key[:60])} occurs twice in one mapping: keep one", at
             )

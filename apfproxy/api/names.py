@@ -84,7 +84,7 @@ def check_name_prefix(value: str) -> list[str]:
     """What keeps the value from being the beginning of a generated name.
 
     The reference judges a prefix that ends in a dash as if its last two characters were one `a`: so
-    does this. The generated name is checked as well, so nothing slips through.
+    does this.  The generated name is checked as well, so nothing slips through.
     """
     if len(value) > 1 and value.endswith("-"):
         value = value[:-2] + "a"
@@ -120,3 +120,10 @@ def check_label_value(value: str) -> list[str]:
 def generated_name(prefix: str, suffix: str) -> str:
     """The name that Kubernetes makes of `generateName`: the prefix, cut so that the suffix fits."""
     return prefix[: LONGEST_GENERATED_NAME - SUFFIX_LENGTH] + suffix
+
+
+def well_formed(text: str) -> str:
+    """The text with each lone surrogate replaced by U+FFFD, as decoders in Go do it."""
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

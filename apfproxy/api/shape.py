@@ -1,7 +1,7 @@
 """Checks that decoded JSON or YAML has the shape of a struct, and makes the struct.
 
 msgspec itself stops at the first mismatch.  Whoever edits a file wants to hear of all of them, each
-with its path. What fits is what kube-apiserver's decoder accepts: null stands for an absent field
+with its path.  What fits is what kube-apiserver's decoder accepts: null stands for an absent field
 (in a list or map, for an empty element), names are case-sensitive, integers have no fraction,
 unknown fields are reported apart from errors.
 """
@@ -16,6 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from apfproxy.api.field_errors import FieldError, Reason
+from apfproxy.api.names import well_formed
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -101,7 +102,10 @@ def fit(kind: inspect.Type, value: object, path: str, reading: Reading) -> objec
         if isinstance(value, dict):
             return {
                 well_formed(key): fit(
-                    kind.value_type, "" if each is None else each, f"{path}[{key}]", reading
+                    kind.value_type,
+                    "" if each is None else each,
+                    f"{path}[{well_formed(key)}]",
+                    reading,
                 )
                 for key, each in value.items()
             }
@@ -168,15 +172,6 @@ def type_name(value: object) -> str:
 def sample(value: object) -> object:
     """The scalar itself, cut so that it fits a message."""
     return well_formed(value)[:60] if isinstance(value, str) else str(value)[:60]
-
-
-def well_formed(text: str) -> str:
-    """The text with lone surrogates replaced: JSON can escape them, but no encoding holds them."""
-    return (
-        text
-        if text.isascii()
-        else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
 
 
 def suggestion(name: str, known: list[str]) -> str:

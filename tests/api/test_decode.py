@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.api.decode import MOST_PROBLEMS, Decoded, Problem, decode_documents
+from apfproxy.api.decode import MOST_MESSAGES, MOST_PROBLEMS, Decoded, Problem, decode_documents
 from apfproxy.api.flowcontrol.wire import from_wire, kind_of, to_wire
 from tests.api.flowcontrol.objects import V1, V1BETA3, flow_schema, priority_level
 
@@ -221,8 +221,32 @@ def test_many_problems() -> None:
     )
 
 
+def test_many_messages() -> None:
+    """A problem tells the first errors and how many more there are."""
+    (problem,) = decode(flow_schema(rules=[{"subjects": [{}]}] * 20)).problems
+
+    assert len(problem.messages) == MOST_MESSAGES + 1
+    assert len(problem.errors) == 40
+    assert problem.messages[-1] == "and 20 more"
+
+
+def test_one_line() -> None:
+    """Whatever kinds, names and keys hold, a problem is one line of moderate length."""
+    (problem,) = decode({"kind": "A\nB" * 100, "metadata": {"name": "\x1b" * 1000}}).problems
+    (other,) = decode({**flow_schema(), "a\nb\u2028\x07": 1}).problems
+
+    assert str(problem).isprintable()
+    assert len(str(problem)) < 1000
+    assert 'FlowSchema "one": a\\nb\\u2028\\x07: Unknown field' in str(other)
+
+
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(st.characters(), max_size=5)
+    | st.just("\ud800"),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(

@@ -13,6 +13,7 @@ from apfproxy.api import documents
 from apfproxy.api.documents import (
     DEEPEST,
     LARGEST_INPUT_BYTES,
+    MOST_DOCUMENTS,
     Document,
     Mapping,
     SyntaxProblem,
@@ -45,6 +46,7 @@ def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         ('{"a": 1}', [{"a": 1}]),
         (' \n{"a": 1}\n{"a": 2} ', [{"a": 1}, {"a": 2}]),
         ('{"a": [1.5, null, "\\ud83d\\ude00"]}', [{"a": [1.5, None, "\U0001f600"]}]),
+        ('{"\\ud800": ["\\udc00"]}', [{"\ufffd": ["\ufffd"]}]),
         ("\ufeffa: 1", [{"a": 1}]),
         ("a: &x 1\n", [{"a": 1}]),
         ("1: a\ntrue: b\n1.5: c\noff: d\n", [{"1": "a", "true": "b", "1.5": "c", "false": "d"}]),
@@ -102,6 +104,26 @@ def test_scalars(text: str, value: object) -> None:
     assert type(value) is type(found["a"])
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a: {b: 1}\na: {c: 2}\n", {"a": {"c": 2}}),
+        (
+            '{"a": {"b": 1, "d": [3]}, "a": {"c": 2, "d": [4]}, "e": 5, "e": {}}',
+            {"a": {"b": 1, "c": 2, "d": [4]}, "e": {}},
+        ),
+        ('{a: 1, "a": 2}', {"a": 2}),
+    ],
+)
+def test_repeated_keys(text: str, expected: object) -> None:
+    """Where it is asked for, the last of equal keys counts; mappings in JSON are merged."""
+    found, problem = split_documents(text.encode(), unique_keys=False)
+
+    assert problem is None
+    assert [expected] == [document.content for document in found]
+    assert split_documents(text.encode())[1] is not None
+
+
 def test_lines() -> None:
     """Documents and the mappings in them know where they begin."""
     found, _ = split_documents(b"# c\n---\na:\n- b: 1\n- c: 2\n---\n\nd: 3\n")
@@ -137,6 +159,8 @@ def test_lines() -> None:
         (b'{"a": ' * 100 + b"1" + b"}" * 100, f"nested more than {DEEPEST} deep", 1),
         (b'{"a": ' + b"9" * 5000 + b', "a": "\t"}', "a number is too long", 1),
         (b'{"a": NaN, "b": "\\ud800", "a": 1}', "not JSON: NaN", 1),
+        (b"{}" * (MOST_DOCUMENTS + 1), "more than 10000 documents: split it", 1),
+        (b"-\n---\n" * (MOST_DOCUMENTS + 1), "more than 10000 documents: split it", 20_001),
         (b" " * (LARGEST_INPUT_BYTES + 1), "too large: 3145729 bytes", None),
     ],
 )

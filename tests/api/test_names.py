@@ -11,6 +11,7 @@ from apfproxy.api.names import (
     check_name_prefix,
     check_qualified_name,
     generated_name,
+    well_formed,
 )
 
 
@@ -97,3 +98,9 @@ def test_generated_name() -> None:
     """The prefix gives way so that the suffix fits."""
     assert generated_name("ab-", "12345") == "ab-12345"
     assert generated_name("a" * 63, "12345") == "a" * 58 + "12345"
+
+
+def test_well_formed() -> None:
+    """Only what no encoding holds is replaced."""
+    assert well_formed("a\ud800b\U0001f600\udc00") == "a\ufffdb\U0001f600\ufffd"
+    assert well_formed("aäß") == "aäß"

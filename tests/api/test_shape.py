@@ -69,13 +69,17 @@ def test_fits(value: dict[str, Any], expected: Outer) -> None:
         ("x", 'Invalid value: "x": want a mapping'),
         (
             {"smallNumber": 2**31},
-            'smallNumber: Invalid value: "2147483648": want an integer from '
-            f"{-(2**31)} to {2**31 - 1}",
+            (
+                'smallNumber: Invalid value: "2147483648": want an integer from '
+                f"{-(2**31)} to {2**31 - 1}"
+            ),
         ),
         (
             {"largeNumber": -(2**63) - 1},
-            f'largeNumber: Invalid value: "{-(2**63) - 1}": want an integer from '
-            f"{-(2**63)} to {2**63 - 1}",
+            (
+                f'largeNumber: Invalid value: "{-(2**63) - 1}": want an integer from '
+                f"{-(2**63)} to {2**63 - 1}"
+            ),
         ),
         ({"largeNumber": True}, 'largeNumber: Invalid value: "True": want an integer'),
         ({"largeNumber": 1.0}, 'largeNumber: Invalid value: "1.0": want an integer'),

@@ -14,14 +14,19 @@ import pytest
 
 from apfproxy.api.documents import split_documents
 from apfproxy.api.field_errors import Reason
-from apfproxy.api.flowcontrol.wire import from_wire, to_wire
+from apfproxy.api.flowcontrol.types import GROUP
+from apfproxy.api.flowcontrol.wire import from_wire, to_wire, with_type
 from apfproxy.api.meta import SystemFields
 from tests.conformance import vectors
 
 CREATION = re.compile(
     r"/apis/flowcontrol\.apiserver\.k8s\.io/(?P<version>[^/?]+)"
-    r"/(flowschemas|prioritylevelconfigurations)\?dryRun=All"
+    r"/(?P<resource>flowschemas|prioritylevelconfigurations)\?dryRun=All"
 )
+KINDS = {
+    "flowschemas": "FlowSchema",
+    "prioritylevelconfigurations": "PriorityLevelConfiguration",
+}
 VOLATILE = {
     "continue",
     "creationTimestamp",
@@ -72,7 +77,7 @@ def normal(value: Any) -> Any:  # noqa: ANN401  any JSON value
 def body_of(step: dict[str, Any]) -> object:
     """The object that the step sends."""
     data = json.dumps(step["body"]) if "body" in step else step["raw"]
-    documents, problem = split_documents(data.encode())
+    documents, problem = split_documents(data.encode(), unique_keys=False)
     assert problem is None
     return documents[0].content
 
@@ -84,7 +89,10 @@ def test_creation(step: dict[str, Any]) -> None:
     creation = CREATION.fullmatch(step["path"])
     assert creation is not None
 
-    found = from_wire(body_of(step), created=CREATED)
+    api_version = f"{GROUP}/{creation['version']}"
+    body = with_type(body_of(step), KINDS[creation["resource"]], api_version)
+
+    found = from_wire(body, created=CREATED)
 
     if step["expect"]["status"] == 201:
         assert not isinstance(found, list), found

@@ -18,6 +18,7 @@ from apfproxy.api.flowcontrol.types import (
 )
 from apfproxy.api.flowcontrol.validation import validate
 from apfproxy.api.meta import SystemFields, as_created, canonical
+from apfproxy.api.names import well_formed
 from apfproxy.api.shape import Reading, read_struct
 
 KINDS: dict[str, type[FlowSchema | PriorityLevelConfiguration]] = {
@@ -40,9 +41,8 @@ def from_wire(
     Args:
         wire: As a JSON parser returns it, of one of `KINDS` and `API_VERSIONS`.
         created: Treat the object as one that a server is asked to create: the fields that a server
-        sets get these
-            values, whatever the client put there.  Without it they are read as they are, and no
-            name is generated.
+            sets get these values, whatever the client put there.  Without it they are read as they
+            are, and no name is generated.
         strict: Whether an unknown field is an error.  kube-apiserver drops it, with a warning.
 
     Returns:
@@ -59,6 +59,17 @@ def from_wire(
         metadata = as_created(metadata, created)
     obj = with_defaults(replace(obj, metadata=metadata))
     return validate(obj) or obj
+
+
+def with_type(wire: object, kind: str, api_version: str) -> object:
+    """The JSON of an object with the type that its surroundings imply where it names none itself.
+
+    A server leaves it out in the items of a list, and accepts requests that leave it out.
+    """
+    if not isinstance(wire, dict):
+        return wire
+    own_kind, own_version = type_of(wire)
+    return {**wire, "kind": own_kind or kind, "apiVersion": own_version or api_version}
 
 
 def read(wire: object) -> tuple[FlowControlObject | None, list[FieldError], list[FieldError]]:
@@ -89,8 +100,8 @@ def type_of(wire: object) -> tuple[str, str]:
         return "", ""
     kind, api_version = wire.get("kind"), wire.get("apiVersion")
     return (
-        kind if isinstance(kind, str) else "",
-        api_version if isinstance(api_version, str) else "",
+        well_formed(kind) if isinstance(kind, str) else "",
+        well_formed(api_version) if isinstance(api_version, str) else "",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apfproxy.api.field_errors import Reason
-from apfproxy.api.flowcontrol.wire import from_wire, kind_of, to_wire
+from apfproxy.api.flowcontrol.wire import from_wire, kind_of, to_wire, with_type
 from apfproxy.api.meta import SystemFields
 from tests.api.flowcontrol.objects import RESOURCE_RULE, V1, flow_schema, priority_level, rules
 
@@ -101,6 +101,7 @@ def test_generated_name() -> None:
         pytest.param(None, {"kind", "apiVersion"}, id="null"),
         pytest.param([], {"kind", "apiVersion"}, id="list"),
         pytest.param({"kind": 1, "apiVersion": 2}, {"kind", "apiVersion"}, id="numbers"),
+        pytest.param({"kind": "\ud800", "apiVersion": V1}, {"kind"}, id="surrogate"),
         pytest.param({"kind": "Pod", "apiVersion": V1}, {"kind"}, id="kind"),
         pytest.param({"kind": "FlowSchema", "apiVersion": "v1"}, {"apiVersion"}, id="version"),
     ],
@@ -108,6 +109,16 @@ def test_generated_name() -> None:
 def test_other_kinds(wire: object, fields: set[str]) -> None:
     """Only the two kinds in the two versions are read."""
     assert {(field, Reason.NOT_SUPPORTED) for field in fields} == errors_of(wire)
+
+
+@pytest.mark.parametrize("own", [{}, {"kind": "FlowSchema"}, {"apiVersion": V1, "kind": None}])
+def test_implied_type(own: dict[str, Any]) -> None:
+    """An object may leave its type to its surroundings."""
+    wire = {**own, "metadata": {"name": "a"}}
+
+    assert {**wire, "apiVersion": V1, "kind": "FlowSchema"} == with_type(wire, "FlowSchema", V1)
+    assert with_type([], "FlowSchema", V1) == []
+    assert flow_schema() == with_type(flow_schema(), "Pod", "v1")
 
 
 def test_wrong_types() -> None:
