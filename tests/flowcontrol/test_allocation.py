@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.allocation import MIN_TARGET, InfeasibleError, Item, allocate
@@ -25,6 +25,7 @@ def divisions(draw: st.DrawFn) -> tuple[int, list[Item]]:
     return draw(st.integers(low_sum, high_sum)), items
 
 
+@settings(deadline=None)
 @given(divisions())
 def test_allocate_keeps_bounds_and_sum(division: tuple[int, list[Item]]) -> None:
     """All is given away, and everyone gets an amount within the own bounds."""
@@ -37,6 +38,7 @@ def test_allocate_keeps_bounds_and_sum(division: tuple[int, list[Item]]) -> None
         assert min(max(amount, item.lower_bound), item.upper_bound) == amount
 
 
+@settings(deadline=None)
 @given(divisions())
 def test_allocate_deviates_from_the_proportion_at_bounds_only(
     division: tuple[int, list[Item]],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.demand import SMOOTHING_COEFFICIENT, DemandStats, SeatDemand
@@ -74,6 +74,7 @@ def test_smoothed_rises_at_once_and_decays_slowly() -> None:
     assert pytest.approx(200) == demand.smoothed
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 50)), min_size=1))
 def test_statistics_are_those_of_a_sample_each_nanosecond(steps: list[tuple[int, int]]) -> None:
     """The integrals give what the plain definition gives."""

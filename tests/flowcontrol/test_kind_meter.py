@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.kind_meter import (
@@ -132,6 +132,7 @@ def test_an_event_told_late_takes_nothing_away() -> None:
     assert bucket_ns({0: 5, 1: 10}) == meter.usages(15)[3].bucket_ns
 
 
+@settings(deadline=None)
 @given(
     steps=st.lists(
         st.tuples(st.sampled_from(("begin", "end", "flush", "high")), st.integers(0, NS_PER_S * 2))

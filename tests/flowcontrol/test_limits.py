@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from apfproxy.flowcontrol.limits import (
@@ -20,6 +20,7 @@ from apfproxy.flowcontrol.limits import (
 names = st.text("abc", min_size=1)
 
 
+@settings(deadline=None)
 @given(server_limit=st.integers(0, 5_000), shares=st.dictionaries(names, st.integers(0, 2**31 - 1)))
 def test_nominal_limits_lose_no_seat(server_limit: int, shares: dict[str, int]) -> None:
     """Rounding never loses a seat and adds less than one per level."""
@@ -140,6 +141,7 @@ def demands(draw: st.DrawFn) -> LevelDemand:
     return LevelDemand(LevelLimits(nominal, lower, upper), False, high_watermark, smoothed, nominal)
 
 
+@settings(deadline=None)
 @given(levels=st.lists(demands(), min_size=1, max_size=8), exempt_seats=st.integers(0, 500))
 def test_adjust_keeps_every_bound(levels: list[LevelDemand], exempt_seats: int) -> None:
     """No level leaves its limits, and rounding moves the sum by half a seat per level at most."""
