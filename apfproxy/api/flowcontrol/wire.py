@@ -52,13 +52,13 @@ def from_wire(
     obj, errors, unknown = read(wire)
     if strict:
         errors = errors + unknown
-    if obj is None or errors:
+    if obj is None:
         return errors
     metadata = canonical(obj.metadata)
     if created is not None:
         metadata = as_created(metadata, created)
     obj = with_defaults(replace(obj, metadata=metadata))
-    return validate(obj) or obj
+    return (errors + validate(obj)) or obj
 
 
 def with_type(wire: object, kind: str, api_version: str) -> object:

@@ -139,6 +139,16 @@ def test_unknown_fields() -> None:
     assert {("spec.matchingPrecedense", Reason.UNKNOWN)} == errors_of(wire, strict=True)
 
 
+def test_unknown_fields_do_not_hide_what_else_is_wrong() -> None:
+    """A strict reader hears of a misspelt field and of the rules broken without it."""
+    wire = flow_schema(matchingPrecedence=-1, bogus=3)
+
+    assert {
+        ("spec.matchingPrecedence", Reason.INVALID),
+        ("spec.bogus", Reason.UNKNOWN),
+    } == errors_of(wire, strict=True)
+
+
 def test_unknown_version() -> None:
     """Asking for another version says which there are."""
     obj = from_wire(flow_schema())
