@@ -75,6 +75,7 @@ class WatchSettings:
 
     silence_s: float = bounded(0.1, 0.001)
     limit_s: float = bounded(10.0, 0.001)
+    bookmark_limit_s: float = bounded(60.0, 0.001)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,10 @@ configuration.  All of it is bounded.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from apfproxy.proxy.request_head import HeadError, RequestHead
+from apfproxy.proxy.keeping import drop_older_half
+from apfproxy.proxy.request_fields import HeadError
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
 from apfproxy.request.deadline import DeadlineError, request_timeout_ns
 
@@ -19,9 +20,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.learned_costs import LearnedCosts
     from apfproxy.flowcontrol.ticket import WorkEstimate
     from apfproxy.flowcontrol.work_estimate import WorkEstimator
-
-Key = TypeVar("Key")
-Value = TypeVar("Value")
+    from apfproxy.proxy.request_head import RequestHead
 
 MAX_KEPT_TARGETS = 8192
 """Attributes by method and target; about 2 KiB each."""
@@ -127,9 +126,3 @@ class Admission:
 
     def __repr__(self) -> str:
         return f"<Admission, {len(self._attributes)} targets kept>"
-
-
-def drop_older_half(kept: dict[Key, Value]) -> None:
-    """Forget the half of a dictionary that was put in first."""
-    for key in list(kept)[: (len(kept) + 1) // 2]:
-        del kept[key]

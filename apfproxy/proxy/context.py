@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.proxy.admission import drop_older_half
+from apfproxy.proxy.keeping import drop_older_half
 from apfproxy.proxy.read_buffer import READ_BYTES
-from apfproxy.proxy.request_head import HeadLimits, OriginHosts, RequestHead, parse_request_head
+from apfproxy.proxy.request_fields import OriginHosts
+from apfproxy.proxy.request_head import HeadLimits, HeadParser
 
 if TYPE_CHECKING:
     import asyncio
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.downstream import DownstreamConnection
     from apfproxy.proxy.pool import Pool
+    from apfproxy.proxy.request_head import RequestHead
     from apfproxy.settings import Settings
 
 MAX_KEPT_HEADS = 4096
@@ -25,20 +27,54 @@ MAX_KEPT_HEAD_BYTES = 2048
 """Longer heads are parsed each time, so that the bound above is one in bytes too."""
 
 
+class Heads:
+    """The heads of one kind of client: those that stand alone in a read are kept whole.
+
+    Attributes:
+        kept: Heads without a body by their bytes.
+    """
+
+    __slots__ = ("_admission", "_parser", "kept")
+
+    def __init__(self, parser: HeadParser, admission: Admission) -> None:
+        self._parser = parser
+        self._admission = admission
+        self.kept: dict[bytes, RequestHead] = {}
+
+    def read(self, data: bytes, *, is_alone: bool) -> RequestHead:
+        """Parse, check, prepare and perhaps keep one head.
+
+        Args:
+            data: The head's bytes.
+            is_alone: Whether nothing stood behind it, as with most requests without a body.
+
+        Raises:
+            HeadError: It must not be forwarded.
+        """
+        head = self._parser.parse(data)
+        self._admission.prepare(head)
+        if is_alone and not head.framing and len(data) <= MAX_KEPT_HEAD_BYTES:
+            if len(self.kept) >= MAX_KEPT_HEADS:
+                drop_older_half(self.kept)
+            self.kept[data] = head
+        return head
+
+    def __repr__(self) -> str:
+        return f"<Heads, {len(self.kept)} kept>"
+
+
 class Context:
     """Settings as the hot path wants them, and the collaborators of every exchange.
 
     Attributes:
         connections: Clients' connections that are open.
-        heads: Heads without a body by their bytes, for clients that are not trusted to assert
-            identities, and for those that are.
+        heads, trusted_heads: Of clients that are not trusted to assert identities, and of those
+            that are.
         is_draining: Whether answers say that their connection closes.
         sweep_now_ns: The time of the last sweep, for deadlines that need no better.
     """
 
     __slots__ = (
-        "_hosts",
-        "_limits",
         "_on_connection_closed",
         "_suffixes",
         "admission",
@@ -91,31 +127,14 @@ class Context:
         self._suffixes: dict[bytes, bytes] = {}
         self._on_connection_closed: Callable[[], None] | None = None
         self.connections: set[DownstreamConnection] = set()
-        self.heads: dict[bytes, RequestHead] = {}
-        self.trusted_heads: dict[bytes, RequestHead] = {}
-        self._limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
+        limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
         host, port = upstream.address.host, upstream.address.port
-        self._hosts = OriginHosts(
+        hosts = OriginHosts(
             (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode(),
             (upstream.host_header or "").encode(),
         )
-
-    def parse_head(self, data: bytes, *, trusts_identity: bool) -> RequestHead:
-        """Parse, check and prepare one head.
-
-        Raises:
-            HeadError: It must not be forwarded.
-        """
-        head = parse_request_head(data, self._limits, self._hosts, trusts_identity=trusts_identity)
-        self.admission.prepare(head)
-        return head
-
-    def keep_head(self, heads: dict[bytes, RequestHead], data: bytes, head: RequestHead) -> None:
-        """Remember a head that stood alone in a read, as requests without a body do."""
-        if len(data) <= MAX_KEPT_HEAD_BYTES:
-            if len(heads) >= MAX_KEPT_HEADS:
-                drop_older_half(heads)
-            heads[data] = head
+        self.heads = Heads(HeadParser(limits, hosts, trusts_identity=False), admission)
+        self.trusted_heads = Heads(HeadParser(limits, hosts, trusts_identity=True), admission)
 
     def intern(self, suffix: bytes) -> bytes:
         """The same bytes, one object for all connections of a client."""

@@ -19,13 +19,8 @@ from apfproxy.proxy.read_buffer import (
     READ_VIEW,
     WRITE_HIGH_WATER_BYTES,
 )
-from apfproxy.proxy.request_head import (
-    CHUNKED,
-    SIZED,
-    HeadError,
-    HeadProbe,
-    RequestHead,
-)
+from apfproxy.proxy.request_fields import CHUNKED, SIZED, HeadError
+from apfproxy.proxy.request_head import HeadProbe, RequestHead
 
 if TYPE_CHECKING:
     from apfproxy.proxy.context import Context
@@ -56,13 +51,13 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         "_heads",
         "_is_closed",
         "_is_read_paused",
+        "_kept_heads",
         "_linger_bytes",
         "_pending",
         "_probe",
         "_probed_bytes",
         "_skipped_empty_line",
         "_transport",
-        "_trusts_identity",
         "deadline_ns",
         "forwarded_suffix",
         "is_write_paused",
@@ -100,8 +95,9 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self.write = self._transport.write
         peer = transport.get_extra_info("peername")
         address = peer[0] if isinstance(peer, tuple) else "unknown"
-        self._trusts_identity = _is_in_networks(address, context)
-        self._heads = context.trusted_heads if self._trusts_identity else context.heads
+        is_trusted = _is_in_networks(address, context)
+        self._heads = context.trusted_heads if is_trusted else context.heads
+        self._kept_heads = self._heads.kept
         self.forwarded_suffix = context.intern(address.encode() + b"\r\n\r\n")
         self.deadline_ns = context.clock.now_ns() + context.head_timeout_ns
         context.connections.add(self)
@@ -117,7 +113,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         data = bytes(READ_VIEW[:nbytes])
         if self._exchange is None and not self._pending and not self._framing:
             # Most requests are one read, and most are like one before: no parsing then.
-            head = self._heads.get(data)
+            head = self._kept_heads.get(data)
             if head is not None and self._linger_bytes < 0:
                 self._begin(head)
                 return
@@ -288,16 +284,9 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._probe = None
         self._probed_bytes = 0
         self._skipped_empty_line = False
-        if end == len(data):
-            self._pending = b""
-            head = self._heads.get(data)
-            if head is None:
-                head = context.parse_head(data, trusts_identity=self._trusts_identity)
-                if not head.framing:
-                    context.keep_head(self._heads, data, head)
-        else:
-            self._pending = data[end:]
-            head = context.parse_head(data[:end], trusts_identity=self._trusts_identity)
+        is_alone = end == len(data)
+        self._pending = b"" if is_alone else data[end:]
+        head = self._heads.read(data if is_alone else data[:end], is_alone=is_alone)
         self._begin(head)
 
     def _probe_head(self, data: bytes) -> None:

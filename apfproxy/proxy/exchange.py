@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from apfproxy.flowcontrol.ticket import RejectReason, Ticket
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
-from apfproxy.proxy.request_head import VIA
+from apfproxy.proxy.request_fields import VIA
 from apfproxy.proxy.response_head import CHUNKED, ResponseHead
 from apfproxy.proxy.watch_seats import WatchSeats
 

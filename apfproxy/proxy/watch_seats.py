@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.request.list_options import parse_bool
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -83,4 +85,4 @@ class WatchSeats:
 def asks_for_initial_events(attributes: RequestAttributes) -> bool:
     """Whether the watch will send the bookmark that ends its initial events."""
     values = attributes.query.get("sendInitialEvents")
-    return values is not None and values[:1] in (("true",), ("1",))
+    return values is not None and parse_bool(values[0])
