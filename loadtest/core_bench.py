@@ -3,7 +3,7 @@
 Each figure is the best of several rounds, since anything else on the machine only adds to it.
 The clock is the system's monotonic one, read once an event, as in the proxy.
 
-    python loadtest/core_bench.py
+    python -m loadtest.core_bench
 """
 
 from __future__ import annotations
