@@ -131,7 +131,7 @@ logLevel: debug
         ),
         pytest.param(
             "watch: {qqq: 1}",
-            "f:1: watch.qqq: unknown key; known in watch: silence, limit",
+            "f:1: watch.qqq: unknown key; known in watch: silence, limit, bookmarkLimit",
             id="nothing-like-it-in-a-section",
         ),
         pytest.param(

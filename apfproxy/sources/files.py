@@ -1,0 +1,225 @@
+"""Keeps a controller's configuration as the object files have it.
+
+A change is taken as a whole or not at all: with any file that cannot be read, or any object that
+is not valid, the last good configuration stays, and all problems are reported.  A FlowSchema
+without its priority level is no such problem: the order in which files arrive may leave one
+dangling for a while, and Kubernetes ignores it, too.
+
+What is watched are the directories of the files and of what they link to, because editors replace
+files, and Kubernetes swaps a link to mount a changed ConfigMap; the event of a watch on the file
+itself would be its last.  Whatever happens there, only changed contents count.  Beside that all
+is read every few seconds: notifications get lost on network file systems, and a watched directory
+may itself be replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import watchfiles
+
+from apfproxy.sources.object_files import (
+    decode_files,
+    effective_objects,
+    read_files,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from apfproxy.api.decode import Problem
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.sources.object_files import ObjectsRead
+
+DEBOUNCE_MS = 400
+"""The longest that a burst of changes is gathered; a copy of a few files takes less."""
+STEP_MS = 50
+"""A burst ends with so long a silence."""
+REREAD_PERIOD_S = 5.0
+
+MAX_LOGGED_PROBLEMS = 20
+
+logger = logging.getLogger(__name__)
+
+Roots = frozenset[tuple[str, int, int]]
+"""Directories to watch: path, device and inode, so that one in another's place is another."""
+
+
+class ObjectsError(ValueError):
+    """The objects that the process is to start with are broken; the operator's fault.
+
+    Attributes:
+        problems: One line each.
+    """
+
+    def __init__(self, problems: tuple[str, ...]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class LoadObserver(Protocol):
+    """Hears what became of each load."""
+
+    def __call__(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:
+        """Take the outcome of one load.
+
+        Args:
+            problems: Why it was not taken; empty if it is in force.
+            dangling: One line for each FlowSchema that is not used now.
+        """
+
+
+class ObjectFiles:
+    """The files of `paths`, as the source of a controller's configuration.
+
+    Args:
+        paths: Files and directories.
+        controller: Gets the objects.
+        with_suggested: Whether the suggested objects are among the built-in ones.
+        on_load: Hears what became of each load, `load_first` included.
+    """
+
+    def __init__(
+        self,
+        paths: tuple[str, ...],
+        controller: Controller,
+        *,
+        with_suggested: bool = True,
+        on_load: LoadObserver | None = None,
+    ) -> None:
+        self.paths = paths
+        self._controller = controller
+        self._with_suggested = with_suggested
+        self._on_load = on_load
+        self._fingerprint = b""
+        self.problems: tuple[Problem, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<ObjectFiles {', '.join(self.paths)}: {len(self.problems)} problems>"
+
+    def load_first(self) -> None:
+        """Put in force what is in the files now; blocks on the file system.
+
+        Raises:
+            ObjectsError: There are problems; the mandatory objects alone are in force.
+        """
+        contents = read_files(self.paths)
+        self._fingerprint = contents.fingerprint()
+        self._take(decode_files(contents))
+        if self.problems:
+            raise ObjectsError(tuple(str(problem) for problem in self.problems))
+
+    async def reload(self) -> bool:
+        """Read the files again, and put them in force if they changed and are well.
+
+        Returns:
+            Whether they had changed.
+        """
+        # In a thread: a slow file system, or the parser, would hold up requests.
+        contents = await asyncio.to_thread(read_files, self.paths)
+        fingerprint = contents.fingerprint()
+        if fingerprint == self._fingerprint:
+            return False
+        read = await asyncio.to_thread(decode_files, contents)
+        self._fingerprint = fingerprint
+        self._take(read)
+        for problem in self.problems[:MAX_LOGGED_PROBLEMS]:
+            logger.error("%s", problem)
+        if self.problems:
+            logger.error(
+                "%d problems in %s: the configuration stays as it was",
+                len(self.problems),
+                ", ".join(self.paths),
+            )
+        return True
+
+    def _take(self, read: ObjectsRead) -> None:
+        self.problems = read.problems
+        dangling: tuple[str, ...] = ()
+        if not read.problems:
+            digest = self._controller.digest(
+                effective_objects(read.objects, with_suggested=self._with_suggested)
+            )
+            self._controller.commit(digest)
+            dangling = digest.problems
+            if self.paths:
+                logger.info(
+                    "generation %d of the configuration: %d objects from %s",
+                    self._controller.generation,
+                    len(read.objects),
+                    ", ".join(self.paths),
+                )
+            for problem in dangling:
+                logger.warning("%s", problem)
+        if self._on_load is not None:
+            self._on_load(read.problems, dangling)
+
+    async def watch(
+        self, changes: Callable[[Roots], AsyncGenerator[object, None]] | None = None
+    ) -> None:
+        """Reload after each change, for ever; ends only when it is cancelled.
+
+        Args:
+            changes: Yields when something may have changed below some directories, and ends when
+                it cannot go on; by default the system's notifications.
+        """
+        changes = changes or notifications
+        while True:
+            roots = await asyncio.to_thread(watch_roots, self.paths)
+            async with contextlib.aclosing(changes(roots)) as events:
+                async for _ in events:
+                    await self.reload()
+                    if await asyncio.to_thread(watch_roots, self.paths) != roots:
+                        break
+
+
+def watch_roots(paths: tuple[str, ...]) -> Roots:
+    """The directories in which a change may concern the paths; those that are there.
+
+    That is each path that is a directory, its parent, and the same of what links lead to.
+    """
+    roots = set()
+    for path in paths:
+        directories = {path, os.path.dirname(path) or "."}  # noqa: PTH120 - Path would drop ..
+        with contextlib.suppress(OSError):
+            names = [path]
+            if Path(path).is_dir():
+                names += [str(entry) for entry in Path(path).iterdir() if entry.is_symlink()]
+            for name in names:
+                target = os.path.realpath(name)
+                directories |= {target, os.path.dirname(target)}  # noqa: PTH120 - as above
+        for directory in directories:
+            with contextlib.suppress(OSError):
+                if Path(directory).is_dir():
+                    status = Path(directory).stat()
+                    roots.add((directory, status.st_dev, status.st_ino))
+    return frozenset(roots)
+
+
+async def notifications(roots: Roots) -> AsyncGenerator[object, None]:
+    """Yield after changes in the directories, and every few seconds anyway."""
+    yield None  # what changed before the watch was there
+    directories = sorted({path for path, _, _ in roots})
+    started = time.monotonic()
+    try:
+        async for change in watchfiles.awatch(
+            *directories,
+            watch_filter=None,
+            debounce=DEBOUNCE_MS,
+            step=STEP_MS,
+            rust_timeout=round(REREAD_PERIOD_S * 1000),
+            yield_on_timeout=True,
+            recursive=False,
+            ignore_permission_denied=True,
+        ):
+            yield change
+    except (OSError, RuntimeError) as error:
+        # No more watches, a directory that has just gone: reading now and then has to do.
+        logger.debug("cannot watch %s: %s", ", ".join(directories), error)
+        await asyncio.sleep(max(0.0, REREAD_PERIOD_S - (time.monotonic() - started)))

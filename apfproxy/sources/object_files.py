@@ -1,0 +1,163 @@
+"""Objects from files: read, decoded and put over the built-in ones.
+
+1. A path is a file, or a directory, of which the files `*.yaml`, `*.yml` and `*.json` count that
+   are not hidden; directories in it do not.
+2. Objects add to the built-in ones and replace those of the same kind and name.
+3. Of all files together no two objects may have one kind and name: which one counts would depend
+   on the order of the files' names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from apfproxy.api.decode import Problem, decode_documents
+from apfproxy.api.documents import LARGEST_INPUT_BYTES
+from apfproxy.api.flowcontrol.bootstrap import mandatory_objects, suggested_objects
+from apfproxy.api.flowcontrol.types import FlowSchema
+from apfproxy.api.flowcontrol.wire import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from apfproxy.api.flowcontrol.types import FlowControlObject
+
+SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class FileContents:
+    """What is in the files of some paths at one time.
+
+    Attributes:
+        files: File name to its bytes, in the order of reading.
+        problems: Paths and files that could not be read.
+    """
+
+    files: tuple[tuple[str, bytes], ...]
+    problems: tuple[Problem, ...]
+
+    def fingerprint(self) -> bytes:
+        """Changes whenever anything here does."""
+        digest = hashlib.sha256()
+        for name, data in self.files:
+            digest.update(f"{len(name)} {len(data)} {name}".encode(errors="surrogateescape"))
+            digest.update(data)
+        for problem in self.problems:
+            digest.update(str(problem).encode(errors="surrogateescape"))
+        return digest.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectsRead:
+    """The objects of some files.
+
+    Attributes:
+        objects: Those that are valid, in the order of reading.
+        problems: What is wrong with the others, and with files.
+        origins: Kind and name of each object to its file.
+    """
+
+    objects: tuple[FlowControlObject, ...]
+    problems: tuple[Problem, ...]
+    origins: dict[tuple[str, str], str]
+
+
+def read_files(paths: Sequence[str]) -> FileContents:
+    """Read all files of the paths; blocks on the file system."""
+    files: dict[str, bytes] = {}
+    problems = []
+    for path in paths:
+        try:
+            names = file_names(path)
+        except OSError as error:
+            problems.append(Problem(path, (cannot_read(error),)))
+            continue
+        for name in names:
+            if name in files:
+                continue
+            try:
+                files[name] = read_file(name)
+            except OSError as error:
+                problems.append(Problem(name, (cannot_read(error),)))
+    return FileContents(tuple(files.items()), tuple(problems))
+
+
+def file_names(path: str) -> list[str]:
+    """The files that a path stands for, sorted.
+
+    Raises:
+        OSError: The path is not there, or is a directory that cannot be listed.
+    """
+    if not stat.S_ISDIR(Path(path).stat().st_mode):
+        return [path]
+    return sorted(
+        str(entry)
+        for entry in Path(path).iterdir()
+        if entry.suffix in SUFFIXES and not entry.name.startswith(".") and not entry.is_dir()
+    )
+
+
+def read_file(name: str) -> bytes:
+    """Read one regular file, of which at most one byte more than can be decoded.
+
+    Raises:
+        OSError: It cannot be read, or is a device or pipe, which might never end.
+    """
+    # Without O_NONBLOCK opening a pipe would wait for its writer.
+    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor, not of a path
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(0, "not a regular file")
+        return file.read(LARGEST_INPUT_BYTES + 1)
+
+
+def cannot_read(error: OSError) -> str:
+    """Say why a path cannot be read."""
+    return f"cannot be read: {error.strerror or error}"
+
+
+def decode_files(contents: FileContents) -> ObjectsRead:
+    """Decode all files; any bytes give objects and problems."""
+    objects: list[FlowControlObject] = []
+    problems = list(contents.problems)
+    origins: dict[tuple[str, str], str] = {}
+    for name, data in contents.files:
+        decoded = decode_documents(data, name)
+        problems += decoded.problems
+        for object_ in decoded.objects:
+            kind, object_name = kind_of(object_), object_.metadata.name
+            other = origins.setdefault((kind, object_name), name)
+            if other == name:
+                objects.append(object_)
+                continue
+            message = f"also defined in {other}: remove one"
+            problems.append(Problem(name, (message,), kind=kind, name=object_name))
+    return ObjectsRead(tuple(objects), tuple(problems), origins)
+
+
+def effective_objects(
+    given: Iterable[FlowControlObject], *, with_suggested: bool
+) -> tuple[FlowControlObject, ...]:
+    """The built-in objects with the given ones in place of and beside them."""
+    built_in = mandatory_objects() + (suggested_objects() if with_suggested else ())
+    objects = {(kind_of(object_), object_.metadata.name): object_ for object_ in built_in}
+    objects.update({(kind_of(object_), object_.metadata.name): object_ for object_ in given})
+    return tuple(objects.values())
+
+
+def dangling_flow_schemas(objects: Iterable[FlowControlObject]) -> dict[str, str]:
+    """FlowSchema name to the name of its priority level, where there is no such level."""
+    objects = tuple(objects)
+    levels = {each.metadata.name for each in objects if not isinstance(each, FlowSchema)}
+    return {
+        each.metadata.name: each.spec.priority_level_configuration.name
+        for each in objects
+        if isinstance(each, FlowSchema)
+        and each.spec.priority_level_configuration.name not in levels
+    }

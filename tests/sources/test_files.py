@@ -1,0 +1,212 @@
+"""Watching object files."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+import watchfiles
+
+from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.sources import files
+from apfproxy.sources.files import ObjectFiles, ObjectsError, notifications, watch_roots
+from tests.sources.test_object_files import SCHEMA, level
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+    from pathlib import Path
+
+    from apfproxy.api.decode import Problem
+    from apfproxy.sources.files import Roots
+
+
+class Loads:
+    """Keeps what became of each load."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[tuple[int, int]] = []
+
+    def __call__(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:
+        """Keep the numbers of problems and of dangling FlowSchemas."""
+        self.outcomes.append((len(problems), len(dangling)))
+
+
+@pytest.fixture
+def controller() -> Controller:
+    """A controller that has the mandatory objects."""
+    return Controller(VirtualClock(), 100, 0)
+
+
+def test_without_files(controller: Controller) -> None:
+    """Without files the built-in objects are in force."""
+    ObjectFiles((), controller).load_first()
+
+    levels = {each.metadata.name for each in bootstrap_objects()} & set(controller.levels)
+    assert set(controller.levels) == levels
+    assert len(levels) > 2
+
+
+def test_without_suggested_objects(controller: Controller) -> None:
+    """Only the mandatory objects are there if the suggested ones are not wanted."""
+    ObjectFiles((), controller, with_suggested=False).load_first()
+
+    assert set(controller.levels) == {"exempt", "catch-all"}
+
+
+def test_broken_at_first(tmp_path: Path, controller: Controller) -> None:
+    """A process does not start with broken objects: all problems are raised."""
+    (tmp_path / "a.yaml").write_text("a: [")
+    (tmp_path / "b.yaml").write_text("b: [")
+    loads = Loads()
+    source = ObjectFiles((str(tmp_path),), controller, on_load=loads)
+
+    with pytest.raises(ObjectsError) as caught:
+        source.load_first()
+
+    assert [problem.partition(":")[0] for problem in caught.value.problems] == [
+        str(tmp_path / "a.yaml"),
+        str(tmp_path / "b.yaml"),
+    ]
+    assert loads.outcomes == [(2, 0)]
+
+
+async def test_reload(
+    tmp_path: Path, controller: Controller, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A good change takes effect, a broken one leaves the last good one and is reported."""
+    path = tmp_path / "a.yaml"
+    path.write_text(level("first"))
+    loads = Loads()
+    source = ObjectFiles((str(path),), controller, on_load=loads)
+    source.load_first()
+    steps = []
+    with caplog.at_level(logging.WARNING, logger=files.__name__):
+        for text in (
+            level("first"),
+            level("second"),
+            level("third") + "---\nbroken",
+            level("fourth") + "---\n" + SCHEMA.replace("NAME", "x").replace("LEVEL", "nowhere"),
+        ):
+            path.write_text(text)
+            changed = await source.reload()
+            mine = set(controller.levels) & {"first", "second", "third", "fourth"}
+            steps.append((changed, mine, len(source.problems)))
+
+    assert steps == [
+        (False, {"first"}, 0),
+        (True, {"second"}, 0),
+        (True, {"second"}, 1),
+        (True, {"fourth"}, 0),
+    ]
+    assert loads.outcomes == [(0, 0), (0, 0), (1, 0), (0, 1)]
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages[0].startswith(f"{path}:6: ")
+    assert messages[1] == f"1 problems in {path}: the configuration stays as it was"
+    assert messages[2].startswith("FlowSchema 'x': spec.priorityLevelConfiguration.name: ")
+    assert len(messages) == 3
+
+
+async def test_watch_reloads_and_follows_links(tmp_path: Path, controller: Controller) -> None:
+    """A swapped link, as of a mounted ConfigMap, takes effect, and its target is then watched."""
+    for version in ("1", "2"):
+        (tmp_path / f"..{version}").mkdir()
+        (tmp_path / f"..{version}" / "a.yaml").write_text(level(f"level-{version}"))
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+    source = ObjectFiles((str(tmp_path),), controller)
+    source.load_first()
+    watched: list[Roots] = []
+
+    async def changes(roots: Roots) -> AsyncGenerator[object, None]:
+        watched.append(roots)
+        if len(watched) == 2:
+            raise asyncio.CancelledError
+        yield None
+        (tmp_path / "..new").symlink_to("..2")
+        (tmp_path / "..new").rename(tmp_path / "..data")
+        yield None
+
+    with pytest.raises(asyncio.CancelledError):
+        await source.watch(changes)
+
+    assert "level-2" in controller.levels
+    assert str(tmp_path / "..1") in {path for path, _, _ in watched[0]}
+    assert str(tmp_path / "..2") in {path for path, _, _ in watched[1]}
+
+
+async def test_watch_goes_on_when_notifications_end(controller: Controller) -> None:
+    """The watch is set up again when it ends for whatever reason."""
+    starts = 0
+
+    async def changes(_roots: Roots) -> AsyncGenerator[object, None]:
+        nonlocal starts
+        starts += 1
+        if starts == 3:
+            raise asyncio.CancelledError
+        yield None
+
+    source = ObjectFiles(("/nowhere/a.yaml",), controller)
+    with pytest.raises(asyncio.CancelledError):
+        await source.watch(changes)
+
+    assert starts == 3
+
+
+def test_watch_roots_of_a_file(tmp_path: Path) -> None:
+    """Of a file its directory is watched, and the directory of what it links to."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "a.yaml").touch()
+    (tmp_path / "a.yaml").symlink_to("real/a.yaml")
+
+    roots = {path for path, _, _ in watch_roots((str(tmp_path / "a.yaml"),))}
+
+    assert roots == {str(tmp_path), str(tmp_path / "real")}
+
+
+def test_watch_roots_of_a_relative_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file without a directory in its name lies in the working directory."""
+    monkeypatch.chdir(tmp_path)
+
+    roots = {path for path, _, _ in watch_roots(("a.yaml",))}
+
+    assert roots == {".", str(tmp_path.resolve())}
+
+
+def test_watch_roots_of_what_is_gone(tmp_path: Path) -> None:
+    """Of a directory that is gone its parent is watched for its return."""
+    assert {path for path, _, _ in watch_roots((str(tmp_path / "gone"),))} == {str(tmp_path)}
+
+
+async def test_notifications_of_a_change(tmp_path: Path) -> None:
+    """The system tells of a file that takes the place of another."""
+    events = notifications(watch_roots((str(tmp_path),)))
+    await anext(events)
+    pending = asyncio.ensure_future(anext(events))
+    # Until the watch is there a change is not told: change until one is.
+    for attempt in range(1000):
+        (tmp_path / "new").write_text(str(attempt))
+        (tmp_path / "new").rename(tmp_path / "a.yaml")
+        done, _ = await asyncio.wait([pending], timeout=0.02)
+        if done:
+            break
+    await events.aclose()
+
+    assert pending.done()
+
+
+async def test_notifications_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing can be watched the files are still read now and then."""
+
+    def no_watch(*_paths: str, **_options: object) -> AsyncGenerator[object, None]:
+        raise OSError(28, "no space left for watches")
+
+    monkeypatch.setattr(files, "REREAD_PERIOD_S", 0.0)
+    monkeypatch.setattr(watchfiles, "awatch", no_watch)
+
+    seen = [event async for event in notifications(frozenset({("/nowhere", 1, 1)}))]
+
+    assert seen == [None]

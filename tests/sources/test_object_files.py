@@ -1,0 +1,185 @@
+"""Reading objects from files and putting them over the built-in ones."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_objects
+from apfproxy.api.flowcontrol.types import PriorityLevelConfiguration
+from apfproxy.sources.object_files import (
+    dangling_flow_schemas,
+    decode_files,
+    effective_objects,
+    read_files,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+LEVEL = """apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: NAME}
+spec: {type: Limited, limited: {nominalConcurrencyShares: 7, limitResponse: {type: Reject}}}
+"""
+SCHEMA = """apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: NAME}
+spec:
+  matchingPrecedence: 100
+  priorityLevelConfiguration: {name: LEVEL}
+"""
+
+
+def level(name: str) -> str:
+    """A PriorityLevelConfiguration."""
+    return LEVEL.replace("NAME", name)
+
+
+def names_of(*paths: object) -> list[str]:
+    """The names of the objects of some paths, in the order of reading."""
+    read = decode_files(read_files([str(path) for path in paths]))
+    return [each.metadata.name for each in read.objects]
+
+
+def problems_of(*paths: object) -> list[str]:
+    """The problems of some paths."""
+    read = decode_files(read_files([str(path) for path in paths]))
+    return [str(problem) for problem in read.problems]
+
+
+def test_directory(tmp_path: Path) -> None:
+    """Of a directory those files count that look like objects, in the order of their names."""
+    (tmp_path / "b.yml").write_text(level("b"))
+    (tmp_path / "a.yaml").write_text(level("a"))
+    (tmp_path / "c.json").write_text('{"apiVersion": "v1", "kind": "List", "items": []}')
+    (tmp_path / "notes.txt").write_text("no object")
+    (tmp_path / ".hidden.yaml").write_text("no object")
+    (tmp_path / "below.yaml").mkdir()
+
+    assert names_of(tmp_path) == ["a", "b"]
+    assert problems_of(tmp_path) == []
+
+
+def test_file_counts_once(tmp_path: Path) -> None:
+    """A file that is named beside its directory is read once."""
+    (tmp_path / "a.yaml").write_text(level("a"))
+
+    assert names_of(tmp_path / "a.yaml", tmp_path) == ["a"]
+
+
+def test_mounted_config_map(tmp_path: Path) -> None:
+    """The links of a mounted ConfigMap are followed, its hidden directories are not read."""
+    (tmp_path / "..1").mkdir()
+    (tmp_path / "..1" / "a.yaml").write_text(level("a"))
+    (tmp_path / "..data").symlink_to("..1")
+    (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
+
+    assert names_of(tmp_path) == ["a"]
+
+
+def test_missing_paths(tmp_path: Path) -> None:
+    """Each path that cannot be read is a problem; what can be read is read."""
+    (tmp_path / "a.yaml").write_text(level("a"))
+    (tmp_path / "gone.yaml").symlink_to("nowhere")
+    missing = tmp_path / "missing"
+
+    assert names_of(missing, tmp_path) == ["a"]
+    assert problems_of(missing, tmp_path) == [
+        f"{missing}: cannot be read: No such file or directory",
+        f"{tmp_path}/gone.yaml: cannot be read: No such file or directory",
+    ]
+
+
+def test_pipe(tmp_path: Path) -> None:
+    """A pipe is refused, not waited for."""
+    os.mkfifo(tmp_path / "a.yaml")
+
+    assert problems_of(tmp_path) == [f"{tmp_path}/a.yaml: cannot be read: not a regular file"]
+
+
+def test_one_name_in_two_files(tmp_path: Path) -> None:
+    """An object that two files define is a problem that names both."""
+    (tmp_path / "a.yaml").write_text(level("x"))
+    (tmp_path / "b.yaml").write_text(level("x"))
+
+    assert problems_of(tmp_path) == [
+        (
+            f'{tmp_path}/b.yaml: PriorityLevelConfiguration "x": also defined in {tmp_path}/a.yaml:'
+            " remove one"
+        )
+    ]
+
+
+def test_broken_object(tmp_path: Path) -> None:
+    """A problem of an object has its file, line, kind, name and the path of the field."""
+    path = tmp_path / "a.yaml"
+    path.write_text(level("good") + "---\n" + level("bad").replace("Reject", "Drop"))
+
+    assert names_of(path) == ["good"]
+    (problem,) = problems_of(path)
+    assert problem.startswith(
+        f'{path}:6: PriorityLevelConfiguration "bad": spec.limited.limitResponse.type: '
+    )
+
+
+def test_built_in_objects() -> None:
+    """Without files the objects are the built-in ones, with the suggested ones or without."""
+    assert effective_objects((), with_suggested=True) == bootstrap_objects()
+    assert effective_objects((), with_suggested=False) == mandatory_objects()
+
+
+def test_given_objects_replace_built_in_ones(tmp_path: Path) -> None:
+    """A given object takes the place of the built-in one of its kind and name, others are added."""
+    (tmp_path / "a.yaml").write_text(level("workload-low") + "---\n" + level("mine"))
+    given = decode_files(read_files([str(tmp_path)])).objects
+
+    objects = effective_objects(given, with_suggested=True)
+
+    assert len(objects) == len(bootstrap_objects()) + 1
+    assert [
+        each.spec.limited.nominal_concurrency_shares
+        for each in objects
+        if isinstance(each, PriorityLevelConfiguration)
+        and each.metadata.name in ("workload-low", "mine")
+        and each.spec.limited is not None
+    ] == [7, 7]
+
+
+def test_dangling_flow_schemas(tmp_path: Path) -> None:
+    """A FlowSchema whose priority level nobody defines is named with that level."""
+    (tmp_path / "a.yaml").write_text(
+        SCHEMA.replace("NAME", "x").replace("LEVEL", "nowhere")
+        + "---\n"
+        + SCHEMA.replace("NAME", "y").replace("LEVEL", "exempt")
+    )
+    read = decode_files(read_files([str(tmp_path)]))
+
+    objects = effective_objects(read.objects, with_suggested=True)
+
+    assert dangling_flow_schemas(objects) == {"x": "nowhere"}
+
+
+@pytest.mark.parametrize("change", ["contents", "name", "gone", "swapped"])
+def test_fingerprint(tmp_path: Path, change: str) -> None:
+    """Every change of files or their contents shows, and nothing else does."""
+    path = tmp_path / "a.yaml"
+    other = tmp_path / "b.yaml"
+    path.write_text("a")
+    other.write_text("b")
+    before = read_files([str(tmp_path)]).fingerprint()
+    assert read_files([str(tmp_path)]).fingerprint() == before
+
+    if change == "contents":
+        path.write_text("c")
+    elif change == "name":
+        path.rename(tmp_path / "c.yaml")
+    elif change == "gone":
+        path.unlink()
+    else:
+        path.write_text("b")
+        other.write_text("a")
+
+    assert read_files([str(tmp_path)]).fingerprint() != before
