@@ -1,0 +1,30 @@
+"""What ends a command, and the exit codes that every command shares."""
+
+from __future__ import annotations
+
+import click
+
+OK = 0
+FAILED = 1
+USAGE = 2
+
+EXIT_CODES = "Exit codes: 0 ok, 1 failed, 2 wrong usage (flags, or the settings file)."
+
+
+class CommandError(click.ClickException):
+    """The command failed; its message says in one line what to do.
+
+    Args:
+        *lines: One for each problem.
+    """
+
+    exit_code = FAILED
+
+    def __init__(self, *lines: str) -> None:
+        super().__init__("\n".join(lines))
+
+
+class SettingsFileError(CommandError):
+    """The command was told to use a settings file that cannot be used."""
+
+    exit_code = USAGE

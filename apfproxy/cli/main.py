@@ -1,0 +1,81 @@
+"""The command line: `apfproxy COMMAND`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from apfproxy import __version__
+from apfproxy.cli.check import check
+from apfproxy.cli.demo import demo
+from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, USAGE
+from apfproxy.cli.serve import serve
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EPILOG = f"""\b
+Example:
+  apfproxy serve --upstream http://127.0.0.1:8000 --listen 127.0.0.1:8080
+
+{EXIT_CODES}"""
+
+
+@click.group(
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+)
+@click.version_option(__version__, prog_name="apfproxy")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Give any HTTP API server the flow control of kube-apiserver.
+
+    apfproxy is a reverse proxy.  It classifies each request with FlowSchemas, limits it by the
+    seats of its priority level, queues it fairly among the flows there, and forwards it.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(USAGE)
+
+
+cli.add_command(serve)
+cli.add_command(demo)
+cli.add_command(check)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; errors go to stderr, a line for each.
+
+    Args:
+        arguments: Without the program's name; by default those of the process.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        result = cli.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="apfproxy",
+            standalone_mode=False,
+        )
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "apfproxy"
+        message = " ".join(error.format_message().split())
+        click.echo(f"{command}: {message} (see {command} --help)", err=True)
+        return USAGE
+    except click.ClickException as error:
+        for line in error.format_message().splitlines():
+            click.echo(f"apfproxy: {line}", err=True)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("apfproxy: interrupted", err=True)
+        return FAILED
+    except BrokenPipeError:
+        # Whoever read our output has enough; the interpreter must not try to flush the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return result if isinstance(result, int) else OK

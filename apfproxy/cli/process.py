@@ -1,0 +1,227 @@
+"""A whole proxy in one event loop: all parts put together, without a command line."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
+from apfproxy.flowcontrol.kind_meter import KindMeter
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.observe.admin import build_admin_app
+from apfproxy.observe.config_status import ConfigStatus
+from apfproxy.observe.health import READYZ, HealthRegistry
+from apfproxy.observe.metrics import MetricsPage
+from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.proxy.loop_clock import LoopClock
+from apfproxy.proxy.server import ProxyServer
+from apfproxy.proxy.tasks import spawn
+from apfproxy.sources.files import ObjectFiles
+from apfproxy.sources.object_counts import ObjectCounts
+
+if TYPE_CHECKING:
+    from apfproxy.api.decode import Problem
+    from apfproxy.settings import Address, Settings
+
+NS_PER_S = 1_000_000_000
+ADMIN_SHUTDOWN_S = 1.0
+"""For a scrape that is under way; the listener closes last, when there is nothing more to see."""
+
+CONFIGURATION = "configuration"
+OBJECT_COUNTS = "object-counts"
+SHUTDOWN = "shutdown"
+
+logger = logging.getLogger(__name__)
+
+
+class ListenError(Exception):
+    """An address cannot be listened on; the operator's fault.
+
+    Attributes:
+        address: The address.
+        setting: The setting that names it, such as `admin`.
+    """
+
+    def __init__(self, address: Address, setting: str, error: OSError) -> None:
+        reason = (error.strerror or str(error)).rpartition(": ")[2]
+        super().__init__(f"cannot listen on {address}: {reason}")
+        self.address = address
+        self.setting = setting
+
+
+class ProxyProcess:
+    """The proxy, its admin listener and all that keeps its configuration up to date.
+
+    Make it in the loop that it is to run in; call `start`, and `drain` or `stop` at the end.
+
+    Args:
+        settings: All of them.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._loop = asyncio.get_running_loop()
+        flow_control = settings.flow_control
+        self.clock = LoopClock(self._loop)
+        seed = flow_control.hash_seed
+        self.controller = Controller(
+            self.clock,
+            flow_control.server_concurrency_limit,
+            secrets.randbits(32) if seed is None else seed,
+        )
+        self.counters = ProxyCounters()
+        self.kinds = KindMeter(self.clock.now_ns())
+        self.costs = LearnedCosts(self.clock.now_ns)
+        self.server = ProxyServer(
+            settings,
+            self.controller,
+            WorkEstimator(self.costs.object_stats, self.costs.watch_count),
+            self.costs,
+            self.kinds,
+            self.counters,
+            self.clock,
+        )
+        self.health = HealthRegistry()
+        self.health.add(CONFIGURATION, pages=(READYZ,), is_blocking=False)
+        self.health.add(SHUTDOWN, pages=(READYZ,))
+        self.config_status = ConfigStatus()
+        self.files = ObjectFiles(
+            flow_control.objects,
+            self.controller,
+            with_suggested=flow_control.suggested_objects,
+            on_load=self._on_load,
+        )
+        self.object_counts: ObjectCounts | None = None
+        if flow_control.object_counts_from is not None:
+            self.object_counts = ObjectCounts(
+                flow_control.object_counts_from,
+                self.costs,
+                self.clock.now_ns,
+                flow_control.object_counts_interval_s,
+                on_change=self._on_object_counts,
+            )
+            self.health.add(OBJECT_COUNTS, pages=(READYZ,), is_blocking=False)
+
+        self._admin: web.AppRunner | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._adjustment: asyncio.TimerHandle | None = None
+
+    def __repr__(self) -> str:
+        return f"<ProxyProcess {self.server!r}, {self.controller!r}>"
+
+    @property
+    def port(self) -> int:
+        """The port that clients connect to."""
+        return self.server.port
+
+    @property
+    def admin_port(self) -> int | None:
+        """The port of the admin listener; None if there is none."""
+        if self._admin is None or not self._admin.addresses:
+            return None
+        return int(self._admin.addresses[0][1])
+
+    async def start(self) -> None:
+        """Load the objects, then listen; all or nothing.
+
+        Raises:
+            ObjectsError: The object files have problems.
+            ListenError: An address cannot be listened on.
+        """
+        try:
+            self.files.load_first()
+            await self._listen()
+        except BaseException:
+            await self.stop()
+            raise
+        self._arm_adjustment()
+        if self.files.paths:
+            self._tasks.append(spawn(self.files.watch(), name="watching the object files"))
+        if self.object_counts is not None:
+            self._tasks.append(spawn(self.object_counts.run(), name="reading object counts"))
+
+    async def _listen(self) -> None:
+        listen, admin = self.settings.downstream.listen, self.settings.admin
+        try:
+            await self.server.start()
+        except OSError as error:
+            raise ListenError(listen, "listen", error) from error
+        if admin is None:
+            return
+        metrics = MetricsPage(
+            self.clock,
+            self.controller,
+            self.kinds,
+            self.counters,
+            self.server.pool,
+            self.config_status,
+        )
+        app = build_admin_app(self.controller, metrics, self.health, self._wall_offset_ns)
+        # A runner logs each request by default, and takes signals that are `serve`'s.
+        self._admin = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=ADMIN_SHUTDOWN_S
+        )
+        await self._admin.setup()
+        try:
+            await web.TCPSite(self._admin, admin.host, admin.port).start()
+        except OSError as error:
+            raise ListenError(admin, "admin", error) from error
+
+    async def drain(self) -> None:
+        """Stop without losing a request.
+
+        `/readyz` fails at once; connections are still accepted for the shutdown delay, in which
+        load balancers turn away; then the server drains.
+        """
+        self.health.report(SHUTDOWN, "the process is shutting down")
+        await asyncio.sleep(self.settings.drain.shutdown_delay_s)
+        await self.server.drain()
+        await self.stop()
+
+    async def stop(self) -> None:
+        """End at once; harmless if it never started."""
+        if self._adjustment is not None:
+            self._adjustment.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        await self.server.stop()
+        if self._admin is not None:
+            await self._admin.cleanup()
+            self._admin = None
+
+    def _arm_adjustment(self) -> None:
+        self._adjustment = self._loop.call_later(ADJUSTMENT_PERIOD_S, self._adjust)
+
+    def _adjust(self) -> None:
+        self._arm_adjustment()  # first, so that no error can end the adjustments
+        self.controller.adjust_limits()
+
+    def _on_load(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:
+        """Say everywhere what became of the configuration."""
+        self.config_status.loaded(len(problems), time.time())
+        if problems:
+            text = f"the last change is not in force: {'; '.join(map(str, problems[:10]))}"
+            self.health.report(CONFIGURATION, text)
+            return
+        self.health.report(CONFIGURATION, "; ".join(dangling[:10]) or None)
+        levels = self.controller.levels.values()
+        configs = [level.queue_set.config for level in levels]
+        self.kinds.set_limits(
+            self.clock.now_ns(),
+            waiting=sum(config.queues * config.queue_length_limit for config in configs),
+            executing=sum(level.nominal_limit for level in levels),
+        )
+
+    def _on_object_counts(self, problem: str | None) -> None:
+        self.health.report(OBJECT_COUNTS, problem)
+
+    def _wall_offset_ns(self) -> int:
+        return time.time_ns() - self.clock.now_ns()

@@ -1,0 +1,245 @@
+"""`apfproxy serve`: the proxy, from the command line to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gc
+import logging
+import resource
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import uvloop
+
+from apfproxy import __version__
+from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError, SettingsFileError
+from apfproxy.cli.log import configure_logging
+from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NETWORK, NOWHERE, ORIGIN, URL
+from apfproxy.cli.process import ListenError, ProxyProcess
+from apfproxy.proxy.tasks import spawn
+from apfproxy.settings import LOG_LEVELS, Settings
+from apfproxy.sources.files import ObjectsError
+from apfproxy.sources.settings_file import SettingsError, load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+EPILOG = f"""\b
+Examples:
+  apfproxy serve --upstream http://127.0.0.1:8000 --listen 0.0.0.0:8080
+  apfproxy serve --settings apfproxy.yaml --objects objects/
+
+SIGTERM or SIGINT drains: /readyz fails at once, connections are accepted for the shutdown delay,
+then requests get their time to end.  A second signal stops at once.
+
+{EXIT_CODES}"""
+
+
+@click.command(epilog=EPILOG)
+@click.option("--upstream", type=ORIGIN, metavar="URL", help="The server behind: http://HOST:PORT.")
+@click.option(
+    "--listen", type=ADDRESS, metavar="HOST:PORT", help="For clients. [default: 127.0.0.1:8080]"
+)
+@click.option(
+    "--admin",
+    type=ADDRESS_OR_NONE,
+    metavar="HOST:PORT",
+    help="For metrics, health and dumps, or none. [default: 127.0.0.1:8081]",
+)
+@click.option(
+    "--objects",
+    multiple=True,
+    metavar="PATH",
+    type=click.Path(exists=True),
+    help="File or directory of FlowSchemas and PriorityLevelConfigurations; watched.  Repeatable.",
+)
+@click.option(
+    "--suggested-objects/--no-suggested-objects",
+    default=None,
+    help="Whether the objects that Kubernetes suggests are built in. [default: yes]",
+)
+@click.option(
+    "--server-concurrency-limit",
+    type=click.IntRange(1, (1 << 31) - 1),
+    metavar="SEATS",
+    help="Seats of the whole server, divided among the priority levels. [default: 600]",
+)
+@click.option(
+    "--identity-headers-from",
+    multiple=True,
+    type=NETWORK,
+    metavar="CIDR",
+    help="Clients whose X-Remote-* fields say who asks. [default: none]  Repeatable.",
+)
+@click.option(
+    "--object-counts-from",
+    type=URL,
+    metavar="URL",
+    help="The server's metrics page, for the numbers of stored objects.",
+)
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), help="[default: info]")
+@click.option(
+    "--settings",
+    "settings_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="A YAML file of all settings; flags win over it.",
+)
+def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as click gives them
+    """Forward requests to a server, with flow control."""
+    try:
+        settings = Settings() if settings_path is None else load_settings(settings_path)
+    except SettingsError as error:
+        raise SettingsFileError(*error.problems) from error
+    if settings_path is None and flags["upstream"] is None:
+        raise click.UsageError("say where to forward: --upstream URL, or --settings FILE")
+    settings = with_flags(settings, flags)
+    configure_logging(settings.log_level)
+    raise_descriptor_limit()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run(settings))
+
+
+def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
+    """Put the flags that were given over the settings."""
+    given = {name: value for name, value in flags.items() if value not in (None, ())}
+
+    def picked(**names: str) -> dict[str, Any]:
+        return {field: given[flag] for field, flag in names.items() if flag in given}
+
+    changes: dict[str, Any] = picked(admin="admin", log_level="log_level")
+    if changes.get("admin") == NOWHERE:
+        changes["admin"] = None
+    return dataclasses.replace(
+        settings,
+        downstream=dataclasses.replace(
+            settings.downstream,
+            **picked(listen="listen", identity_headers_from="identity_headers_from"),
+        ),
+        upstream=dataclasses.replace(settings.upstream, **picked(address="upstream")),
+        flow_control=dataclasses.replace(
+            settings.flow_control,
+            **picked(
+                server_concurrency_limit="server_concurrency_limit",
+                objects="objects",
+                suggested_objects="suggested_objects",
+                object_counts_from="object_counts_from",
+            ),
+        ),
+        **changes,
+    )
+
+
+def raise_descriptor_limit() -> None:
+    """Allow as many open files as the system lets us: each request has up to two connections."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+async def run(settings: Settings, on_started: Callable[[ProxyProcess], None] | None = None) -> int:
+    """Serve until a signal, then drain.
+
+    Args:
+        settings: All of them.
+        on_started: Called when connections are accepted.
+
+    Returns:
+        `OK` after a drain, `FAILED` if a second signal cut it short.
+
+    Raises:
+        CommandError: It cannot start.
+    """
+    signals = Signals(asyncio.get_running_loop())
+    try:
+        return await run_until(signals, settings, on_started)
+    finally:
+        signals.forget()
+
+
+async def run_until(
+    signals: Signals, settings: Settings, on_started: Callable[[ProxyProcess], None] | None
+) -> int:
+    """Serve until the first signal, drain until the second."""
+    process = ProxyProcess(settings)
+    try:
+        await process.start()
+    except ObjectsError as error:
+        raise CommandError(*error.problems) from error
+    except ListenError as error:
+        hint = f"stop what listens there, or choose another address with --{error.setting}"
+        raise CommandError(f"{error}; {hint}") from error
+    log_start(process)
+    # What exists now stays: the collector need not look at it again while requests wait.
+    gc.collect()
+    gc.freeze()
+    if on_started is not None:
+        on_started(process)
+    await signals.first.wait()
+    logger.info("draining; another signal stops at once")
+    draining = spawn(process.drain(), name="draining")
+    second = spawn(signals.wait_for_second(), name="waiting for a second signal")
+    await asyncio.wait([draining, second], return_when=asyncio.FIRST_COMPLETED)
+    second.cancel()
+    if draining.done():
+        draining.result()
+        logger.info("stopped")
+        return OK
+    draining.cancel()
+    await asyncio.wait([draining])
+    await process.stop()
+    logger.warning("stopped before all requests ended")
+    return FAILED
+
+
+def log_start(process: ProxyProcess) -> None:
+    """Say where the process listens and what it does there."""
+    settings = process.settings
+    listen, admin = settings.downstream.listen, settings.admin
+    logger.info(
+        "apfproxy %s listens on %s, forwards to http://%s, admin on %s;"
+        " %d seats, %d priority levels",
+        __version__,
+        dataclasses.replace(listen, port=process.port),
+        settings.upstream.address,
+        dataclasses.replace(admin, port=process.admin_port or 0) if admin else "no address",
+        settings.flow_control.server_concurrency_limit,
+        len(process.controller.levels),
+    )
+
+
+class Signals:
+    """SIGTERM and SIGINT as events: the first and the second of them.
+
+    Args:
+        loop: That handles them.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.first = asyncio.Event()
+        self.second = asyncio.Event()
+        self._loop = loop
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.on_signal)
+
+    def __repr__(self) -> str:
+        return f"<Signals: {self.first.is_set() + self.second.is_set()} so far>"
+
+    def on_signal(self) -> None:
+        """Take a signal."""
+        if self.first.is_set():
+            self.second.set()
+        self.first.set()
+
+    async def wait_for_second(self) -> None:
+        """Wait for the second signal."""
+        await self.second.wait()
+
+    def forget(self) -> None:
+        """Handle signals as before."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._loop.remove_signal_handler(number)
