@@ -126,9 +126,10 @@ async def test_reading_a_server(caplog: pytest.LogCaptureFixture) -> None:
     application.router.add_get("/metrics", answer)
     sink = Sink()
     problems = []
+    changes: list[str | None] = []
     async with TestServer(application) as server, aiohttp.ClientSession() as session:
         url = str(server.make_url("/metrics?token=secret").with_user("u").with_password("p"))
-        counts = ObjectCounts(url, sink, lambda: 42, interval_s=30)
+        counts = ObjectCounts(url, sink, lambda: 42, interval_s=30, on_change=changes.append)
         shown = str(server.make_url("/metrics"))
         with caplog.at_level(logging.INFO, logger=object_counts.__name__):
             for _ in answers:
@@ -144,6 +145,7 @@ async def test_reading_a_server(caplog: pytest.LogCaptureFixture) -> None:
         None,
         None,
     ]
+    assert changes == [None, "the server answered 403", None]
     assert sink.told == [(COUNTS, 42)] * 3
     assert (counts.reads_total, counts.failures_total) == (6, 3)
     assert [record.getMessage() for record in caplog.records] == [
@@ -166,7 +168,7 @@ async def test_reading_again_and_again() -> None:
             raise asyncio.CancelledError
 
     # Port 0 of this machine takes no connection.
-    counts = ObjectCounts("http://127.0.0.1:0/metrics", Sink(), lambda: 0, 1.5, sleep)
+    counts = ObjectCounts("http://127.0.0.1:0/metrics", Sink(), lambda: 0, 1.5, sleep=sleep)
     with pytest.raises(asyncio.CancelledError):
         await counts.run()
 
