@@ -39,6 +39,7 @@ from apfproxy.flowcontrol.limits import (
     level_limits,
     max_seats,
     nominal_limits,
+    round_half_up,
 )
 from apfproxy.flowcontrol.priority_level import PriorityLevel, level_shares, queue_set_config
 from apfproxy.flowcontrol.queue_set import QueueSet
@@ -371,7 +372,10 @@ class Controller:
         for level in levels:
             queue_set = level.queue_set
             config = queue_set_config(level.configuration)
-            queue_set.set_nominal_limit(level.nominal_limit)
+            # A level without seats is measured against a tenth of the server's.
+            queue_set.set_seats_denominator(
+                level.current_limit or max(1, round_half_up(self.server_concurrency_limit / 10))
+            )
             if queue_set.config != config:
                 queue_set.reconfigure(config, level.current_limit)
             elif queue_set.concurrency_limit != level.current_limit:

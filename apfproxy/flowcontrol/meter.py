@@ -104,20 +104,17 @@ class LevelMeter:
             self.seat_demand.add(seats + (state >> SEATS_WAITING_SHIFT), duration_ns)
         self.time_at.clear()
 
-    def set_concurrency_limit(self, seats: int) -> None:
-        """Divide what executes by this limit from now on; by 1 if it is 0, as Kubernetes does."""
+    def set_seats_denominator(self, seats: int) -> None:
+        """Divide what executes, and seat demand, by this from now on; >= 1."""
         self.fold()
-        self.requests_executing.denominator = self.seats_in_use.denominator = max(seats, 1)
+        self.requests_executing.denominator = seats
+        self.seats_in_use.denominator = seats
+        self.seat_demand.denominator = seats
 
     def set_waiting_capacity(self, requests: int) -> None:
         """Divide waiting requests by this number from now on."""
         self.fold()
         self.requests_waiting.denominator = max(requests, 1)
-
-    def set_nominal_limit(self, seats: int) -> None:
-        """Divide seat demand by this limit from now on; by 1 if it is 0."""
-        self.fold()
-        self.seat_demand.denominator = max(seats, 1)
 
     def __repr__(self) -> str:
         return f"<LevelMeter with {len(self.time_at)} states to sort>"

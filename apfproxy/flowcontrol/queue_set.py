@@ -208,7 +208,7 @@ class QueueSet:
         self._ready: deque[Ticket] = deque()  # dispatched, but not told yet
         self._is_notifying = False
 
-        self.meter.set_nominal_limit(concurrency_limit)
+        self.meter.set_seats_denominator(max(concurrency_limit, 1))
         self.reconfigure(config, concurrency_limit)
 
     # Requests
@@ -400,14 +400,16 @@ class QueueSet:
         self.concurrency_limit = self._seat_limit = concurrency_limit
         if self.config.kind is QueueSetKind.EXEMPT:
             self._seat_limit = UNLIMITED
-        self.meter.set_concurrency_limit(concurrency_limit)
         self._dispatch(now_ns)
         self._settle(now_ns)
 
-    def set_nominal_limit(self, nominal_limit: int) -> None:
-        """Measure seat demand against that limit from now on; at first the concurrency limit."""
+    def set_seats_denominator(self, seats: int) -> None:
+        """Measure what executes, and seat demand, as parts of so many seats from now on; >= 1.
+
+        At first it is the concurrency limit, or 1 where that is 0.
+        """
         self._advance(self._now_ns())
-        self.meter.set_nominal_limit(nominal_limit)
+        self.meter.set_seats_denominator(seats)
 
     # Views
 

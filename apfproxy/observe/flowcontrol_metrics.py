@@ -238,7 +238,7 @@ METER_HISTOGRAMS: tuple[
     ),
     (
         "demand_seats",
-        "Nanoseconds by seats in use or waited for, as a part of the nominal limit",
+        "Nanoseconds by seats in use or waited for, as a part of the current limit",
         DEMAND_RATIO_BOUNDS,
         (({}, lambda meter: meter.seat_demand),),
     ),

@@ -595,3 +595,15 @@ class Reconfiguration(RuleBasedStateMachine):
 
 TestReconfiguration = Reconfiguration.TestCase
 TestReconfiguration.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+
+
+def test_utilisation_is_a_part_of_the_current_limit() -> None:
+    """A level without seats is measured against a tenth of the server's, as in Kubernetes."""
+    controller = Controller(VirtualClock(), 600, 0)
+
+    denominators = {
+        name: level.queue_set.meter.seats_in_use.denominator
+        for name, level in controller.levels.items()
+    }
+
+    assert {"exempt": 60, "catch-all": controller.levels["catch-all"].current_limit} == denominators

@@ -64,24 +64,21 @@ def test_each_denominator_holds_from_its_change_on() -> None:
     meter = LevelMeter()
     state = pack(requests_executing=2, seats=4, requests_waiting=6, seats_waiting=8)
     meter.time_at[state] = 100
-    meter.set_concurrency_limit(4)
+    meter.set_seats_denominator(4)
     meter.set_waiting_capacity(60)
-    meter.set_nominal_limit(6)
     meter.time_at[state] = 100
     meter.fold()
 
     assert meter.requests_executing.sum == 200 + 50
     assert meter.seats_in_use.sum == 400 + 100
     assert meter.requests_waiting.sum == 600 + 10
-    assert meter.seat_demand.sum == 1200 + 200
+    assert meter.seat_demand.sum == 1200 + 300
 
 
 def test_a_denominator_is_never_zero() -> None:
-    """A level without seats is measured against one."""
+    """A level without queues is measured against one request."""
     meter = LevelMeter()
-    meter.set_concurrency_limit(0)
     meter.set_waiting_capacity(0)
-    meter.set_nominal_limit(0)
     histograms = (
         meter.requests_executing,
         meter.seats_in_use,

@@ -446,12 +446,11 @@ def test_s_bounds() -> None:
 def test_level_meter() -> None:
     """Time is measured by what executed and waited in it, over the limits of that time."""
     level = Level(queues(2, queue_length_limit=5), limit=4)
-    level.queue_set.set_nominal_limit(8)
     level.wait(MS)
     level.admit(WorkEstimate(3))
     level.admit(WorkEstimate(2))
     level.wait(MS)
-    level.queue_set.set_nominal_limit(2)
+    level.queue_set.set_seats_denominator(3)
     level.queue_set.set_concurrency_limit(3)
     level.wait(MS)
     level.queue_set.sync()
@@ -460,7 +459,7 @@ def test_level_meter() -> None:
     assert meter.requests_executing.sum == pytest.approx(MS / 4 + MS / 3)
     assert meter.requests_waiting.sum == pytest.approx(2 * MS / 10)
     assert meter.seats_in_use.sum == pytest.approx(3 * MS / 4 + MS)
-    assert meter.seat_demand.sum == pytest.approx(5 * MS / 8 + 5 * MS / 2)
+    assert meter.seat_demand.sum == pytest.approx(5 * MS / 4 + 5 * MS / 3)
     assert sum(meter.seat_demand.counts) == 3 * MS
 
 
