@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
@@ -10,6 +11,8 @@ from apfproxy.proxy.tasks import spawn
 from apfproxy.proxy.upstream import UpstreamConnection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.settings import UpstreamSettings
 
@@ -31,8 +34,14 @@ class Pool:
     Who finds none idle gets a new one, or waits in line where the bound is reached.
     """
 
-    def __init__(self, settings: UpstreamSettings, counters: ProxyCounters) -> None:
+    def __init__(
+        self,
+        settings: UpstreamSettings,
+        counters: ProxyCounters,
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
         self._settings = settings
+        self._now_ns = now_ns
         self._counters = counters
         # The dictionary's order is that of use: the last one lent first, the first one stale first.
         self._idle: dict[UpstreamConnection, None] = {}
@@ -132,7 +141,7 @@ class Pool:
         self._connecting -= 1
         self._counters.upstream_connections_opened += 1
         self._open.add(connection)
-        self.put_back(connection, 0)
+        self.put_back(connection, self._now_ns())
 
     def _fail_one(self, code: int, reason: str) -> None:
         self._counters.upstream_connect_failures += 1

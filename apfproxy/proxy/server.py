@@ -49,7 +49,7 @@ class ProxyServer:
         self._settings = settings
         self._counters = counters
         self._clock = clock
-        self._pool = Pool(settings.upstream, counters)
+        self._pool = Pool(settings.upstream, counters, clock.now_ns)
         self._loop = asyncio.get_running_loop()
         self._context = Context(
             settings,
