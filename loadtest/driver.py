@@ -13,6 +13,7 @@ import math
 import random
 from dataclasses import dataclass, field
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 from processes import LoadTestError
@@ -83,7 +84,7 @@ class Client(asyncio.Protocol):
         if not separator or len(body) < _content_length(head):
             return
         self._received = b""
-        now_s = self._loop.time()
+        now_s = monotonic()
         status = head[9:12]
         if status == b"200":
             if now_s >= self._measure_from_s:
@@ -99,7 +100,7 @@ class Client(asyncio.Protocol):
     def send(self) -> None:
         """Send a request."""
         if not self._is_stopped:
-            self._sent_s = self._loop.time()
+            self._sent_s = monotonic()
             self._transport.write(self._request)
 
     def stop(self) -> None:
@@ -138,7 +139,7 @@ async def drive(flows: Sequence[Flow], *, port: int, lead_in_s: float, seconds: 
         LoadTestError: A flow got something else than success or refusal, or no answer at all.
     """
     loop = asyncio.get_running_loop()
-    measure_from_s = loop.time() + lead_in_s
+    measure_from_s = monotonic() + lead_in_s
     clients: list[Client] = []
     try:
         for flow in flows:
@@ -152,7 +153,7 @@ async def drive(flows: Sequence[Flow], *, port: int, lead_in_s: float, seconds: 
                 clients.append(client)
                 # Half of the lead-in is for the queues to fill.
                 loop.call_later(random.random() * lead_in_s / 2, client.send)  # noqa: S311
-        await asyncio.sleep(measure_from_s - loop.time() + seconds)
+        await asyncio.sleep(measure_from_s - monotonic() + seconds)
     finally:
         for client in clients:
             client.stop()

@@ -264,7 +264,7 @@ def draw(findings: Findings, directory: Path) -> None:
                 ("equal greedy flows, apfproxy", findings.equal),
             )
         },
-        GREEDY,
+        MODEST,
     )
 
 

@@ -14,6 +14,7 @@ import asyncio
 import json
 import sys
 from collections import deque
+from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 import uvloop
@@ -41,7 +42,7 @@ class Slots:
         self._count = count
         self._busy = 0
         self._waiting: deque[Connection] = deque()
-        self._changed_s = asyncio.get_running_loop().time()
+        self._changed_s = monotonic()
         self._seconds_at: dict[int, float] = {}
 
     def ask(self, connection: Connection) -> None:
@@ -69,7 +70,7 @@ class Slots:
         return body.encode()
 
     def _set_busy(self, busy: int) -> None:
-        now_s = asyncio.get_running_loop().time()
+        now_s = monotonic()
         elapsed_s = now_s - self._changed_s
         self._seconds_at[self._busy] = self._seconds_at.get(self._busy, 0.0) + elapsed_s
         self._changed_s = now_s
@@ -107,6 +108,7 @@ class Connection(asyncio.Protocol):
                 body = self._slots.report()
                 head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
                 self._transport.write(head + body)
+                self._transport.close()
             elif self._delay_s:
                 self._slots.ask(self)
             else:

@@ -20,8 +20,9 @@ LIMIT = re.compile(
 )
 
 SAMPLE_EVERY_S = 0.05
-LIMITS_EVERY_SAMPLES = 100
-"""Limits move once in 10 s, and the metrics page is long; reading it seldom disturbs little."""
+ANSWER_WITHIN_S = 10.0
+LIMITS_EVERY_SAMPLES = 200
+"""Limits move once in 10 s; rendering the metrics takes 10 ms, in which answers bunch up."""
 
 
 @dataclass(slots=True)
@@ -89,12 +90,15 @@ async def fetch(port: int, target: str) -> str:
         The body.
 
     Raises:
-        LoadTestError: The answer is not 200.
+        LoadTestError: The answer is not 200, or does not come.
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(f"GET {target} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode())
-        head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            head, _, body = (await reader.read(-1)).partition(b"\r\n\r\n")
+    except TimeoutError as error:
+        raise LoadTestError(f"GET {target} on port {port}: no answer in time") from error
     finally:
         writer.close()
     if b" 200 " not in head.split(b"\r\n")[0] + b" ":
