@@ -1,0 +1,1 @@
+"""Whole proxies over real sockets, before a scripted origin."""

@@ -1,0 +1,276 @@
+"""A proxy before a scripted origin, in the event loop of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import ipaddress
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ParamSpec
+
+import uvloop
+
+from apfproxy.api.decode import decode_documents
+from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_objects
+from apfproxy.cli.process import ProxyProcess
+from apfproxy.settings import (
+    Address,
+    DownstreamSettings,
+    DrainSettings,
+    FlowControlSettings,
+    Settings,
+    UpstreamSettings,
+    WatchSettings,
+)
+from tests.end_to_end.origin import Arrival, Origin
+from tests.end_to_end.peer import WAIT_S, Message, Peer
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Coroutine
+
+    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.flowcontrol.priority_level import PriorityLevel
+    from apfproxy.proxy.counters import ProxyCounters
+
+P = ParamSpec("P")
+
+TRUSTED = "127.0.0.2"
+"""The address of clients that may assert identities."""
+GET = b"GET /healthz HTTP/1.1\r\nHost: a.test\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+NARROW = """
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: narrow, uid: 00000000-0000-0000-0000-00000000aaaa}
+spec:
+  type: Limited
+  limited:
+    nominalConcurrencyShares: 1000
+    lendablePercent: 0
+    borrowingLimitPercent: 0
+    limitResponse:
+      type: Queue
+      queuing: {queues: 1, handSize: 1, queueLengthLimit: 2}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: everybody, uid: 00000000-0000-0000-0000-00000000bbbb}
+spec:
+  matchingPrecedence: 100
+  priorityLevelConfiguration: {name: narrow}
+  distinguisherMethod: {type: ByUser}
+  rules:
+  - subjects:
+    - {kind: Group, group: {name: "system:unauthenticated"}}
+    - {kind: Group, group: {name: "system:authenticated"}}
+    resourceRules:
+    - {verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"]}
+    nonResourceRules:
+    - {verbs: ["*"], nonResourceURLs: ["*"]}
+"""
+"""Everybody is in one level with one queue of two places; it has nearly all seats."""
+REJECTING = NARROW.replace(
+    "type: Queue\n      queuing: {queues: 1, handSize: 1, queueLengthLimit: 2}", "type: Reject"
+)
+"""The same, without a queue."""
+
+
+def on_uvloop(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """Run a test in an event loop of its own, of the kind that the program has."""
+
+    @functools.wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(test(*args, **kwargs))
+
+    return run
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until a condition holds, which some event makes hold.
+
+    Raises:
+        TimeoutError: None did.
+    """
+    async with asyncio.timeout(WAIT_S):
+        while not condition():  # noqa: ASYNC110  the program has no event to give for a test
+            await asyncio.sleep(0)
+
+
+def _has_read(counters: ProxyCounters, name: str, total: int) -> bool:
+    return int(getattr(counters, name)) >= total
+
+
+def objects_of(text: str, *, suggested: bool = False) -> list[FlowControlObject]:
+    """The objects of a text, with the mandatory ones or all that are built in."""
+    decoded = decode_documents(text.encode(), "test")
+    assert decoded.problems == []
+    return [*(bootstrap_objects() if suggested else mandatory_objects()), *decoded.objects]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What a scene is made of; a part left out is as small as a test wants it.
+
+    Attributes:
+        objects: YAML of the objects beside the mandatory ones; None for those that are built in.
+        seats: The server concurrency limit.
+        origin_reads, buffer_bytes: As in `Origin`.
+        max_connections, connect_timeout_s, ...: Settings by their names.
+    """
+
+    objects: str | None = None
+    seats: int = 600
+    origin_reads: bool = True
+    buffer_bytes: int | None = None
+    downstream: DownstreamSettings = field(
+        default_factory=lambda: DownstreamSettings(
+            listen=Address(host="127.0.0.1", port=0),
+            identity_headers_from=(ipaddress.ip_network(f"{TRUSTED}/32"),),
+        )
+    )
+    upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
+    watch: WatchSettings = field(default_factory=WatchSettings)
+    drain: DrainSettings = field(default_factory=lambda: DrainSettings(timeout_s=WAIT_S))
+
+    def with_downstream(self, **changes: float) -> Setup:
+        """With other settings for clients."""
+        return replace(self, downstream=replace(self.downstream, **changes))  # type: ignore[arg-type]  # by name
+
+    def with_upstream(self, **changes: Any) -> Setup:  # noqa: ANN401  settings by their names
+        """With other settings for the origin."""
+        return replace(self, upstream=replace(self.upstream, **changes))
+
+
+class Scene:
+    """A running proxy, its origin, and its clients.
+
+    Attributes:
+        process: The proxy.
+        origin: What it forwards to.
+    """
+
+    def __init__(self, process: ProxyProcess, origin: Origin) -> None:
+        self.process = process
+        self.origin = origin
+        self._clients: list[Peer] = []
+
+    async def connect(self, *, source: str = "127.0.0.1", buffer_bytes: int | None = None) -> Peer:
+        """A new client."""
+        peer = await Peer.connect(self.process.port, source=source, buffer_bytes=buffer_bytes)
+        self._clients.append(peer)
+        return peer
+
+    async def ask(self, request: bytes, *, source: str = "127.0.0.1") -> Peer:
+        """A new client that has sent a request."""
+        client = await self.connect(source=source)
+        await client.send(request)
+        return client
+
+    async def exchange(
+        self, request: bytes, answer: bytes = OK, *, source: str = "127.0.0.1"
+    ) -> tuple[Message, Message]:
+        """Send a request and answer it: what the origin got, and what the client got."""
+        client = await self.ask(request, source=source)
+        arrival = await self.origin.next_request()
+        await arrival.peer.send(answer)
+        got = await client.read_answer(to_head=request.startswith(b"HEAD "))
+        client.close()
+        return arrival.request, got
+
+    async def deliver(self, client: Peer, *pieces: bytes) -> None:
+        """Have the proxy read pieces of what a client sends one by one."""
+        counters = self.process.counters
+        for piece in pieces:
+            total = len(piece) + counters.bytes_from_clients
+            await client.send(piece)
+            await until(functools.partial(_has_read, counters, "bytes_from_clients", total))
+
+    async def deliver_answer(self, origin_side: Peer, *pieces: bytes) -> None:
+        """Have the proxy read pieces of what the origin sends one by one."""
+        counters = self.process.counters
+        for piece in pieces:
+            total = len(piece) + counters.bytes_from_origins
+            await origin_side.send(piece)
+            await until(functools.partial(_has_read, counters, "bytes_from_origins", total))
+
+    def configure(self, objects: list[FlowControlObject]) -> None:
+        """Put objects in force."""
+        controller = self.process.controller
+        digest = controller.digest(objects)
+        assert digest.problems == ()
+        controller.commit(digest)
+
+    def level(self, name: str = "narrow") -> PriorityLevel:
+        """A priority level."""
+        return self.process.controller.levels[name]
+
+    async def take_seat(self, request: bytes = GET, *, source: str = "127.0.0.1") -> Hold:
+        """Have a request under way at the origin."""
+        client = await self.ask(request, source=source)
+        return Hold(client, await self.origin.next_request())
+
+    def close_clients(self) -> None:
+        """Close all clients."""
+        for client in self._clients:
+            client.close()
+
+
+class Hold:
+    """A request that is under way at the origin.
+
+    Attributes:
+        client: Who sent it.
+        arrival: Where it is.
+    """
+
+    def __init__(self, client: Peer, arrival: Arrival) -> None:
+        self.client = client
+        self.arrival = arrival
+
+    async def end(self, answer: bytes = OK) -> Message:
+        """Answer it: what the client got."""
+        await self.arrival.peer.send(answer)
+        return await self.client.read_answer()
+
+
+@contextlib.asynccontextmanager
+async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> AsyncIterator[Scene]:
+    """A proxy before an origin; at its end all is closed, and no task may be left.
+
+    Args:
+        setup: What it is made of.
+        upstream_port: Where requests go instead of to the origin, if not 0.
+    """
+    setup = setup or Setup()
+    origin = Origin(reads=setup.origin_reads, buffer_bytes=setup.buffer_bytes)
+    process = ProxyProcess(
+        Settings(
+            downstream=setup.downstream,
+            upstream=replace(
+                setup.upstream, address=Address(host="127.0.0.1", port=upstream_port or origin.port)
+            ),
+            watch=setup.watch,
+            drain=setup.drain,
+            flow_control=FlowControlSettings(server_concurrency_limit=setup.seats, hash_seed=1),
+            admin=None,
+        )
+    )
+    scene = Scene(process, origin)
+    origin.start()
+    await process.start()
+    if setup.objects is not None:
+        scene.configure(objects_of(setup.objects))
+    try:
+        yield scene
+    finally:
+        scene.close_clients()
+        await process.stop()
+        await origin.stop()
+        await asyncio.sleep(0)
+    assert {asyncio.current_task()} == asyncio.all_tasks()
+    for level in process.controller.levels.values():
+        queue_set = level.queue_set
+        assert (0, 0) == (queue_set.requests_waiting, queue_set.requests_executing), level
