@@ -201,8 +201,8 @@ def _judge_line(line: bytes) -> _Special | None:
 
 
 def _options(value: bytes) -> set[bytes]:
-    """The options of a Connection field."""
-    return {option.strip(b" \t").lower() for option in value.split(b",")}
+    """The options of a Connection field; empty elements count for nothing."""
+    return {option.strip(b" \t").lower() for option in value.split(b",")} - {b""}
 
 
 def _name_of(line: bytes) -> bytes:
