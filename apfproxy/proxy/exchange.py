@@ -57,6 +57,7 @@ class Exchange:
         "_request_is_whole",
         "_sent_continue",
         "_sent_ns",
+        "_status",
         "_upstream",
         "_wait_timer",
         "_was_retried",
@@ -85,6 +86,7 @@ class Exchange:
         self._is_chunked_to_client: bool
         self._body_bytes: int
         self._sent_ns: int
+        self._status: int
         self._sent_continue = False
         self._was_retried = False
 
@@ -267,6 +269,7 @@ class Exchange:
         if is_whole:
             self._end(head.status, now_ns)
             return
+        self._status = head.status
         if request.is_watch:
             self._start_watch(body)
         elif not request.takes_seats:
@@ -288,7 +291,7 @@ class Exchange:
         if data:
             downstream.send(data)
         if is_last:
-            self._end(_OK, self._context.clock.now_ns())
+            self._end(self._status, self._context.clock.now_ns())
         elif downstream.is_write_paused:
             self._pause_upstream()
 
@@ -355,7 +358,7 @@ class Exchange:
         if self._is_chunked_to_client:
             self._downstream.send(last_chunk(b""))
         self._downstream.keep_alive = False
-        self._end(_OK, self._context.clock.now_ns())
+        self._end(self._status, self._context.clock.now_ns())
 
     @property
     def is_long_running(self) -> bool:
