@@ -140,6 +140,10 @@ class Pool:
             return
         self._connecting -= 1
         self._counters.upstream_connections_opened += 1
+        if connection.is_closed:
+            # Before it got here: nobody would take it out of those that are open again.
+            self._fail_one(502, "the origin closed the connection at once")
+            return
         self._open.add(connection)
         self.put_back(connection, self._now_ns())
 
