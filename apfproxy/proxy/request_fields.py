@@ -74,14 +74,6 @@ class HeadError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class HeadLimits:
-    """What a head may have at most."""
-
-    fields: int
-    target_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class OriginHosts:
     """The Host field towards the origin.
 

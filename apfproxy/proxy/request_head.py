@@ -113,7 +113,8 @@ class _Collector:
         self.target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.fields.append((name, value))
+        # llhttp leaves the white space after a value, which is not part of it.
+        self.fields.append((name, value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         self.is_complete = True
