@@ -139,7 +139,7 @@ class ChunkedDecoder:
             self.is_done = True
             return data[2:]
         end = data.find(b"\r\n\r\n")
-        if (len(data) if end < 0 else end) > MAX_TRAILER_BYTES:
+        if (len(data) - 3 if end < 0 else end) > MAX_TRAILER_BYTES:
             raise ChunkedError("the trailer section is too long")
         if end < 0:
             if data.count(b"\n") > MAX_TRAILER_FIELDS:
