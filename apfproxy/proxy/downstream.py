@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import re
 from typing import TYPE_CHECKING, cast
 
 from apfproxy.proxy import answers
@@ -24,6 +25,8 @@ from apfproxy.proxy.request_head import HeadProbe, RequestHead
 
 if TYPE_CHECKING:
     from apfproxy.proxy.context import Context
+
+_EMPTY_LINES = re.compile(rb"\A(?:\r\n)+")
 
 MAX_DISCARDED_BODY_BYTES = 262144
 """Of a body nobody wants, to keep the connection; Go's server reads as much."""
@@ -56,7 +59,6 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         "_pending",
         "_probe",
         "_probed_bytes",
-        "_skipped_empty_line",
         "_transport",
         "deadline_ns",
         "forwarded_suffix",
@@ -77,7 +79,6 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._pending = b""
         self._probe: HeadProbe | None = None
         self._probed_bytes = 0
-        self._skipped_empty_line = False
         self._is_closed = False
         self._is_read_paused = False
         self._linger_bytes = -1
@@ -190,15 +191,16 @@ class DownstreamConnection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close at once, with a reset if anything is unsent."""
         self._exchange = None
-        if not self._is_closed:
-            self._is_closed = True
-            self._transport.abort()
+        self._is_closed = True
+        self._transport.abort()
 
     def abort_after_write(self) -> None:
         """Send what is buffered, then close without ending the answer."""
         self._exchange = None
         if not self._is_closed:
             self._is_closed = True
+            # The transport itself would wait without end for a client that takes nothing.
+            self.deadline_ns = self._context.clock.now_ns() + self._context.idle_timeout_ns
             self._transport.close()
 
     # What the server does.
@@ -223,6 +225,8 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self.deadline_ns = 0
         if self._exchange is not None:
             self._exchange.on_deadline()
+        elif self._is_closed:
+            self.abort()
         elif self._linger_bytes >= 0 or self.is_idle:
             self.abort_after_write()
         else:
@@ -266,15 +270,12 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         context = self._context
         data = self._pending
         if data[:1] in (b"\r", b"\n"):
-            # RFC 9112, section 2.2: an empty line before the request line is ignored; one is.
-            if data == b"\r":
+            # RFC 9112, section 2.2: empty lines before the request line are ignored.
+            data = self._pending = _EMPTY_LINES.sub(b"", data)
+            if data in (b"", b"\r"):
                 return
-            if not data.startswith(b"\r\n") or self._skipped_empty_line:
+            if data[:1] in (b"\r", b"\n"):
                 raise HeadError(400, "malformed request: no request line")
-            self._skipped_empty_line = True
-            data = self._pending = data[2:]
-            if not data:
-                return
         end = data.find(b"\r\n\r\n", max(0, self._probed_bytes - 3)) + 4
         if (end if end > 3 else len(data)) > context.max_head_bytes:
             raise HeadError(431, f"the request head is longer than {context.max_head_bytes} bytes")
@@ -283,7 +284,6 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             return
         self._probe = None
         self._probed_bytes = 0
-        self._skipped_empty_line = False
         is_alone = end == len(data)
         self._pending = b"" if is_alone else data[end:]
         head = self._heads.read(data if is_alone else data[:end], is_alone=is_alone)
