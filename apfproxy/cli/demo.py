@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 import uvloop
+from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -154,16 +155,20 @@ async def wait(event: asyncio.Event, duration_s: float) -> None:
 
 def table_of(arms: list[Arm]) -> Table:
     """What each kind of client got, in each half."""
+    # Simple enough to fit into 80 columns.
     table = Table(
-        title=f"Before a server that does {SEATS} requests at once in {SERVICE_S * 1000:.0f} ms"
+        title=f"Before a server that does {SEATS} requests at once in {SERVICE_S * 1000:.0f} ms",
+        caption="  ".join(described(kind) for kind in KINDS),
+        box=box.SIMPLE,
+        padding=(0, 1, 0, 0),
     )
-    table.add_column("clients x requests")
-    table.add_column("flow control")
-    for heading in ("answers/s", "per client", "p50 ms", "p99 ms", "rejected", "failed"):
-        table.add_column(heading, justify="right")
+    for heading in ("clients", "flow control"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("answers/s", "each", "p50 ms", "p99 ms", "rejected", "failed"):
+        table.add_column(heading, justify="right", no_wrap=True)
     for kind in KINDS:
         clients = len(kind.users)
-        label = f"{kind.name}: {clients} x {kind.in_flight}"
+        label = kind.name
         for arm in arms:
             tally = arm.tallies[kind.name]
             rate = tally.answered / arm.duration_s if arm.duration_s else 0.0
@@ -181,6 +186,14 @@ def table_of(arms: list[Arm]) -> Table:
             label = ""
         table.add_section()
     return table
+
+
+def described(kind: ClientKind) -> str:
+    """Who the clients of a kind are."""
+    clients = len(kind.users)
+    requests = "request" if kind.in_flight == 1 else "requests"
+    noun = "client" if clients == 1 else "clients"
+    return f"{kind.name}: {clients} {noun}, {kind.in_flight} {requests} in flight each."
 
 
 def milliseconds(duration_s: float | None) -> str:

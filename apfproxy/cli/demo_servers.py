@@ -45,6 +45,7 @@ fit, locks and collectors make real ones worse.
 """
 
 START_TIMEOUT_S = 30.0
+END_TIMEOUT_S = 5.0
 
 LOCALHOST = "127.0.0.1"
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nok\n"
@@ -217,7 +218,7 @@ def demo_servers() -> Iterator[Ports]:
 def end_process(process: multiprocessing.process.BaseProcess, pipe: Connection) -> None:
     """Let a process end by itself, or else make it."""
     pipe.close()
-    process.join(timeout=5)
+    process.join(timeout=END_TIMEOUT_S)
     if process.is_alive():
         process.kill()
         process.join()

@@ -26,6 +26,8 @@ from apfproxy.sources.files import ObjectFiles
 from apfproxy.sources.object_counts import ObjectCounts
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from apfproxy.api.decode import Problem
     from apfproxy.settings import Address, Settings
 
@@ -110,7 +112,7 @@ class ProxyProcess:
 
         self._admin: web.AppRunner | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._adjustment: asyncio.TimerHandle | None = None
+        self._adjustment: asyncio.Handle | None = None
 
     def __repr__(self) -> str:
         return f"<ProxyProcess {self.server!r}, {self.controller!r}>"
@@ -140,7 +142,7 @@ class ProxyProcess:
         except BaseException:
             await self.stop()
             raise
-        self._arm_adjustment()
+        self.start_adjustments(self._loop.call_later)
         if self.files.paths:
             self._tasks.append(spawn(self.files.watch(), name="watching the object files"))
         if self.object_counts is not None:
@@ -197,12 +199,23 @@ class ProxyProcess:
             await self._admin.cleanup()
             self._admin = None
 
-    def _arm_adjustment(self) -> None:
-        self._adjustment = self._loop.call_later(ADJUSTMENT_PERIOD_S, self._adjust)
+    def start_adjustments(
+        self, call_later: Callable[[float, Callable[[], None]], asyncio.Handle]
+    ) -> None:
+        """Adjust the limits of the priority levels at the end of each period.
 
-    def _adjust(self) -> None:
-        self._arm_adjustment()  # first, so that no error can end the adjustments
-        self.controller.adjust_limits()
+        Args:
+            call_later: Calls back after so many seconds, as the loop's method does.
+        """
+
+        def arm() -> None:
+            self._adjustment = call_later(ADJUSTMENT_PERIOD_S, adjust)
+
+        def adjust() -> None:
+            arm()  # first, so that no error can end the adjustments
+            self.controller.adjust_limits()
+
+        arm()
 
     def _on_load(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:
         """Say everywhere what became of the configuration."""

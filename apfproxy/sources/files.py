@@ -97,6 +97,7 @@ class ObjectFiles:
         self._controller = controller
         self._with_suggested = with_suggested
         self._on_load = on_load
+        self._reloading = asyncio.Lock()
         self._fingerprint = b""
         self.problems: tuple[Problem, ...] = ()
 
@@ -121,6 +122,10 @@ class ObjectFiles:
         Returns:
             Whether they had changed.
         """
+        async with self._reloading:
+            return await self._reload()
+
+    async def _reload(self) -> bool:
         # In a thread: a slow file system, or the parser, would hold up requests.
         contents = await asyncio.to_thread(read_files, self.paths)
         fingerprint = contents.fingerprint()

@@ -1,0 +1,190 @@
+"""`apfproxy demo`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from apfproxy.cli import demo as demo_module
+from apfproxy.cli.demo import GREEDY, KINDS, MODEST, Arm, run_arm, run_demo, summary, table_of
+from apfproxy.cli.demo_clients import Tally
+from apfproxy.cli.demo_servers import DemoError, Ports, Target
+from apfproxy.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def arm(name: str, latency_s: float) -> Arm:
+    """A half of two seconds in which each kind got 100 answers of one latency."""
+    tallies = {kind.name: Tally() for kind in KINDS}
+    for tally in tallies.values():
+        for _ in range(100):
+            tally.add(200, latency_s)
+    return Arm(name, tallies, 2.0)
+
+
+def shown(arms: list[Arm]) -> list[list[str]]:
+    """The cells of the table's rows, in a terminal of 80 columns."""
+    console = Console(file=io.StringIO(), width=80)
+    with console.capture() as capture:
+        console.print(table_of(arms))
+    return [line.split() for line in capture.get().splitlines()]
+
+
+def test_table() -> None:
+    """The table fits into 80 columns and has a row for each kind of client in each half."""
+    rows = shown([arm("without", 0.1), arm("with", 0.01)])
+
+    assert ["greedy", "without", "50", "50", "100.3", "100.3", "0", "0"] in rows
+    assert ["modest", "without", "50", "10", "100.3", "100.3", "0", "0"] in rows
+    assert ["with", "50", "10", "10.1", "10.1", "0", "0"] in rows
+
+
+def test_table_before_anything_is_measured() -> None:
+    """Nothing measured yet shows as such."""
+    empty = Arm("without", {kind.name: Tally() for kind in KINDS})
+
+    assert ["modest", "without", "0", "0", "-", "-", "0", "0"] in shown([empty])
+
+
+@pytest.mark.parametrize(
+    ("names", "is_whole", "text"),
+    [
+        (
+            ["without", "with"],
+            True,
+            (
+                "Half of a modest client's requests took at most 100.3 ms without flow control,"
+                " and 100.3 ms with it."
+            ),
+        ),
+        (
+            ["without", "with"],
+            False,
+            (
+                "Half of a modest client's requests took at most 100.3 ms without flow control,"
+                " and 100.3 ms with it.  (Interrupted.)"
+            ),
+        ),
+        (["without"], False, "Nothing to compare: interrupted."),
+        ([], True, "Nothing to compare: no modest client got an answer in both."),
+    ],
+)
+def test_summary(names: list[str], is_whole: bool, text: str) -> None:
+    """The summary compares both halves, or says why it cannot."""
+    assert summary([arm(name, 0.1) for name in names], is_whole=is_whole) == text
+
+
+async def run_with_target(seconds: float, *, is_terminal: bool) -> tuple[int, str]:
+    """Run the demo with a target in the place of both proxies: its exit code and output."""
+    server = await Target().start()
+    port = server.sockets[0].getsockname()[1]
+    output = io.StringIO()
+    console = Console(file=output, force_terminal=is_terminal, width=100)
+    code = await run_demo(Ports(port, port), seconds, console)
+    server.close()
+    return code, output.getvalue()
+
+
+async def test_run() -> None:
+    """Both halves are measured and summed up."""
+    code, output = await run_with_target(0.8, is_terminal=False)
+
+    assert code == 0
+    assert "flow control: " not in output
+    assert "Half of a modest client's requests took at most" in output
+
+
+async def test_run_in_a_terminal() -> None:
+    """In a terminal it also shows what goes on."""
+    code, output = await run_with_target(0.8, is_terminal=True)
+
+    assert code == 0
+    assert "without flow control: warming up (Ctrl-C ends)" in output
+    assert "with flow control: 0 s left" in output
+
+
+async def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C ends it at once, with what was measured so far."""
+    names = []
+
+    async def interrupt(arm: Arm, *_: object) -> None:
+        names.append(arm.name)
+        interrupted = _[2]
+        assert isinstance(interrupted, asyncio.Event)
+        signal.raise_signal(signal.SIGINT)
+        await interrupted.wait()
+
+    monkeypatch.setattr(demo_module, "run_arm", interrupt)
+    code, output = await run_with_target(600, is_terminal=False)
+
+    assert code == 1
+    assert names == ["without"]
+    assert "Nothing to compare: interrupted." in output
+
+
+async def test_interrupted_half() -> None:
+    """An interrupted half ends without its time being over."""
+    server = await Target().start()
+    interrupted = asyncio.Event()
+    half = Arm("without", {kind.name: Tally() for kind in KINDS})
+
+    def show(status: str) -> None:
+        del status
+        interrupted.set()
+
+    port = server.sockets[0].getsockname()[1]
+    await run_arm(half, port, 600, interrupted, show)
+    server.close()
+
+    assert half.duration_s == 0.0
+
+
+async def test_no_proxy() -> None:
+    """Without a proxy the demo ends with an error."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    nothing = Arm("without", {kind.name: Tally() for kind in KINDS})
+    with pytest.raises(DemoError, match="no connection to the proxy of the demo"):
+        await run_arm(nothing, port, 1, asyncio.Event(), lambda _status: None)
+
+
+def test_clients() -> None:
+    """There is one greedy flow, and several modest ones with one request each."""
+    assert (len(GREEDY.users), GREEDY.in_flight, len(MODEST.users), MODEST.in_flight) == (
+        1,
+        200,
+        5,
+        1,
+    )
+
+
+def test_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The command starts the servers, and prints only the summary where there is no terminal."""
+    monkeypatch.setattr(demo_module, "raise_descriptor_limit", lambda: None)
+
+    assert main(["demo", "--seconds", "1"]) == 0
+    assert "Half of a modest client's requests took at most" in capsys.readouterr().out
+
+
+def test_command_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Servers that do not start end the command with a line that says so."""
+
+    @contextlib.contextmanager
+    def broken() -> Iterator[Ports]:
+        raise DemoError("no servers")
+        yield  # a generator, to be a context manager
+
+    monkeypatch.setattr(demo_module, "raise_descriptor_limit", lambda: None)
+    monkeypatch.setattr(demo_module, "demo_servers", broken)
+
+    assert main(["demo"]) == 1
+    assert capsys.readouterr().err == "apfproxy: no servers\n"

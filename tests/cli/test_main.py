@@ -1,0 +1,114 @@
+"""The command line as a whole."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from apfproxy import __version__
+from apfproxy.cli import main as main_module
+from apfproxy.cli.main import cli, main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """The version is that of the package."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"apfproxy, version {__version__}\n"
+
+
+def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a command the help comes on stderr, since nothing was done."""
+    assert main([]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Commands:" in captured.err
+
+
+@pytest.mark.parametrize("command", sorted(cli.commands))
+def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each command's help has an example and its exit codes."""
+    assert main([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"apfproxy {command} " in text
+    assert "Example" in text
+    assert "Exit codes: 0 ok, 1 failed, 2 wrong usage" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["srve"], "apfproxy: No such command 'srve'"),
+        (["serve", "--upstrem", "x"], "apfproxy serve: No such option"),
+        (["demo", "--seconds", "0"], "apfproxy demo: Invalid value for '--seconds': 0.0 is not in"),
+        (["check"], "apfproxy check: Missing argument 'PATH...'"),
+    ],
+)
+def test_wrong_usage(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong usage is said in one line that names the command's help."""
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(message)
+    assert line.endswith("--help)")
+
+
+def raise_(error: BaseException) -> Callable[[], None]:
+    """A command that fails."""
+
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (click.ClickException("one\ntwo"), 1, "apfproxy: one\napfproxy: two\n"),
+        (KeyboardInterrupt(), 1, "apfproxy: interrupted\n"),
+    ],
+)
+def test_failure(
+    error: BaseException,
+    code: int,
+    text: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A command that fails says so on stderr, a line for each problem."""
+    failing = click.Command("fail", callback=raise_(error))
+    monkeypatch.setitem(cli.commands, "fail", failing)
+
+    assert main(["fail"]) == code
+    # click ends a line that ^C interrupted
+    assert capsys.readouterr().err.lstrip("\n") == text
+
+
+def test_closed_output(tmp_path: object) -> None:
+    """A reader that has seen enough ends a command without a traceback."""
+    del tmp_path
+    program = f"import sys; from {main_module.__name__} import main; sys.exit(main())"
+    with subprocess.Popen(  # noqa: S603 - this interpreter
+        [sys.executable, "-u", "-c", program, "check", "/nowhere"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 1
+
+
+def test_as_module() -> None:
+    """`python -m apfproxy` is the same program."""
+    output = subprocess.check_output([sys.executable, "-m", "apfproxy", "--version"], text=True)
+    assert output == f"apfproxy, version {__version__}\n"

@@ -1,0 +1,196 @@
+"""A whole proxy in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import socket
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from apfproxy.cli.process import ListenError, ProxyProcess
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.settings import (
+    Address,
+    DownstreamSettings,
+    FlowControlSettings,
+    Settings,
+    UpstreamSettings,
+)
+from apfproxy.sources.files import ObjectsError
+from tests.sources.test_object_files import SCHEMA, level
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+ANY_PORT = Address(host="127.0.0.1", port=0)
+
+
+def settings_for(upstream_port: int, flow_control: FlowControlSettings | None = None) -> Settings:
+    """Settings of a proxy on ports that the system chooses."""
+    return Settings(
+        downstream=DownstreamSettings(listen=ANY_PORT),
+        upstream=UpstreamSettings(address=Address(host="127.0.0.1", port=upstream_port)),
+        flow_control=flow_control or FlowControlSettings(),
+        admin=ANY_PORT,
+    )
+
+
+def origin() -> TestServer:
+    """A server that answers each request with its target, and has a metrics page."""
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/metrics":
+            return web.Response(text='apiserver_storage_objects{resource="pods"} 3\n')
+        return web.Response(text=request.path_qs)
+
+    application = web.Application()
+    application.router.add_get("/{path:.*}", answer)
+    return TestServer(application)
+
+
+async def page(session: aiohttp.ClientSession, port: int | None, path: str) -> tuple[int, str]:
+    """The status and the text of a page."""
+    async with session.get(f"http://127.0.0.1:{port}{path}") as response:
+        return response.status, await response.text()
+
+
+async def test_forwards_and_shows_itself() -> None:
+    """A started process forwards, answers on its admin listener, and ends with a drain."""
+    async with origin() as server, aiohttp.ClientSession() as session:
+        process = ProxyProcess(settings_for(server.port or 0))
+        await process.start()
+        forwarded = await page(session, process.port, "/api/v1/pods?limit=1")
+        ready = await page(session, process.admin_port, "/readyz?verbose")
+        _, metrics = await page(session, process.admin_port, "/metrics")
+    await process.drain()
+
+    assert forwarded == (200, "/api/v1/pods?limit=1")
+    assert ready == (
+        200,
+        "[+]ping ok\n[+]configuration ok\n[+]shutdown ok\nreadyz check passed\n",
+    )
+    assert "\napfproxy_config_" in metrics
+    assert process.health.problem("shutdown") == "the process is shutting down"
+    assert process.admin_port is None
+
+
+async def test_objects_take_effect_and_problems_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broken change shows in readyz without failing it, and the next good one clears that."""
+    path = tmp_path / "a.yaml"
+    path.write_text(level("first"))
+    process = ProxyProcess(settings_for(9, FlowControlSettings(objects=(str(path),))))
+    seen = []
+    # Only this test is to say when the file is read.
+    monkeypatch.setattr(process.files, "watch", asyncio.Event().wait)
+    await process.start()
+    for text in ("broken", SCHEMA.replace("NAME", "x").replace("LEVEL", "gone"), level("second")):
+        path.write_text(text)
+        await process.files.reload()
+        seen.append(process.health.problem("configuration"))
+    is_ready = process.health.is_healthy("readyz")
+    await process.stop()
+
+    assert is_ready
+    assert seen[0] is not None
+    assert seen[0].startswith(f"the last change is not in force: {path}:1: ")
+    assert seen[1] is not None
+    assert seen[1].startswith("FlowSchema 'x': spec.priorityLevelConfiguration.name: ")
+    assert seen[2] is None
+    assert "second" in process.controller.levels
+    assert (process.config_status.succeeded, process.config_status.failed) == (3, 1)
+
+
+async def test_broken_objects_at_first(tmp_path: Path) -> None:
+    """A process does not start with broken objects."""
+    path = tmp_path / "a.yaml"
+    path.write_text("broken")
+    process = ProxyProcess(settings_for(9, FlowControlSettings(objects=(str(path),))))
+
+    with pytest.raises(ObjectsError):
+        await process.start()
+
+
+@pytest.mark.parametrize("setting", ["listen", "admin"])
+async def test_port_in_use(setting: str) -> None:
+    """A port in use is named with the setting it is from, and nothing goes on running."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = Address(host="127.0.0.1", port=taken.getsockname()[1])
+        settings = settings_for(9)
+        if setting == "listen":
+            settings = dataclasses.replace(settings, downstream=DownstreamSettings(listen=address))
+        else:
+            settings = dataclasses.replace(settings, admin=address)
+        process = ProxyProcess(settings)
+        with pytest.raises(ListenError) as caught:
+            await process.start()
+
+    assert str(caught.value) == f"cannot listen on {address}: address already in use"
+    assert caught.value.setting == setting
+
+
+async def test_without_admin() -> None:
+    """The admin listener can be left out."""
+    process = ProxyProcess(dataclasses.replace(settings_for(9), admin=None))
+    await process.start()
+    port = process.admin_port
+    await process.stop()
+
+    assert port is None
+
+
+async def test_object_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers of objects that the server stores arrive where costs are estimated."""
+    async with origin() as server:
+        url = str(server.make_url("/metrics"))
+        flow_control = FlowControlSettings(object_counts_from=url, hash_seed=1)
+        process = ProxyProcess(settings_for(server.port or 0, flow_control))
+        arrived = asyncio.Event()
+        assert process.object_counts is not None
+        process.health.report("object-counts", "not read yet")
+        told: list[Mapping[str, int]] = []
+
+        class Sink:
+            """Keeps the counts."""
+
+            def set_object_counts(self, counts: Mapping[str, int], now_ns: int) -> None:
+                del now_ns
+                told.append(counts)
+                arrived.set()
+
+        monkeypatch.setattr(process.object_counts, "_sink", Sink())
+        await process.start()
+        await arrived.wait()
+        problem = process.health.problem("object-counts")
+        await process.stop()
+
+    assert told == [{"pods": 3}]
+    assert problem is None
+
+
+async def test_limits_are_adjusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limits of the levels are adjusted period after period."""
+    process = ProxyProcess(settings_for(9))
+    loop = asyncio.get_running_loop()
+    delays: list[float] = []
+    adjusted = asyncio.Event()
+
+    def call_later(delay_s: float, callback: Callable[[], None]) -> asyncio.Handle:
+        delays.append(delay_s)
+        return loop.call_soon(callback) if len(delays) <= 2 else loop.call_soon(adjusted.set)
+
+    adjustments: list[None] = []
+    monkeypatch.setattr(Controller, "adjust_limits", lambda _self: adjustments.append(None))
+    process.start_adjustments(call_later)
+    await adjusted.wait()
+    await process.stop()
+
+    assert delays == [10.0] * 3
+    assert len(adjustments) == 2

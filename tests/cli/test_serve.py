@@ -1,0 +1,234 @@
+"""`apfproxy serve`."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import ipaddress
+import logging
+import os
+import resource
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.cli import serve as serve_module
+from apfproxy.cli.errors import CommandError
+from apfproxy.cli.main import main
+from apfproxy.cli.serve import Signals, raise_descriptor_limit, run
+from apfproxy.settings import (
+    Address,
+    DownstreamSettings,
+    DrainSettings,
+    FlowControlSettings,
+    Settings,
+    UpstreamSettings,
+)
+from tests.cli.test_process import settings_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from apfproxy.cli.process import ProxyProcess
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
+    """The settings that `serve` would have run with; it runs nothing."""
+    seen: list[Settings] = []
+
+    async def run_nothing(settings: Settings) -> int:
+        seen.append(settings)
+        return 0
+
+    monkeypatch.setattr(serve_module, "run", run_nothing)
+    monkeypatch.setattr(serve_module, "configure_logging", lambda _level: None)
+    monkeypatch.setattr(serve_module, "raise_descriptor_limit", lambda: None)
+    return seen
+
+
+def test_flags(served: list[Settings], tmp_path: Path) -> None:
+    """Each flag sets its setting; all others have their defaults."""
+    code = main(
+        f"serve --upstream http://localhost:8000 --listen 0.0.0.0:80 --admin none"
+        f" --objects {tmp_path} --objects {__file__} --no-suggested-objects"
+        f" --server-concurrency-limit 20 --identity-headers-from 10.0.0.0/8"
+        f" --identity-headers-from ::1 --object-counts-from http://localhost:8000/metrics"
+        f" --log-level debug".split()
+    )
+
+    assert code == 0
+    assert served == [
+        Settings(
+            downstream=DownstreamSettings(
+                listen=Address(host="0.0.0.0", port=80),  # noqa: S104 - nothing listens
+                identity_headers_from=(
+                    ipaddress.ip_network("10.0.0.0/8"),
+                    ipaddress.ip_network("::1/128"),
+                ),
+            ),
+            upstream=UpstreamSettings(address=Address(host="localhost", port=8000)),
+            flow_control=FlowControlSettings(
+                server_concurrency_limit=20,
+                objects=(str(tmp_path), __file__),
+                suggested_objects=False,
+                object_counts_from="http://localhost:8000/metrics",
+            ),
+            admin=None,
+            log_level="debug",
+        )
+    ]
+
+
+def test_flags_win_over_the_file(served: list[Settings], tmp_path: Path) -> None:
+    """A flag replaces what the settings file says; the rest of the file holds."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("upstream: {url: 'http://a:1', maxConnections: 7}\nadmin: '127.0.0.1:9'\n")
+
+    assert main(["serve", "--settings", str(path), "--upstream", "http://b:2"]) == 0
+    assert served == [
+        Settings(
+            upstream=UpstreamSettings(address=Address(host="b", port=2), max_connections=7),
+            admin=Address(host="127.0.0.1", port=9),
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "say where to forward: --upstream URL, or --settings FILE"),
+        (["--upstream", "https://a"], "https upstreams are not supported yet"),
+        (["--upstream", "a:1"], "expected a URL such as http://127.0.0.1:8000"),
+        (["--listen", ":80"], "expected HOST:PORT, such as 0.0.0.0:80"),
+        (["--identity-headers-from", "10.0.0.1/8"], "write 10.0.0.0/8"),
+        (["--objects", "/nowhere"], "Path '/nowhere' does not exist"),
+        (["--settings", "/nowhere"], "File '/nowhere' does not exist"),
+        (["--server-concurrency-limit", "0"], "0 is not in the range"),
+        (["--object-counts-from", "x"], "expected a URL such as http://127.0.0.1:8000/metrics"),
+    ],
+)
+def test_wrong_flags(
+    arguments: list[str],
+    message: str,
+    served: list[Settings],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A wrong flag is refused in one line that says what to write."""
+    assert main(["serve", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert served == []
+
+
+def test_wrong_settings_file(
+    served: list[Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All problems of a settings file are said, a line for each."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("a: 1\nb: 2\n")
+
+    assert main(["serve", "--settings", str(path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[:2] for line in lines] == [
+        ["apfproxy", f"{path}:1"],
+        ["apfproxy", f"{path}:2"],
+    ]
+    assert served == []
+
+
+def test_descriptor_limit() -> None:
+    """A process may open as many files as the system lets it."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[1]), before[1]))
+    try:
+        raise_descriptor_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def with_drain(drain: DrainSettings) -> Settings:
+    """Settings of a process that drains like this."""
+    return dataclasses.replace(settings_for(9), drain=drain)
+
+
+async def test_signal_drains(caplog: pytest.LogCaptureFixture) -> None:
+    """A signal drains the process, and that is success."""
+    started: list[ProxyProcess] = []
+
+    def on_started(process: ProxyProcess) -> None:
+        started.append(process)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with caplog.at_level(logging.INFO, logger=serve_module.__name__):
+        code = await run(with_drain(DrainSettings()), on_started)
+
+    assert code == 0
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages[0].startswith("apfproxy ")
+    assert messages[1:] == ["draining; another signal stops at once", "stopped"]
+    assert started[0].health.problem("shutdown") == "the process is shutting down"
+
+
+async def test_second_signal_stops_at_once() -> None:
+    """A second signal ends even a long shutdown delay, and that is failure."""
+    loop = asyncio.get_running_loop()
+
+    def on_started(process: ProxyProcess) -> None:
+        def again() -> None:
+            if process.health.problem("shutdown") is None:
+                loop.call_soon(again)
+            else:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        os.kill(os.getpid(), signal.SIGTERM)
+        again()
+
+    assert await run(with_drain(DrainSettings(shutdown_delay_s=3600)), on_started) == 1
+
+
+async def test_port_in_use() -> None:
+    """A port in use ends the command with what to do about it."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = Address(host="127.0.0.1", port=taken.getsockname()[1])
+        settings = Settings(downstream=DownstreamSettings(listen=address))
+        with pytest.raises(CommandError) as caught:
+            await run(settings)
+
+    assert caught.value.message == (
+        f"cannot listen on {address}: address already in use;"
+        " stop what listens there, or choose another address with --listen"
+    )
+
+
+async def test_broken_objects(tmp_path: Path) -> None:
+    """Broken objects end the command with a line for each problem."""
+    (tmp_path / "a.yaml").write_text("broken")
+    (tmp_path / "b.yaml").write_text("broken")
+    settings = settings_for(9, FlowControlSettings(objects=(str(tmp_path),)))
+    with pytest.raises(CommandError) as caught:
+        await run(settings)
+
+    assert len(caught.value.message.splitlines()) == 2
+
+
+async def test_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first and the second signal are told apart, and the handlers taken back."""
+    loop = asyncio.get_running_loop()
+    handlers: dict[int, Callable[[], None]] = {}
+    monkeypatch.setattr(loop, "add_signal_handler", handlers.__setitem__)
+    monkeypatch.setattr(loop, "remove_signal_handler", handlers.__delitem__)
+    signals = Signals(loop)
+    seen = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        handlers[number]()
+        seen.append(repr(signals))
+    await signals.wait_for_second()
+    signals.forget()
+
+    assert seen == ["<Signals: 1 so far>", "<Signals: 2 so far>"]
+    assert handlers == {}
