@@ -1,0 +1,395 @@
+"""A data plane without sockets: connections on fake transports, on a loop whose time is virtual.
+
+Everything else is real: the parsers, the pool, the flow control.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self, cast
+from unittest.mock import patch
+
+from apfproxy.api.decode import decode_documents
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.kind_meter import KindMeter
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.proxy import pool as pool_module
+from apfproxy.proxy.admission import Admission
+from apfproxy.proxy.context import Context
+from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.pool import Pool
+from apfproxy.proxy.read_buffer import READ_BYTES
+from apfproxy.settings import Address, DownstreamSettings, Settings, UpstreamSettings
+from tests.virtual_clock import VirtualClock, VirtualTimer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from types import TracebackType
+
+S = 1_000_000_000
+"""Nanoseconds of a second."""
+
+OBJECTS = b"""
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: queued}
+spec:
+  type: Limited
+  limited:
+    nominalConcurrencyShares: 100000
+    limitResponse: {type: Queue, queuing: {queues: 1, handSize: 1, queueLengthLimit: 3}}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: refusing}
+spec:
+  type: Limited
+  limited: {nominalConcurrencyShares: 1, limitResponse: {type: Reject}}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: refusing, uid: schema-uid}
+spec:
+  matchingPrecedence: 100
+  priorityLevelConfiguration: {name: refusing}
+  rules:
+  - subjects: [{kind: User, user: {name: "*"}}]
+    nonResourceRules: [{verbs: ["*"], nonResourceURLs: ["/refusing"]}]
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: queued}
+spec:
+  matchingPrecedence: 200
+  priorityLevelConfiguration: {name: queued}
+  rules:
+  - subjects: [{kind: User, user: {name: "*"}}]
+    nonResourceRules: [{verbs: ["*"], nonResourceURLs: ["*"]}]
+    resourceRules:
+    - {verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"]}
+"""
+"""A level with one queue for everything but `/refusing`, whose level has none."""
+
+
+class FakeLoop:
+    """The few things that the data plane asks of an event loop."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self._clock = clock
+        self._ready: deque[Callable[[], object]] = deque()
+
+    def time(self) -> float:
+        """The virtual time, in seconds."""
+        return self._clock.now_ns() / 1e9
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> None:
+        """Call back from `run_ready`."""
+        self._ready.append(partial(callback, *args))
+
+    def call_later(self, delay_s: float, callback: Callable[[], None]) -> VirtualTimer:
+        """Call back when the virtual time has come."""
+        return self._clock.call_at(self._clock.now_ns() + round(delay_s * 1e9), callback)
+
+    def run_ready(self) -> None:
+        """Run what `call_soon` was asked for, and what that asks for."""
+        while self._ready:
+            self._ready.popleft()()
+
+    def as_event_loop(self) -> asyncio.AbstractEventLoop:
+        """This loop, where a whole one is declared."""
+        return cast("asyncio.AbstractEventLoop", self)
+
+
+class FakeTransport(asyncio.Transport):
+    """Keeps what is written, delivers what a test feeds, and ends as real ones do.
+
+    Attributes:
+        written: What has been sent, and not been taken by `take`.
+        reads: Whether the protocol wants to be fed.
+        has_eof: Whether our side has ended.
+        ended_by: `close`, `abort`, `peer`, or "" while the connection is up.
+        is_stuck: Whether the peer takes nothing, so that `close` does not come to its end.
+    """
+
+    def __init__(self, loop: FakeLoop, peer: object = ("10.0.0.1", 4711)) -> None:
+        super().__init__()
+        self._loop = loop
+        self._peer = peer
+        self._inbox: deque[bytes] = deque()
+        self._is_lost = False
+        self.protocol: asyncio.BufferedProtocol
+        self.written = bytearray()
+        self.reads = True
+        self.has_eof = False
+        self.ended_by = ""
+        self.is_stuck = False
+        self.high_water = 0
+
+    def connect(self, protocol: asyncio.BufferedProtocol) -> None:
+        """Tell the protocol that the connection is up."""
+        self.protocol = protocol
+        protocol.connection_made(self)
+
+    # What a test does.
+
+    def feed(self, data: bytes) -> None:
+        """Have the peer send something, in as many reads as it takes."""
+        for start in range(0, len(data), READ_BYTES):
+            self._inbox.append(data[start : start + READ_BYTES])
+        self._deliver()
+
+    def end(self, error: Exception | None = None) -> None:
+        """Have the peer end the connection, or break it."""
+        if self.ended_by:
+            return
+        if error is None:
+            self.protocol.eof_received()
+        self.ended_by = self.ended_by or "peer"
+        self._lose(error)
+        self._loop.run_ready()
+
+    def take(self) -> bytes:
+        """What was written since the last take."""
+        taken = bytes(self.written)
+        self.written.clear()
+        return taken
+
+    def _deliver(self) -> None:
+        while self._inbox and self.reads and not self.ended_by:
+            data = self._inbox.popleft()
+            buffer = cast("bytearray", self.protocol.get_buffer(-1))
+            buffer[: len(data)] = data
+            self.protocol.buffer_updated(len(data))
+
+    def _lose(self, error: Exception | None) -> None:
+        if not self._is_lost:
+            self._is_lost = True
+            self._loop.call_soon(self.protocol.connection_lost, error)
+
+    # What the protocol does.
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        """The peer's address."""
+        return self._peer if name == "peername" else default
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:  # noqa: ARG002  the base's signature
+        """Note the limit."""
+        self.high_water = high or 0
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        """Keep what is sent."""
+        assert not self.has_eof, "written after the end"
+        if not self.ended_by:
+            self.written += data
+
+    def write_eof(self) -> None:
+        """End our side."""
+        self.has_eof = True
+
+    def pause_reading(self) -> None:
+        """Deliver no more."""
+        assert self.reads, "paused twice"
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        """Deliver again, but not from inside this call."""
+        assert not self.reads, "resumed without a pause"
+        self.reads = True
+        self._loop.call_soon(self._deliver)
+
+    def is_closing(self) -> bool:
+        """Whether it has ended or is about to."""
+        return bool(self.ended_by)
+
+    def close(self) -> None:
+        """End, once everything is sent."""
+        self.ended_by = self.ended_by or "close"
+        if not self.is_stuck:
+            self._lose(None)
+
+    def abort(self) -> None:
+        """End at once."""
+        self.ended_by = "abort" if self.ended_by in {"", "close"} else self.ended_by
+        self._lose(None)
+
+
+class Bench:
+    """The data plane between a client's transports and an origin's.
+
+    Attributes:
+        seats: Of the level that queues.
+        connecting: Connections that the pool has begun to open; `connect` finishes them.
+        origins: Transports of connections to the origin, in the order in which they came up.
+    """
+
+    def __init__(
+        self,
+        *,
+        seats: int = 1,
+        idle_origins: int = 1,
+        downstream: DownstreamSettings | None = None,
+        upstream: UpstreamSettings | None = None,
+    ) -> None:
+        self.clock = VirtualClock(S)
+        self.loop = FakeLoop(self.clock)
+        self.controller = Controller(self.clock, seats, 0)
+        self.controller.commit(
+            self.controller.digest(decode_documents(OBJECTS, "objects.yaml").objects)
+        )
+        self.costs = LearnedCosts(self.clock.now_ns)
+        self.kinds = KindMeter(self.clock.now_ns())
+        self.counters = ProxyCounters()
+        self.settings = Settings(
+            downstream=downstream or DownstreamSettings(),
+            upstream=upstream or UpstreamSettings(address=Address(host="origin", port=80)),
+        )
+        self.pool = Pool(self.settings.upstream, self.counters)
+        estimator = WorkEstimator(self.costs.object_stats, self.costs.watch_count)
+        self.admission = Admission(
+            self.controller,
+            estimator,
+            self.costs,
+            self.kinds,
+            self.clock,
+            request_timeout_s=self.settings.downstream.request_timeout_s,
+        )
+        self.context = Context(
+            self.settings,
+            self.admission,
+            self.pool,
+            self.counters,
+            self.clock,
+            self.loop.as_event_loop(),
+        )
+        self.connecting: deque[Coroutine[Any, Any, None]] = deque()
+        self.origins: list[FakeTransport] = []
+        self._patch = patch.object(pool_module, "spawn", self._take_task)
+        for _ in range(idle_origins):
+            self._idle_origin()
+
+    def __enter__(self) -> Self:
+        self._patch.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._patch.stop()
+        self.close()
+
+    def close(self) -> None:
+        """Forget connections that were never finished."""
+        while self.connecting:
+            self.connecting.popleft().close()
+
+    def _take_task(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> Any:  # noqa: ANN401, ARG002  stands for `spawn`
+        self.connecting.append(coroutine)
+
+    def _idle_origin(self) -> None:
+        """Have the pool hold one connection more, as after a request."""
+        self.pool._connecting += 1  # noqa: SLF001  what standing in line would have done
+        self.connecting.append(self.pool._connect())  # noqa: SLF001  as above
+        self.connect()
+
+    def connect(self, outcome: BaseException | str = "") -> None:
+        """Finish the oldest connection under way.
+
+        Args:
+            outcome: What goes wrong: an error, or `lost` for a connection that ends at once.
+        """
+
+        async def create_connection(
+            factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+        ) -> tuple[FakeTransport, asyncio.BufferedProtocol]:
+            address = self.settings.upstream.address
+            assert (host, port) == (address.host, address.port)
+            if isinstance(outcome, BaseException):
+                raise outcome
+            transport = FakeTransport(self.loop)
+            self.origins.append(transport)
+            transport.connect(factory())
+            if outcome == "lost":
+                transport.end()
+            return transport, transport.protocol
+
+        coroutine = self.connecting.popleft()
+        with asyncio.Runner() as runner:
+            loop: Any = runner.get_loop()
+            loop.create_connection = create_connection
+            runner.run(coroutine)
+        self.loop.run_ready()
+
+    def client(self, peer: object = ("10.0.0.1", 4711)) -> FakeTransport:
+        """A client's connection, newly accepted."""
+        transport = FakeTransport(self.loop, peer)
+        transport.connect(DownstreamConnection(self.context))
+        return transport
+
+    def ask(self, request: bytes) -> FakeTransport:
+        """Accept a connection and have it send a request."""
+        client = self.client()
+        self.send(client, request)
+        return client
+
+    def send(self, transport: FakeTransport, data: bytes) -> None:
+        """Have a peer send something, and everything come of it that comes at once."""
+        transport.feed(data)
+        self.loop.run_ready()
+
+    def end(self, transport: FakeTransport, error: Exception | None = None) -> None:
+        """Have a peer end its connection."""
+        transport.end(error)
+
+    def wait(self, duration_s: float) -> None:
+        """Let time pass, with a look at the deadlines at its end."""
+        now_ns = self.clock.now_ns() + round(duration_s * S)
+        self.clock.run_until(now_ns)
+        self.context.sweep_now_ns = now_ns
+        for connection in [c for c in self.context.connections if 0 < c.deadline_ns <= now_ns]:
+            connection.on_deadline()
+        self.loop.run_ready()
+
+    def use(self) -> tuple[int, int, int]:
+        """Seats in use, requests that wait in queues, requests that wait for connections."""
+        levels = self.controller.levels.values()
+        return (
+            sum(level.queue_set.seats_in_use for level in levels),
+            sum(level.queue_set.requests_waiting for level in levels),
+            self.pool.waiting_count,
+        )
+
+    def in_use_by_kind(self) -> list[str]:
+        """Counts of requests by kind that are not zero."""
+        return [
+            repr(count)
+            for count in (*self.kinds._waiting, *self.kinds._executing)  # noqa: SLF001  nothing else tells
+            if count.count
+        ]
+
+    def assert_at_rest(self) -> None:
+        """Whatever happened, all is given back, exactly once."""
+        assert (0, 0, 0) == self.use()
+        assert [] == self.in_use_by_kind()
+        levels = self.controller.levels.values()
+        assert [] == [t for level in levels for t in level.queue_set.executing]
+        assert ", 0 watches," in repr(self.costs)
+
+
+def connection_of(transport: FakeTransport) -> DownstreamConnection:
+    """The client's connection on that transport."""
+    assert isinstance(transport.protocol, DownstreamConnection)
+    return transport.protocol
+
+
+GET = b"GET /api/v1/namespaces/a/pods/b HTTP/1.1\r\nHost: h\r\n\r\n"
+LIST = b"GET /api/v1/pods HTTP/1.1\r\nHost: h\r\n\r\n"
+WATCH = b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: h\r\n\r\n"
+LOG = b"GET /api/v1/namespaces/a/pods/b/log?follow=1 HTTP/1.1\r\nHost: h\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"

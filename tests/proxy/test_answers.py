@@ -1,0 +1,69 @@
+"""Answers of the proxy's own."""
+
+from __future__ import annotations
+
+import json
+
+import httptools
+import pytest
+
+from apfproxy.proxy.answers import answer, status_answer, status_body, too_many_requests
+
+
+def test_too_many_requests_is_kubernetes_own() -> None:
+    """The 429 is plain text with Retry-After, as kube-apiserver sends it."""
+    expected = (
+        b"HTTP/1.1 429 Too Many Requests\r\n"
+        b"Content-Type: text/plain; charset=utf-8\r\n"
+        b"Content-Length: 43\r\n"
+        b"Retry-After: 7\r\n"
+        b"X-Content-Type-Options: nosniff\r\n"
+        b"A: b\r\n"
+        b"Connection: close\r\n"
+        b"\r\n"
+        b"Too many requests, please try again later.\n"
+    )
+
+    assert expected == too_many_requests(
+        7, is_head=False, extra=b"A: b\r\n", connection=b"Connection: close\r\n"
+    )
+
+
+def test_answer_to_head_has_no_body() -> None:
+    """It still says how long the body would be."""
+    expected = b"HTTP/1.1 400 Bad Request\r\nContent-Type: a/b\r\nContent-Length: 3\r\n\r\n"
+
+    assert expected == answer(400, b"abc", b"a/b", is_head=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        pytest.param(400, "BadRequest", id="400"),
+        pytest.param(408, "Timeout", id="408"),
+        pytest.param(417, "BadRequest", id="417"),
+        pytest.param(431, "BadRequest", id="431"),
+        pytest.param(501, "NotImplemented", id="501"),
+        pytest.param(502, "InternalError", id="502"),
+        pytest.param(504, "Timeout", id="504"),
+    ],
+)
+def test_status_is_a_kubernetes_status(code: int, reason: str) -> None:
+    """Clients of Kubernetes read the body as a `Status`, quotes and line ends escaped."""
+    message = 'it "failed"\r\nhere'
+    expected = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": message,
+        "reason": reason,
+        "code": code,
+    }
+    whole = status_answer(code, message)
+
+    assert expected == json.loads(status_body(code, message))
+    assert whole.endswith(b"\r\n\r\n" + status_body(code, message))
+    parser = httptools.HttpResponseParser(object())
+    parser.feed_data(whole)
+    assert code == parser.get_status_code()
