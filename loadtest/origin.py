@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import sys
 from collections import deque
 from time import monotonic
@@ -80,9 +81,10 @@ class Slots:
 class Connection(asyncio.Protocol):
     """One connection; its requests have no body and come one at a time."""
 
-    def __init__(self, slots: Slots, delay_s: float) -> None:
+    def __init__(self, slots: Slots, delay_s: float, jitter: float) -> None:
         self._slots = slots
         self._delay_s = delay_s
+        self._jitter = jitter
         self._head = b""
         self._transport: asyncio.Transport
         self.is_gone = False
@@ -116,7 +118,8 @@ class Connection(asyncio.Protocol):
 
     def serve(self) -> None:
         """Begin to serve a request that has got a slot."""
-        asyncio.get_running_loop().call_later(self._delay_s, self._finish)
+        factor = 1 + self._jitter * (2 * random.random() - 1)  # noqa: S311 - no secret
+        asyncio.get_running_loop().call_later(self._delay_s * factor, self._finish)
 
     def _finish(self) -> None:
         if not self.is_gone:
@@ -124,18 +127,19 @@ class Connection(asyncio.Protocol):
         self._slots.give_back()
 
 
-async def serve(port: int, delay_s: float, slot_count: int) -> None:
+async def serve(port: int, delay_s: float, jitter: float, slot_count: int) -> None:
     """Listen on 127.0.0.1 until the process is told to end.
 
     Args:
         port: The port.
         delay_s: How long each request takes once it has a slot; 0 answers at once.
+        jitter: Share of `delay_s` by which a request may take less or more, evenly spread.
         slot_count: How many requests are served at once.
     """
     loop = asyncio.get_running_loop()
     slots = Slots(slot_count)
     server = await loop.create_server(
-        lambda: Connection(slots, delay_s), "127.0.0.1", port, backlog=4096
+        lambda: Connection(slots, delay_s, jitter), "127.0.0.1", port, backlog=4096
     )
     await server.serve_forever()
 
@@ -145,10 +149,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = Parser(__doc__)
     parser.add_argument("--port", type=int, required=True, help="port of 127.0.0.1")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="time to serve a request")
+    parser.add_argument("--jitter-percent", type=float, default=0.0, help="of it, less or more")
     parser.add_argument("--slots", type=int, default=1_000_000, help="requests served at once")
     options = parser.parse_args(arguments)
+    delay_s, jitter = options.delay_ms / 1000, options.jitter_percent / 100
     try:
-        uvloop.run(serve(options.port, options.delay_ms / 1000, options.slots))
+        uvloop.run(serve(options.port, delay_s, jitter, options.slots))
     except KeyboardInterrupt:
         return 130
     except OSError as error:

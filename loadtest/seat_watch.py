@@ -19,10 +19,9 @@ LIMIT = re.compile(
     re.MULTILINE,
 )
 
-SAMPLE_EVERY_S = 0.05
 ANSWER_WITHIN_S = 10.0
-LIMITS_EVERY_SAMPLES = 200
-"""Limits move once in 10 s; rendering the metrics takes 10 ms, in which answers bunch up."""
+LIMITS_EVERY_S = 10.0
+"""As often as limits move; rendering the metrics takes 10 ms, in which answers bunch up."""
 
 
 @dataclass(slots=True)
@@ -30,6 +29,7 @@ class SeatWatch:
     """What the samples said so far."""
 
     admin_port: int
+    period_s: float = 0.1
     samples: int = 0
     samples_with_waiting: int = 0
     samples_with_idle_seats: int = 0
@@ -39,10 +39,10 @@ class SeatWatch:
     async def run(self) -> None:
         """Take samples until cancelled."""
         while True:
-            if self.samples % LIMITS_EVERY_SAMPLES == 0:
+            if self.samples % max(1, round(LIMITS_EVERY_S / self.period_s)) == 0:
                 await self.read_limits()
             await self.sample()
-            await asyncio.sleep(SAMPLE_EVERY_S)
+            await asyncio.sleep(self.period_s)
 
     async def sample(self) -> None:
         """Take one sample."""
