@@ -1,0 +1,347 @@
+"""The fields of a request."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.proxy.request_fields import (
+    CHUNKED,
+    NO_BODY,
+    SIZED,
+    VIA,
+    HeadError,
+    OriginHosts,
+    RequestFields,
+    read_fields,
+)
+from apfproxy.request.user import ANONYMOUS, User
+
+HOSTS = OriginHosts(b"origin:80", b"")
+HOST = (b"Host", b"h")
+END = b"X-Forwarded-Proto: http\r\n" + VIA + b"X-Forwarded-For: "
+Lines = list[tuple[bytes, bytes]]
+
+
+def read(
+    *lines: tuple[bytes, bytes], hosts: OriginHosts = HOSTS, is_http_10: bool = False
+) -> RequestFields:
+    """Read fields of a client that is not trusted."""
+    return read_fields(list(lines), hosts, is_http_10=is_http_10, trusts_identity=False)
+
+
+def read_trusted(*lines: tuple[bytes, bytes]) -> RequestFields:
+    """Read fields of a client that may assert identities, with a Host before them."""
+    return read_fields([HOST, *lines], HOSTS, is_http_10=False, trusts_identity=True)
+
+
+@pytest.mark.parametrize(
+    ("lines", "forwarded"),
+    [
+        pytest.param([], b"", id="nothing"),
+        pytest.param([(b"A", b"b"), (b"a", b"")], b"A: b\r\na: \r\n", id="order-and-spelling"),
+        pytest.param([(b"Authorization", b"x")], b"Authorization: x\r\n", id="authorization"),
+        pytest.param([(b"Impersonate-User", b"x")], b"Impersonate-User: x\r\n", id="impersonation"),
+        pytest.param([(b"Forwarded", b"for=x")], b"Forwarded: for=x\r\n", id="forwarded"),
+        pytest.param(
+            [(b"Connection", b"close, x-a ,X-B,,"), (b"X-A", b"1"), (b"x-b", b"2"), (b"C", b"3")],
+            b"C: 3\r\n",
+            id="nominated",
+        ),
+        pytest.param(
+            [
+                (b"Keep-Alive", b"5"),
+                (b"Proxy-Authenticate", b"x"),
+                (b"Proxy-Authorization", b"x"),
+                (b"Proxy-Connection", b"x"),
+                (b"TE", b"trailers"),
+                (b"Trailer", b"A"),
+                (b"Upgrade", b"h2c"),
+            ],
+            b"",
+            id="hop-by-hop",
+        ),
+        pytest.param(
+            [
+                (b"X-Forwarded-Proto", b"https"),
+                (b"X-Forwarded-Host", b"x"),
+                (b"X-Forwarded-Uri", b"x"),
+                (b"X-Real-IP", b"x"),
+                (b"X-Remote-User", b"x"),
+                (b"x-remote-GROUP", b"x"),
+                (b"X-Remote-Uid", b"x"),
+                (b"X-Remote-Extra-Scopes", b"x"),
+            ],
+            b"",
+            id="what-only-trusted-fronts-say",
+        ),
+        pytest.param(
+            [
+                (name, b"x")
+                for name in (
+                    b"X_Remote_User",
+                    b"x.remote.group",
+                    b"X-Remote_Uid",
+                    b"x_remote-extra-a",
+                    b"X_Remote_Extra_",
+                    b"Content_Length",
+                    b"content.length",
+                    b"Transfer_Encoding",
+                    b"X_Forwarded_For",
+                    b"X_Real_IP",
+                    b"Proxy_Authorization",
+                    b"Keep_Alive",
+                )
+            ],
+            b"",
+            id="look-alikes",
+        ),
+        pytest.param(
+            [(b"X_Remote", b"1"), (b"My_Host", b"2"), (b"Content_Type", b"3")],
+            b"X_Remote: 1\r\nMy_Host: 2\r\nContent_Type: 3\r\n",
+            id="look-alikes-of-nothing",
+        ),
+    ],
+)
+def test_forwards(lines: Lines, forwarded: bytes) -> None:
+    """Fields go on as they stand, but for those of the hop and those that the client made up."""
+    expected = b"Host: h\r\n" + forwarded + END
+
+    assert expected == read(HOST, *lines).forward
+    assert expected == read(*lines, HOST).forward
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_http_10", "always", "forwarded", "host"),
+    [
+        pytest.param([(b"hOST", b"a:1")], False, b"", b"a:1", b"a:1", id="kept"),
+        pytest.param([(b"Host", b"[::1]:8")], False, b"", b"[::1]:8", b"[::1]:8", id="ipv6"),
+        pytest.param([(b"Host", b"")], False, b"", b"", b"", id="empty"),
+        pytest.param([(b"Host", b"a")], False, b"o", b"o", b"a", id="replaced"),
+        pytest.param([], True, b"", b"origin:80", None, id="1.0-without"),
+        pytest.param([], True, b"o", b"o", None, id="1.0-without-replaced"),
+        pytest.param([(b"Host", b"a")], True, b"", b"a", b"a", id="1.0-with"),
+    ],
+)
+def test_host(
+    lines: Lines, is_http_10: bool, always: bytes, forwarded: bytes, host: bytes | None
+) -> None:
+    """The client's Host goes on, unless the settings say another or it has none."""
+    found = read(*lines, hosts=OriginHosts(b"origin:80", always), is_http_10=is_http_10)
+
+    assert b"Host: %b\r\n" % forwarded + END == found.forward
+    assert host == found.host
+
+
+@pytest.mark.parametrize(
+    ("lines", "framing", "body_bytes", "forwarded"),
+    [
+        pytest.param([], NO_BODY, 0, b"", id="none"),
+        pytest.param([(b"Content-Length", b"0")], NO_BODY, 0, b"Content-Length: 0\r\n", id="empty"),
+        pytest.param([(b"content-length", b"007")], SIZED, 7, b"Content-Length: 7\r\n", id="sized"),
+        pytest.param(
+            [(b"Content-Length", b"7"), (b"Content-Length", b"7")],
+            SIZED,
+            7,
+            b"Content-Length: 7\r\n",
+            id="the-same-length-twice",
+        ),
+        pytest.param(
+            [(b"Transfer-Encoding", b"Chunked")],
+            CHUNKED,
+            0,
+            b"Transfer-Encoding: chunked\r\n",
+            id="chunked",
+        ),
+    ],
+)
+def test_framing(lines: Lines, framing: int, body_bytes: int, forwarded: bytes) -> None:
+    """A body is framed one way, which the proxy says in its own words."""
+    found = read(HOST, *lines)
+
+    assert (framing, body_bytes) == (found.framing, found.body_bytes)
+    assert b"Host: h\r\n" + forwarded + END == found.forward
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_http_10", "keep_alive"),
+    [
+        pytest.param([], False, True, id="1.1"),
+        pytest.param([(b"Connection", b"x, CLOSE")], False, False, id="1.1-close"),
+        pytest.param([(b"Connection", b"close, keep-alive")], False, False, id="1.1-both"),
+        pytest.param([], True, False, id="1.0"),
+        pytest.param([(b"Connection", b"Keep-Alive")], True, True, id="1.0-keep-alive"),
+        pytest.param(
+            [(b"Connection", b"keep-alive"), (b"Connection", b"close")], True, False, id="1.0-both"
+        ),
+    ],
+)
+def test_keep_alive(lines: Lines, is_http_10: bool, keep_alive: bool) -> None:
+    """HTTP/1.1 goes on unless told otherwise, HTTP/1.0 the other way round."""
+    assert keep_alive == read(HOST, *lines, is_http_10=is_http_10).keep_alive
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_http_10", "expects"),
+    [
+        pytest.param([(b"Content-Length", b"1")], False, True, id="sized"),
+        pytest.param([(b"Transfer-Encoding", b"chunked")], False, True, id="chunked"),
+        pytest.param([(b"Content-Length", b"0")], False, False, id="no-body"),
+        pytest.param([(b"Content-Length", b"1")], True, False, id="1.0"),
+    ],
+)
+def test_expectation(lines: Lines, is_http_10: bool, expects: bool) -> None:
+    """Only an HTTP/1.1 client with a body can wait for a 100; the field itself stays here."""
+    found = read(HOST, (b"Expect", b"100-Continue"), *lines, is_http_10=is_http_10)
+
+    assert expects == found.expects_continue
+    assert b"xpect" not in found.forward
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_http_10", "upgrade"),
+    [
+        pytest.param(
+            [(b"Upgrade", b"h2c"), (b"Connection", b"Upgrade")], False, b"h2c", id="asked"
+        ),
+        pytest.param([(b"Upgrade", b""), (b"Connection", b"upgrade")], False, b"?", id="unnamed"),
+        pytest.param([(b"Upgrade", b"h2c")], False, b"", id="not-nominated"),
+        pytest.param([(b"Connection", b"Upgrade")], False, b"", id="nominated-only"),
+        pytest.param([(b"Upgrade", b"h2c"), (b"Connection", b"Upgrade")], True, b"", id="1.0"),
+    ],
+)
+def test_upgrade(lines: Lines, is_http_10: bool, upgrade: bytes) -> None:
+    """An upgrade is asked for only by both fields, in HTTP/1.1."""
+    assert upgrade == read(HOST, *lines, is_http_10=is_http_10).upgrade
+
+
+@pytest.mark.parametrize(
+    ("lines", "user"),
+    [
+        pytest.param([], ANONYMOUS, id="nobody"),
+        pytest.param([(b"X-Remote-User", b"")], ANONYMOUS, id="empty-name"),
+        pytest.param([(b"X-Remote-Group", b"g")], ANONYMOUS, id="groups-without-a-user"),
+        pytest.param([(b"x-remote-user", b"u")], User("u", ("system:authenticated",)), id="user"),
+        pytest.param(
+            [(b"X-Remote-User", b""), (b"X-Remote-User", b"u"), (b"X-Remote-User", b"v")],
+            User("u", ("system:authenticated",)),
+            id="the-first-name-counts",
+        ),
+        pytest.param(
+            [(b"X-Remote-Group", b"g"), (b"X-Remote-User", b"\xc3\xa9"), (b"X-Remote-Group", b"")],
+            User("\u00e9", ("g", "system:authenticated")),
+            id="user-with-group",
+        ),
+        pytest.param(
+            [(b"X-Remote-User", b"u"), (b"X-Remote-Group", b"system:authenticated")],
+            User("u", ("system:authenticated",)),
+            id="authenticated-already",
+        ),
+        pytest.param(
+            [(b"X-Remote-User", b"u"), (b"X-Remote-Group", b"system:unauthenticated")],
+            User("u", ("system:unauthenticated",)),
+            id="unauthenticated",
+        ),
+        pytest.param(
+            [(b"X-Remote-User", b"system:anonymous")], User("system:anonymous", ()), id="anonymous"
+        ),
+        pytest.param(
+            [(b"Connection", b"x-remote-user"), (b"X-Remote-User", b"u")], ANONYMOUS, id="nominated"
+        ),
+    ],
+)
+def test_identity(lines: Lines, user: User) -> None:
+    """A trusted front says who asks; anyone else is anonymous whatever they say."""
+    assert user == read_trusted(*lines).user
+    assert ANONYMOUS == read(HOST, *lines).user
+
+
+def test_identity_goes_on_with_its_user_only() -> None:
+    """The origin learns the identity that was used here, or none."""
+    user, group = (b"X-Remote-User", b"u"), (b"X-Remote-Group", b"g")
+    extra, plain = (b"X-Remote-Extra-A", b"e"), (b"A", b"b")
+
+    assert (
+        b"Host: h\r\nA: b\r\nX-Remote-Group: g\r\nX-Remote-User: u\r\nX-Remote-Extra-A: e\r\n" + END
+    ) == read_trusted(group, plain, user, extra).forward
+    assert b"Host: h\r\nA: b\r\n" + END == read_trusted(group, plain, extra).forward
+
+
+def test_trusted_front_says_how_it_was_reached() -> None:
+    """Its X-Forwarded fields go on, and then the proxy says no protocol of its own."""
+    lines = [(b"X-Forwarded-Proto", b"https"), (b"X-Forwarded-Host", b"x"), (b"X-Real-Ip", b"y")]
+    written = b"X-Forwarded-Proto: https\r\nX-Forwarded-Host: x\r\nX-Real-Ip: y\r\n"
+
+    assert b"Host: h\r\n" + written + VIA + b"X-Forwarded-For: " == read_trusted(*lines).forward
+
+
+def test_earlier_hops_come_first() -> None:
+    """Addresses of earlier hops are kept in one field, in order; empty ones are not."""
+    lines = [(b"X-Forwarded-For", value) for value in (b"a, b", b"", b"c")]
+
+    assert b"Host: h\r\n" + END + b"a, b, c, " == read(HOST, *lines).forward
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        pytest.param([(b"A", b"b")], 400, id="no-host"),
+        pytest.param([HOST, HOST], 400, id="two-hosts"),
+        pytest.param([(b"Host", b"a b")], 400, id="space-in-host"),
+        pytest.param([(b"Host", b"u@a")], 400, id="user-in-host"),
+        pytest.param([(b"Host", b"a/b")], 400, id="path-in-host"),
+        pytest.param([(b"Host", b"a:b")], 400, id="letters-in-port"),
+        pytest.param([(b"Host", b"[::1")], 400, id="open-bracket"),
+        pytest.param([HOST, (b"Connection", b"host")], 400, id="host-nominated"),
+        pytest.param([HOST, (b"Connection", b"Content-Length")], 400, id="length-nominated"),
+        pytest.param([HOST, (b"Connection", b"authorization")], 400, id="authorization-nominated"),
+        pytest.param([HOST, (b"Connection", b"a b")], 400, id="no-token-nominated"),
+        pytest.param([HOST, (b"Connection", b'"close"')], 400, id="quoted-nomination"),
+        pytest.param([HOST, (b"Expect", b"200-ok")], 417, id="other-expectation"),
+        pytest.param([HOST, (b"Expect", b"")], 417, id="empty-expectation"),
+        pytest.param([HOST, (b"Content-Length", b"")], 400, id="empty-length"),
+        pytest.param([HOST, (b"Content-Length", b"+1")], 400, id="signed-length"),
+        pytest.param([HOST, (b"Content-Length", b"1, 1")], 400, id="list-of-lengths"),
+        pytest.param([HOST, (b"Content-Length", b"1" * 19)], 400, id="length-too-long"),
+        pytest.param(
+            [HOST, (b"Content-Length", b"1"), (b"Content-Length", b"01")], 400, id="two-lengths"
+        ),
+        pytest.param(
+            [HOST, (b"Content-Length", b"1"), (b"Transfer-Encoding", b"chunked")],
+            400,
+            id="two-framings",
+        ),
+        pytest.param([HOST, (b"Transfer-Encoding", b"gzip, chunked")], 400, id="two-codings"),
+        pytest.param([HOST, (b"Transfer-Encoding", b"")], 400, id="empty-coding"),
+        pytest.param([HOST, (b"Transfer-Encoding", b"identity")], 400, id="identity-coding"),
+        pytest.param(
+            [HOST, *[(b"Transfer-Encoding", b"chunked")] * 2], 400, id="two-coding-fields"
+        ),
+    ],
+)
+def test_refuses(lines: Lines, code: int) -> None:
+    """What is ambiguous or not served is refused, and the error says with which status."""
+    with pytest.raises(HeadError) as refused:
+        read(*lines)
+
+    assert code == refused.value.code
+
+
+def test_refuses_chunked_from_http_10() -> None:
+    """HTTP/1.0 knows no transfer codings, so some hop before misunderstood something."""
+    with pytest.raises(HeadError) as refused:
+        read(HOST, (b"Transfer-Encoding", b"chunked"), is_http_10=True)
+
+    assert 400 == refused.value.code
+
+
+def test_refuses_an_identity_that_is_no_text() -> None:
+    """A name that is not UTF-8 could be read as another one."""
+    with pytest.raises(HeadError) as refused:
+        read_trusted((b"X-Remote-User", b"\xff"))
+
+    assert 400 == refused.value.code
+
+
+def test_shows_who_asks() -> None:
+    """A log can read fields."""
+    assert "<RequestFields of 'system:anonymous', framing 0>" == repr(read(HOST))
