@@ -51,7 +51,7 @@ MODEST = "modest"
 RUNS = ("alone", "beside", "settled", "without", "equal")
 MAX_RATIO = 2.0
 KUBERNETES_RATIO = "Kubernetes' own filter in a Go proxy: 1.4 to 3.1"
-"""For default objects while limits are still those of an idle server: a level has few seats then."""
+"""For default objects, while limits are still those of an idle server and so a level has few."""
 MAX_SPREAD = 0.05
 
 
