@@ -30,6 +30,7 @@ class Origin:
 
     Attributes:
         peers: All connections so far.
+        ended: Those that the proxy has ended, if requests are read.
     """
 
     def __init__(self, *, reads: bool = True, buffer_bytes: int | None = None) -> None:
@@ -45,8 +46,10 @@ class Origin:
         self._arrivals: asyncio.Queue[Arrival] = asyncio.Queue()
         self._accepted: asyncio.Queue[Peer] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._failures: list[BaseException] = []
         self._answer: Callable[[Arrival], Awaitable[None]] | None = None
         self.peers: list[Peer] = []
+        self.ended: list[Peer] = []
 
     def start(self) -> None:
         """Accept connections."""
@@ -76,13 +79,19 @@ class Origin:
         self._listener.close()
 
     async def stop(self) -> None:
-        """Close everything."""
+        """Close everything.
+
+        Raises:
+            Exception: A function that answers failed.
+        """
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._listener.close()
         for peer in self.peers:
             peer.close()
+        if self._failures:
+            raise self._failures[0]
 
     async def _accept(self) -> None:
         loop = asyncio.get_running_loop()
@@ -107,11 +116,17 @@ class Origin:
                     await self._answer(arrival)
                 else:
                     self._arrivals.put_nowait(arrival)
+        self.ended.append(peer)
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._on_done)
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (failure := task.exception()) is not None:
+            self._failures.append(failure)
 
     def __repr__(self) -> str:
         return f"<Origin, {len(self.peers)} connections so far>"

@@ -113,10 +113,12 @@ class Peer:
             return 0
 
     async def receive(self) -> bytes:
-        """Whatever comes next; b"" at the end of the stream."""
+        """Whatever comes next; b"" at the end of the stream, or once this side is closed."""
         if self.pending:
             data, self.pending = self.pending, b""
             return data
+        if self._socket.fileno() < 0:
+            return b""
         async with asyncio.timeout(WAIT_S):
             return await asyncio.get_running_loop().sock_recv(self._socket, 1 << 20)
 
