@@ -388,8 +388,22 @@ def connection_of(transport: FakeTransport) -> DownstreamConnection:
     return transport.protocol
 
 
+def status(answer: bytes) -> bytes:
+    """The status code of an answer."""
+    return answer[9:12]
+
+
+def body(answer: bytes) -> bytes:
+    """What stands behind the head."""
+    return answer.partition(b"\r\n\r\n")[2]
+
+
 GET = b"GET /api/v1/namespaces/a/pods/b HTTP/1.1\r\nHost: h\r\n\r\n"
 LIST = b"GET /api/v1/pods HTTP/1.1\r\nHost: h\r\n\r\n"
 WATCH = b"GET /api/v1/pods?watch=1 HTTP/1.1\r\nHost: h\r\n\r\n"
 LOG = b"GET /api/v1/namespaces/a/pods/b/log?follow=1 HTTP/1.1\r\nHost: h\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+CHUNKED_OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+POST = b"POST /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n"
+CHUNKED_POST = b"POST /x HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n"
+"""Requests with a body, but for the empty line."""

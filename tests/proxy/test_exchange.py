@@ -1,0 +1,381 @@
+"""Every way in which an exchange goes on and ends, and that it gives back what it took."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.proxy.fakes import (
+    CHUNKED_OK,
+    GET,
+    LOG,
+    OK,
+    POST,
+    WATCH,
+    Bench,
+    body,
+    connection_of,
+    status,
+)
+
+
+def test_request_that_fits(bench: Bench) -> None:
+    """It is sent, answered, and all of it is given back."""
+    client = bench.ask(GET)
+    assert (1, 0, 0) == bench.use()
+    assert 1 == len(bench.in_use_by_kind())
+    origin = bench.origins[0]
+    assert origin.take().startswith(b"GET /api/v1/namespaces/a/pods/b HTTP/1.1\r\nHost: h\r\n")
+    bench.send(origin, OK)
+
+    answer = client.take()
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nVia: 1.1 apfproxy\r\n")
+    assert b"X-Kubernetes-PF-FlowSchema-UID: " in answer
+    assert answer.endswith(b"\r\n\r\nok")
+    assert 1 == bench.pool.idle_count
+    assert {200: 1} == bench.counters.requests_by_status
+    bench.assert_at_rest()
+
+
+def test_the_next_in_the_queue_takes_the_seat() -> None:
+    """The end of one request is the start of the next, on the same connection."""
+    with Bench() as bench:
+        clients = [bench.ask(GET) for _ in range(3)]
+        assert (1, 2, 0) == bench.use()
+        for client in clients:
+            assert b"" == client.take()
+            bench.send(bench.origins[0], OK)
+            assert b"200" == status(client.take())
+
+        assert 1 == len(bench.origins)
+        bench.assert_at_rest()
+
+
+def test_full_queue_refuses(bench: Bench) -> None:
+    """One executes, three wait, and the fifth is told to come back."""
+    clients = [bench.ask(GET) for _ in range(5)]
+    answer = clients[4].take()
+
+    assert (1, 3, 0) == bench.use()
+    assert b"429" == status(answer)
+    assert b"\r\nRetry-After: 1\r\n" in answer
+    assert b"Connection" not in answer
+    assert body(answer) == b"Too many requests, please try again later.\n"
+    for client in clients:
+        bench.end(client)
+    bench.assert_at_rest()
+
+
+def test_level_without_a_queue_refuses(bench: Bench) -> None:
+    """What does not fit is refused at once; the answer to HEAD has no body."""
+    first = bench.ask(b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n")
+    second = bench.ask(b"HEAD /refusing HTTP/1.1\r\nHost: h\r\n\r\n")
+    answer = second.take()
+
+    assert b"429" == status(answer)
+    assert b"Content-Length: 43\r\n" in answer
+    assert b"X-Kubernetes-PF-FlowSchema-UID: schema-uid\r\n" in answer
+    assert b"" == body(answer)
+    bench.end(first)
+    bench.assert_at_rest()
+
+
+def test_wait_limit(bench: Bench) -> None:
+    """A quarter of the request's time is the most that it waits."""
+    first = bench.ask(GET)
+    second = bench.ask(GET.replace(b" HTTP", b"?timeout=20s HTTP"))
+    bench.wait(4.9)
+    assert b"" == second.take()
+    bench.wait(0.2)
+
+    assert b"429" == status(second.take())
+    assert (1, 0, 0) == bench.use()
+    assert not bench.origins[0].ended_by
+    bench.end(first)
+    bench.assert_at_rest()
+
+
+def test_client_leaves_its_queue(bench: Bench) -> None:
+    """It takes its place along, and no timer of it is left."""
+    first, second, third = (bench.ask(GET) for _ in range(3))
+    bench.end(second)
+    assert (1, 1, 0) == bench.use()
+    bench.origins[0].take()
+    bench.send(bench.origins[0], OK)
+    assert b"200" == status(first.take())
+    bench.send(bench.origins[0], OK)
+    assert b"200" == status(third.take())
+    bench.wait(30)
+
+    assert 1 == bench.counters.client_aborts
+    assert b"" == second.take()
+    bench.assert_at_rest()
+
+
+def test_deadline_in_the_queue(bench: Bench) -> None:
+    """The request's own time ends it where the wait limit has not."""
+    first = bench.ask(GET)
+    second = bench.ask(GET.replace(b" HTTP", b"?timeout=20s HTTP"))
+    connection_of(second).deadline_ns = bench.clock.now_ns() + 1
+    bench.wait(0.001)
+
+    assert b"504" == status(second.take())
+    bench.end(first)
+    bench.assert_at_rest()
+
+
+# Executing.
+
+
+@pytest.mark.parametrize("request_", [GET, LOG], ids=["with-a-seat", "without-seats"])
+def test_client_leaves_while_the_origin_works(bench: Bench, request_: bytes) -> None:
+    """The connection to the origin cannot be used again."""
+    client = bench.ask(request_)
+    bench.end(client, ConnectionResetError())
+
+    assert "abort" == bench.origins[0].ended_by
+    assert 0 == bench.pool.open_count
+    assert 1 == bench.counters.client_aborts
+    bench.assert_at_rest()
+
+
+def test_client_leaves_while_the_answer_streams(bench: Bench) -> None:
+    """The rest of the answer is nobody's."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
+    assert client.take().endswith(b"\r\n\r\n123")
+    bench.end(client)
+
+    assert "abort" == bench.origins[0].ended_by
+    bench.assert_at_rest()
+
+
+def test_client_leaves_the_line_for_a_connection() -> None:
+    """The connection that was opened for it is kept for others."""
+    with Bench(idle_origins=0) as bench:
+        client = bench.ask(GET)
+        assert (1, 0, 1) == bench.use()
+        bench.end(client)
+        bench.assert_at_rest()
+        bench.connect()
+
+        assert 1 == bench.pool.idle_count
+        assert b"" == bench.origins[0].take()
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        pytest.param(ConnectionRefusedError(111, "refused"), b"502", id="refused"),
+        pytest.param(OSError("odd"), b"502", id="other-error"),
+        pytest.param(TimeoutError(), b"504", id="too-slow"),
+        pytest.param("lost", b"502", id="lost-at-once"),
+    ],
+)
+def test_no_connection(outcome: BaseException | str, code: bytes) -> None:
+    """The client is told why, keeps its connection, and may ask again."""
+    with Bench(idle_origins=0) as bench:
+        client = bench.ask(GET)
+        bench.connect(outcome)
+        assert code == status(client.take())
+        bench.assert_at_rest()
+        assert 0 == bench.pool.open_count
+
+        bench.send(client, GET)
+        bench.connect()
+        bench.send(bench.origins[-1], OK)
+        assert b"200" == status(client.take())
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        pytest.param(GET, b"504", id="with-a-seat"),
+        pytest.param(LOG, b"504", id="without-seats"),
+        pytest.param(WATCH, b"504", id="watch"),
+    ],
+)
+def test_deadline_before_the_answer(bench: Bench, request_: bytes, code: bytes) -> None:
+    """An origin that says nothing is given up, and the client goes on."""
+    client = bench.ask(request_)
+    bench.wait(59)
+    assert b"" == client.take()
+    bench.wait(1)
+
+    assert code == status(client.take())
+    assert "abort" == bench.origins[0].ended_by
+    assert 1 == bench.counters.upstream_timeouts
+    assert "" == client.ended_by
+    bench.assert_at_rest()
+
+
+def test_deadline_within_the_answer(bench: Bench) -> None:
+    """There is nothing left to say but that the answer is not whole."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
+    bench.wait(60)
+
+    assert "abort" == client.ended_by
+    assert "abort" == bench.origins[0].ended_by
+    bench.assert_at_rest()
+
+
+# The origin breaks.
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        pytest.param(b"", None, id="closed"),
+        pytest.param(b"", ConnectionResetError("reset"), id="reset"),
+        pytest.param(b"HTTP/1.1 2", None, id="within-the-head"),
+        pytest.param(b"HTTP/1.1 100 Continue\r\n\r\n", None, id="after-an-interim-answer"),
+    ],
+)
+def test_origin_breaks_before_the_answer(
+    bench: Bench, answer: bytes, error: Exception | None
+) -> None:
+    """On a connection that was never used, the request may have been acted upon."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], answer)
+    client.take()
+    bench.end(bench.origins[0], error)
+
+    assert b"502" == status(client.take())
+    assert 0 == bench.counters.upstream_retries
+    assert 1 == bench.counters.upstream_failures
+    assert "" == client.ended_by
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"no HTTP\r\n\r\n", id="malformed"),
+        pytest.param(b"HTTP/1.1 101 Switching Protocols\r\n\r\n", id="switches-protocols"),
+        pytest.param(b"HTTP/1.1 102 Processing\r\n\r\n" * 33, id="interim-answers-without-end"),
+        pytest.param(b"A" * 262145, id="head-without-end"),
+    ],
+)
+def test_answer_that_makes_no_sense(bench: Bench, answer: bytes) -> None:
+    """The client gets a 502, and the connection is given up."""
+    client = bench.ask(GET.replace(b"1.1", b"1.0").replace(b"\r\nH", b"\r\nConnection: x\r\nH"))
+    bench.send(bench.origins[0], answer)
+
+    assert b"502" == status(client.take())
+    assert "abort" == bench.origins[0].ended_by
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    ("answer", "passed_on"),
+    [
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n12", b"12", id="sized"),
+        pytest.param(CHUNKED_OK + b"2\r\n12\r\n", b"2\r\n12\r\n", id="chunked"),
+    ],
+)
+@pytest.mark.parametrize("error", [None, ConnectionResetError()], ids=["closed", "reset"])
+def test_origin_breaks_within_the_answer(
+    bench: Bench, answer: bytes, passed_on: bytes, error: Exception | None
+) -> None:
+    """The client gets what came, and an end that is none."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], answer)
+    bench.end(bench.origins[0], error)
+
+    assert passed_on == body(client.take())
+    assert "close" == client.ended_by
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "passed_on"),
+    [
+        pytest.param([CHUNKED_OK + b"1\r\na\r\n", b"x"], b"1\r\na\r\n", id="later"),
+        pytest.param([CHUNKED_OK + b"x"], b"", id="with-the-head"),
+    ],
+)
+def test_malformed_chunk(bench: Bench, pieces: list[bytes], passed_on: bytes) -> None:
+    """It breaks the answer as a lost connection does."""
+    client = bench.ask(GET)
+    for piece in pieces:
+        bench.send(bench.origins[0], piece)
+
+    assert passed_on == body(client.take())
+    assert "close" == client.ended_by
+    bench.assert_at_rest()
+
+
+def warmed_up(bench: Bench) -> None:
+    """Have the connection to the origin been used."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], OK)
+    bench.end(client)
+    bench.origins[0].take()
+
+
+@pytest.mark.parametrize("method", [b"GET", b"DELETE", b"PUT"])
+def test_stale_connection_is_retried_once(bench: Bench, method: bytes) -> None:
+    """The origin closed it before it saw the request, so a new connection gets it, once."""
+    warmed_up(bench)
+    client = bench.ask(GET.replace(b"GET", method))
+    sent = bench.origins[0].take()
+    bench.end(bench.origins[0])
+    assert (1, 0, 1) == bench.use()
+    assert b"" == client.take()
+    bench.connect()
+    assert sent == bench.origins[1].take()
+    bench.send(bench.origins[1], OK)
+
+    assert b"200" == status(client.take())
+    assert 1 == bench.counters.upstream_retries
+    bench.assert_at_rest()
+
+
+def test_nothing_is_retried_twice(bench: Bench) -> None:
+    """Whoever breaks the second connection as well saw the request, or never will."""
+    warmed_up(bench)
+    first = bench.ask(LOG)
+    second = bench.ask(GET)
+    bench.connect()
+    bench.send(bench.origins[1], OK)
+    assert b"200" == status(second.take())
+    bench.end(bench.origins[0])
+    # The new connection of the line may be one that was used before.
+    bench.send(second, GET)
+    bench.send(bench.origins[1], OK)
+    second.take()
+    bench.connect()
+    bench.end(bench.origins[1])
+
+    assert b"502" == status(first.take())
+    assert 1 == bench.counters.upstream_retries
+    bench.end(second)
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(GET.replace(b"GET", b"POST"), id="not-idempotent"),
+        pytest.param(POST.replace(b"POST", b"PUT") + b"\r\nbody", id="with-a-body"),
+    ],
+)
+def test_not_everything_is_retried(bench: Bench, request_: bytes) -> None:
+    """What may have been acted upon, or cannot be sent again, is not."""
+    warmed_up(bench)
+    client = bench.ask(request_)
+    bench.end(bench.origins[0])
+
+    assert b"502" == status(client.take())
+    bench.wait(10)
+    bench.assert_at_rest()
+
+
+def test_client_leaves_while_its_request_is_retried(bench: Bench) -> None:
+    """Its place in the line goes with it."""
+    warmed_up(bench)
+    client = bench.ask(GET)
+    bench.end(bench.origins[0])
+    bench.end(client)
+
+    bench.assert_at_rest()
