@@ -46,7 +46,7 @@ class Pool:
         # The dictionary's order is that of use: the last one lent first, the first one stale first.
         self._idle: dict[UpstreamConnection, None] = {}
         self._open: set[UpstreamConnection] = set()
-        self._connecting = 0
+        self._connects: set[asyncio.Task[None]] = set()
         # Insertion order is the line; a borrower that leaves is taken out in constant time.
         self._line: OrderedDict[Borrower, None] = OrderedDict()
 
@@ -67,7 +67,8 @@ class Pool:
         """Take a connection back whose request and answer are through."""
         if connection.is_closed:
             return
-        connection.resume_reading()
+        if connection.is_read_paused:
+            connection.resume_reading()
         if self._line:
             borrower, _ = self._line.popitem(last=False)
             borrower.on_connection(connection)
@@ -90,7 +91,9 @@ class Pool:
             connection.abort()
 
     def close(self) -> None:
-        """Close every connection, busy or idle."""
+        """Close every connection, busy or idle, and those that have not come about."""
+        for task in list(self._connects):
+            task.cancel()
         for connection in list(self._open):
             connection.abort()
 
@@ -112,15 +115,16 @@ class Pool:
     def _connect_for_the_line(self) -> None:
         """Open connections for those in line that no connection under way will serve."""
         while (
-            self._connecting < len(self._line)
-            and self._connecting + len(self._open) < self._settings.max_connections
+            len(self._connects) < len(self._line)
+            and len(self._connects) + len(self._open) < self._settings.max_connections
         ):
-            self._connecting += 1
-            spawn(self._connect(), name="connect to the origin")
+            self._connects.add(spawn(self._connect(), name="connect to the origin"))
 
     async def _connect(self) -> None:
         settings = self._settings
         loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
         try:
             async with asyncio.timeout(settings.connect_timeout_s):
                 _, connection = await loop.create_connection(
@@ -129,16 +133,16 @@ class Pool:
                     settings.address.port,
                 )
         except TimeoutError:
-            self._connecting -= 1
+            self._connects.discard(task)
             self._fail_one(
                 504, f"no connection to the origin within {settings.connect_timeout_s:g} s"
             )
             return
         except OSError as error:
-            self._connecting -= 1
+            self._connects.discard(task)
             self._fail_one(502, f"no connection to the origin: {error.strerror or error}")
             return
-        self._connecting -= 1
+        self._connects.discard(task)
         self._counters.upstream_connections_opened += 1
         if connection.is_closed:
             # Before it got here: nobody would take it out of those that are open again.
