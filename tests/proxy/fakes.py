@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
 
+    from apfproxy.proxy.upstream import UpstreamConnection
+
 S = 1_000_000_000
 """Nanoseconds of a second."""
 
@@ -217,12 +219,27 @@ class FakeTransport(asyncio.Transport):
         self._lose(None)
 
 
+class Returner:
+    """Stands in line for a connection only to put it back."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def on_connection(self, connection: UpstreamConnection) -> None:
+        """Put it back, as after a request that was answered in no time."""
+        self._pool.put_back(connection, S)
+
+    def on_no_connection(self, code: int, reason: str) -> None:
+        """Never asked for."""
+        raise AssertionError((code, reason))
+
+
 class Bench:
     """The data plane between a client's transports and an origin's.
 
     Attributes:
         seats: Of the level that queues.
-        connecting: Connections that the pool has begun to open; `connect` finishes them.
+        connecting: Tasks of the pool that open connections; `connect` finishes them.
         origins: Transports of connections to the origin, in the order in which they came up.
     """
 
@@ -265,14 +282,19 @@ class Bench:
             self.clock,
             self.loop.as_event_loop(),
         )
-        self.connecting: deque[Coroutine[Any, Any, None]] = deque()
+        self.connecting: deque[asyncio.Task[None]] = deque()
         self.origins: list[FakeTransport] = []
-        self._patch = patch.object(pool_module, "spawn", self._take_task)
+        # Connections come up in tasks of a loop of their own, which runs in `connect` only.
+        self._tasks_loop = asyncio.new_event_loop()
+        cast("Any", self._tasks_loop).create_connection = self._create_connection
+        self._attempts: deque[asyncio.Future[BaseException | str]] = deque()
+        self._patch = patch.object(pool_module, "spawn", self._spawn)
+        self._patch.start()
         for _ in range(idle_origins):
-            self._idle_origin()
+            self.pool.wait(Returner(self.pool))
+            self.connect()
 
     def __enter__(self) -> Self:
-        self._patch.start()
         return self
 
     def __exit__(
@@ -282,21 +304,36 @@ class Bench:
         traceback: TracebackType | None,
     ) -> None:
         self._patch.stop()
-        self.close()
+        for task in self.connecting:
+            task.cancel()
+        self._tasks_loop.run_until_complete(
+            asyncio.gather(*self.connecting, return_exceptions=True)
+            if self.connecting
+            else asyncio.sleep(0)
+        )
+        self._tasks_loop.close()
 
-    def close(self) -> None:
-        """Forget connections that were never finished."""
-        while self.connecting:
-            self.connecting.popleft().close()
+    def _spawn(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[None]:
+        task = self._tasks_loop.create_task(coroutine, name=name)
+        self.connecting.append(task)
+        return task
 
-    def _take_task(self, coroutine: Coroutine[Any, Any, None], *, name: str) -> Any:  # noqa: ANN401, ARG002  stands for `spawn`
-        self.connecting.append(coroutine)
-
-    def _idle_origin(self) -> None:
-        """Have the pool hold one connection more, as after a request."""
-        self.pool._connecting += 1  # noqa: SLF001  what standing in line would have done
-        self.connecting.append(self.pool._connect())  # noqa: SLF001  as above
-        self.connect()
+    async def _create_connection(
+        self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
+    ) -> tuple[FakeTransport, asyncio.BufferedProtocol]:
+        address = self.settings.upstream.address
+        assert (host, port) == (address.host, address.port)
+        attempt: asyncio.Future[BaseException | str] = self._tasks_loop.create_future()
+        self._attempts.append(attempt)
+        outcome = await attempt
+        if isinstance(outcome, BaseException):
+            raise outcome
+        transport = FakeTransport(self.loop)
+        self.origins.append(transport)
+        transport.connect(factory())
+        if outcome == "lost":
+            transport.end()
+        return transport, transport.protocol
 
     def connect(self, outcome: BaseException | str = "") -> None:
         """Finish the oldest connection under way.
@@ -304,26 +341,14 @@ class Bench:
         Args:
             outcome: What goes wrong: an error, or `lost` for a connection that ends at once.
         """
+        task = self.connecting.popleft()
 
-        async def create_connection(
-            factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
-        ) -> tuple[FakeTransport, asyncio.BufferedProtocol]:
-            address = self.settings.upstream.address
-            assert (host, port) == (address.host, address.port)
-            if isinstance(outcome, BaseException):
-                raise outcome
-            transport = FakeTransport(self.loop)
-            self.origins.append(transport)
-            transport.connect(factory())
-            if outcome == "lost":
-                transport.end()
-            return transport, transport.protocol
+        async def finish() -> None:
+            await asyncio.sleep(0)  # lets the task begin
+            self._attempts.popleft().set_result(outcome)
+            await task
 
-        coroutine = self.connecting.popleft()
-        with asyncio.Runner() as runner:
-            loop: Any = runner.get_loop()
-            loop.create_connection = create_connection
-            runner.run(coroutine)
+        self._tasks_loop.run_until_complete(finish())
         self.loop.run_ready()
 
     def client(self, peer: object = ("10.0.0.1", 4711)) -> FakeTransport:

@@ -1,0 +1,449 @@
+"""A client's connection: requests in order, limits, deadlines, and how it ends."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.proxy.downstream import MAX_DISCARDED_BODY_BYTES, MAX_LINGER_BYTES
+from apfproxy.proxy.read_buffer import READ_BYTES, WRITE_HIGH_WATER_BYTES
+from apfproxy.settings import DownstreamSettings
+from tests.proxy.fakes import CHUNKED_POST, GET, OK, POST, Bench, body, connection_of, status
+
+if TYPE_CHECKING:
+    from apfproxy.settings import Network
+
+REFUSED = b"HEAD /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+def in_order(bench: Bench, count: int) -> list[bytes]:
+    """Answer that many requests of one connection, and say for which paths they were."""
+    paths = []
+    for i in range(count):
+        paths.append(bench.origins[0].take().split()[1])
+        bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n%d" % i)
+    return paths
+
+
+def test_begins_with_a_limit_on_what_it_buffers(bench: Bench) -> None:
+    """The transport says that it is full well before a read's worth more would fit."""
+    assert WRITE_HIGH_WATER_BYTES == bench.client().high_water
+
+
+# Pipelining.
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000], ids=["byte-by-byte", "in-pieces", "in-one-read"])
+def test_pipelined_requests_are_answered_in_order(bench: Bench, size: int) -> None:
+    """However they are cut, one is under way at a time."""
+    client = bench.client()
+    stream = b"".join(b"\r\nGET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % i for i in range(4))
+    for start in range(0, len(stream), size):
+        bench.send(client, stream[start : start + size])
+
+    assert (1, 0, 0) == bench.use()
+    assert [b"/0", b"/1", b"/2", b"/3"] == in_order(bench, 4)
+    assert [b"0", b"1", b"2", b"3"] == [part[:1] for part in client.take().split(b"\r\n\r\n")[1:]]
+    bench.assert_at_rest()
+
+
+def test_many_refused_requests_do_not_nest(bench: Bench) -> None:
+    """Answers that need no origin take no stack."""
+    holder = bench.ask(REFUSED)
+    client = bench.client()
+    bench.send(client, REFUSED * 2000)
+
+    assert 2000 == client.take().count(b"HTTP/1.1 429 ")
+    bench.end(holder)
+    bench.assert_at_rest()
+
+
+def test_what_waits_behind_a_request_is_bounded() -> None:
+    """A read's worth is kept, and the rest stays in the kernel until there is room."""
+    count = 3 * READ_BYTES // len(REFUSED)
+    with Bench(idle_origins=2) as bench:
+        holder = bench.ask(REFUSED)
+        client = bench.ask(GET)
+        client.feed(REFUSED * count)
+        assert not client.reads
+        bench.send(next(o for o in bench.origins if b"GET /api" in o.written), OK)
+
+        assert client.reads
+        assert count == client.take().count(b"HTTP/1.1 429 ")
+        bench.end(holder)
+        bench.assert_at_rest()
+
+
+def test_malformed_request_behind_another_one(bench: Bench) -> None:
+    """The first is answered in full, then the second is refused."""
+    client = bench.ask(GET + b"nonsense\r\n\r\n")
+    assert b"" == client.take()
+    bench.send(bench.origins[0], OK)
+    first, _, second = client.take().partition(b"\r\n\r\nok")
+
+    assert (b"200", b"400") == (status(first), status(second))
+    assert client.has_eof
+    bench.assert_at_rest()
+
+
+def test_request_behind_the_last_one_is_dropped(bench: Bench) -> None:
+    """Connection: close means that nothing follows."""
+    client = bench.ask(GET.replace(b"\r\nH", b"\r\nConnection: close\r\nH") + GET)
+    bench.send(bench.origins[0], OK)
+
+    assert 1 == client.take().count(b"HTTP/1.1 ")
+    assert 1 == bench.origins[0].take().count(b"GET ")
+    assert client.has_eof
+    bench.assert_at_rest()
+
+
+def test_requests_of_a_client_that_left_are_dropped(bench: Bench) -> None:
+    """Those that had not begun never do."""
+    client = bench.ask(GET + GET)
+    bench.end(client)
+    bench.assert_at_rest()
+    assert 1 == bench.origins[0].take().count(b"GET ")
+
+
+# Empty lines, limits, malformed starts.
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([b"\r\n" + GET], id="with-the-request"),
+        pytest.param([b"\r\n", GET], id="alone"),
+        pytest.param([b"\r", b"\n" + GET], id="cut"),
+        pytest.param([b"\r\n\r\n\r\n", b"\r", b"\n", GET], id="many"),
+    ],
+)
+def test_empty_lines_before_a_request(bench: Bench, pieces: list[bytes]) -> None:
+    """RFC 9112, section 2.2: old clients end a body with one, and it means nothing."""
+    client = bench.client()
+    for _ in range(2):
+        for piece in pieces:
+            bench.send(client, piece)
+        bench.send(bench.origins[0], OK)
+        assert b"200" == status(client.take())
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        pytest.param(b"\n", b"400", id="bare-lf-first"),
+        pytest.param(b"\r\n\n", b"400", id="bare-lf-second"),
+        pytest.param(b"\rG", b"400", id="bare-cr"),
+        pytest.param(b"\x16\x03\x01\x02", b"400", id="tls"),
+        pytest.param(b"SSH-2.0-x\r\n", b"400", id="ssh"),
+        pytest.param(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"400", id="http-2"),
+        pytest.param(b"GET / HTTP/1.1\r\nA: b\nB", b"400", id="malformed-half-way"),
+        pytest.param(b"GET /" + b"a" * 65536, b"431", id="endless-line"),
+        pytest.param(GET[:-2] + b"A: " + b"b" * 65536 + b"\r\n\r\n", b"431", id="long-head"),
+        pytest.param(GET[:-2] + b"A: b\r\n" * 100 + b"\r\n", b"431", id="many-fields"),
+        pytest.param(b"GET /%b HTTP/1.1\r\nHost: h\r\n\r\n" % (b"a" * 16384), b"414", id="target"),
+        pytest.param(POST + b"Expect: x\r\n\r\n", b"417", id="expectation"),
+        pytest.param(b"CONNECT h:1 HTTP/1.1\r\nHost: h:1\r\n\r\n", b"405", id="connect"),
+        pytest.param(b"GET /a?%zz HTTP/1.1\r\nHost: h\r\n", b"", id="unfinished"),
+        pytest.param(b"GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n", b"400", id="escape"),
+        pytest.param(
+            b"GET /api/v1/pods?timeout=x HTTP/1.1\r\nHost: h\r\n\r\n", b"400", id="timeout"
+        ),
+        pytest.param(CHUNKED_POST + b"\r\nx", b"400", id="chunk"),
+    ],
+)
+def test_refuses(bench: Bench, data: bytes, code: bytes) -> None:
+    """What cannot be served is answered once; the connection ends, and nothing is forwarded."""
+    client = bench.ask(data)
+    answer = client.take()
+
+    assert code == status(answer)
+    assert bool(code) == client.has_eof
+    assert (b"\r\nConnection: close\r\n" in answer) == bool(code)
+    assert b"" == bench.origins[0].take()
+    assert (code == b"400") == (bench.counters.malformed_requests == 1)
+    bench.assert_at_rest()
+
+
+def test_head_in_pieces_is_judged_once_it_is_whole(bench: Bench) -> None:
+    """The end may be cut at any place."""
+    client = bench.client()
+    for i in range(len(GET)):
+        assert b"" == bench.origins[0].take()
+        bench.send(client, GET[i : i + 1])
+
+    assert bench.origins[0].take().startswith(b"GET ")
+    bench.end(client)
+    bench.assert_at_rest()
+
+
+# Bodies that nobody wants.
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_kept"),
+    [
+        pytest.param(b"Content-Length: 4\r\n\r\nb", True, id="short"),
+        pytest.param(
+            b"Content-Length: %d\r\n\r\nb" % (MAX_DISCARDED_BODY_BYTES + 1), True, id="longest"
+        ),
+        pytest.param(
+            b"Content-Length: %d\r\n\r\nb" % (MAX_DISCARDED_BODY_BYTES + 2), False, id="too-long"
+        ),
+        pytest.param(b"Transfer-Encoding: chunked\r\n\r\n1\r\nb", False, id="chunked"),
+        pytest.param(b"Content-Length: 4\r\nExpect: 100-continue\r\n\r\n", False, id="expected"),
+    ],
+)
+def test_body_of_a_refused_request(bench: Bench, request_: bytes, is_kept: bool) -> None:
+    """It is read where that is worth the connection, else the connection ends."""
+    holder = bench.ask(REFUSED)
+    client = bench.ask(b"POST /refusing HTTP/1.1\r\nHost: h\r\n" + request_)
+    answer = client.take()
+
+    assert b"429" == status(answer)
+    assert is_kept == (b"Connection: close" not in answer)
+    assert is_kept == (not client.has_eof)
+    bench.end(holder)
+    bench.assert_at_rest()
+
+
+def test_discarded_body_is_followed_by_requests(bench: Bench) -> None:
+    """Where the body ends, the next request begins, even in the same read."""
+    holder = bench.ask(REFUSED)
+    client = bench.ask(b"POST /refusing HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n1234")
+    assert b"429" == status(client.take())
+    bench.send(client, b"567")
+    bench.send(client, b"89" + REFUSED + REFUSED)
+    assert 2 == client.take().count(b"HTTP/1.1 429 ")
+    bench.send(client, b"POST /refusing HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n1")
+    bench.send(client, b"2")
+    bench.send(client, b"nonsense")
+
+    assert [b"429", b"400"] == [part[:3] for part in client.take().split(b"HTTP/1.1 ")[1:]]
+    bench.end(holder)
+    bench.assert_at_rest()
+
+
+def test_discarded_body_has_a_deadline(bench: Bench) -> None:
+    """A body that does not come does not keep the connection."""
+    holder = bench.ask(REFUSED)
+    client = bench.ask(b"POST /refusing HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n1234")
+    client.take()
+    bench.wait(90)
+
+    assert b"408" == status(client.take())
+    bench.end(holder)
+    bench.assert_at_rest()
+
+
+# Deadlines.
+
+
+def test_silent_client_is_closed(bench: Bench) -> None:
+    """Without a byte there is nobody to tell, and so it is after a last answer."""
+    client = bench.client()
+    bench.wait(31)
+    assert "" == client.ended_by
+    bench.wait(1)
+    assert ("close", b"") == (client.ended_by, client.take())
+
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], OK)
+    client.take()
+    bench.wait(89)
+    assert "" == client.ended_by
+    bench.wait(1)
+    assert ("close", b"") == (client.ended_by, client.take())
+
+
+def test_slow_head_is_refused(bench: Bench) -> None:
+    """The time is for the whole head: more bytes do not put it off."""
+    client = bench.ask(b"GET ")
+    for _ in range(3):
+        bench.wait(10)
+        bench.send(client, b"/")
+    bench.wait(2)
+
+    assert b"408" == status(client.take())
+    assert {408: 1} == bench.counters.requests_by_status
+    assert client.has_eof
+
+
+def test_lingers_for_a_while(bench: Bench) -> None:
+    """The client has time to read the last answer, and then the connection is closed."""
+    client = bench.ask(b"nonsense\r\n\r\n")
+    bench.send(client, GET)
+    bench.wait(1)
+    assert "" == client.ended_by
+    bench.wait(1)
+
+    assert "close" == client.ended_by
+    assert b"" == bench.origins[0].take()
+    assert set() == bench.context.connections
+
+
+def test_lingering_takes_only_so_much(bench: Bench) -> None:
+    """A client that sends on and on is cut."""
+    client = bench.ask(b"nonsense\r\n\r\n")
+    client.feed(bytes(MAX_LINGER_BYTES))
+    assert "" == client.ended_by
+    bench.send(client, b"x")
+
+    assert "abort" == client.ended_by
+    assert set() == bench.context.connections
+
+
+def test_client_that_takes_nothing_is_cut_in_the_end(bench: Bench) -> None:
+    """What is unsent holds the connection for a time, not for ever."""
+    client = bench.ask(b"nonsense\r\n\r\n")
+    client.is_stuck = True
+    bench.wait(2)
+    assert "close" == client.ended_by
+    assert 1 == len(bench.context.connections)
+    bench.wait(90)
+
+    assert "abort" == client.ended_by
+    assert set() == bench.context.connections
+
+
+def test_broken_answer_holds_no_connection_for_ever(bench: Bench) -> None:
+    """The same where the origin broke before the client had taken what there is."""
+    client = bench.ask(GET)
+    client.is_stuck = True
+    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n12")
+    bench.end(bench.origins[0])
+    assert "close" == client.ended_by
+    bench.wait(90)
+
+    assert "abort" == client.ended_by
+    bench.assert_at_rest()
+
+
+# Ends.
+
+
+def test_closes_if_idle(bench: Bench) -> None:
+    """What has begun, if only with a byte, goes on."""
+    clients = [bench.client(), bench.ask(b"G"), bench.ask(GET)]
+    for client in clients:
+        connection_of(client).close_if_idle()
+    bench.loop.run_ready()
+
+    assert ["close", "", ""] == [client.ended_by for client in clients]
+    assert 2 == bench.counters.connections_open
+    assert 3 == bench.counters.connections_accepted
+    bench.end(clients[2])
+    bench.assert_at_rest()
+
+
+def test_nothing_is_sent_after_the_end(bench: Bench) -> None:
+    """Once it is closed, all that may still be asked of it does nothing."""
+    client = bench.ask(GET)
+    connection = connection_of(client)
+    connection.abort()
+    connection.send(b"x")
+    connection.pause_reading()
+    connection.resume_reading()
+    connection.abort_after_write()
+    connection.close_if_idle()
+
+    assert b"" == client.take()
+    assert "abort" == client.ended_by
+    exchange = next(iter(bench.controller.levels["queued"].queue_set.executing)).details
+    connection.on_exchange_end(exchange)
+    exchange.on_client_left()
+    bench.loop.run_ready()
+    bench.assert_at_rest()
+
+
+def test_end_during_the_wait_for_pending_requests(bench: Bench) -> None:
+    """A connection that is cut between two pipelined requests begins no further one."""
+    client = bench.ask(GET + GET)
+    bench.origins[0].take()
+    bench.origins[0].feed(OK)
+    connection_of(client).abort()
+    bench.loop.run_ready()
+
+    assert b"" == bench.origins[0].take()
+    bench.assert_at_rest()
+
+
+def test_data_overtakes_pending_requests(bench: Bench) -> None:
+    """More bytes may come before the turn of those that wait; the order stays."""
+    client = bench.ask(GET + GET)
+    bench.origins[0].feed(OK)
+    client.feed(b"\r\n")
+    bench.loop.run_ready()
+    bench.send(bench.origins[0], OK)
+
+    assert 2 == client.take().count(b"HTTP/1.1 200 ")
+    bench.assert_at_rest()
+
+
+def test_writable_without_a_request(bench: Bench) -> None:
+    """A client may take the rest of an answer when nothing is under way any more."""
+    client = bench.client()
+    client.protocol.pause_writing()
+    assert connection_of(client).is_write_paused
+    client.protocol.resume_writing()
+
+    assert not connection_of(client).is_write_paused
+
+
+def test_shows_what_it_does(bench: Bench) -> None:
+    """A log can read it."""
+    client = bench.client()
+    assert "<DownstreamConnection idle>" == repr(connection_of(client))
+    bench.send(client, GET)
+    assert repr(connection_of(client)).startswith("<DownstreamConnection <Exchange ")
+    bench.end(client)
+
+
+# Who may assert identities.
+
+IPV4 = ipaddress.ip_network("10.0.0.0/8")
+IPV6 = ipaddress.ip_network("fd00::/8")
+
+
+@pytest.mark.parametrize(
+    ("peer", "networks", "is_trusted", "forwarded"),
+    [
+        pytest.param(("10.1.2.3", 1), (IPV6, IPV4), True, b"10.1.2.3", id="ipv4"),
+        pytest.param(("11.1.2.3", 1), (IPV4, IPV6), False, b"11.1.2.3", id="ipv4-outside"),
+        pytest.param(("10.1.2.3", 1), (), False, b"10.1.2.3", id="nobody-is"),
+        pytest.param(("fd00::1", 1, 0, 0), (IPV6,), True, b"fd00::1", id="ipv6"),
+        pytest.param(("fd00::1%eth0", 1, 0, 2), (IPV6,), True, b"fd00::1%eth0", id="ipv6-scope"),
+        pytest.param(("fe80::1", 1, 0, 0), (IPV6, IPV4), False, b"fe80::1", id="ipv6-outside"),
+        pytest.param(("::ffff:10.1.2.3", 1), (IPV4,), True, b"::ffff:10.1.2.3", id="mapped"),
+        pytest.param("/path", (IPV4,), False, b"unknown", id="no-address"),
+    ],
+)
+def test_trust(
+    peer: object, networks: tuple[Network, ...], is_trusted: bool, forwarded: bytes
+) -> None:
+    """Only networks that the settings name may say who asks; the origin learns who said it."""
+    with Bench(downstream=DownstreamSettings(identity_headers_from=networks)) as bench:
+        client = bench.client(peer)
+        bench.send(client, GET[:-2] + b"X-Remote-User: u\r\n\r\n")
+        sent = bench.origins[0].take()
+        exchange = connection_of(client).exchange
+
+        assert exchange is not None
+        assert ("u" if is_trusted else "system:anonymous") == exchange.user_name
+        assert is_trusted == (b"X-Remote-User: u\r\n" in sent)
+        assert sent.endswith(b"\r\nX-Forwarded-For: " + forwarded + b"\r\n\r\n")
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+def test_body_and_answer_of_every_byte(bench: Bench) -> None:
+    """Bodies are bytes, whatever they are."""
+    every = bytes(range(256))
+    client = bench.ask(b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 256\r\n\r\n" + every)
+    assert every == body(bench.origins[0].take())
+    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 256\r\n\r\n" + every)
+
+    assert every == body(client.take())
+    bench.assert_at_rest()
