@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import NamedTuple
 
 NS_PER_S = 1_000_000_000
 
@@ -146,6 +147,13 @@ class RequestCount:
         return f"<RequestCount {self.phase} {self.request_kind}: {self.count}>"
 
 
+class KindCounts(NamedTuple):
+    """The counts of the requests of one kind."""
+
+    waiting: RequestCount
+    executing: RequestCount
+
+
 class KindMeter:
     """The four request counts of a process.
 
@@ -154,9 +162,12 @@ class KindMeter:
 
     Args:
         now_ns: The time from which on nothing waits and nothing executes.
+
+    Attributes:
+        kinds: The counts to begin and end, indexed by whether the request is mutating.
     """
 
-    __slots__ = ("_executing", "_waiting")
+    __slots__ = ("_executing", "_waiting", "kinds")
 
     def __init__(self, now_ns: int) -> None:
         # Indexed by whether the request is mutating: one look-up finds the count.
@@ -168,22 +179,7 @@ class KindMeter:
             RequestCount(EXECUTING, READ_ONLY, now_ns),
             RequestCount(EXECUTING, MUTATING, now_ns),
         )
-
-    def begin_waiting(self, now_ns: int, is_mutating: bool) -> None:
-        """A request was put into a queue."""
-        self._waiting[is_mutating].begin(now_ns)
-
-    def end_waiting(self, now_ns: int, is_mutating: bool) -> None:
-        """A request left its queue, to execute or not."""
-        self._waiting[is_mutating].end(now_ns)
-
-    def begin_executing(self, now_ns: int, is_mutating: bool) -> None:
-        """A request was given its seats."""
-        self._executing[is_mutating].begin(now_ns)
-
-    def end_executing(self, now_ns: int, is_mutating: bool) -> None:
-        """A request ended."""
-        self._executing[is_mutating].end(now_ns)
+        self.kinds = tuple(map(KindCounts, self._waiting, self._executing))
 
     def set_limits(self, now_ns: int, waiting: int, executing: int) -> None:
         """Say what counts are a part of from `now_ns` on.

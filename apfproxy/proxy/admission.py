@@ -80,6 +80,8 @@ class Admission:
                 400, f"invalid timeout specified in the request URL: {error}"
             ) from error
         head.is_watch = attributes.is_resource_request and attributes.verb == "watch"
+        head.is_list = attributes.is_resource_request and attributes.verb == "list"
+        head.kind = self.kinds.kinds[attributes.is_mutating]
         head.takes_seats = head.is_watch or not attributes.long_running
         head.fixed_estimate = self._estimator.fixed(attributes)
 

@@ -87,7 +87,6 @@ class Context:
         "held_bytes",
         "idle_timeout_ns",
         "is_draining",
-        "kinds",
         "linger_ns",
         "loop",
         "max_head_bytes",
@@ -109,7 +108,6 @@ class Context:
     ) -> None:
         downstream, upstream = settings.downstream, settings.upstream
         self.admission = admission
-        self.kinds = admission.kinds
         self.pool = pool
         self.counters = counters
         self.clock = clock

@@ -111,7 +111,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         context = self._context
         context.counters.bytes_from_clients += nbytes
-        data = bytes(READ_VIEW[:nbytes])
+        data = READ_VIEW[:nbytes].tobytes()
         if self._exchange is None and not self._pending and not self._framing:
             # Most requests are one read, and most are like one before: no parsing then.
             head = self._kept_heads.get(data)
@@ -182,7 +182,8 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._linger()
             return
         self.deadline_ns = self._context.sweep_now_ns + self._context.idle_timeout_ns
-        self.resume_reading()
+        if self._is_read_paused:
+            self.resume_reading()
         if self._pending:
             # Not from inside the event that ended the answer: many pipelined requests that are
             # answered at once would otherwise nest as deeply.
@@ -407,7 +408,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             exchange.on_client_left()
 
     def __repr__(self) -> str:
-        return f"<DownstreamConnection {'idle' if self.is_idle else self._exchange!r}>"
+        return f"<DownstreamConnection {'idle' if self.is_idle else self._exchange}>"
 
 
 def _is_in_networks(address: str, context: Context) -> bool:

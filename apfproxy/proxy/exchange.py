@@ -128,7 +128,7 @@ class Exchange:
             self._dispatch()
             return
         result = found.level.queue_set.admit(
-            found.flow, head.fixed_estimate or admission.estimate(head), self._on_dispatch, self
+            found.flow, head.fixed_estimate or admission.estimate(head), _on_dispatch, self
         )
         if type(result) is not Ticket:
             self._reject()
@@ -138,11 +138,16 @@ class Exchange:
             context.answer_timeout_ns if head.is_watch else head.timeout_ns
         )
         if result.state == _EXECUTING:
-            self._sent_ns = result.arrived_ns
-            context.kinds.begin_executing(result.arrived_ns, head.attributes.is_mutating)
-            self._dispatch()
+            arrived_ns = self._sent_ns = result.arrived_ns
+            head.kind.executing.begin(arrived_ns)
+            # `_dispatch`, in place: with the other such places, 0.6 us per request.
+            upstream = context.pool.take()
+            if upstream is None:
+                context.pool.wait(self)
+            else:
+                self.on_connection(upstream)
         else:
-            context.kinds.begin_waiting(result.arrived_ns, head.attributes.is_mutating)
+            head.kind.waiting.begin(result.arrived_ns)
             self._wait_timer = context.loop.call_later(
                 admission.wait_limit_ns(head) / 1e9, self._on_wait_limit
             )
@@ -160,15 +165,15 @@ class Exchange:
             if upstream.is_write_paused:
                 self._downstream.pause_reading()
 
-    def _on_dispatch(self, ticket: Ticket) -> None:
+    def on_dispatch(self, ticket: Ticket) -> None:
         """The request's turn has come."""
         if self._wait_timer is not None:
             self._wait_timer.cancel()
             self._wait_timer = None
-        kinds, is_mutating = self._context.kinds, self.head.attributes.is_mutating
+        kind = self.head.kind
         self._sent_ns = ticket.dispatched_ns
-        kinds.end_waiting(ticket.dispatched_ns, is_mutating)
-        kinds.begin_executing(ticket.dispatched_ns, is_mutating)
+        kind.waiting.end(ticket.dispatched_ns)
+        kind.executing.begin(ticket.dispatched_ns)
         self._dispatch()
 
     def _on_wait_limit(self) -> None:
@@ -176,8 +181,7 @@ class Exchange:
         assert ticket is not None
         self._wait_timer = None
         self.ticket = None
-        context = self._context
-        context.kinds.end_waiting(context.clock.now_ns(), self.head.attributes.is_mutating)
+        self.head.kind.waiting.end(self._context.clock.now_ns())
         self._classification.level.queue_set.withdraw(ticket, RejectReason.TIME_OUT)
         self._reject()
 
@@ -244,7 +248,9 @@ class Exchange:
         context, downstream, request = self._context, self._downstream, self.head
         now_ns = context.clock.now_ns()
         counters = context.counters
-        counters.count_status(head.status)
+        status = head.status
+        counts = counters.requests_by_status
+        counts[status] = counts.get(status, 0) + 1
         counters.upstream_head_ns.observe(now_ns - self._sent_ns)
         self.has_answered = True
         keep_alive = downstream.may_keep_alive(self)
@@ -267,9 +273,9 @@ class Exchange:
             connection = b"Connection: close\r\n\r\n"
         downstream.send(b"".join((head.lines, VIA, self._pf_headers, framing, connection, body)))
         if is_whole:
-            self._end(head.status, now_ns)
+            self._end(status, now_ns)
             return
-        self._status = head.status
+        self._status = status
         if request.is_watch:
             self._start_watch(body)
         elif not request.takes_seats:
@@ -368,15 +374,16 @@ class Exchange:
     def _end(self, status: int, now_ns: int) -> None:
         """The answer is through."""
         context, upstream = self._context, self._upstream
-        if status == _OK and self._body_bytes and self.head.attributes.verb == "list":
+        if self.head.is_list and status == _OK and self._body_bytes:
             context.admission.costs.list_finished(self.head.attributes, self._body_bytes)
-        self._give_back(now_ns)
+        # Before the seats, so that whoever gets them finds it.
         if upstream is not None:
             self._upstream = None
             if self._request_is_whole:
                 context.pool.put_back(upstream, now_ns)
             else:
                 upstream.abort()
+        self._give_back(now_ns)
         self._downstream.on_exchange_end(self)
 
     def _give_back(self, now_ns: int) -> None:
@@ -397,15 +404,15 @@ class Exchange:
         ticket = self.ticket
         assert ticket is not None
         self.ticket = None
-        context, head = self._context, self.head
+        head = self.head
         queue_set = self._classification.level.queue_set
         if self._wait_timer is not None:
             self._wait_timer.cancel()
             self._wait_timer = None
-            context.kinds.end_waiting(now_ns, head.attributes.is_mutating)
+            head.kind.waiting.end(now_ns)
             queue_set.withdraw(ticket, None)
         else:
-            context.kinds.end_executing(now_ns, head.attributes.is_mutating)
+            head.kind.executing.end(now_ns)
             queue_set.finish(ticket, head.is_watch)
 
     def _drop_upstream(self) -> None:
@@ -443,3 +450,8 @@ class Exchange:
 
     def __repr__(self) -> str:
         return f"<Exchange {self.head!r}, {self.ticket!r}>"
+
+
+def _on_dispatch(ticket: Ticket) -> None:
+    """Tell the exchange; one function for all of them, so that admission makes no bound method."""
+    ticket.details.on_dispatch(ticket)

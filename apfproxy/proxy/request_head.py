@@ -13,6 +13,7 @@ from apfproxy.proxy.request_fields import HeadError, RequestFields, read_fields
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Classification
+    from apfproxy.flowcontrol.kind_meter import KindCounts
     from apfproxy.flowcontrol.ticket import WorkEstimate
     from apfproxy.proxy.request_fields import OriginHosts
     from apfproxy.request.attributes import RequestAttributes
@@ -26,8 +27,8 @@ _REQUEST_LINE = re.compile(rb"[A-Z][A-Z-]* (\S+) HTTP/1\.[01]")
 _TARGET = re.compile(rb"[\x21\x22\x24-\x7e]+")
 _ABSOLUTE = re.compile(rb"https?://([^/?#]+)", re.IGNORECASE)
 
-MAX_KEPT_FIELDS = 4096
-"""Field sections by their bytes, per kind of client."""
+MAX_KEPT_FIELDS = 16384
+"""Field sections by their bytes, per kind of client: enough for a large cluster's nodes."""
 MAX_KEPT_FIELDS_BYTES = 2048
 """Longer sections are read each time, so that the bound above is one in bytes too."""
 
@@ -46,7 +47,8 @@ class RequestHead:
     Attributes:
         method, target: As they stood in the request line.
         forward: The head to forward, but for the connection's `forwarded_suffix`.
-        attributes, timeout_ns, fixed_estimate, takes_seats, is_watch: Set by `Admission.prepare`.
+        attributes, timeout_ns, fixed_estimate, takes_seats, is_list, is_watch, kind: Set by
+            `Admission.prepare`.
         classification: The last one, of the configuration's generation that it names.
         pf_headers: The header lines that name that class.
 
@@ -63,8 +65,10 @@ class RequestHead:
         "framing",
         "is_head",
         "is_http_10",
+        "is_list",
         "is_watch",
         "keep_alive",
+        "kind",
         "method",
         "pf_headers",
         "takes_seats",
@@ -79,7 +83,9 @@ class RequestHead:
     pf_headers: bytes
     takes_seats: bool
     timeout_ns: int
+    is_list: bool
     is_watch: bool
+    kind: KindCounts
 
     def __init__(self, method: str, target: bytes, line: bytes, fields: RequestFields) -> None:
         self.method = method

@@ -152,9 +152,9 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             return
         try:
             if self._head is None:
-                self._take_head(sink, bytes(READ_VIEW[:nbytes]))
+                self._take_head(sink, READ_VIEW[:nbytes].tobytes())
             else:
-                self._take_body(sink, bytes(READ_VIEW[:nbytes]))
+                self._take_body(sink, READ_VIEW[:nbytes].tobytes())
         except (ResponseError, ChunkedError) as error:
             self._break(str(error), may_retry=False)
 

@@ -27,10 +27,10 @@ def test_usage_adds_nanoseconds_to_the_share_that_was_in_use() -> None:
     """Two of four seats for 30 ns, one for 20 ns and none for 50 ns are exactly that."""
     meter = KindMeter(100)
     meter.set_limits(100, waiting=0, executing=4)
-    meter.begin_executing(150, is_mutating=True)
-    meter.begin_executing(160, is_mutating=True)
-    meter.end_executing(190, is_mutating=True)
-    meter.end_executing(200, is_mutating=True)
+    meter.kinds[True].executing.begin(150)
+    meter.kinds[True].executing.begin(160)
+    meter.kinds[True].executing.end(190)
+    meter.kinds[True].executing.end(200)
 
     usages = {(usage.phase, usage.request_kind): usage for usage in meter.usages(200)}
 
@@ -45,9 +45,9 @@ def test_usage_adds_nanoseconds_to_the_share_that_was_in_use() -> None:
 def test_waiting_is_counted_apart_from_executing() -> None:
     """A request that waits 10 ns and then executes shows as waiting for those 10 ns only."""
     meter = KindMeter(0)
-    meter.begin_waiting(5, is_mutating=False)
-    meter.end_waiting(15, is_mutating=False)
-    meter.begin_executing(15, is_mutating=False)
+    meter.kinds[False].waiting.begin(5)
+    meter.kinds[False].waiting.end(15)
+    meter.kinds[False].executing.begin(15)
 
     usages = {(usage.phase, usage.request_kind): usage for usage in meter.usages(20)}
 
@@ -58,7 +58,7 @@ def test_waiting_is_counted_apart_from_executing() -> None:
 def test_set_limits_leaves_the_past_alone() -> None:
     """What was counted under one limit stays in the buckets of that limit."""
     meter = KindMeter(0)
-    meter.begin_executing(0, is_mutating=False)
+    meter.kinds[False].executing.begin(0)
     meter.set_limits(10, waiting=5, executing=2)
 
     usage = meter.usages(30)[2]
@@ -70,8 +70,8 @@ def test_set_limits_leaves_the_past_alone() -> None:
 def test_counts_above_the_limit_go_to_the_last_bucket() -> None:
     """More than the limit can execute, since exempt requests do; the last bucket has them."""
     meter = KindMeter(0)
-    meter.begin_executing(0, is_mutating=False)
-    meter.begin_executing(0, is_mutating=False)
+    meter.kinds[False].executing.begin(0)
+    meter.kinds[False].executing.begin(0)
 
     assert bucket_ns({float("inf"): 7}) == meter.usages(7)[2].bucket_ns
 
@@ -90,9 +90,9 @@ def test_in_flight_is_the_maximum_of_the_last_full_second(now_s: float, expected
     """Three at once in the first second, one of which goes on."""
     meter = KindMeter(0)
     for _ in range(3):
-        meter.begin_executing(100, is_mutating=True)
+        meter.kinds[True].executing.begin(100)
     for _ in range(2):
-        meter.end_executing(200, is_mutating=True)
+        meter.kinds[True].executing.end(200)
 
     assert {MUTATING: expected, READ_ONLY: 0} == meter.in_flight(round(now_s * NS_PER_S))
 
@@ -100,10 +100,10 @@ def test_in_flight_is_the_maximum_of_the_last_full_second(now_s: float, expected
 def test_in_flight_rolls_with_events_too() -> None:
     """Events in a later second close the one before, even when nobody reads in between."""
     meter = KindMeter(0)
-    meter.begin_executing(0, is_mutating=True)
-    meter.begin_executing(NS_PER_S, is_mutating=True)
-    meter.end_executing(2 * NS_PER_S, is_mutating=True)
-    meter.end_executing(2 * NS_PER_S, is_mutating=True)
+    meter.kinds[True].executing.begin(0)
+    meter.kinds[True].executing.begin(NS_PER_S)
+    meter.kinds[True].executing.end(2 * NS_PER_S)
+    meter.kinds[True].executing.end(2 * NS_PER_S)
 
     assert {MUTATING: 2, READ_ONLY: 0} == meter.in_flight(2 * NS_PER_S)
     assert {MUTATING: 2, READ_ONLY: 0} == meter.in_flight(3 * NS_PER_S)
@@ -113,9 +113,9 @@ def test_in_flight_rolls_with_events_too() -> None:
 def test_a_count_seen_in_an_earlier_second_is_reached_again() -> None:
     """The high watermark begins anew with each second, the times at each count do not."""
     meter = KindMeter(0)
-    meter.begin_executing(0, is_mutating=True)
-    meter.end_executing(5, is_mutating=True)
-    meter.begin_executing(3 * NS_PER_S, is_mutating=True)
+    meter.kinds[True].executing.begin(0)
+    meter.kinds[True].executing.end(5)
+    meter.kinds[True].executing.begin(3 * NS_PER_S)
 
     expected = bucket_ns({0: 3 * NS_PER_S - 5, 1: 12})
     assert expected == meter.usages(3 * NS_PER_S + 7)[3].bucket_ns
@@ -124,10 +124,10 @@ def test_a_count_seen_in_an_earlier_second_is_reached_again() -> None:
 def test_an_event_told_late_takes_nothing_away() -> None:
     """A dispatch at 5 ns that is told after an end at 10 ns counts from 10 ns on."""
     meter = KindMeter(0)
-    meter.begin_executing(0, is_mutating=True)
-    meter.end_executing(10, is_mutating=True)
-    meter.begin_executing(5, is_mutating=True)
-    meter.end_executing(8, is_mutating=True)
+    meter.kinds[True].executing.begin(0)
+    meter.kinds[True].executing.end(10)
+    meter.kinds[True].executing.begin(5)
+    meter.kinds[True].executing.end(8)
 
     assert bucket_ns({0: 5, 1: 10}) == meter.usages(15)[3].bucket_ns
 
@@ -167,6 +167,6 @@ def test_no_nanosecond_is_lost(steps: list[tuple[str, int]], denominator: int) -
 def test_repr_says_what_is_counted() -> None:
     """The representations can be read in a log."""
     meter = KindMeter(0)
-    meter.begin_waiting(0, is_mutating=True)
+    meter.kinds[True].waiting.begin(0)
 
     assert "<RequestCount waiting mutating: 1>" in repr(meter)

@@ -157,7 +157,7 @@ def test_virtual_time_is_in_seat_seconds(scene: Scene) -> None:
 
 def test_kinds(scene: Scene) -> None:
     """Requests are told apart by whether they change anything."""
-    scene.kind_meter.begin_executing(scene.clock.now_ns(), is_mutating=True)
+    scene.kind_meter.kinds[True].executing.begin(scene.clock.now_ns())
     scene.clock.run_until(1010 * MS)
     values = Values(scene)
     mutating = {"request_kind": "mutating"}
