@@ -46,6 +46,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 LEAD_IN_S = 2.0
+ADJUSTED_AFTER_S = 22.0
+"""Two adjustments of limits, one of them after a whole period of the load."""
 GREEDY = "greedy"
 MODEST = "modest"
 RUNS = ("alone", "beside", "settled", "without", "equal")
@@ -151,7 +153,10 @@ async def measure(scenario: Scenario, options: argparse.Namespace, directory: Pa
             watch = SeatWatch(admin_port, options.sample_ms / 1000)
             findings.watches.append(watch)
             await fetch(origin.port, "/-/slots")
-            await load(flows, proxy.port, options, watch)
+            lead_in_s = LEAD_IN_S
+            if flows is findings.settled:
+                lead_in_s = max(LEAD_IN_S, ADJUSTED_AFTER_S - LEAD_IN_S - options.seconds)
+            await load(flows, proxy.port, options, watch, lead_in_s)
             if flows is not findings.equal:
                 findings.busy_slots = mean_busy(await fetch(origin.port, "/-/slots"))
 
@@ -179,12 +184,16 @@ def flows_of(scenario: Scenario, *, modest: int, in_flight: int = 0) -> list[Flo
 
 
 async def load(
-    flows: Sequence[Flow], port: int, options: argparse.Namespace, watch: SeatWatch | None = None
+    flows: Sequence[Flow],
+    port: int,
+    options: argparse.Namespace,
+    watch: SeatWatch | None = None,
+    lead_in_s: float = LEAD_IN_S,
 ) -> None:
     """Drive the flows, with the samples of `watch` beside if there is one."""
     sampling = asyncio.create_task(watch.run(), name="sample") if watch else None
     try:
-        await drive(flows, port=port, lead_in_s=LEAD_IN_S, seconds=options.seconds)
+        await drive(flows, port=port, lead_in_s=lead_in_s, seconds=options.seconds)
     finally:
         if sampling:
             sampling.cancel()

@@ -30,7 +30,7 @@ from processes import (
     raise_descriptor_limit,
     start_origin,
 )
-from wrk import MIXES, Measurement, drive
+from wrk import MIXES, Measurement, Variety, drive
 
 if TYPE_CHECKING:
     import argparse
@@ -77,6 +77,7 @@ def compare(options: argparse.Namespace, site: Site) -> list[Result]:
             return drive(
                 proxies[name],
                 mix=mix,
+                variety=Variety(options.names, options.users),
                 seconds=seconds,
                 connections=options.connections,
                 core=site.load_core,
@@ -209,6 +210,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--seconds", type=count_up_to(3600), default=4, help="seconds per proxy and round (4)")
     add("--connections", type=count_up_to(MAX_CONNECTIONS), default=64, help="of wrk (64)")
     add("--mix", type=names_from(MIXES, "mix"), default=list(MIXES), help="same,varied")
+    add("--names", type=count_up_to(10**9), default=Variety().names, help="in varied (1000000)")
+    add("--users", type=count_up_to(10**9), default=Variety().users, help="in varied (10000)")
     add(
         "--proxies",
         type=names_from(CONTENDERS, "proxy"),

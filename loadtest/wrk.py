@@ -45,11 +45,18 @@ init = function(args)
   math.randomseed(os.time())
 end
 request = function()
-  return "GET /api/v1/namespaces/team-" .. random(100) .. "/configmaps/settings-" .. random(1000000)
+  return "GET /api/v1/namespaces/team-" .. random(100) .. "/configmaps/settings-" .. random(%d)
     .. " HTTP/1.1\\r\\nHost: " .. wrk.host .. "\\r\\n%s"
-    .. "X-Remote-User: user-" .. random(10000) .. "@example.com\\r\\n\\r\\n"
+    .. "X-Remote-User: user-" .. random(%d) .. "@example.com\\r\\n\\r\\n"
 end
 """
+
+
+class Variety(NamedTuple):
+    """How many object names, in each of 100 namespaces, and users the mix `varied` draws from."""
+
+    names: int = 1_000_000
+    users: int = 10_000
 
 
 class Measurement(NamedTuple):
@@ -62,11 +69,12 @@ class Measurement(NamedTuple):
     p99_ms: float
 
 
-def script_text(mix: str) -> str:
+def script_text(mix: str, variety: Variety) -> str:
     """Give the Lua script that makes the requests of a mix and reports in JSON.
 
     Args:
         mix: One of `MIXES`.
+        variety: What the mix `varied` draws from.
     """
     if mix == "same":
         fields = "".join(f'wrk.headers["{name}"] = "{text}"\n' for name, text in FIELDS.items())
@@ -74,13 +82,14 @@ def script_text(mix: str) -> str:
     fields = "".join(
         f"{name}: {text}\\r\\n" for name, text in FIELDS.items() if name != "X-Remote-User"
     )
-    return VARIED_LUA % fields + REPORT_LUA
+    return VARIED_LUA % (variety.names, fields, variety.users) + REPORT_LUA
 
 
 def drive(
     proxy: Process,
     *,
     mix: str,
+    variety: Variety,
     seconds: int,
     connections: int,
     core: int | None,
@@ -91,6 +100,7 @@ def drive(
     Args:
         proxy: What to load.
         mix: One of `MIXES`.
+        variety: What the mix `varied` draws from.
         seconds: How long.
         connections: How many keep-alive connections, each with one request in flight.
         core: The CPU of wrk.
@@ -106,7 +116,7 @@ def drive(
     if program is None:
         raise LoadTestError("no program 'wrk'; install the Debian package wrk and try again")
     script = directory / f"{mix}.lua"
-    script.write_text(script_text(mix))
+    script.write_text(script_text(mix, variety))
     before_ns = proxy.cpu_ns()
     wrk = subprocess.Popen(
         [
