@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.response_head import ResponseHead
     from apfproxy.settings import UpstreamSettings
 
 
@@ -32,6 +33,9 @@ class Pool:
 
     The connection used last is lent first, so that the others grow idle and are closed.
     Who finds none idle gets a new one, or waits in line where the bound is reached.
+
+    Attributes:
+        last_head_bytes, last_head: The head of the last answer to another method than HEAD.
     """
 
     def __init__(
@@ -43,6 +47,8 @@ class Pool:
         self._settings = settings
         self._now_ns = now_ns
         self._counters = counters
+        self.last_head_bytes = b""
+        self.last_head: ResponseHead
         # The dictionary's order is that of use: the last one lent first, the first one stale first.
         self._idle: dict[UpstreamConnection, None] = {}
         self._open: set[UpstreamConnection] = set()

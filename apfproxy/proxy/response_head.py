@@ -80,7 +80,7 @@ _known_status_lines: dict[bytes, _StatusLine] = {}
 
 
 class ResponseHead:
-    """An answer's head.
+    """An answer's head; nobody changes it once it is parsed.
 
     Attributes:
         status: The status code.

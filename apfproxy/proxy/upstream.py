@@ -209,7 +209,15 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 self._partial = data
                 return
             end += 4
-            head = parse_response_head(data[:end], answers_head=sink.head.is_head)
+            raw = data[:end]
+            pool = self._pool
+            if raw == pool.last_head_bytes and not sink.head.is_head:
+                # Answers of one moment often have one head; to look costs next to nothing.
+                head = pool.last_head
+            else:
+                head = parse_response_head(raw, answers_head=sink.head.is_head)
+                if not sink.head.is_head:
+                    pool.last_head_bytes, pool.last_head = raw, head
             if head.status >= 200:
                 break
             self._interims += 1
@@ -226,7 +234,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             head.framing == SIZED and body_bytes == head.length
         ):
             # Most answers: all of it in one read.
-            self._end(sink, head)
+            self._end(sink, keep_alive=head.keep_alive)
             sink.on_answer(head, data[end:] if body_bytes else b"", is_whole=True)
             return
         self._start_body(sink, head, data[end:])
@@ -247,8 +255,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 raise
             if self._decoder.is_done:
                 trailers = self._decoder.trailers
-                head.keep_alive = head.keep_alive and not excess
-                self._end(sink, head)
+                self._end(sink, keep_alive=head.keep_alive and not excess)
                 # In one call where nothing would be lost by it.
                 if trailers:
                     sink.on_answer(head, body, is_whole=False)
@@ -259,8 +266,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 sink.on_answer(head, body, is_whole=False)
         elif head.framing in (NO_BODY, SIZED):
             # More than was announced: the rest belongs to nobody.
-            head.keep_alive = False
-            self._end(sink, head)
+            self._end(sink, keep_alive=False)
             sink.on_answer(
                 head, rest[: max(0, head.length)] if head.framing else b"", is_whole=True
             )
@@ -277,24 +283,22 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 sink.on_body(data, is_last=False)
                 return
             if left < 0:
-                head.keep_alive = False
                 data = data[:left]
-            self._end(sink, head)
+            self._end(sink, keep_alive=head.keep_alive and left == 0)
             sink.on_body(data, is_last=True)
         elif self._framing == CHUNKED:
             decoder = self._decoder
             assert decoder is not None
             body, excess = decoder.feed(data)
             if decoder.is_done:
-                head.keep_alive = head.keep_alive and not excess
-                self._end(sink, head)
+                self._end(sink, keep_alive=head.keep_alive and not excess)
                 sink.on_body(body, is_last=True, trailers=decoder.trailers)
             elif body:
                 sink.on_body(body, is_last=False)
         else:
             sink.on_body(data, is_last=False)
 
-    def _end(self, sink: AnswerSink, head: ResponseHead) -> None:
+    def _end(self, sink: AnswerSink, *, keep_alive: bool) -> None:
         """The answer is whole: get ready for the next one, or go.
 
         The exchange learns of it right after this, and puts the connection back with
@@ -306,7 +310,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._decoder = None
         self._interims = 0
         self._was_used = True
-        if not head.keep_alive:
+        if not keep_alive:
             self.abort()
 
     def _break(self, reason: str, *, may_retry: bool) -> None:
