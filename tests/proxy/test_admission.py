@@ -1,0 +1,157 @@
+"""What joins heads to the flow control."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.proxy import admission as admission_module
+from apfproxy.proxy.admission import MAX_KEPT_TARGET_BYTES
+from apfproxy.proxy.request_fields import HeadError, OriginHosts
+from apfproxy.proxy.request_head import HeadLimits, HeadParser, RequestHead
+
+if TYPE_CHECKING:
+    from tests.proxy.fakes import Bench
+
+
+def parse(line: bytes) -> RequestHead:
+    """A head that is not prepared yet."""
+    parser = HeadParser(HeadLimits(9, 9999), OriginHosts(b"o", b""), trusts_identity=False)
+    return parser.parse(line + b" HTTP/1.1\r\nHost: h\r\n\r\n")
+
+
+def prepare(bench: Bench, line: bytes) -> RequestHead:
+    """A head that is."""
+    head = parse(line)
+    bench.admission.prepare(head)
+    return head
+
+
+@pytest.mark.parametrize(
+    ("line", "verb", "is_watch", "takes_seats", "is_fixed"),
+    [
+        pytest.param(b"GET /api/v1/pods/a", "get", False, True, True, id="get"),
+        pytest.param(b"GET /api/v1/pods", "list", False, True, False, id="list"),
+        pytest.param(b"POST /api/v1/namespaces/a/pods", "create", False, True, False, id="create"),
+        pytest.param(
+            b"GET /api/v1/pods?watch=1&resourceVersion=5", "watch", True, True, True, id="watch"
+        ),
+        pytest.param(
+            b"GET /api/v1/pods?watch=1&sendInitialEvents=1", "watch", True, True, False, id="stream"
+        ),
+        pytest.param(b"GET /api/v1/watch/pods", "watch", True, True, False, id="deprecated-watch"),
+        pytest.param(b"GET /api/v1/namespaces/a/pods/b/log", "get", False, False, True, id="log"),
+        pytest.param(
+            b"POST /api/v1/namespaces/a/pods/b/exec", "create", False, False, False, id="exec"
+        ),
+        pytest.param(b"GET /healthz", "get", False, True, True, id="other-path"),
+        pytest.param(b"GET /debug/pprof/profile", "get", False, False, True, id="profile"),
+    ],
+)
+def test_prepares(
+    bench: Bench, line: bytes, verb: str, is_watch: bool, takes_seats: bool, is_fixed: bool
+) -> None:
+    """The target says what is asked, and whether it takes seats and how many."""
+    head = prepare(bench, line)
+
+    assert verb == head.attributes.verb
+    assert (is_watch, takes_seats) == (head.is_watch, head.takes_seats)
+    assert is_fixed == (head.fixed_estimate is not None)
+
+
+@pytest.mark.parametrize(
+    ("line", "timeout_s", "wait_limit_s"),
+    [
+        pytest.param(b"GET /", 60, 15, id="default"),
+        pytest.param(b"GET /api/v1/pods?timeout=20s", 20, 5, id="shorter"),
+        pytest.param(b"GET /api/v1/pods?timeout=20m", 60, 15, id="longer-than-allowed"),
+    ],
+)
+def test_times(bench: Bench, line: bytes, timeout_s: int, wait_limit_s: int) -> None:
+    """A request may wait for a quarter of its time."""
+    head = prepare(bench, line)
+
+    assert (timeout_s * 10**9, wait_limit_s * 10**9) == (
+        head.timeout_ns,
+        bench.admission.wait_limit_ns(head),
+    )
+
+
+def test_wait_limit_is_a_minute_at_most(bench: Bench) -> None:
+    """However long the request may take."""
+    head = prepare(bench, b"GET /")
+    head.timeout_ns = 3600 * 10**9
+
+    assert 60 * 10**9 == bench.admission.wait_limit_ns(head)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(b"GET /%zz", id="escape"),
+        pytest.param(b"GET /api/v1/watch", id="nothing-to-watch"),
+        pytest.param(b"GET /api/v1/pods?timeout=x", id="timeout"),
+        pytest.param(b"GET /api/v1/pods?timeout=-1s", id="negative-timeout"),
+    ],
+)
+def test_refuses(bench: Bench, line: bytes) -> None:
+    """What Kubernetes would not understand is refused as it refuses it, each time."""
+    for _ in range(2):
+        with pytest.raises(HeadError) as refused:
+            bench.admission.prepare(parse(line))
+        assert 400 == refused.value.code
+
+
+def test_classifies_once_per_configuration(bench: Bench) -> None:
+    """A class is kept with its head until the configuration changes."""
+    head = prepare(bench, b"GET /refusing")
+    found = bench.admission.classify(head)
+    assert found is bench.admission.classify(head)
+    assert "refusing" == found.level.name
+    uid = found.priority_level_uid.encode()
+    expected = (
+        b"X-Kubernetes-PF-FlowSchema-UID: schema-uid\r\n"
+        b"X-Kubernetes-PF-PriorityLevel-UID: " + uid + b"\r\n"
+    )
+    assert expected == head.pf_headers
+    bench.controller.commit(bench.controller.digest([]))
+
+    other = bench.admission.classify(head)
+    assert "catch-all" == other.level.name
+    assert other.priority_level_uid.encode() in head.pf_headers
+
+
+def test_estimates_by_what_is_known_now(bench: Bench) -> None:
+    """More objects, more seats, up to what the level allows."""
+    head = prepare(bench, b"GET /api/v1/pods")
+    first = bench.admission.estimate(head).initial_seats
+    bench.costs.set_object_counts({"pods": 10_000_000}, bench.clock.now_ns())
+
+    assert 1 == first
+    assert bench.admission.classify(head).level.max_seats == (
+        bench.admission.estimate(head).initial_seats
+    )
+
+
+def test_kept_targets_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither ever new targets nor long ones fill the memory."""
+    monkeypatch.setattr(admission_module, "MAX_KEPT_TARGETS", 4)
+    counts = []
+    for i in range(7):
+        first = prepare(bench, b"GET /%d" % i).attributes
+        assert first is prepare(bench, b"GET /%d" % i).attributes
+        prepare(bench, b"GET /" + b"a" * MAX_KEPT_TARGET_BYTES)
+        counts.append(int(repr(bench.admission).split()[1]))
+
+    assert [1, 2, 3, 4, 3, 4, 3] == counts
+
+
+def test_kept_header_lines_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Classes come and go with configurations; their lines do not pile up."""
+    monkeypatch.setattr(admission_module, "MAX_KEPT_TARGETS", 1)
+    heads = [prepare(bench, line) for line in (b"GET /refusing", b"GET /")]
+    for head in heads:
+        bench.admission.classify(head)
+
+    assert heads[0].pf_headers != heads[1].pf_headers
