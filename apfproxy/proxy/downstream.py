@@ -16,7 +16,6 @@ from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError, encode_chunk, l
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.read_buffer import (
     READ_BUFFER,
-    READ_BYTES,
     READ_VIEW,
     WRITE_HIGH_WATER_BYTES,
 )
@@ -138,11 +137,16 @@ class DownstreamConnection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self.is_write_paused = True
+        if self._exchange is None:
+            self._wait_for_client()
 
     def resume_writing(self) -> None:
         self.is_write_paused = False
         if self._exchange is not None:
             self._exchange.on_downstream_writable()
+        else:
+            self.resume_reading()
+            self._take_pending()
 
     # What the exchange does.
 
@@ -182,6 +186,9 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._linger()
             return
         self.deadline_ns = self._context.sweep_now_ns + self._context.idle_timeout_ns
+        if self.is_write_paused:
+            self._wait_for_client()
+            return
         if self._is_read_paused:
             self.resume_reading()
         if self._pending:
@@ -228,7 +235,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._exchange.on_deadline()
         elif self._is_closed:
             self.abort()
-        elif self._linger_bytes >= 0 or self.is_idle:
+        elif self._linger_bytes >= 0 or self.is_idle or self.is_write_paused:
             self.abort_after_write()
         else:
             self._refuse(HeadError(408, "the request did not arrive in time"))
@@ -248,10 +255,15 @@ class DownstreamConnection(asyncio.BufferedProtocol):
                 self._pending = self._pending + data if self._pending else data
                 if self._exchange is None:
                     self._parse_pending()
-                elif len(self._pending) >= READ_BYTES:
+                elif len(self._pending) >= self._context.held_bytes:
                     self.pause_reading()
         except (HeadError, ChunkedError) as error:
             self._fail(error)
+
+    def _wait_for_client(self) -> None:
+        """Take no more requests from a client that does not take the answers to those it made."""
+        if not self._framing and self._linger_bytes < 0:
+            self.pause_reading()
 
     def _take_pending(self) -> None:
         """Go on with requests that came while another one was under way."""
@@ -268,6 +280,9 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             HeadError: It is malformed.
             ChunkedError: The start of its body is.
         """
+        if self.is_write_paused:
+            self._wait_for_client()
+            return
         context = self._context
         data = self._pending
         if data[:1] in (b"\r", b"\n"):
@@ -320,6 +335,8 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         data, self._pending = self._pending, b""
         body = self._decode(data) if data else b""
         self._exchange = exchange
+        if self._framing and len(body) >= self._context.held_bytes:
+            self.pause_reading()  # until there is a connection to pass it on to
         exchange.start(body, is_whole=not self._framing)
 
     def _take_body(self, data: bytes) -> None:

@@ -211,20 +211,20 @@ class Exchange:
         self._upstream = connection
         head = self.head
         held = self._held
-        connection.send(
-            self,
-            head.forward + self._downstream.forwarded_suffix + held
-            if held
-            else head.forward + self._downstream.forwarded_suffix,
-        )
+        if held:
+            # From here on the body is the connection's, so there is no way to send it twice.
+            self._held = b""
+            connection.send(self, head.forward + self._downstream.forwarded_suffix + held)
+        else:
+            connection.send(self, head.forward + self._downstream.forwarded_suffix)
         if self._request_is_whole:
             return
-        # From here on the body is passed on as it comes, so there is no way to send it twice.
-        self._held = b""
         if head.expects_continue and not held and not self._sent_continue:
             self._sent_continue = True
             self._downstream.send(_CONTINUE)
-        if not connection.is_write_paused:
+        if connection.is_write_paused:
+            self._downstream.pause_reading()
+        else:
             self._downstream.resume_reading()
 
     def on_no_connection(self, code: int, reason: str) -> None:
