@@ -212,6 +212,12 @@ class Scene:
         client = await self.ask(request, source=source)
         return Hold(client, await self.origin.next_request())
 
+    def close_clients_but(self, client: Peer) -> None:
+        """Close all clients but one."""
+        for each in self._clients:
+            if each is not client:
+                each.close()
+
     def close_clients(self) -> None:
         """Close all clients."""
         for client in self._clients:

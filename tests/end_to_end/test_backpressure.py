@@ -1,0 +1,205 @@
+"""How much the proxy holds while one side is slow: 128 KiB in each direction at most.
+
+What has left one side and not arrived at the other is in the proxy, or in the kernel on either
+side of it.  The kernel says what it holds in /proc/net/tcp.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.end_to_end.scene import GET, NARROW, OK, Setup, on_uvloop, running, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.end_to_end.origin import Arrival
+    from tests.end_to_end.peer import Peer
+
+MOST_HELD_BYTES = 128 * 1024
+BUFFER_BYTES = 16 * 1024
+TOTAL_BYTES = 8 << 20
+PIECE = bytes(range(256)) * 64
+PROC = Path("/proc/net/tcp")
+POST = b"POST /api/v1/pods HTTP/1.1\r\nHost: a\r\n"
+SMALL = Setup(origin_reads=False, buffer_bytes=BUFFER_BYTES)
+
+pytestmark = pytest.mark.skipif(not PROC.exists(), reason="needs Linux's /proc/net/tcp")
+
+
+def kernel_bytes(receiver_port: int) -> int:
+    """What is on its way to the socket of a port, or waits there to be received."""
+    total = 0
+    for line in PROC.read_text().splitlines()[1:]:
+        fields = line.split()
+        local, remote = (int(fields[at].partition(":")[2], 16) for at in (1, 2))
+        sending, received = (int(part, 16) for part in fields[4].split(":"))
+        if fields[3] == "0A":
+            continue  # a listener counts connections there
+        if remote == receiver_port:
+            total += sending
+        if local == receiver_port:
+            total += received
+    return total
+
+
+class Flood:
+    """Somebody who sends the same again and again, for as long as it is taken.
+
+    Args:
+        sender: Who sends.
+        data: What.
+        has_read: How much the proxy has read from there.
+
+    Attributes:
+        sent: How many bytes were taken.
+    """
+
+    def __init__(self, sender: Peer, data: bytes, has_read: Callable[[], int]) -> None:
+        self._sender = sender
+        self._data = data
+        self._has_read = has_read
+        self.sent = 0
+
+    async def rise(self) -> None:
+        """Send until nothing moves any more."""
+        state = (-1, -1)
+        while state != (self.sent, self._has_read()) and self.sent < TOTAL_BYTES:
+            state = (self.sent, self._has_read())
+            while taken := self._sender.send_now(self._data[self.sent % len(self._data) :]):
+                self.sent += taken
+            await asyncio.sleep(0.005)  # the kernel moves what it has in its own time
+
+
+def framed(form: str) -> tuple[bytes, bytes]:
+    """The head's line and the repeated bytes of a body."""
+    if form == "sized":
+        return b"Content-Length: %d\r\n\r\n" % TOTAL_BYTES, PIECE
+    if form == "small-chunks":
+        return b"Transfer-Encoding: chunked\r\n\r\n", b"20\r\n%b\r\n" % PIECE[:32] * 500
+    return b"Transfer-Encoding: chunked\r\n\r\n", b"%x\r\n%b\r\n" % (len(PIECE), PIECE)
+
+
+@pytest.mark.parametrize("form", ["sized", "chunked", "small-chunks"])
+@on_uvloop
+async def test_a_slow_origin(form: str) -> None:
+    """A client is stopped once the proxy holds enough for an origin that takes little."""
+    framing, data = framed(form)
+    async with running(SMALL) as scene:
+        counters = scene.process.counters
+        client = await scene.connect(buffer_bytes=BUFFER_BYTES)
+        await client.send(POST + framing)
+        origin = await scene.origin.next_connection()
+        taken = len(await origin.read_head())
+        held = []
+        flood = Flood(client, data, lambda: counters.bytes_from_clients)
+        for _ in range(4):
+            await flood.rise()
+            passed_on = taken + kernel_bytes(origin.port)
+            held.append(counters.bytes_to_origins - passed_on)
+            taken += len(await origin.read_exactly(50_000))
+
+        assert flood.sent < TOTAL_BYTES
+        assert 0 < max(held) <= MOST_HELD_BYTES
+        assert (0, 0) == (counters.malformed_requests, counters.upstream_failures)
+        client.close()
+
+
+@pytest.mark.parametrize("form", ["sized", "chunked", "small-chunks", "until-close"])
+@on_uvloop
+async def test_a_slow_client(form: str) -> None:
+    """An origin is stopped once the proxy holds enough for a client that takes little."""
+    framing, data = framed(form) if form != "until-close" else (b"\r\n", PIECE)
+    async with running(SMALL) as scene:
+        counters = scene.process.counters
+        client = await scene.connect(buffer_bytes=BUFFER_BYTES)
+        await client.send(GET)
+        origin = await scene.origin.next_connection()
+        await origin.read_head()
+        await origin.send(b"HTTP/1.1 200 OK\r\n" + framing)
+        taken = len(await client.read_head())
+        held = []
+        flood = Flood(origin, data, lambda: counters.bytes_from_origins)
+        for _ in range(4):
+            await flood.rise()
+            held.append(counters.bytes_to_clients - taken - kernel_bytes(client.port))
+            taken += len(await client.read_exactly(50_000))
+
+        assert flood.sent < TOTAL_BYTES
+        assert 0 < max(held) <= MOST_HELD_BYTES
+        assert (0, 0) == (counters.malformed_requests, counters.upstream_failures)
+        client.close()
+
+
+@on_uvloop
+async def test_a_body_that_waits_in_a_queue() -> None:
+    """While a request waits for its seat the proxy takes a part of its body, no more."""
+    async with running(Setup(objects=NARROW, seats=1, buffer_bytes=BUFFER_BYTES)) as scene:
+        counters = scene.process.counters
+        hold = await scene.take_seat()
+        client = await scene.connect(buffer_bytes=BUFFER_BYTES)
+        before = counters.bytes_from_clients
+        await client.send(POST + b"Content-Length: %d\r\n\r\n" % TOTAL_BYTES)
+        flood = Flood(client, PIECE, lambda: counters.bytes_from_clients)
+        await flood.rise()
+
+        assert 1 == scene.level().queue_set.requests_waiting
+        assert flood.sent < TOTAL_BYTES
+        assert counters.bytes_from_clients - before <= MOST_HELD_BYTES
+        client.close()
+        await hold.end()
+
+
+@on_uvloop
+async def test_pipelined_bytes_wait() -> None:
+    """Behind a request that is under way the proxy takes a part of what follows, no more."""
+    async with running(Setup(objects=NARROW, seats=1, buffer_bytes=BUFFER_BYTES)) as scene:
+        counters = scene.process.counters
+        client = await scene.connect(buffer_bytes=BUFFER_BYTES)
+        await client.send(GET)
+        arrival = await scene.origin.next_request()
+        before = counters.bytes_from_clients
+        await client.send(POST + b"Content-Length: %d\r\n\r\n" % TOTAL_BYTES)
+        flood = Flood(client, PIECE, lambda: counters.bytes_from_clients)
+        await flood.rise()
+        held = [counters.bytes_from_clients - before]
+
+        # The answer makes room for the next request, which then waits in its queue.
+        other = await scene.ask(GET)
+        await until(lambda: scene.level().queue_set.requests_waiting)
+        await arrival.peer.send(OK)
+        following = await scene.origin.next_request()
+        await until(lambda: scene.level().queue_set.requests_waiting)
+        await flood.rise()
+        held.append(counters.bytes_from_clients - before)
+
+        assert flood.sent < TOTAL_BYTES
+        assert max(held) <= MOST_HELD_BYTES
+        await following.peer.send(OK)
+        await other.read_answer()
+        client.close()
+
+
+@on_uvloop
+async def test_answers_that_nobody_reads() -> None:
+    """A client that pipelines requests and reads no answer is not read from for ever."""
+    async with running(Setup(buffer_bytes=BUFFER_BYTES)) as scene:
+        counters = scene.process.counters
+
+        async def answer(arrival: Arrival) -> None:
+            await arrival.peer.send(
+                b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1000
+            )
+
+        scene.origin.answer_with(answer)
+        client = await scene.connect(buffer_bytes=BUFFER_BYTES)
+        flood = Flood(client, GET * 100, lambda: counters.bytes_to_clients)
+        await flood.rise()
+
+        assert flood.sent < TOTAL_BYTES
+        assert counters.bytes_to_clients - kernel_bytes(client.port) <= MOST_HELD_BYTES
+        client.close()
