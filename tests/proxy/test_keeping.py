@@ -4,22 +4,36 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.proxy.keeping import drop_older_half
+from apfproxy.proxy.keeping import Kept
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("offered", "kept"),
     [
         pytest.param("", "", id="nothing"),
-        pytest.param("a", "", id="one"),
-        pytest.param("abc", "c", id="odd"),
-        pytest.param("abcd", "cd", id="even"),
+        pytest.param("abc", "", id="once-each"),
+        pytest.param("aba", "a", id="one-twice"),
+        pytest.param("abcabcab", "abc", id="each-twice"),
+        pytest.param("aabbccdd", "abcd", id="full"),
+        pytest.param("aabbccddee", "cde", id="the-older-half-goes"),
+        pytest.param("aabcdefghiijj", "aij", id="those-that-came-once-push-nothing-out"),
+        pytest.param("abcdefghia", "", id="too-long-ago"),
     ],
 )
-def test_drops_what_was_put_in_first(before: str, after: str) -> None:
-    """The older half goes, rounded up, so that there is always room for one more."""
-    kept = dict.fromkeys(before, 0)
+def test_keeps_what_comes_again(offered: str, kept: str) -> None:
+    """Of four at most, those that came twice lately are kept."""
+    values: Kept[str, str] = Kept(4)
+    for key in offered:
+        values.offer(key, key.upper())
 
-    drop_older_half(kept)
+    assert dict(zip(kept, kept.upper(), strict=True)) == values.values
+    assert f"<Kept, {len(kept)} of 4>" == repr(values)
 
-    assert after == "".join(kept)
+
+def test_odd_bound() -> None:
+    """The larger half goes, so there is always room for one more."""
+    values: Kept[int, int] = Kept(1)
+    for key in (1, 1, 2, 2):
+        values.offer(key, key)
+
+    assert {2: 2} == values.values

@@ -41,7 +41,8 @@ def outcome(parser: HeadParser, head: bytes) -> object:
 def parse(head: bytes) -> RequestHead:
     """Parse a head cold and again warm, which must make no difference."""
     parser = new_parser()
-    assert outcome(parser, head) == outcome(parser, head)
+    cold = outcome(parser, head)
+    assert cold == outcome(parser, head) == outcome(parser, head)
     return parser.parse(head)
 
 
@@ -125,7 +126,8 @@ def test_request_lines(line: bytes, method: str, target: bytes, forwarded: bytes
 def test_refuses(head: bytes, code: int) -> None:
     """What must not be forwarded is refused, cold and warm."""
     parser = new_parser()
-    parser.parse(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    for _ in range(2):
+        parser.parse(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
 
     assert code == outcome(parser, head + b"\r\n") == outcome(parser, head + b"\r\n")
 
@@ -159,8 +161,9 @@ def test_kept_fields_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     parser = new_parser()
     counts = []
     for i in range(9):
-        parser.parse(b"GET / HTTP/1.1\r\nHost: h%d\r\n\r\n" % i)
-        parser.parse(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % (b"h" * MAX_KEPT_FIELDS_BYTES))
+        for _ in range(2):
+            parser.parse(b"GET / HTTP/1.1\r\nHost: h%d\r\n\r\n" % i)
+            parser.parse(b"GET / HTTP/1.1\r\nHost: %b\r\n\r\n" % (b"h" * MAX_KEPT_FIELDS_BYTES))
         counts.append(repr(parser))
 
     assert [1, 2, 3, 4, 3, 4, 3, 4, 3] == [int(text.split()[1]) for text in counts]
@@ -228,7 +231,8 @@ def test_any_bytes_give_a_head_or_an_error_of_ours(data: bytes) -> None:
     cold = outcome(parser, head)
     assert cold == outcome(parser, head)
     section = head[head.index(b"\r\n") + 2 :]
-    outcome(parser, b"GET / HTTP/1.1\r\n" + section)
+    for _ in range(2):
+        outcome(parser, b"GET / HTTP/1.1\r\n" + section)
     warm = outcome(parser, head)
     if isinstance(cold, int) and isinstance(warm, int):
         # One that breaks two rules may be told of the other one.
@@ -244,7 +248,8 @@ def test_accepts_no_more_than_llhttp(data: bytes) -> None:
     if head.find(b"\r\n\r\n") != len(head) - 4:
         return
     parser = new_parser()
-    outcome(parser, b"GET / HTTP/1.1\r\n" + head[head.index(b"\r\n") + 2 :])
+    for _ in range(2):
+        outcome(parser, b"GET / HTTP/1.1\r\n" + head[head.index(b"\r\n") + 2 :])
     if isinstance(outcome(parser, head), int):
         return
     judge = httptools.HttpRequestParser(object())
