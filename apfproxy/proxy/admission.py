@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.proxy.keeping import drop_older_half
+from apfproxy.proxy.keeping import Kept
 from apfproxy.proxy.request_fields import HeadError
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
 from apfproxy.request.deadline import DeadlineError, request_timeout_ns
@@ -61,7 +61,7 @@ class Admission:
         self.kinds = kinds
         self.clock = clock
         self._default_timeout_ns = round(request_timeout_s * 1e9)
-        self._attributes: dict[tuple[str, bytes], RequestAttributes] = {}
+        self._attributes: Kept[tuple[str, bytes], RequestAttributes] = Kept(MAX_KEPT_TARGETS)
         self._pf_headers: dict[tuple[str, str], bytes] = {}
 
     def prepare(self, head: RequestHead) -> None:
@@ -105,13 +105,11 @@ class Admission:
 
     def _attributes_of(self, method: str, target: bytes) -> RequestAttributes:
         key = (method, target)
-        attributes = self._attributes.get(key)
+        attributes = self._attributes.values.get(key)
         if attributes is None:
             attributes = parse_attributes(method, target)
             if len(target) <= MAX_KEPT_TARGET_BYTES:
-                if len(self._attributes) >= MAX_KEPT_TARGETS:
-                    drop_older_half(self._attributes)
-                self._attributes[key] = attributes
+                self._attributes.offer(key, attributes)
         return attributes
 
     def _pf_headers_of(self, found: Classification) -> bytes:
@@ -127,4 +125,4 @@ class Admission:
         return lines
 
     def __repr__(self) -> str:
-        return f"<Admission, {len(self._attributes)} targets kept>"
+        return f"<Admission, {len(self._attributes.values)} targets kept>"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.proxy.keeping import drop_older_half
+from apfproxy.proxy.keeping import Kept
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.request_fields import OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
@@ -34,12 +34,13 @@ class Heads:
         kept: Heads without a body by their bytes.
     """
 
-    __slots__ = ("_admission", "_parser", "kept")
+    __slots__ = ("_admission", "_kept", "_parser", "kept")
 
     def __init__(self, parser: HeadParser, admission: Admission) -> None:
         self._parser = parser
         self._admission = admission
-        self.kept: dict[bytes, RequestHead] = {}
+        self._kept: Kept[bytes, RequestHead] = Kept(MAX_KEPT_HEADS)
+        self.kept = self._kept.values
 
     def read(self, data: bytes, *, is_alone: bool) -> RequestHead:
         """Parse, check, prepare and perhaps keep one head.
@@ -54,9 +55,7 @@ class Heads:
         head = self._parser.parse(data)
         self._admission.prepare(head)
         if is_alone and not head.framing and len(data) <= MAX_KEPT_HEAD_BYTES:
-            if len(self.kept) >= MAX_KEPT_HEADS:
-                drop_older_half(self.kept)
-            self.kept[data] = head
+            self._kept.offer(data, head)
         return head
 
     def __repr__(self) -> str:

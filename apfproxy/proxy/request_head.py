@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import httptools
 
-from apfproxy.proxy.keeping import drop_older_half
+from apfproxy.proxy.keeping import Kept
 from apfproxy.proxy.request_fields import HeadError, RequestFields, read_fields
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ class HeadParser:
         self._limits = limits
         self._hosts = hosts
         self._trusts_identity = trusts_identity
-        self._kept: dict[bytes, RequestFields] = {}
+        self._kept: Kept[bytes, RequestFields] = Kept(MAX_KEPT_FIELDS)
 
     def parse(self, head: bytes) -> RequestHead:
         """Parse and check one head.
@@ -185,13 +185,11 @@ class HeadParser:
         line = _COMMON_LINE.match(head)
         if line is not None:
             section = head[line.end() :]
-            fields = self._kept.get(section)
+            fields = self._kept.values.get(section)
             if fields is None:
                 fields = self._parse_fields(head, line[2])
                 if len(section) <= MAX_KEPT_FIELDS_BYTES:
-                    if len(self._kept) >= MAX_KEPT_FIELDS:
-                        drop_older_half(self._kept)
-                    self._kept[section] = fields
+                    self._kept.offer(section, fields)
             method, target = line[1].decode(), line[2]
             start = line[0]
         else:
@@ -230,7 +228,7 @@ class HeadParser:
         )
 
     def __repr__(self) -> str:
-        return f"<HeadParser, {len(self._kept)} field sections kept>"
+        return f"<HeadParser, {len(self._kept.values)} field sections kept>"
 
 
 def _check_target(method: str, target: bytes, fields: RequestFields) -> None:
