@@ -225,12 +225,8 @@ class ProxyProcess:
             self.health.report(CONFIGURATION, text)
             return
         self.health.report(CONFIGURATION, "; ".join(dangling[:10]) or None)
-        levels = self.controller.levels.values()
-        configs = [level.queue_set.config for level in levels]
         self.kinds.set_limits(
-            self.clock.now_ns(),
-            waiting=sum(config.queues * config.queue_length_limit for config in configs),
-            executing=sum(level.nominal_limit for level in levels),
+            self.clock.now_ns(), self.controller.waiting_limit, self.controller.executing_limit
         )
 
     def _on_object_counts(self, problem: str | None) -> None:
