@@ -91,8 +91,12 @@ class Peer:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer_bytes)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, buffer_bytes)
         peer = cls(connection)
-        connection.bind((source, 0))
-        await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
+        try:
+            connection.bind((source, 0))
+            await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
+        except OSError:
+            connection.close()
+            raise
         return peer
 
     @property

@@ -1,0 +1,194 @@
+"""Changes of the configuration, and the end of the process, while many requests are under way."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from dataclasses import replace
+
+import pytest
+
+from apfproxy.settings import DrainSettings
+from tests.end_to_end.crowd import Crowd
+from tests.end_to_end.peer import WAIT_S, Peer
+from tests.end_to_end.scene import (
+    GET,
+    NARROW,
+    OK,
+    Setup,
+    objects_of,
+    on_uvloop,
+    running,
+    until,
+)
+
+REQUESTS = 20_000
+BEFORE_DRAIN = 2_500
+CLIENTS = 100
+PODS = b"/api/v1/namespaces/default/pods/"
+STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+WATCH = b"GET /api/v1/pods?watch=true HTTP/1.1\r\nHost: a\r\n\r\n"
+ROOMY = NARROW.replace("queueLengthLimit: 2", "queueLengthLimit: 1000")
+QUEUES = "{queues: 1, handSize: 1, queueLengthLimit: 1000}"
+CONFIGURATIONS = [
+    objects_of(text, suggested=suggested)
+    for text, suggested in (
+        (ROOMY, False),
+        (ROOMY.replace("narrow", "other").replace("everybody", "others"), True),
+        (ROOMY.replace(QUEUES, "{queues: 64, handSize: 8, queueLengthLimit: 1000}"), True),
+        (ROOMY.replace("nominalConcurrencyShares: 1000", "nominalConcurrencyShares: 3"), False),
+        ("", True),
+    )
+]
+
+
+@on_uvloop
+async def test_reload_under_load() -> None:
+    """Levels and schemas come, change and go under load, and no request is lost."""
+    reloads = 0
+
+    def reload(answered: int) -> None:
+        nonlocal reloads
+        if answered % 50 == 0:
+            reloads += 1
+            scene.configure(CONFIGURATIONS[reloads % len(CONFIGURATIONS)])
+            if reloads % 10 == 0:
+                scene.process.controller.adjust_limits()
+
+    crowd = Crowd(REQUESTS, PODS, reload)
+    server = await crowd.listen()
+    async with running(
+        Setup(objects=ROOMY, seats=20), upstream_port=server.sockets[0].getsockname()[1]
+    ) as scene:
+        await crowd.run(scene.process.port, CLIENTS)
+        waited = sum(
+            level.queue_set.dispatched_total for level in scene.process.controller.levels.values()
+        )
+        await until(lambda: not scene.process.server.connection_count)
+    server.close()
+
+    expected = {b"%d" % number for number in range(REQUESTS)}
+    assert (REQUESTS // 50, {}, []) == (reloads, crowd.others, crowd.unanswered)
+    assert {number: number for number in expected} == crowd.answered
+    assert dict.fromkeys(expected, 1) == crowd.seen
+    assert waited > 0
+
+
+@on_uvloop
+async def test_drain_under_load() -> None:
+    """Drains answer every request that was read, cut none in the middle, and send none twice."""
+    asked = 0
+    for path in itertools.cycle((PODS, b"/healthz/")):
+        if asked >= REQUESTS:
+            break
+        asked += await drain_once(path)
+
+
+async def drain_once(path: bytes) -> int:
+    """Drain a proxy in the middle of many requests: how many were asked."""
+    draining: list[asyncio.Task[None]] = []
+
+    def drain(answered: int) -> None:
+        if answered == BEFORE_DRAIN:
+            draining.append(asyncio.ensure_future(scene.process.server.drain()))
+
+    crowd = Crowd(2 * BEFORE_DRAIN, path, drain)
+    server = await crowd.listen()
+    async with running(
+        Setup(objects=ROOMY, seats=20), upstream_port=server.sockets[0].getsockname()[1]
+    ) as scene:
+        await crowd.run(scene.process.port, CLIENTS)
+        async with asyncio.timeout(WAIT_S):
+            await draining[0]
+        counters = scene.process.counters
+    server.close()
+
+    # What was not answered was never read: it met the end of a connection that had been idle.
+    assert counters.bytes_from_clients == sum(map(len, map(crowd.request, crowd.answered)))
+    assert {} == crowd.others
+    assert {200: len(crowd.answered)} == counters.requests_by_status
+    assert {number: number for number in crowd.seen} == crowd.answered
+    assert {1} == set(crowd.seen.values())
+    assert crowd.asked == len(crowd.answered) + len(crowd.unanswered)
+    assert BEFORE_DRAIN <= len(crowd.answered) < 2 * BEFORE_DRAIN
+    return crowd.asked
+
+
+@on_uvloop
+async def test_listening_goes_on_for_the_shutdown_delay() -> None:
+    """New connections are served as ever while the load balancers have not heard of the end."""
+    setup = Setup(drain=DrainSettings(timeout_s=WAIT_S, shutdown_delay_s=0.1))
+    async with running(setup) as scene:
+        port = scene.process.port
+        draining = asyncio.ensure_future(scene.process.drain())
+        await asyncio.sleep(0)
+        client = await scene.ask(GET)
+        await (await scene.origin.next_request()).peer.send(OK)
+        answer = await client.read_answer()
+
+        assert (200, None) == (answer.status, answer.value(b"connection"))
+        assert await client.is_at_end()
+        async with asyncio.timeout(WAIT_S):
+            await draining
+        with pytest.raises(ConnectionRefusedError):
+            await Peer.connect(port)
+
+
+@on_uvloop
+async def test_a_drain_ends_idle_connections_and_watches() -> None:
+    """Idle connections close, watches end with their last chunk, requests are answered."""
+    setup = Setup(drain=DrainSettings(timeout_s=WAIT_S))
+    async with running(setup) as scene:
+        idle = await scene.ask(GET)
+        await (await scene.origin.next_request()).peer.send(OK)
+        await idle.read_answer()
+        watches = [await scene.take_seat(WATCH) for _ in range(5)]
+        for watch in watches:
+            await watch.arrival.peer.send(STREAM + b"2\r\n{}\r\n")
+            await watch.client.read_head()
+            assert b"{}" == await watch.client.read_chunk()
+        busy = await scene.take_seat(GET)
+        draining = asyncio.ensure_future(scene.process.server.drain())
+
+        assert await idle.is_at_end()
+        for watch in watches:
+            assert b"0\r\n\r\n" == await watch.client.read_to_end()
+            watch.client.close()
+        assert not draining.done()
+        answer = await busy.end()
+        assert (b"ok", b"close") == (answer.body, answer.value(b"connection"))
+        assert await busy.client.is_at_end()
+        busy.client.close()
+        async with asyncio.timeout(WAIT_S):
+            await draining
+
+
+@on_uvloop
+async def test_a_drain_serves_what_is_queued() -> None:
+    """Requests that wait for their seats when the drain begins get their turn, and an answer."""
+    async with running(Setup(objects=NARROW, seats=1)) as scene:
+        hold = await scene.take_seat()
+        queued = [await scene.ask(GET) for _ in range(2)]
+        await until(lambda: scene.level().queue_set.requests_waiting == len(queued))
+        draining = asyncio.ensure_future(scene.process.server.drain())
+        await hold.end()
+        hold.client.close()
+        for client in queued:
+            arrival = await scene.origin.next_request()
+            await arrival.peer.send(OK)
+            assert b"close" == (await client.read_answer()).value(b"connection")
+            client.close()
+        async with asyncio.timeout(WAIT_S):
+            await draining
+
+
+@on_uvloop
+async def test_only_the_limit_cuts() -> None:
+    """A request that is still under way at the limit of the drain is cut, and cancelled."""
+    async with running(replace(Setup(), drain=DrainSettings(timeout_s=0.05))) as scene:
+        hold = await scene.take_seat()
+        async with asyncio.timeout(WAIT_S):
+            await scene.process.server.drain()
+
+        assert await hold.client.is_at_end()
+        await until(lambda: scene.origin.ended)
