@@ -142,7 +142,8 @@ class ProxyServer:
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None
-        for connection in list(self._context.connections):
+        # Those that wait first: no seat that comes back may send one of them to the origin yet.
+        for connection in sorted(self._context.connections, key=_has_seats):
             exchange = connection.exchange
             if exchange is not None:
                 exchange.on_client_left()
@@ -188,3 +189,9 @@ class ProxyServer:
 
     def __repr__(self) -> str:
         return f"<ProxyServer with {self.connection_count} connections>"
+
+
+def _has_seats(connection: DownstreamConnection) -> bool:
+    """Whether the connection's request was dispatched."""
+    exchange = connection.exchange
+    return exchange is not None and exchange.ticket is not None and exchange.ticket.is_executing

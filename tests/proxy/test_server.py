@@ -17,6 +17,7 @@ from apfproxy.proxy import server as server_module
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import ProxyServer
+from apfproxy.proxy.tasks import spawn
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
@@ -178,6 +179,28 @@ async def test_stop_cuts_everything() -> None:
             assert b"" == await client.read_to_end()
 
 
+async def test_stop_sends_nothing_more() -> None:
+    """The seat of a request that is cut goes to none of those that wait."""
+    async with running() as scene:
+        clients = [await scene.client() for _ in range(4)]
+        for client in clients[:2]:
+            await client.send(LOG)
+        requests = [await scene.origin.next_request() for _ in range(2)]
+        for client, request in zip(clients, requests, strict=False):
+            await request.answer(OK)
+            request.finish()
+            await client.read_response()
+        for client in clients:
+            await client.send(GET)
+        await until(lambda: 3 == scene.controller.levels["queued"].queue_set.requests_waiting)
+        await scene.origin.next_request()
+        assert 1 == scene.server.pool.idle_count
+        sent = scene.counters.bytes_to_origins
+        await scene.server.stop()
+
+        assert sent == scene.counters.bytes_to_origins
+
+
 async def test_drain_lets_requests_end() -> None:
     """Idle connections close, requests are answered, the last answer says so, watches end."""
     async with running() as scene:
@@ -191,7 +214,7 @@ async def test_drain_lets_requests_end() -> None:
         request = await scene.origin.next_request()
         await waiting.send(GET)
         await until(lambda: scene.controller.levels["queued"].queue_set.requests_waiting)
-        draining = asyncio.create_task(scene.server.drain())
+        draining = spawn(scene.server.drain(), name="drain")
         assert b"" == await idle.read_to_end()
         assert b"0\r\n\r\n" == await watching.read_to_end()
         with pytest.raises(ConnectionRefusedError):
@@ -231,7 +254,7 @@ async def test_watches_end_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
             await client.send(LOG)
             await (await scene.origin.next_request()).answer(CHUNKED_OK)
             await client.read_head()
-        draining = asyncio.create_task(scene.server.drain())
+        draining = spawn(scene.server.drain(), name="drain")
         ends = [await client.read_to_end() for client in clients]
 
         assert [b"0\r\n\r\n"] * 6 == ends
