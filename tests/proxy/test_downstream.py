@@ -107,6 +107,90 @@ def test_requests_of_a_client_that_left_are_dropped(bench: Bench) -> None:
     assert 1 == bench.origins[0].take().count(b"GET ")
 
 
+# Clients that do not take their answers.
+
+
+def test_slow_client_makes_no_further_requests(bench: Bench) -> None:
+    """What follows waits, unread and unparsed, until the answers before are taken."""
+    client = bench.ask(GET + GET + GET)
+    client.protocol.pause_writing()
+    bench.send(bench.origins[0], OK)
+    assert not client.reads
+    client.feed(GET)
+    bench.origins[0].take()
+    client.protocol.resume_writing()
+    assert 1 == bench.origins[0].take().count(b"GET ")
+    bench.loop.run_ready()
+    for _ in range(3):
+        bench.send(bench.origins[0], OK)
+
+    assert 4 == client.take().count(b"HTTP/1.1 200 ")
+    bench.assert_at_rest()
+
+
+def test_client_that_becomes_slow_after_its_answer(bench: Bench) -> None:
+    """The transport may say so when nothing is under way any more."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], OK)
+    client.protocol.pause_writing()
+    assert not client.reads
+    assert connection_of(client).is_write_paused
+    client.protocol.resume_writing()
+    assert client.reads
+    assert not connection_of(client).is_write_paused
+    bench.send(client, GET)
+    bench.send(bench.origins[0], OK)
+
+    assert 2 == client.take().count(b"HTTP/1.1 200 ")
+    bench.assert_at_rest()
+
+
+def test_client_becomes_slow_between_two_requests(bench: Bench) -> None:
+    """Even just before the turn of one that waits."""
+    client = bench.ask(GET + GET)
+    bench.origins[0].take()
+    bench.origins[0].feed(OK)
+    client.protocol.pause_writing()
+    bench.loop.run_ready()
+    assert b"" == bench.origins[0].take()
+    client.protocol.resume_writing()
+
+    assert 1 == bench.origins[0].take().count(b"GET ")
+    bench.end(client)
+    bench.assert_at_rest()
+
+
+def test_slow_client_is_closed_in_the_end(bench: Bench) -> None:
+    """What it asked for in the meantime is not answered."""
+    client = bench.ask(GET + GET)
+    client.protocol.pause_writing()
+    client.is_stuck = True
+    bench.send(bench.origins[0], OK)
+    bench.wait(90)
+    assert "close" == client.ended_by
+    bench.wait(90)
+
+    assert "abort" == client.ended_by
+    assert set() == bench.context.connections
+    bench.assert_at_rest()
+
+
+def test_body_nobody_wants_is_read_from_a_slow_client(bench: Bench) -> None:
+    """It may take its answer only when its request is through."""
+    holder = bench.ask(REFUSED)
+    client = bench.ask(b"POST /refusing HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n1234")
+    client.protocol.pause_writing()
+    assert client.reads
+    bench.send(client, b"56789" + REFUSED)
+    assert 1 == client.take().count(b"HTTP/1.1 429 ")
+    client.protocol.resume_writing()
+    bench.loop.run_ready()
+
+    assert 1 == client.take().count(b"HTTP/1.1 429 ")
+    bench.end(holder)
+    bench.assert_at_rest()
+
+
 # Empty lines, limits, malformed starts.
 
 
@@ -380,16 +464,6 @@ def test_data_overtakes_pending_requests(bench: Bench) -> None:
 
     assert 2 == client.take().count(b"HTTP/1.1 200 ")
     bench.assert_at_rest()
-
-
-def test_writable_without_a_request(bench: Bench) -> None:
-    """A client may take the rest of an answer when nothing is under way any more."""
-    client = bench.client()
-    client.protocol.pause_writing()
-    assert connection_of(client).is_write_paused
-    client.protocol.resume_writing()
-
-    assert not connection_of(client).is_write_paused
 
 
 def test_shows_what_it_does(bench: Bench) -> None:

@@ -70,6 +70,20 @@ def test_body_waits_with_its_request(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
+def test_large_first_piece_waits_alone(bench: Bench) -> None:
+    """No more is read before there is a connection to pass it on to."""
+    first = bench.ask(GET)
+    client = bench.client()
+    client.feed((b"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: 99999\r\n\r\n") + b"x" * 50000)
+    assert not client.reads
+    bench.send(bench.origins[0], OK)
+
+    assert client.reads
+    bench.end(client)
+    bench.end(first)
+    bench.assert_at_rest()
+
+
 def test_small_body_that_waits_pauses_nothing(bench: Bench) -> None:
     """Below the bound the client's connection stays open to hear of its end."""
     first, second = bench.ask(GET), bench.ask(POST + b"\r\nb")
