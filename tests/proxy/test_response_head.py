@@ -313,7 +313,7 @@ def test_accepts_no_more_than_llhttp(data: bytes) -> None:
     assert parser.get_status_code() == ours.status
     own = Found()
     httptools.HttpResponseParser(own).feed_data(
-        b"HTTP/1.1 200 " + ours.lines.partition(b" ")[2][4:] + b"\r\n"
+        b"HTTP/1.1 200 OK\r\n" + ours.lines.partition(b"\r\n")[2] + b"\r\n"
     )
     gone = [field for field in found.fields if field not in own.fields]
     assert [field for field in found.fields if field in own.fields] == own.fields
