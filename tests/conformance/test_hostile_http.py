@@ -15,7 +15,7 @@ import pytest
 
 from apfproxy.settings import DrainSettings
 from tests.conformance import vectors
-from tests.end_to_end.peer import Message, Peer
+from tests.end_to_end.peer import begin
 from tests.end_to_end.scene import NARROW, REJECTING, Scene, Setup, on_uvloop, running
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Play:
         scene, outcome = self._scene, self.outcome
         client = await scene.connect()
         script = list(steps(self._case["raw"]))
-        sending = asyncio.create_task(self._send(client, script))
+        sending = begin(self._send(client, script))
         if "NOREAD" in dict(script):
             await self._settle()
         self._read(client)
@@ -208,7 +208,7 @@ class Play:
                     client.end_sending()
                 elif verb == "SIGTERM":
                     await self._settle()
-                    draining = asyncio.create_task(self._scene.process.drain())
+                    draining = begin(self._scene.process.drain())
                     await asyncio.sleep(0)
                 elif verb in ("CLOSE", "RST"):
                     self.outcome.has_left = True
@@ -232,7 +232,7 @@ class Play:
     def _read(self, client: Peer) -> None:
         """Begin to read what the client gets."""
         if self._reader is None and not self.outcome.has_left:
-            self._reader = asyncio.create_task(self._receive(client))
+            self._reader = begin(self._receive(client))
 
     async def _receive(self, client: Peer) -> None:
         outcome = self.outcome

@@ -7,7 +7,7 @@ import contextlib
 import socket
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.end_to_end.peer import WAIT_S, EndOfStreamError, Message, Peer
+from tests.end_to_end.peer import WAIT_S, EndOfStreamError, Message, Peer, begin
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine
@@ -119,7 +119,7 @@ class Origin:
         self.ended.append(peer)
 
     def _spawn(self, coroutine: Coroutine[None, None, None]) -> None:
-        task = asyncio.create_task(coroutine)
+        task = begin(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._on_done)
 

@@ -8,11 +8,22 @@ import re
 import socket
 import struct
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+T = TypeVar("T")
 
 WAIT_S = 10.0
 """For what must come; a test that waits so long has failed."""
 LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)", re.IGNORECASE)
 CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked", re.IGNORECASE)
+
+
+def begin(coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """Let something go on beside the test, which keeps the task and waits for its end."""
+    return asyncio.create_task(coroutine)
 
 
 class EndOfStreamError(Exception):

@@ -10,7 +10,7 @@ import pytest
 
 from apfproxy.settings import DrainSettings
 from tests.end_to_end.crowd import Crowd
-from tests.end_to_end.peer import WAIT_S, Peer
+from tests.end_to_end.peer import WAIT_S, Peer, begin
 from tests.end_to_end.scene import (
     GET,
     NARROW,
@@ -90,7 +90,7 @@ async def drain_once(path: bytes) -> int:
 
     def drain(answered: int) -> None:
         if answered == BEFORE_DRAIN:
-            draining.append(asyncio.ensure_future(scene.process.server.drain()))
+            draining.append(begin(scene.process.server.drain()))
 
     crowd = Crowd(2 * BEFORE_DRAIN, path, drain)
     server = await crowd.listen()
@@ -120,7 +120,7 @@ async def test_listening_goes_on_for_the_shutdown_delay() -> None:
     setup = Setup(drain=DrainSettings(timeout_s=WAIT_S, shutdown_delay_s=0.1))
     async with running(setup) as scene:
         port = scene.process.port
-        draining = asyncio.ensure_future(scene.process.drain())
+        draining = begin(scene.process.drain())
         await asyncio.sleep(0)
         client = await scene.ask(GET)
         await (await scene.origin.next_request()).peer.send(OK)
@@ -148,7 +148,7 @@ async def test_a_drain_ends_idle_connections_and_watches() -> None:
             await watch.client.read_head()
             assert b"{}" == await watch.client.read_chunk()
         busy = await scene.take_seat(GET)
-        draining = asyncio.ensure_future(scene.process.server.drain())
+        draining = begin(scene.process.server.drain())
 
         assert await idle.is_at_end()
         for watch in watches:
@@ -170,7 +170,7 @@ async def test_a_drain_serves_what_is_queued() -> None:
         hold = await scene.take_seat()
         queued = [await scene.ask(GET) for _ in range(2)]
         await until(lambda: scene.level().queue_set.requests_waiting == len(queued))
-        draining = asyncio.ensure_future(scene.process.server.drain())
+        draining = begin(scene.process.server.drain())
         await hold.end()
         hold.client.close()
         for client in queued:

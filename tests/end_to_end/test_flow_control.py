@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 
 import pytest
 
 from apfproxy.settings import WatchSettings
+from tests.end_to_end.peer import begin
 from tests.end_to_end.scene import (
     GET,
     NARROW,
@@ -217,7 +217,7 @@ async def test_large_lists_cost_more() -> None:
             hold = await scene.take_seat(listing.replace(b"pods", target))
             found.append(estimates(scene))
             size = 1_000_000 if target == b"pods" else 100
-            reading = asyncio.ensure_future(hold.client.read_answer())
+            reading = begin(hold.client.read_answer())
             await hold.arrival.peer.send(
                 b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (size, b"x" * size)
             )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import random
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.end_to_end.peer import begin
 from tests.end_to_end.scene import (
     GET,
     NARROW,
@@ -182,7 +182,7 @@ async def test_a_thousand_pipelined_requests() -> None:
         client = await scene.connect()
         targets = [b"/%d" % number for number in range(1000)]
         requests = b"".join(b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % each for each in targets)
-        sending = asyncio.ensure_future(client.send(requests))
+        sending = begin(client.send(requests))
         answers = [(await client.read_answer()).body for _ in targets]
         await sending
 
@@ -286,7 +286,7 @@ async def test_large_requests(form: str) -> None:
         framing, body = b"Transfer-Encoding: chunked", chunked(*pieces_of(CONTENT))
     async with running() as scene:
         client = await scene.ask(b"POST %b HTTP/1.1\r\nHost: a\r\n%b\r\n\r\n" % (PODS, framing))
-        sending = asyncio.ensure_future(client.send(body))
+        sending = begin(client.send(body))
         arrival = await scene.origin.next_request()
         await sending
         await arrival.peer.send(OK)
@@ -306,7 +306,7 @@ async def test_large_answers(form: str) -> None:
         framing, body = b"Transfer-Encoding: chunked\r\n", chunked(*pieces_of(CONTENT))
     async with running() as scene:
         hold = await scene.take_seat()
-        reading = asyncio.ensure_future(hold.client.read_answer())
+        reading = begin(hold.client.read_answer())
         await hold.arrival.peer.send(b"HTTP/1.1 200 OK\r\n%b\r\n%b" % (framing, body))
         if form == "until-close":
             hold.arrival.peer.close()
