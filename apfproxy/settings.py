@@ -83,6 +83,7 @@ class DrainSettings:
     """What happens between SIGTERM and the end."""
 
     shutdown_delay_s: float = bounded(0.0, 0)
+    idle_grace_s: float = bounded(1.0, 0)
     timeout_s: float = bounded(60.0, 0)
 
 

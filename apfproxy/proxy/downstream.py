@@ -223,10 +223,10 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         """The exchange under way."""
         return self._exchange
 
-    def close_if_idle(self) -> None:
-        """Close the connection if nothing is under way on it."""
-        if self.is_idle and not self._is_closed:
-            self._transport.close()
+    def hasten(self, deadline_ns: int) -> None:
+        """Let the connection, if it is idle, close by then at the latest."""
+        if self.is_idle and self.deadline_ns > deadline_ns:
+            self.deadline_ns = deadline_ns
 
     def on_deadline(self) -> None:
         """The deadline is over."""

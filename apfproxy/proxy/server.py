@@ -111,26 +111,27 @@ class ProxyServer:
         now_ns = context.sweep_now_ns = self._clock.now_ns()
         due = [c for c in context.connections if 0 < c.deadline_ns <= now_ns]
         for connection in due:
-            connection.on_deadline()
+            # The end of one may have given another its turn, and with it time.
+            if 0 < connection.deadline_ns <= now_ns:
+                connection.on_deadline()
         self._pool.close_idle(now_ns - self._upstream_idle_ns)
         self._sweep_timer = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)
 
     async def drain(self) -> None:
         """Stop without losing a request.
 
-        Closes the listener and the idle connections, says `Connection: close` in every further
-        answer, ends watches bit by bit, and after the settings' limit cuts what is left.
+        Closes the listener, says `Connection: close` in every further answer, closes idle
+        connections after a grace in which a request may still come, ends watches bit by bit, and
+        after the settings' limit cuts what is left.
         """
         settings = self._settings.drain
         context = self._context
         context.is_draining = True
         if self._server is not None:
             self._server.close()
-        for connection in list(context.connections):
-            connection.close_if_idle()
         try:
             async with asyncio.timeout(settings.timeout_s):
-                await asyncio.gather(self._all_closed(), self._end_watches())
+                await asyncio.gather(self._all_closed(), self._end_the_long_lived())
         except TimeoutError:
             log.warning("draining: %d connections are cut", len(context.connections))
         await self.stop()
@@ -163,12 +164,17 @@ class ProxyServer:
         check()
         await closed.wait()
 
-    async def _end_watches(self) -> None:
-        """End long-running answers at a steady rate over half of the drain's time.
+    async def _end_the_long_lived(self) -> None:
+        """Close idle connections, and end long-running answers, over half of the drain's time.
 
         A client that loses its watch comes back and lists: all at once would be a storm.
         """
+        settings = self._settings.drain
+        grace_ns = round(min(settings.idle_grace_s, settings.timeout_s / 2) * 1e9)
         while True:
+            close_ns = self._clock.now_ns() + grace_ns
+            for connection in self._context.connections:
+                connection.hasten(close_ns)
             watches = [
                 exchange
                 for connection in self._context.connections
@@ -178,7 +184,7 @@ class ProxyServer:
             ]
             if not watches and not self._context.connections:
                 return
-            rounds = self._settings.drain.timeout_s / 2 / WATCH_END_PERIOD_S
+            rounds = settings.timeout_s / 2 / WATCH_END_PERIOD_S
             at_once = max(
                 math.ceil(len(watches) / max(rounds, 1)),
                 round(MIN_WATCHES_ENDED_PER_S * WATCH_END_PERIOD_S),

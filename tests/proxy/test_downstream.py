@@ -408,12 +408,13 @@ def test_broken_answer_holds_no_connection_for_ever(bench: Bench) -> None:
 # Ends.
 
 
-def test_closes_if_idle(bench: Bench) -> None:
-    """What has begun, if only with a byte, goes on."""
+def test_idle_connections_can_be_hastened(bench: Bench) -> None:
+    """What has begun, if only with a byte, goes on; nothing is put off."""
     clients = [bench.client(), bench.ask(b"G"), bench.ask(GET)]
     for client in clients:
-        connection_of(client).close_if_idle()
-    bench.loop.run_ready()
+        connection_of(client).hasten(bench.clock.now_ns() + 1_000_000_000)
+        connection_of(client).hasten(bench.clock.now_ns() + 9_000_000_000)
+    bench.wait(2)
 
     assert ["close", "", ""] == [client.ended_by for client in clients]
     assert 2 == bench.counters.connections_open
@@ -431,7 +432,7 @@ def test_nothing_is_sent_after_the_end(bench: Bench) -> None:
     connection.pause_reading()
     connection.resume_reading()
     connection.abort_after_write()
-    connection.close_if_idle()
+    connection.hasten(0)
 
     assert b"" == client.take()
     assert "abort" == client.ended_by
