@@ -86,7 +86,7 @@ class Process:
         try:
             if core is not None:
                 pin(self.pid, core)
-            self._wait_for_port()
+            self.wait_for_port(self.port)
         except BaseException:
             self.stop()
             raise
@@ -134,17 +134,22 @@ class Process:
             self._popen.kill()
             self._popen.wait()
 
-    def _wait_for_port(self) -> None:
+    def wait_for_port(self, port: int) -> None:
+        """Return once it listens there.
+
+        Raises:
+            LoadTestError: It ended, or did not listen in time.
+        """
         end = time.monotonic() + READY_WITHIN_S
         while time.monotonic() < end:
             self._check_alive()
             try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
             except OSError:
                 time.sleep(0.02)
             else:
                 return
-        raise LoadTestError(f"{self.name}: port {self.port} did not answer: {self._last_words()}")
+        raise LoadTestError(f"{self.name}: port {port} did not answer: {self._last_words()}")
 
     def _check_alive(self) -> None:
         status = self._popen.poll()
@@ -265,6 +270,11 @@ def start_apfproxy(
         core=core,
         directory=directory,
     )
+    try:
+        process.wait_for_port(admin_port)
+    except BaseException:
+        process.stop()
+        raise
     return process, admin_port
 
 
