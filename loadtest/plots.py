@@ -37,7 +37,7 @@ def plot_latencies(path: Path, title: str, latencies_ms: Mapping[str, Sequence[f
     axes.set_xlabel("latency of a request of a modest flow, ms")
     axes.set_ylabel("share of requests")
     axes.set_title(title, fontsize=10)
-    axes.legend(loc="lower right")
+    axes.legend(loc="center")
     figure.savefig(path, dpi=120)
     plt.close(figure)
 
