@@ -1,0 +1,117 @@
+"""nginx and HAProxy for tests: ready when started, in a directory of the test, ended by pid."""
+
+from __future__ import annotations
+
+import contextlib
+import getpass
+import os
+import shutil
+import signal
+import socket
+import subprocess
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+# Debian puts servers where a user's PATH may not look.
+SEARCH_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
+START_WITHIN_S = 20
+
+NGINX = """
+pid {directory}/nginx.pid;
+error_log {directory}/nginx.log;
+user {user};
+worker_processes 1;
+events {{ worker_connections 256; }}
+http {{
+    access_log off;
+    client_body_temp_path {directory}/body;
+    proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi;
+    uwsgi_temp_path {directory}/uwsgi;
+    scgi_temp_path {directory}/scgi;
+    server {{
+        listen 127.0.0.1:{port};
+        {server}
+    }}
+}}
+"""
+
+HAPROXY = """
+global
+    maxconn 100
+defaults
+    mode http
+    timeout client 20s
+    timeout server 20s
+    timeout connect 5s
+frontend clients
+    bind 127.0.0.1:{port}
+    option forwardfor
+    http-request set-header {header}
+    default_backend proxy
+backend proxy
+    server proxy 127.0.0.1:{upstream_port} source {source}
+"""
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def nginx(directory: Path, server: str) -> Iterator[int]:
+    """Run nginx; the port that it listens on.
+
+    Args:
+        directory: Empty, for all of its files.
+        server: Directives of its one server.
+    """
+    port = free_port()
+    configuration = directory / "nginx.conf"
+    configuration.write_text(
+        NGINX.format(directory=directory, port=port, server=server, user=getpass.getuser())
+    )
+    arguments = ["-c", str(configuration), "-e", f"{directory}/nginx.log"]
+    with _daemon("nginx", arguments, directory / "nginx.pid"):
+        yield port
+
+
+@contextlib.contextmanager
+def haproxy(directory: Path, upstream_port: int, source: str, header: str) -> Iterator[int]:
+    """Run HAProxy before a port; the port that it listens on.
+
+    Args:
+        directory: Empty, for all of its files.
+        upstream_port: Where it forwards to.
+        source: The address that it forwards from.
+        header: Name and value of a field that it sets.
+    """
+    port = free_port()
+    configuration = directory / "haproxy.cfg"
+    configuration.write_text(
+        HAPROXY.format(port=port, upstream_port=upstream_port, source=source, header=header)
+    )
+    pid_file = directory / "haproxy.pid"
+    with _daemon("haproxy", ["-f", str(configuration), "-D", "-p", str(pid_file)], pid_file):
+        yield port
+
+
+@contextlib.contextmanager
+def _daemon(name: str, arguments: list[str], pid_file: Path) -> Iterator[None]:
+    """Run a server that goes into the background once it listens."""
+    program = shutil.which(name, path=SEARCH_PATH)
+    assert program is not None, f"{name} is not installed; tests/run installs it"
+    subprocess.run(  # noqa: S603  a program of the system, on files of the test
+        [program, *arguments], check=True, timeout=START_WITHIN_S, capture_output=True
+    )
+    pid = int(pid_file.read_text().split()[0])
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGTERM)

@@ -1,0 +1,129 @@
+"""Between programs of others: nginx as the origin, HAProxy in front, aiohttp as the client."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import random
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+from yarl import URL
+
+from tests.end_to_end.programs import haproxy, nginx
+from tests.end_to_end.scene import TRUSTED, on_uvloop, running
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+BIG_BYTES = 5_000_000
+
+ORIGIN = """
+location / { root DIRECTORY; }
+location /text/ { alias DIRECTORY/; gzip on; gzip_proxied any; gzip_types text/plain; }
+location /echo { return 200 "$http_x_remote_user|$http_x_forwarded_for|$http_via|$request_uri"; }
+location /put/ { root DIRECTORY; dav_methods PUT; create_full_put_path on; }
+client_max_body_size 100m;
+location /moved { return 307 http://elsewhere.test/; }
+"""
+
+
+def origin(directory: Path) -> str:
+    """The directives of an origin that serves files of a directory."""
+    return ORIGIN.replace("DIRECTORY", str(directory))
+
+
+@pytest.fixture
+def big(tmp_path: Path) -> bytes:
+    """A large file of the origin."""
+    data = random.Random(1).randbytes(BIG_BYTES)  # noqa: S311  not a secret
+    (tmp_path / "big.bin").write_bytes(data)
+    return data
+
+
+@on_uvloop
+async def test_nginx_as_the_origin(tmp_path: Path, big: bytes) -> None:
+    """Whole files, parts of them, their heads, and what has not changed come through."""
+    digest = hashlib.sha256(big).digest()
+    with nginx(tmp_path, origin(tmp_path)) as port:
+        async with (
+            running(upstream_port=port) as scene,
+            aiohttp.ClientSession(f"http://127.0.0.1:{scene.process.port}") as session,
+        ):
+            async with session.get("/big.bin") as answer:
+                assert digest == hashlib.sha256(await answer.read()).digest()
+                tag = answer.headers["ETag"]
+            async with session.get("/big.bin", headers={"Range": "bytes=10-19"}) as answer:
+                assert (206, big[10:20]) == (answer.status, await answer.read())
+            async with session.head("/big.bin") as answer:
+                assert (200, str(BIG_BYTES)) == (answer.status, answer.headers["Content-Length"])
+            async with session.get("/big.bin", headers={"If-None-Match": tag}) as answer:
+                assert (304, b"") == (answer.status, await answer.read())
+            async with session.get("/moved", allow_redirects=False) as answer:
+                assert (307, "http://elsewhere.test/") == (
+                    answer.status,
+                    answer.headers["Location"],
+                )
+            async with session.get("/none") as answer:
+                assert 404 == answer.status
+            assert 1 == scene.process.server.pool.open_count
+
+
+@on_uvloop
+async def test_nginx_sends_chunks(tmp_path: Path) -> None:
+    """What nginx compresses as it goes has no length, and comes through in chunks."""
+    text = "one line of many\n" * 10_000
+    (tmp_path / "long.txt").write_text(text)
+    with nginx(tmp_path, "include /etc/nginx/mime.types;" + origin(tmp_path)) as port:
+        async with (
+            running(upstream_port=port) as scene,
+            aiohttp.ClientSession(f"http://127.0.0.1:{scene.process.port}") as session,
+            session.get("/text/long.txt", headers={"Accept-Encoding": "gzip"}) as answer,
+        ):
+            assert "chunked" == answer.headers["Transfer-Encoding"]
+            assert "gzip" == answer.headers["Content-Encoding"]
+            assert text == await answer.text()
+
+
+@pytest.mark.parametrize("is_chunked", [False, True], ids=["sized", "chunked"])
+@on_uvloop
+async def test_nginx_takes_bodies(tmp_path: Path, big: bytes, is_chunked: bool) -> None:
+    """A large body arrives as it was sent."""
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for start in range(0, BIG_BYTES, 100_000):
+            yield big[start : start + 100_000]
+
+    with nginx(tmp_path, origin(tmp_path)) as port:
+        async with (
+            running(upstream_port=port) as scene,
+            aiohttp.ClientSession(f"http://127.0.0.1:{scene.process.port}") as session,
+            session.put("/put/x", data=pieces() if is_chunked else io.BytesIO(big)) as answer,
+        ):
+            assert 201 == answer.status
+
+    assert big == (tmp_path / "put" / "x").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("source", "user"), [(TRUSTED, "alice"), ("127.0.0.1", "")], ids=["trusted", "untrusted"]
+)
+@on_uvloop
+async def test_haproxy_in_front(tmp_path: Path, source: str, user: str) -> None:
+    """A trusted proxy in front says who asks, and every hop is in X-Forwarded-For."""
+    front = tmp_path / "front"
+    front.mkdir()
+    with nginx(tmp_path, origin(tmp_path)) as port:
+        async with running(upstream_port=port) as scene:
+            with haproxy(front, scene.process.port, source, "X-Remote-User alice") as front_port:
+                async with (
+                    aiohttp.ClientSession() as session,
+                    session.get(
+                        URL(f"http://127.0.0.1:{front_port}/echo?a=%2f", encoded=True)
+                    ) as answer,
+                ):
+                    said = await answer.text()
+
+    assert f"{user}|127.0.0.1, {source}|1.1 apfproxy|/echo?a=%2f" == said
