@@ -244,7 +244,7 @@ class Hold:
 
 @contextlib.asynccontextmanager
 async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> AsyncIterator[Scene]:
-    """A proxy before an origin; at its end all is closed, and no task may be left.
+    """A proxy before an origin; at its end all is closed, and nothing may be left.
 
     Args:
         setup: What it is made of.
@@ -277,6 +277,8 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
         await origin.stop()
         await asyncio.sleep(0)
     assert {asyncio.current_task()} == asyncio.all_tasks()
+    server, pool = process.server, process.server.pool
+    assert (0, 0, 0) == (server.connection_count, pool.open_count, pool.waiting_count)
     for level in process.controller.levels.values():
         queue_set = level.queue_set
         assert (0, 0) == (queue_set.requests_waiting, queue_set.requests_executing), level

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from dataclasses import replace
 
 import pytest
 
@@ -26,8 +25,6 @@ REQUESTS = 20_000
 BEFORE_DRAIN = 2_500
 CLIENTS = 100
 PODS = b"/api/v1/namespaces/default/pods/"
-STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-WATCH = b"GET /api/v1/pods?watch=true HTTP/1.1\r\nHost: a\r\n\r\n"
 ROOMY = NARROW.replace("queueLengthLimit: 2", "queueLengthLimit: 1000")
 QUEUES = "{queues: 1, handSize: 1, queueLengthLimit: 1000}"
 CONFIGURATIONS = [
@@ -132,63 +129,3 @@ async def test_listening_goes_on_for_the_shutdown_delay() -> None:
             await draining
         with pytest.raises(ConnectionRefusedError):
             await Peer.connect(port)
-
-
-@on_uvloop
-async def test_a_drain_ends_idle_connections_and_watches() -> None:
-    """Idle connections close, watches end with their last chunk, requests are answered."""
-    setup = Setup(drain=DrainSettings(timeout_s=WAIT_S))
-    async with running(setup) as scene:
-        idle = await scene.ask(GET)
-        await (await scene.origin.next_request()).peer.send(OK)
-        await idle.read_answer()
-        watches = [await scene.take_seat(WATCH) for _ in range(5)]
-        for watch in watches:
-            await watch.arrival.peer.send(STREAM + b"2\r\n{}\r\n")
-            await watch.client.read_head()
-            assert b"{}" == await watch.client.read_chunk()
-        busy = await scene.take_seat(GET)
-        draining = begin(scene.process.server.drain())
-
-        assert await idle.is_at_end()
-        for watch in watches:
-            assert b"0\r\n\r\n" == await watch.client.read_to_end()
-            watch.client.close()
-        assert not draining.done()
-        answer = await busy.end()
-        assert (b"ok", b"close") == (answer.body, answer.value(b"connection"))
-        assert await busy.client.is_at_end()
-        busy.client.close()
-        async with asyncio.timeout(WAIT_S):
-            await draining
-
-
-@on_uvloop
-async def test_a_drain_serves_what_is_queued() -> None:
-    """Requests that wait for their seats when the drain begins get their turn, and an answer."""
-    async with running(Setup(objects=NARROW, seats=1)) as scene:
-        hold = await scene.take_seat()
-        queued = [await scene.ask(GET) for _ in range(2)]
-        await until(lambda: scene.level().queue_set.requests_waiting == len(queued))
-        draining = begin(scene.process.server.drain())
-        await hold.end()
-        hold.client.close()
-        for client in queued:
-            arrival = await scene.origin.next_request()
-            await arrival.peer.send(OK)
-            assert b"close" == (await client.read_answer()).value(b"connection")
-            client.close()
-        async with asyncio.timeout(WAIT_S):
-            await draining
-
-
-@on_uvloop
-async def test_only_the_limit_cuts() -> None:
-    """A request that is still under way at the limit of the drain is cut, and cancelled."""
-    async with running(replace(Setup(), drain=DrainSettings(timeout_s=0.05))) as scene:
-        hold = await scene.take_seat()
-        async with asyncio.timeout(WAIT_S):
-            await scene.process.server.drain()
-
-        assert await hold.client.is_at_end()
-        await until(lambda: scene.origin.ended)
