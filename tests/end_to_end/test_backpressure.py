@@ -28,8 +28,6 @@ PROC = Path("/proc/net/tcp")
 POST = b"POST /api/v1/pods HTTP/1.1\r\nHost: a\r\n"
 SMALL = Setup(origin_reads=False, buffer_bytes=BUFFER_BYTES)
 
-pytestmark = pytest.mark.skipif(not PROC.exists(), reason="needs Linux's /proc/net/tcp")
-
 
 def kernel_bytes(receiver_port: int) -> int:
     """What is on its way to the socket of a port, or waits there to be received."""
