@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -108,7 +109,11 @@ def test_closed_output(tmp_path: object) -> None:
         assert process.wait() == 1
 
 
-def test_as_module() -> None:
+def test_as_module(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """`python -m apfproxy` is the same program."""
-    output = subprocess.check_output([sys.executable, "-m", "apfproxy", "--version"], text=True)
-    assert output == f"apfproxy, version {__version__}\n"
+    monkeypatch.setattr(sys, "argv", ["apfproxy", "--version"])
+    with pytest.raises(SystemExit) as end:
+        runpy.run_module("apfproxy", run_name="__main__")
+
+    assert end.value.code == 0
+    assert capsys.readouterr().out == f"apfproxy, version {__version__}\n"
