@@ -52,12 +52,7 @@ from typing import TYPE_CHECKING, Any
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.meter import MAX_STATES, SEATS_SHIFT, LevelMeter, pack
 from apfproxy.flowcontrol.round_robin import RoundRobin
-from apfproxy.flowcontrol.seats import (
-    NS_PER_TICK,
-    SERVICE_GUESS_NS,
-    SERVICE_GUESS_TICKS,
-    SeatTicks,
-)
+from apfproxy.flowcontrol.seats import NS_PER_TICK, SERVICE_GUESS_NS, SERVICE_GUESS_TICKS, SeatTicks
 from apfproxy.flowcontrol.ticket import (
     DONE,
     EXECUTING,
@@ -585,10 +580,8 @@ class QueueSet:
             if other.work_waiting < queue.work_waiting:
                 queue = other
         counters = flow.counters
-        if (
-            queue.requests_waiting >= self._queue_length_limit
-            and self.seats_in_use >= self._seat_limit
-        ):
+        is_full = queue.requests_waiting >= self._queue_length_limit
+        if is_full and self.seats_in_use >= self._seat_limit:
             self.rejected_total += 1
             counters.rejected_queue_full += 1
             counters.wait_rejected_ns.observe(0)
