@@ -145,7 +145,8 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if self._exchange is not None:
             self._exchange.on_downstream_writable()
         else:
-            self.resume_reading()
+            if len(self._pending) < self._context.held_bytes:
+                self.resume_reading()
             self._take_pending()
 
     # What the exchange does.
@@ -189,7 +190,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if self.is_write_paused:
             self._wait_for_client()
             return
-        if self._is_read_paused:
+        if self._is_read_paused and len(self._pending) < self._context.held_bytes:
             self.resume_reading()
         if self._pending:
             # Not from inside the event that ended the answer: many pipelined requests that are
@@ -255,8 +256,8 @@ class DownstreamConnection(asyncio.BufferedProtocol):
                 self._pending = self._pending + data if self._pending else data
                 if self._exchange is None:
                     self._parse_pending()
-                elif len(self._pending) >= self._context.held_bytes:
-                    self.pause_reading()
+                if len(self._pending) >= self._context.held_bytes and self._probe is None:
+                    self.pause_reading()  # until there is less; but a head may need more
         except (HeadError, ChunkedError) as error:
             self._fail(error)
 
@@ -289,6 +290,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             # RFC 9112, section 2.2: empty lines before the request line are ignored.
             data = self._pending = _EMPTY_LINES.sub(b"", data)
             if data in (b"", b"\r"):
+                self.resume_reading()
                 return
             if data[:1] in (b"\r", b"\n"):
                 raise HeadError(400, "malformed request: no request line")
@@ -313,6 +315,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self.deadline_ns = self._context.clock.now_ns() + self._context.head_timeout_ns
         self._probe.feed(data[self._probed_bytes :])
         self._probed_bytes = len(data)
+        self.resume_reading()
 
     def _begin(self, head: RequestHead) -> None:
         """Start an exchange with as much of the body as has come.

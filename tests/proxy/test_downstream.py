@@ -76,6 +76,51 @@ def test_what_waits_behind_a_request_is_bounded() -> None:
         bench.assert_at_rest()
 
 
+def test_answers_make_room_for_requests_not_for_reads(bench: Bench) -> None:
+    """However many answers end, no more is read than can wait."""
+    client = bench.ask(GET)
+    client.feed(GET * (20 * READ_BYTES // len(GET)))
+    held_bytes = []
+    for answered in range(1, 300):
+        bench.send(bench.origins[0], OK)
+        held_bytes.append(bench.counters.bytes_from_clients - answered * len(GET))
+
+    assert max(held_bytes) <= 2 * READ_BYTES
+    bench.end(client)
+    bench.assert_at_rest()
+
+
+def test_refusals_make_room_for_requests_not_for_reads(bench: Bench) -> None:
+    """Requests that are answered at once are read no faster than they are answered."""
+    count = 20 * READ_BYTES // len(REFUSED)
+    holder = bench.ask(REFUSED)
+    client = bench.client()
+    client.feed(REFUSED * count)
+
+    assert bench.counters.bytes_from_clients <= 2 * READ_BYTES
+    bench.loop.run_ready()
+    assert count == client.take().count(b"HTTP/1.1 429 ")
+    bench.end(holder)
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    "start",
+    [b"GET / HTTP/1.1\r\nHost: h\r\nA: " + b"a" * 50_000, b"\r\n" * 25_000],
+    ids=["long-head", "empty-lines"],
+)
+def test_long_start_of_a_request_waits_for_its_end(bench: Bench, start: bytes) -> None:
+    """What is more than may wait, but no request yet, does not keep the rest from being read."""
+    client = bench.ask(GET)
+    bench.send(client, start)
+    assert not client.reads
+    bench.send(bench.origins[0], OK)
+
+    assert client.reads
+    bench.end(client)
+    bench.assert_at_rest()
+
+
 def test_malformed_request_behind_another_one(bench: Bench) -> None:
     """The first is answered in full, then the second is refused."""
     client = bench.ask(GET + b"nonsense\r\n\r\n")
