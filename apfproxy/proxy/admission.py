@@ -35,6 +35,7 @@ class Admission:
     """Classifies requests and asks for their seats."""
 
     __slots__ = (
+        "_answer_timeout_ns",
         "_attributes",
         "_controller",
         "_default_timeout_ns",
@@ -54,6 +55,7 @@ class Admission:
         clock: Clock,
         *,
         request_timeout_s: float,
+        answer_timeout_s: float,
     ) -> None:
         self._controller = controller
         self._estimator = estimator
@@ -61,6 +63,7 @@ class Admission:
         self.kinds = kinds
         self.clock = clock
         self._default_timeout_ns = round(request_timeout_s * 1e9)
+        self._answer_timeout_ns = round(answer_timeout_s * 1e9)
         self._attributes: Kept[tuple[str, bytes], RequestAttributes] = Kept(MAX_KEPT_TARGETS)
         self._pf_headers: dict[tuple[str, str], bytes] = {}
 
@@ -83,6 +86,9 @@ class Admission:
         head.is_list = attributes.is_resource_request and attributes.verb == "list"
         head.kind = self.kinds.kinds[attributes.is_mutating]
         head.takes_seats = head.is_watch or not attributes.long_running
+        head.answer_timeout_ns = self._answer_timeout_ns
+        if not attributes.long_running:
+            head.answer_timeout_ns = min(head.timeout_ns, self._answer_timeout_ns)
         head.fixed_estimate = self._estimator.fixed(attributes)
 
     def classify(self, head: RequestHead) -> Classification:

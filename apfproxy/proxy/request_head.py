@@ -47,8 +47,8 @@ class RequestHead:
     Attributes:
         method, target: As they stood in the request line.
         forward: The head to forward, but for the connection's `forwarded_suffix`.
-        attributes, timeout_ns, fixed_estimate, takes_seats, is_list, is_watch, kind: Set by
-            `Admission.prepare`.
+        attributes, timeout_ns, answer_timeout_ns, fixed_estimate, takes_seats, is_list, is_watch,
+            kind: Set by `Admission.prepare`.
         classification: The last one, of the configuration's generation that it names.
         pf_headers: The header lines that name that class.
 
@@ -56,6 +56,7 @@ class RequestHead:
     """
 
     __slots__ = (
+        "answer_timeout_ns",
         "attributes",
         "body_bytes",
         "classification",
@@ -83,6 +84,7 @@ class RequestHead:
     pf_headers: bytes
     takes_seats: bool
     timeout_ns: int
+    answer_timeout_ns: int
     is_list: bool
     is_watch: bool
     kind: KindCounts

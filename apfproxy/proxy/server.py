@@ -60,6 +60,7 @@ class ProxyServer:
                 kinds,
                 clock,
                 request_timeout_s=settings.downstream.request_timeout_s,
+                answer_timeout_s=settings.upstream.answer_timeout_s,
             ),
             self._pool,
             counters,

@@ -273,6 +273,7 @@ class Bench:
             self.kinds,
             self.clock,
             request_timeout_s=self.settings.downstream.request_timeout_s,
+            answer_timeout_s=self.settings.upstream.answer_timeout_s,
         )
         self.context = Context(
             self.settings,

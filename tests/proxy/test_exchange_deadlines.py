@@ -1,0 +1,126 @@
+"""How long an exchange may take: the request's own time, and the origin's time to answer in."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.settings import Address, DownstreamSettings, UpstreamSettings
+from tests.proxy.fakes import CHUNKED_POST, GET, LOG, OK, POST, WATCH, Bench, status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOG_WITH_BODY = LOG.replace(b"\r\n\r\n", b"\r\nContent-Length: 4\r\n\r\n")
+
+
+@pytest.fixture
+def patient() -> Iterator[Bench]:
+    """Requests have 100 s, the origin 10 s to begin its answer."""
+    with Bench(
+        downstream=DownstreamSettings(request_timeout_s=100),
+        upstream=UpstreamSettings(address=Address(host="origin", port=80), answer_timeout_s=10),
+    ) as bench:
+        yield bench
+
+
+@pytest.mark.parametrize(
+    ("request_", "seconds"),
+    [
+        pytest.param(GET, 10, id="with-a-seat"),
+        pytest.param(WATCH, 10, id="watch"),
+        pytest.param(LOG, 10, id="without-seats"),
+        pytest.param(POST + b"\r\nbody", 10, id="with-its-body"),
+        pytest.param(GET.replace(b" HTTP", b"?timeout=5s HTTP"), 5, id="its-own-time-is-shorter"),
+    ],
+)
+def test_origin_has_so_long_to_answer(patient: Bench, request_: bytes, seconds: int) -> None:
+    """From when it got the request, within the request's own time."""
+    client = patient.ask(request_)
+    patient.wait(seconds - 1)
+    assert b"" == client.take()
+    patient.wait(1)
+
+    assert b"504" == status(client.take())
+    assert 1 == patient.counters.upstream_timeouts
+    patient.assert_at_rest()
+
+
+def test_origin_has_its_time_after_the_queue(patient: Bench) -> None:
+    """What a request waited for its seat is not the origin's."""
+    first, second = patient.ask(GET), patient.ask(GET)
+    patient.wait(9)
+    patient.send(patient.origins[0], OK)
+    assert b"200" == status(first.take())
+    patient.wait(9)
+    assert b"" == second.take()
+    patient.wait(1)
+
+    assert b"504" == status(second.take())
+    patient.assert_at_rest()
+
+
+def test_answer_that_has_begun_has_the_time_of_the_request(patient: Bench) -> None:
+    """It may stream for longer than it may take to begin."""
+    client = patient.ask(GET)
+    patient.wait(9)
+    patient.send(patient.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
+    patient.wait(90)
+    assert "" == client.ended_by
+    patient.wait(1)
+
+    assert "abort" == client.ended_by
+    patient.assert_at_rest()
+
+
+@pytest.mark.parametrize("request_", [POST, LOG_WITH_BODY[:-2]], ids=["with-a-seat", "without"])
+def test_origin_has_its_time_after_the_body(patient: Bench, request_: bytes) -> None:
+    """A body may take its time to arrive, and nobody can answer before."""
+    client = patient.ask(request_ + b"\r\nbo")
+    patient.wait(50)
+    assert b"" == client.take()
+    patient.send(client, b"dy")
+    patient.wait(9)
+    assert b"" == client.take()
+    patient.wait(1)
+
+    assert b"504" == status(client.take())
+    patient.assert_at_rest()
+
+
+@pytest.mark.parametrize("start", [POST + b"\r\nbo", CHUNKED_POST + b"\r\n4\r\nbo"])
+def test_body_that_does_not_arrive(patient: Bench, start: bytes) -> None:
+    """The client is at fault, not the origin, and its connection is closed."""
+    client = patient.ask(start)
+    patient.wait(99)
+    assert b"" == client.take()
+    patient.wait(1)
+    answer = client.take()
+
+    assert b"408" == status(answer)
+    assert b"\r\nConnection: close\r\n" in answer
+    assert client.has_eof
+    assert 0 == patient.counters.upstream_timeouts
+    patient.assert_at_rest()
+
+
+def test_body_that_the_origin_does_not_take(patient: Bench) -> None:
+    """The origin is at fault."""
+    client = patient.ask(POST + b"\r\nbo")
+    patient.origins[0].protocol.pause_writing()
+    patient.wait(100)
+
+    assert b"504" == status(client.take())
+    assert 1 == patient.counters.upstream_timeouts
+    patient.assert_at_rest()
+
+
+def test_watch_whose_body_does_not_arrive(patient: Bench) -> None:
+    """It keeps its seat no longer than other requests."""
+    client = patient.ask(WATCH.replace(b"\r\n\r\n", b"\r\nContent-Length: 4\r\n\r\nbo"))
+    assert (1, 0, 0) == patient.use()
+    patient.wait(100)
+
+    assert b"408" == status(client.take())
+    patient.assert_at_rest()
