@@ -11,7 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
 from tests.conformance import vectors
-from tests.observe.scene import MS, Scene, flow_schema, priority_level
+from tests.objects import flow_schema, group_subject, priority_level
+from tests.observe.scene import MS, Scene
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -35,9 +36,9 @@ def exposed() -> dict[str, Metric]:
                 "queued",
                 queuing=QueuingConfiguration(queues=8, hand_size=2, queue_length_limit=1),
             ),
-            flow_schema("everyone", "queued", "everyone"),
+            flow_schema("everyone", "queued", group_subject("everyone")),
             priority_level("rejecting"),
-            flow_schema("strict", "rejecting", "strict"),
+            flow_schema("strict", "rejecting", group_subject("strict")),
         ),
         server_concurrency_limit=2,
     )

@@ -5,35 +5,22 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.api.flowcontrol.types import (
-    FlowDistinguisherMethod,
     FlowSchema,
-    FlowSchemaSpec,
-    GroupSubject,
     NonResourcePolicyRule,
-    PolicyRulesWithSubjects,
     ResourcePolicyRule,
     ServiceAccountSubject,
     Subject,
-    UserSubject,
 )
-from apfproxy.api.meta import ObjectMeta
 from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash, matches
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
+from tests import objects
+from tests.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject
 
 ALICE = User("alice", ("ops", "system:authenticated"))
 ROBOT = User("system:serviceaccount:team-a:robot", ("system:serviceaccounts",))
-EVERY_RESOURCE = ResourcePolicyRule(
-    verbs=("*",), api_groups=("*",), resources=("*",), cluster_scope=True, namespaces=("*",)
-)
-EVERY_URL = NonResourcePolicyRule(verbs=("*",), non_resource_urls=("*",))
-EVERYBODY = Subject(kind="Group", group=GroupSubject(name="*"))
+EVERYBODY = group_subject("*")
 GET_PODS = parse_attributes("GET", b"/api/v1/namespaces/n/pods")
-
-
-def user_subject(name: str) -> Subject:
-    """A subject that is a user."""
-    return Subject(kind="User", user=UserSubject(name=name))
 
 
 def service_account(namespace: str, name: str) -> Subject:
@@ -54,21 +41,14 @@ def schema(
     distinguish_by: str | None = None,
 ) -> FlowSchema:
     """A FlowSchema with one rule."""
-    return FlowSchema(
-        metadata=ObjectMeta(name=name),
-        spec=FlowSchemaSpec(
-            matching_precedence=precedence,
-            distinguisher_method=FlowDistinguisherMethod(type=distinguish_by)
-            if distinguish_by
-            else None,
-            rules=(
-                PolicyRulesWithSubjects(
-                    subjects=(subject,),
-                    resource_rules=(resource_rule,),
-                    non_resource_rules=(non_resource_rule,),
-                ),
-            ),
-        ),
+    return objects.flow_schema(
+        name,
+        "level",
+        subject,
+        precedence=precedence,
+        distinguish_by=distinguish_by,
+        resource_rule=resource_rule,
+        non_resource_rule=non_resource_rule,
     )
 
 
@@ -101,8 +81,8 @@ def test_order() -> None:
         pytest.param(user_subject("alice"), True, id="the-user"),
         pytest.param(user_subject("bob"), False, id="another-user"),
         pytest.param(EVERYBODY, True, id="every-group"),
-        pytest.param(Subject(kind="Group", group=GroupSubject(name="ops")), True, id="the-group"),
-        pytest.param(Subject(kind="Group", group=GroupSubject(name="alice")), False, id="no-group"),
+        pytest.param(group_subject("ops"), True, id="the-group"),
+        pytest.param(group_subject("alice"), False, id="no-group"),
         pytest.param(service_account("alice", "*"), False, id="service-account"),
         pytest.param(Subject(kind="User"), False, id="user-missing"),
         pytest.param(Subject(kind="Group"), False, id="group-missing"),

@@ -11,20 +11,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from apfproxy.api.flowcontrol.types import (
     ExemptPriorityLevelConfiguration,
-    FlowDistinguisherMethod,
     FlowSchema,
-    FlowSchemaSpec,
-    LimitedPriorityLevelConfiguration,
-    LimitResponse,
-    NonResourcePolicyRule,
-    PolicyRulesWithSubjects,
     PriorityLevelConfiguration,
-    PriorityLevelConfigurationReference,
     PriorityLevelConfigurationSpec,
     QueuingConfiguration,
-    ResourcePolicyRule,
-    Subject,
-    UserSubject,
 )
 from apfproxy.api.meta import ObjectMeta, stable_uid
 from apfproxy.flowcontrol import controller as controller_module
@@ -37,6 +27,7 @@ from apfproxy.flowcontrol.controller import (
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS, AUTHENTICATED_GROUP, User
+from tests.objects import flow_schema, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -58,19 +49,12 @@ def level_object(
 ) -> PriorityLevelConfiguration:
     """A limited level; one without queues rejects."""
     queuing = QueuingConfiguration(queues=queues, hand_size=1, queue_length_limit=3)
-    return PriorityLevelConfiguration(
-        metadata=ObjectMeta(name=name),
-        spec=PriorityLevelConfigurationSpec(
-            type="Limited",
-            limited=LimitedPriorityLevelConfiguration(
-                nominal_concurrency_shares=shares,
-                lendable_percent=lendable,
-                borrowing_limit_percent=borrowing,
-                limit_response=LimitResponse(
-                    type="Queue" if queues else "Reject", queuing=queuing if queues else None
-                ),
-            ),
-        ),
+    return priority_level(
+        name,
+        shares=shares,
+        queuing=queuing if queues else None,
+        lendable_percent=lendable,
+        borrowing_limit_percent=borrowing,
     )
 
 
@@ -78,31 +62,8 @@ def schema_object(
     name: str, level: str, method: str | None = "ByUser", user_name: str = "*", uid: str = ""
 ) -> FlowSchema:
     """A FlowSchema that matches all that one user asks."""
-    every = ("*",)
-    return FlowSchema(
-        metadata=ObjectMeta(name=name, uid=uid),
-        spec=FlowSchemaSpec(
-            priority_level_configuration=PriorityLevelConfigurationReference(name=level),
-            matching_precedence=500,
-            distinguisher_method=FlowDistinguisherMethod(type=method) if method else None,
-            rules=(
-                PolicyRulesWithSubjects(
-                    subjects=(Subject(kind="User", user=UserSubject(name=user_name)),),
-                    resource_rules=(
-                        ResourcePolicyRule(
-                            verbs=every,
-                            api_groups=every,
-                            resources=every,
-                            cluster_scope=True,
-                            namespaces=every,
-                        ),
-                    ),
-                    non_resource_rules=(
-                        NonResourcePolicyRule(verbs=every, non_resource_urls=every),
-                    ),
-                ),
-            ),
-        ),
+    return flow_schema(
+        name, level, user_subject(user_name), uid=uid, precedence=500, distinguish_by=method
     )
 
 

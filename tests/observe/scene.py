@@ -5,23 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.types import (
-    FlowDistinguisherMethod,
-    FlowSchema,
-    FlowSchemaSpec,
-    GroupSubject,
-    LimitedPriorityLevelConfiguration,
-    LimitResponse,
-    NonResourcePolicyRule,
-    PolicyRulesWithSubjects,
-    PriorityLevelConfiguration,
-    PriorityLevelConfigurationReference,
-    PriorityLevelConfigurationSpec,
-    QueuingConfiguration,
-    ResourcePolicyRule,
-    Subject,
-)
-from apfproxy.api.meta import ObjectMeta
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
@@ -112,52 +95,3 @@ class Scene:
         answer = self.ask(user_name, target, group=group, estimate=estimate)
         assert isinstance(answer, Ticket)
         return answer
-
-
-def priority_level(
-    name: str, *, shares: int = 10, queuing: QueuingConfiguration | None = None
-) -> PriorityLevelConfiguration:
-    """A level that queues, or rejects without `queuing`, and neither lends nor borrows."""
-    return PriorityLevelConfiguration(
-        metadata=ObjectMeta(name=name),
-        spec=PriorityLevelConfigurationSpec(
-            type="Limited",
-            limited=LimitedPriorityLevelConfiguration(
-                nominal_concurrency_shares=shares,
-                lendable_percent=0,
-                borrowing_limit_percent=0,
-                limit_response=LimitResponse(
-                    type="Queue" if queuing else "Reject", queuing=queuing
-                ),
-            ),
-        ),
-    )
-
-
-def flow_schema(name: str, level: str, group: str, precedence: int = 100) -> FlowSchema:
-    """A schema that sends all that a group asks for to a level, a flow for each user."""
-    return FlowSchema(
-        metadata=ObjectMeta(name=name),
-        spec=FlowSchemaSpec(
-            priority_level_configuration=PriorityLevelConfigurationReference(name=level),
-            matching_precedence=precedence,
-            distinguisher_method=FlowDistinguisherMethod(type="ByUser"),
-            rules=(
-                PolicyRulesWithSubjects(
-                    subjects=(Subject(kind="Group", group=GroupSubject(name=group)),),
-                    resource_rules=(
-                        ResourcePolicyRule(
-                            verbs=("*",),
-                            api_groups=("*",),
-                            resources=("*",),
-                            cluster_scope=True,
-                            namespaces=("*",),
-                        ),
-                    ),
-                    non_resource_rules=(
-                        NonResourcePolicyRule(verbs=("*",), non_resource_urls=("*",)),
-                    ),
-                ),
-            ),
-        ),
-    )

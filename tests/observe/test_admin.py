@@ -11,7 +11,8 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from apfproxy.observe.admin import DUMPS, INDEX, build_admin_app
 from apfproxy.observe.health import READYZ, HealthRegistry
-from tests.observe.scene import WALL_OFFSET_NS, Scene, flow_schema
+from tests.objects import flow_schema, group_subject
+from tests.observe.scene import WALL_OFFSET_NS, Scene
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -27,7 +28,7 @@ PLAIN = {"Accept-Encoding": "identity"}
 @pytest.fixture
 def scene() -> Scene:
     """One request executes."""
-    scene = Scene((flow_schema("everyone", "catch-all", "everyone"),))
+    scene = Scene((flow_schema("everyone", "catch-all", group_subject("everyone")),))
     scene.ticket("ann\n\udcff")
     return scene
 

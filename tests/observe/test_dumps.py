@@ -17,20 +17,15 @@ from apfproxy.observe.dumps import (
     request_rows,
     request_views,
 )
-from tests.observe.scene import (
-    MS,
-    WALL_OFFSET_NS,
-    Scene,
-    flow_schema,
-    priority_level,
-)
+from tests.objects import flow_schema, group_subject, priority_level
+from tests.observe.scene import MS, WALL_OFFSET_NS, Scene
 
 QUEUED = priority_level(
     "queued",
     shares=30,
     queuing=QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=2),
 )
-SCHEMA = flow_schema("everyone", "queued", "everyone")
+SCHEMA = flow_schema("everyone", "queued", group_subject("everyone"))
 
 
 @pytest.fixture
@@ -44,8 +39,8 @@ def scene() -> Scene:
             QUEUED,
             SCHEMA,
             priority_level("rejecting", shares=10),
-            flow_schema("strict", "rejecting", "strict"),
-            flow_schema("chosen", "exempt", "chosen"),
+            flow_schema("strict", "rejecting", group_subject("strict")),
+            flow_schema("chosen", "exempt", group_subject("chosen")),
         ),
         server_concurrency_limit=2,
     )

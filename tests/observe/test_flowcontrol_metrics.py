@@ -8,7 +8,8 @@ from prometheus_client import CollectorRegistry
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
 from apfproxy.observe.flowcontrol_metrics import FlowControlMetrics
-from tests.observe.scene import MS, Scene, flow_schema, priority_level
+from tests.objects import flow_schema, group_subject, priority_level
+from tests.observe.scene import MS, Scene
 
 LEVEL = {"priority_level": "queued"}
 SCHEMA = {"flow_schema": "everyone", "priority_level": "queued"}
@@ -37,7 +38,7 @@ def scene() -> Scene:
                 "queued",
                 queuing=QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=1),
             ),
-            flow_schema("everyone", "queued", "everyone"),
+            flow_schema("everyone", "queued", group_subject("everyone")),
         ),
         server_concurrency_limit=2,
     )

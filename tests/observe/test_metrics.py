@@ -9,10 +9,11 @@ from prometheus_client.openmetrics.parser import (
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from tests.observe.scene import Scene, flow_schema
+from tests.objects import flow_schema, group_subject
+from tests.observe.scene import Scene
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.4"
-LEVELS = (flow_schema("everyone", "catch-all", "everyone"),)
+LEVELS = (flow_schema("everyone", "catch-all", group_subject("everyone")),)
 
 
 async def test_text() -> None:

@@ -11,7 +11,8 @@ import apfproxy
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.proxy_metrics import COUNTERS, GAUGES, ProxyMetrics
 from apfproxy.proxy.counters import ProxyCounters
-from tests.observe.scene import Scene, StillPool, flow_schema
+from tests.objects import flow_schema, group_subject
+from tests.observe.scene import Scene, StillPool
 
 MS = 1_000_000
 
@@ -43,7 +44,7 @@ def values() -> Values:
     status = ConfigStatus()
     status.loaded(0, 1234.5)
     status.loaded(2, 2345.5)
-    scene = Scene((flow_schema("lost", "nowhere", "everyone"),))
+    scene = Scene((flow_schema("lost", "nowhere", group_subject("everyone")),))
     return Values(counters, status, scene)
 
 

@@ -1,0 +1,93 @@
+"""Priority levels and FlowSchemas for tests that need some and care for little of what they say."""
+
+from __future__ import annotations
+
+from apfproxy.api.flowcontrol.types import (
+    FlowDistinguisherMethod,
+    FlowSchema,
+    FlowSchemaSpec,
+    GroupSubject,
+    LimitedPriorityLevelConfiguration,
+    LimitResponse,
+    NonResourcePolicyRule,
+    PolicyRulesWithSubjects,
+    PriorityLevelConfiguration,
+    PriorityLevelConfigurationReference,
+    PriorityLevelConfigurationSpec,
+    QueuingConfiguration,
+    ResourcePolicyRule,
+    Subject,
+    UserSubject,
+)
+from apfproxy.api.meta import ObjectMeta
+
+EVERY_RESOURCE = ResourcePolicyRule(
+    verbs=("*",), api_groups=("*",), resources=("*",), cluster_scope=True, namespaces=("*",)
+)
+EVERY_URL = NonResourcePolicyRule(verbs=("*",), non_resource_urls=("*",))
+
+
+def user_subject(name: str) -> Subject:
+    """A subject that is a user."""
+    return Subject(kind="User", user=UserSubject(name=name))
+
+
+def group_subject(name: str) -> Subject:
+    """A subject that is a group."""
+    return Subject(kind="Group", group=GroupSubject(name=name))
+
+
+def priority_level(
+    name: str,
+    *,
+    shares: int = 10,
+    queuing: QueuingConfiguration | None = None,
+    lendable_percent: int = 0,
+    borrowing_limit_percent: int | None = 0,
+) -> PriorityLevelConfiguration:
+    """A limited level that queues, or rejects without `queuing`."""
+    return PriorityLevelConfiguration(
+        metadata=ObjectMeta(name=name),
+        spec=PriorityLevelConfigurationSpec(
+            type="Limited",
+            limited=LimitedPriorityLevelConfiguration(
+                nominal_concurrency_shares=shares,
+                lendable_percent=lendable_percent,
+                borrowing_limit_percent=borrowing_limit_percent,
+                limit_response=LimitResponse(
+                    type="Queue" if queuing else "Reject", queuing=queuing
+                ),
+            ),
+        ),
+    )
+
+
+def flow_schema(
+    name: str,
+    level: str,
+    subject: Subject,
+    *,
+    uid: str = "",
+    precedence: int = 100,
+    distinguish_by: str | None = "ByUser",
+    resource_rule: ResourcePolicyRule = EVERY_RESOURCE,
+    non_resource_rule: NonResourcePolicyRule = EVERY_URL,
+) -> FlowSchema:
+    """A FlowSchema with one rule, which matches all that the subject asks for."""
+    return FlowSchema(
+        metadata=ObjectMeta(name=name, uid=uid),
+        spec=FlowSchemaSpec(
+            priority_level_configuration=PriorityLevelConfigurationReference(name=level),
+            matching_precedence=precedence,
+            distinguisher_method=FlowDistinguisherMethod(type=distinguish_by)
+            if distinguish_by
+            else None,
+            rules=(
+                PolicyRulesWithSubjects(
+                    subjects=(subject,),
+                    resource_rules=(resource_rule,),
+                    non_resource_rules=(non_resource_rule,),
+                ),
+            ),
+        ),
+    )
