@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LONGEST_VALUE = 200
 """Characters of a wrong value that a message shows: enough to recognise it on a log line."""
@@ -77,6 +81,11 @@ def required(field: str, detail: str = "") -> FieldError:
 def invalid(field: str, value: object, detail: str) -> FieldError:
     """The error of a field whose value breaks a rule."""
     return FieldError(field, Reason.INVALID, detail, value)
+
+
+def checked(field: str, value: str, check: Callable[[str], list[str]]) -> list[FieldError]:
+    """The errors of a field whose value breaks rules of a check from `names`."""
+    return [invalid(field, value, wrong) for wrong in check(value)]
 
 
 def forbidden(field: str, detail: str) -> FieldError:

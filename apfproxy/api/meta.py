@@ -11,7 +11,7 @@ import uuid
 
 import msgspec
 
-from apfproxy.api.field_errors import FieldError, Reason, forbidden, invalid, required
+from apfproxy.api.field_errors import FieldError, Reason, checked, forbidden, invalid, required
 from apfproxy.api.names import (
     check_dns_subdomain,
     check_label_value,
@@ -106,15 +106,9 @@ def validate_object_meta(metadata: ObjectMeta, field: str = "metadata") -> list[
     """
     errors = []
     if metadata.generate_name:
-        errors += [
-            invalid(f"{field}.generateName", metadata.generate_name, wrong)
-            for wrong in check_name_prefix(metadata.generate_name)
-        ]
+        errors += checked(f"{field}.generateName", metadata.generate_name, check_name_prefix)
     if metadata.name:
-        errors += [
-            invalid(f"{field}.name", metadata.name, wrong)
-            for wrong in check_dns_subdomain(metadata.name)
-        ]
+        errors += checked(f"{field}.name", metadata.name, check_dns_subdomain)
     else:
         errors.append(required(f"{field}.name", "name or generateName is required"))
     if metadata.namespace:
@@ -136,8 +130,8 @@ def validate_labels(labels: dict[str, str], field: str) -> list[FieldError]:
     """What is wrong with the keys and values of labels."""
     errors = []
     for key, value in labels.items():
-        errors += [invalid(field, key, wrong) for wrong in check_qualified_name(key)]
-        errors += [invalid(field, value, wrong) for wrong in check_label_value(value)]
+        errors += checked(field, key, check_qualified_name)
+        errors += checked(field, value, check_label_value)
     return errors
 
 
@@ -189,11 +183,9 @@ def validate_owner_references(owners: tuple[OwnerReference, ...], field: str) ->
 
 def validate_finalizers(finalizers: tuple[str, ...], field: str) -> list[FieldError]:
     """What is wrong with finalizers, one by one and together."""
-    errors = [
-        invalid(field, finalizer, wrong)
-        for finalizer in finalizers
-        for wrong in check_qualified_name(finalizer)
-    ]
+    errors = []
+    for finalizer in finalizers:
+        errors += checked(field, finalizer, check_qualified_name)
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
         errors.append(invalid(field, finalizers, detail))

@@ -8,6 +8,7 @@ from apfproxy.api.field_errors import (
     LONGEST_VALUE,
     FieldError,
     Reason,
+    checked,
     forbidden,
     invalid,
     not_supported,
@@ -42,3 +43,11 @@ def test_long_values_are_cut() -> None:
     """A message shows no more of a value than it takes to recognise it."""
     assert len(shown("x" * 10_000)) == LONGEST_VALUE
     assert shown("x" * 10_000).endswith("x...")
+
+
+def test_checked() -> None:
+    """Each rule that a value breaks is an error of the field."""
+    errors = checked("a", "b", lambda text: [f"{text} is short", f"{text} is old"])
+
+    assert [invalid("a", "b", "b is short"), invalid("a", "b", "b is old")] == errors
+    assert [] == checked("a", "b", lambda _: [])

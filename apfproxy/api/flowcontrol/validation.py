@@ -11,7 +11,14 @@ import math
 
 from msgspec.structs import replace
 
-from apfproxy.api.field_errors import FieldError, forbidden, invalid, not_supported, required
+from apfproxy.api.field_errors import (
+    FieldError,
+    checked,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+)
 from apfproxy.api.flowcontrol import fixed_specs
 from apfproxy.api.flowcontrol.conversion import PRESERVE_ZERO
 from apfproxy.api.flowcontrol.types import (
@@ -81,7 +88,7 @@ def validate_flow_schema_spec(name: str, spec: FlowSchemaSpec) -> list[FieldErro
         errors.append(not_supported("spec.distinguisherMethod.type", method.type, DISTINGUISHERS))
     level, field = spec.priority_level_configuration.name, "spec.priorityLevelConfiguration.name"
     if level:
-        errors += [invalid(field, level, wrong) for wrong in check_dns_subdomain(level)]
+        errors += checked(field, level, check_dns_subdomain)
     else:
         errors.append(required(field, "must reference a priority level"))
     for index, rules in enumerate(spec.rules):
@@ -136,15 +143,9 @@ def validate_service_account(account: ServiceAccountSubject, field: str) -> list
     if not account.name:
         errors.append(required(f"{field}.name"))
     elif account.name != ALL:
-        errors += [
-            invalid(f"{field}.name", account.name, wrong)
-            for wrong in check_dns_subdomain(account.name)
-        ]
+        errors += checked(f"{field}.name", account.name, check_dns_subdomain)
     if account.namespace:
-        errors += [
-            invalid(f"{field}.namespace", account.namespace, wrong)
-            for wrong in check_dns_label(account.namespace)
-        ]
+        errors += checked(f"{field}.namespace", account.namespace, check_dns_label)
     else:
         errors.append(required(f"{field}.namespace", "must specify namespace for service account"))
     return errors
