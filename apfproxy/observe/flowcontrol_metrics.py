@@ -313,18 +313,13 @@ class FlowControlMetrics:
             )
             for counters in schemas
         ]
-        for name, help_text, value in SCHEMA_GAUGES:
-            yield gauge(
-                PREFIX + name,
-                help_text,
-                ((labels, value(counters)) for labels, counters in labelled),
-            )
-        for name, help_text, value in SCHEMA_COUNTERS:
-            yield counter(
-                PREFIX + name,
-                help_text,
-                ((labels, value(counters)) for labels, counters in labelled),
-            )
+        for family_of, rows in ((gauge, SCHEMA_GAUGES), (counter, SCHEMA_COUNTERS)):
+            for name, help_text, value in rows:
+                yield family_of(
+                    PREFIX + name,
+                    help_text,
+                    ((labels, value(counters)) for labels, counters in labelled),
+                )
         yield counter(
             PREFIX + "rejected_requests_total",
             "Requests that got no seats, by reason",
