@@ -32,7 +32,7 @@ from arguments import Parser, count_up_to, names_from
 from driver import Flow, drive, percentile
 from processes import (
     LoadTestError,
-    interrupt_on_sigterm,
+    exit_status,
     pin,
     raise_descriptor_limit,
     start_apfproxy,
@@ -364,16 +364,7 @@ def run(options: argparse.Namespace) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the load test; the result is the exit status."""
     options = parse_arguments(arguments)
-    interrupt_on_sigterm()
-    try:
-        run(options)
-    except (LoadTestError, OSError, ImportError) as error:
-        print(f"isolation: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("isolation: interrupted; what it started is stopped", file=sys.stderr)
-        return 130
-    return 0
+    return exit_status("isolation", lambda: run(options))
 
 
 if __name__ == "__main__":

@@ -24,9 +24,8 @@ from arguments import Parser, count_up_to, names_from
 from contenders import CONTENDERS, MAX_CONNECTIONS, Site, start_contender, start_nginx_origin
 from memory import idle_bytes, watch_bytes
 from processes import (
-    LoadTestError,
     Process,
-    interrupt_on_sigterm,
+    exit_status,
     raise_descriptor_limit,
     start_origin,
 )
@@ -269,16 +268,7 @@ def _as_json(result: Result) -> dict[str, object]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the comparison; the result is the exit status."""
     options = parse_arguments(arguments)
-    interrupt_on_sigterm()
-    try:
-        run(options)
-    except (LoadTestError, OSError) as error:
-        print(f"peers: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("peers: interrupted; what it started is stopped", file=sys.stderr)
-        return 130
-    return 0
+    return exit_status("peers", lambda: run(options))
 
 
 if __name__ == "__main__":

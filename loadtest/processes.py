@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
 READY_WITHIN_S = 15.0
@@ -307,6 +307,23 @@ def start_origin(
     )
 
 
-def interrupt_on_sigterm() -> None:
-    """Let SIGTERM end this process as an interrupt does, so that what it started is stopped."""
+def exit_status(name: str, run: Callable[[], None]) -> int:
+    """Run a load test, which an interrupt or SIGTERM ends; what it started is stopped either way.
+
+    Args:
+        name: What messages call it.
+        run: The load test.
+
+    Returns:
+        The exit status: 1 if it could not run, which is said in one line, 130 if interrupted.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        run()
+    except (LoadTestError, OSError, ImportError) as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print(f"{name}: interrupted; what it started is stopped", file=sys.stderr)
+        return 130
+    return 0
