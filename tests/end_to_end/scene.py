@@ -27,11 +27,10 @@ from tests.end_to_end.origin import Arrival, Origin
 from tests.end_to_end.peer import WAIT_S, Message, Peer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.proxy.counters import ProxyCounters
 
 P = ParamSpec("P")
 
@@ -99,8 +98,23 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0)
 
 
-def _has_read(counters: ProxyCounters, name: str, total: int) -> bool:
-    return int(getattr(counters, name)) >= total
+async def _deliver(sender: Peer, pieces: Iterable[bytes], has_read: Callable[[], int]) -> None:
+    """Send pieces, each once the proxy has read the one before.
+
+    Args:
+        sender: Who sends.
+        pieces: What.
+        has_read: How many bytes the proxy has read from all senders of the kind.
+    """
+    total = 0
+
+    def has_arrived() -> bool:
+        return has_read() >= total
+
+    for piece in pieces:
+        total = len(piece) + has_read()
+        await sender.send(piece)
+        await until(has_arrived)
 
 
 def objects_of(text: str, *, suggested: bool = False) -> list[FlowControlObject]:
@@ -183,18 +197,12 @@ class Scene:
     async def deliver(self, client: Peer, *pieces: bytes) -> None:
         """Have the proxy read pieces of what a client sends one by one."""
         counters = self.process.counters
-        for piece in pieces:
-            total = len(piece) + counters.bytes_from_clients
-            await client.send(piece)
-            await until(functools.partial(_has_read, counters, "bytes_from_clients", total))
+        await _deliver(client, pieces, lambda: counters.bytes_from_clients)
 
     async def deliver_answer(self, origin_side: Peer, *pieces: bytes) -> None:
         """Have the proxy read pieces of what the origin sends one by one."""
         counters = self.process.counters
-        for piece in pieces:
-            total = len(piece) + counters.bytes_from_origins
-            await origin_side.send(piece)
-            await until(functools.partial(_has_read, counters, "bytes_from_origins", total))
+        await _deliver(origin_side, pieces, lambda: counters.bytes_from_origins)
 
     def configure(self, objects: list[FlowControlObject]) -> None:
         """Put objects in force."""
