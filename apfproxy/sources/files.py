@@ -10,6 +10,9 @@ files, and Kubernetes swaps a link to mount a changed ConfigMap; the event of a 
 itself would be its last.  Whatever happens there, only changed contents count.  Beside that all
 is read every few seconds: notifications get lost on network file systems, and a watched directory
 may itself be replaced.
+
+A file that is written in place is empty or half there for a moment, and half of it may well be
+valid.  So what has changed is read again until it is twice the same.
 """
 
 from __future__ import annotations
@@ -31,17 +34,21 @@ from apfproxy.sources.object_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from apfproxy.api.decode import Problem
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.sources.object_files import ObjectsRead
+    from apfproxy.sources.object_files import FileContents, ObjectsRead
 
 DEBOUNCE_MS = 400
 """The longest that a burst of changes is gathered; a copy of a few files takes less."""
 STEP_MS = 50
 """A burst ends with so long a silence."""
 REREAD_PERIOD_S = 5.0
+SETTLE_S = 0.03
+"""Between two readings that have to be the same; a file is written in far less."""
+MAX_SETTLING_READS = 8
+"""Files that never rest are taken as they are in the end."""
 
 MAX_LOGGED_PROBLEMS = 20
 
@@ -83,6 +90,7 @@ class ObjectFiles:
         controller: Gets the objects.
         with_suggested: Whether the suggested objects are among the built-in ones.
         on_load: Hears what became of each load, `load_first` included.
+        sleep: Waits; tests pass one that does not.
     """
 
     def __init__(
@@ -92,11 +100,13 @@ class ObjectFiles:
         *,
         with_suggested: bool = True,
         on_load: LoadObserver | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.paths = paths
         self._controller = controller
         self._with_suggested = with_suggested
         self._on_load = on_load
+        self._sleep = sleep
         self._reloading = asyncio.Lock()
         self._fingerprint = b""
         self.problems: tuple[Problem, ...] = ()
@@ -126,11 +136,15 @@ class ObjectFiles:
             return await self._reload()
 
     async def _reload(self) -> bool:
-        # In a thread: a slow file system, or the parser, would hold up requests.
-        contents = await asyncio.to_thread(read_files, self.paths)
-        fingerprint = contents.fingerprint()
-        if fingerprint == self._fingerprint:
-            return False
+        contents, fingerprint = await self._read()
+        for _ in range(MAX_SETTLING_READS):
+            if fingerprint == self._fingerprint:
+                return False
+            before = fingerprint
+            await self._sleep(SETTLE_S)
+            contents, fingerprint = await self._read()
+            if fingerprint == before:
+                break
         read = await asyncio.to_thread(decode_files, contents)
         self._fingerprint = fingerprint
         self._take(read)
@@ -138,11 +152,16 @@ class ObjectFiles:
             logger.error("%s", problem)
         if self.problems:
             logger.error(
-                "%d problems in %s: the configuration stays as it was",
-                len(self.problems),
+                "%s in %s: the configuration stays as it was",
+                f"{len(self.problems)} problems" if len(self.problems) > 1 else "a problem",
                 ", ".join(self.paths),
             )
         return True
+
+    async def _read(self) -> tuple[FileContents, bytes]:
+        # In a thread: a slow file system, or the parser, would hold up requests.
+        contents = await asyncio.to_thread(read_files, self.paths)
+        return contents, contents.fingerprint()
 
     def _take(self, read: ObjectsRead) -> None:
         self.problems = read.problems
@@ -154,10 +173,11 @@ class ObjectFiles:
             self._controller.commit(digest)
             dangling = digest.problems
             if self.paths:
-                logger.info(
-                    "generation %d of the configuration: %d objects from %s",
+                logger.log(
+                    logging.INFO if read.objects else logging.WARNING,
+                    "generation %d of the configuration: %s from %s",
                     self._controller.generation,
-                    len(read.objects),
+                    f"{len(read.objects)} objects" if read.objects else "no objects at all",
                     ", ".join(self.paths),
                 )
             for problem in dangling:

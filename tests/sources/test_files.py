@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,7 +19,7 @@ from tests.sources.test_object_files import SCHEMA, level
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
     from apfproxy.api.decode import Problem
@@ -33,6 +35,22 @@ class Loads:
     def __call__(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:
         """Keep the numbers of problems and of dangling FlowSchemas."""
         self.outcomes.append((len(problems), len(dangling)))
+
+
+class Writer:
+    """Somebody who writes while the source waits for the files to rest.
+
+    Args:
+        writes: One for each wait; afterwards nothing is written.
+    """
+
+    def __init__(self, *writes: Callable[[], object]) -> None:
+        self._writes = deque(writes)
+
+    async def __call__(self, _delay_s: float) -> None:
+        """Wait for nothing, and write."""
+        if self._writes:
+            self._writes.popleft()()
 
 
 @pytest.fixture
@@ -81,7 +99,7 @@ async def test_reload(
     path = tmp_path / "a.yaml"
     path.write_text(level("first"))
     loads = Loads()
-    source = ObjectFiles((str(path),), controller, on_load=loads)
+    source = ObjectFiles((str(path),), controller, on_load=loads, sleep=Writer())
     source.load_first()
     steps = []
     with caplog.at_level(logging.WARNING, logger=files.__name__):
@@ -105,9 +123,62 @@ async def test_reload(
     assert loads.outcomes == [(0, 0), (0, 0), (1, 0), (0, 1)]
     messages = [record.getMessage() for record in caplog.records]
     assert messages[0].startswith(f"{path}:6: ")
-    assert messages[1] == f"1 problems in {path}: the configuration stays as it was"
+    assert messages[1] == f"a problem in {path}: the configuration stays as it was"
     assert messages[2].startswith("FlowSchema 'x': spec.priorityLevelConfiguration.name: ")
     assert len(messages) == 3
+
+
+async def test_file_that_is_being_written(tmp_path: Path, controller: Controller) -> None:
+    """A file that is empty for a moment, or half there, is not taken until it rests."""
+    path = tmp_path / "a.yaml"
+    path.write_text(level("first"))
+    loads = Loads()
+    whole = level("first") + "---\n" + level("second")
+    writes = [partial(path.write_text, text) for text in (level("second"), whole)]
+    source = ObjectFiles((str(path),), controller, on_load=loads, sleep=Writer(*writes))
+    source.load_first()
+    path.write_text("")
+
+    assert await source.reload()
+    assert {"first", "second"} <= set(controller.levels)
+    assert loads.outcomes == [(0, 0), (0, 0)]
+
+
+async def test_file_that_was_written_as_it_was(tmp_path: Path, controller: Controller) -> None:
+    """What is the same again after a moment is no change."""
+    path = tmp_path / "a.yaml"
+    path.write_text(level("first"))
+    source = ObjectFiles(
+        (str(path),), controller, sleep=Writer(partial(path.write_text, level("first")))
+    )
+    source.load_first()
+    path.write_text("")
+
+    assert not await source.reload()
+
+
+async def test_file_that_never_rests(tmp_path: Path, controller: Controller) -> None:
+    """It is taken as it is in the end."""
+    path = tmp_path / "a.yaml"
+    path.write_text(level("first"))
+    writes = [partial(path.write_text, level(f"level-{i}")) for i in range(100)]
+    source = ObjectFiles((str(path),), controller, sleep=Writer(*writes))
+    source.load_first()
+    path.write_text("")
+
+    assert await source.reload()
+    assert f"level-{files.MAX_SETTLING_READS - 1}" in controller.levels
+
+
+async def test_no_objects_are_warned_about(
+    tmp_path: Path, controller: Controller, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Files without any object leave the built-in ones, which is hardly what was wanted."""
+    with caplog.at_level(logging.WARNING, logger=files.__name__):
+        ObjectFiles((str(tmp_path),), controller).load_first()
+
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [f"generation 2 of the configuration: no objects at all from {tmp_path}"]
 
 
 async def test_watch_reloads_and_follows_links(tmp_path: Path, controller: Controller) -> None:
@@ -117,7 +188,7 @@ async def test_watch_reloads_and_follows_links(tmp_path: Path, controller: Contr
         (tmp_path / f"..{version}" / "a.yaml").write_text(level(f"level-{version}"))
     (tmp_path / "..data").symlink_to("..1")
     (tmp_path / "a.yaml").symlink_to("..data/a.yaml")
-    source = ObjectFiles((str(tmp_path),), controller)
+    source = ObjectFiles((str(tmp_path),), controller, sleep=Writer())
     source.load_first()
     watched: list[Roots] = []
 
@@ -149,7 +220,7 @@ async def test_watch_goes_on_when_notifications_end(controller: Controller) -> N
             raise asyncio.CancelledError
         yield None
 
-    source = ObjectFiles(("/nowhere/a.yaml",), controller)
+    source = ObjectFiles(("/nowhere/a.yaml",), controller, sleep=Writer())
     with pytest.raises(asyncio.CancelledError):
         await source.watch(changes)
 
