@@ -6,8 +6,11 @@ max-min sense: nobody gets less of its target than p for anything but its upper 
 but for its lower bound.
 
 The sum as a function of p is piecewise linear and never falls.  It bends where an item leaves its
-lower bound and where it reaches its upper bound; a binary search over these 2 n places finds the
+lower bound and where it reaches its upper bound.  A sweep over these 2 n places, upwards, finds the
 two that p lies between, in O(n log n).
+
+Floats: the operations and their order are Kubernetes', so that an amount which is rounded to a
+whole seat later is rounded the same way if it is about halfway between two.
 
 Source: KEP-1040, "Dispatching"; kubernetes/apiserver pkg/util/flowcontrol/conc_alloc.go.
 """
@@ -88,7 +91,9 @@ def allocate(required_sum: int, items: Sequence[Item]) -> Allocation:
         return Allocation(tuple(item.lower_bound for item in items), min(lows))
     if required_sum - high_sum > -EPSILON:
         return Allocation(tuple(item.upper_bound for item in items), max(highs))
-    proportion = _proportion(required_sum, items, targets, lows, highs)
+    proportion = required_sum / sum(targets)
+    if not max(lows) <= proportion <= min(highs):
+        proportion = _bounded_proportion(required_sum, low_sum, targets, lows, highs)
     amounts = tuple(
         min(max(proportion * target, item.lower_bound), item.upper_bound)
         for item, target in zip(items, targets, strict=True)
@@ -111,42 +116,45 @@ def _check(index: int, item: Item) -> None:
         )
 
 
-def _proportion(
+def _bounded_proportion(
     required_sum: int,
-    items: Sequence[Item],
+    low_sum: float,
     targets: list[float],
     lows: list[float],
     highs: list[float],
 ) -> float:
-    """The least proportion that gives the required sum, which the bounds do allow."""
-    rows = list(zip(items, targets, lows, highs, strict=True))
-    bends = sorted({*lows, *highs})
-    # Between two bends the same items are free.  The search keeps a bend that gives too little
-    # and one that gives enough; each sum is made anew, so no error builds up, and an item at a
-    # bound counts as exactly that bound, so between the two at least one item is free.
-    below, enough = 0, len(bends) - 1
-    while enough - below > 1:
-        middle = (below + enough) // 2
-        bend = bends[middle]
-        given = 0.0
-        for item, target, low, high in rows:
-            if low >= bend:
-                given += item.lower_bound
-            elif high <= bend:
-                given += item.upper_bound
-            else:
-                given += bend * target
-        if given < required_sum:
-            below = middle
-        else:
-            enough = middle
-    fixed = 0.0
-    free = 0.0
-    for item, target, low, high in rows:
-        if low >= bends[enough]:
-            fixed += item.lower_bound
-        elif high <= bends[below]:
-            fixed += item.upper_bound
-        else:
-            free += target
-    return (required_sum - fixed) / free
+    """The least proportion that gives the required sum, where some bounds matter.
+
+    Args:
+        required_sum: More than `low_sum`, less than what the upper bounds sum to.
+        low_sum: What the lower bounds sum to.
+        targets: Of the items, none zero.
+        lows: The proportion at which each item leaves its lower bound.
+        highs: The proportion at which each item reaches its upper bound.
+    """
+    bends: list[tuple[float, float, int]] = []  # where, and what gets free there or is free no more
+    for target, low, high in zip(targets, lows, highs, strict=True):
+        bends += ((low, target, 1), (high, -target, -1))
+    bends.sort(key=_place)
+    proportion = bends[0][0]
+    given = low_sum
+    free_targets = 0.0
+    free_items = 0  # says when nothing is free; the sum of targets may keep a rounding error
+    for bend, target, count in bends[:-1]:
+        if bend > proportion:
+            if free_items:
+                enough = proportion + (required_sum - given) / free_targets
+                if enough <= bend:
+                    return enough
+                given += (bend - proportion) * free_targets
+            proportion = bend
+            if given >= required_sum:  # by a rounding error, or it would have been enough before
+                return proportion
+        free_targets += target
+        free_items += count
+    return min(proportion + (required_sum - given) / free_targets, bends[-1][0])
+
+
+def _place(bend: tuple[float, float, int]) -> float:
+    """Where a bend is."""
+    return bend[0]
