@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
+import os
 import socket
 from typing import TYPE_CHECKING
 
@@ -128,14 +130,30 @@ class ProxyServer:
         settings = self._settings.drain
         context = self._context
         context.is_draining = True
-        if self._server is not None:
-            self._server.close()
         try:
             async with asyncio.timeout(settings.timeout_s):
+                await self._stop_listening()
                 await asyncio.gather(self._all_closed(), self._end_the_long_lived())
         except TimeoutError:
             log.warning("draining: %d connections are cut", len(context.connections))
         await self.stop()
+
+    async def _stop_listening(self) -> None:
+        """Close the listener, but serve those that the kernel has accepted for us already.
+
+        They think that they are connected, and may have sent a request: closing would reset them.
+        """
+        if self._server is None:
+            return
+        listeners = [socket.socket(fileno=os.dup(each.fileno())) for each in self.sockets]
+        self._server.close()
+        for listener in listeners:
+            with listener:
+                accepted = take_backlog(listener)
+            for client in accepted:
+                await self._loop.connect_accepted_socket(
+                    lambda: DownstreamConnection(self._context), client
+                )
 
     async def stop(self) -> None:
         """Close everything at once."""
@@ -196,6 +214,17 @@ class ProxyServer:
 
     def __repr__(self) -> str:
         return f"<ProxyServer with {self.connection_count} connections>"
+
+
+def take_backlog(listener: socket.socket) -> list[socket.socket]:
+    """Accept all connections that wait to be accepted, without waiting for more."""
+    listener.setblocking(False)
+    accepted: list[socket.socket] = []
+    # An error says that there are no more, or that this process may have no more.
+    with contextlib.suppress(OSError):
+        while len(accepted) < BACKLOG:
+            accepted.append(listener.accept()[0])
+    return accepted
 
 
 def _has_seats(connection: DownstreamConnection) -> bool:
