@@ -114,9 +114,12 @@ class Classification:
 
 
 class Route:
-    """Where the requests of one FlowSchema go, in one generation of the configuration."""
+    """Where the requests of one FlowSchema go, in one generation of the configuration.
 
-    __slots__ = ("counters", "flow_schema", "flow_schema_uid", "level")
+    Its flows are told apart only where they can have different queues, as in Kubernetes.
+    """
+
+    __slots__ = ("counters", "flow_schema", "flow_schema_uid", "has_flows", "level")
 
     def __init__(
         self, flow_schema: FlowSchema, level: PriorityLevel, counters: FlowSchemaCounters
@@ -125,6 +128,7 @@ class Route:
         self.flow_schema_uid = stable_uid("FlowSchema", flow_schema.metadata)
         self.level = level
         self.counters = counters
+        self.has_flows = queue_set_config(level.configuration).queues > 1
 
     def __repr__(self) -> str:
         return f"<Route {self.flow_schema.metadata.name} to {self.level.name}>"
@@ -290,7 +294,7 @@ class Controller:
         """
         schema = self.classifier.classify(user, attributes)
         route = self._catch_all if schema is None else self._routes[schema.metadata.name]
-        name = distinguisher(route.flow_schema, user, attributes)
+        name = distinguisher(route.flow_schema, user, attributes) if route.has_flows else ""
         key = (route.flow_schema.metadata.name, name)
         found = self._classifications.get(key)
         if found is None or found.generation != self.generation:

@@ -27,7 +27,8 @@ class Flow:
     """Requests of one FlowSchema that share a distinguisher; made once, used for many requests.
 
     Attributes:
-        distinguisher: The user name or namespace, or "" without a distinguisher method.
+        distinguisher: The user name or namespace; "" without a distinguisher method, or where the
+            level has no more than one queue.
         hash: 64 bits that the dealer turns into a hand.
         counters: Those of the FlowSchema at its priority level.
         hand, dealer: The hand dealt last and its dealer; kept by the queue set, which deals

@@ -354,7 +354,19 @@ def test_who_matches_nothing_goes_to_catch_all() -> None:
     found = controller.classify(User("stray", ()), GET_POD)
 
     assert "catch-all" == found.flow_schema.metadata.name
-    assert "stray" == found.flow.distinguisher
+
+
+@pytest.mark.parametrize(
+    ("queues", "distinguisher"),
+    [pytest.param(0, "", id="none"), pytest.param(1, "", id="one"), pytest.param(2, "u", id="two")],
+)
+def test_flows_need_queues(queues: int, distinguisher: str) -> None:
+    """One queue is every flow's; kubernetes/apiserver pkg/util/flowcontrol/apf_controller.go."""
+    controller = controller_of(level_object("a", queues=queues), schema_object("s", "a"))
+
+    found = controller.classify(user("u"), GET_POD)
+
+    assert distinguisher == found.flow.distinguisher
 
 
 def test_a_flow_outlives_reconfiguration() -> None:
@@ -388,7 +400,7 @@ def test_hashes_depend_on_the_seed() -> None:
 def test_the_older_half_of_many_flows_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many users there are, a bounded number of flows is kept."""
     monkeypatch.setattr(controller_module, "MAX_KEPT_CLASSIFICATIONS", 4)
-    controller = Controller(VirtualClock(), 30, 0)
+    controller = controller_of(level_object("a"), schema_object("s", "a"))
     found = [controller.classify(user(str(index)), GET_POD) for index in range(5)]
 
     kept = [controller.classify(user(str(index)), GET_POD) is found[index] for index in (2, 3, 4)]
