@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.response_head import ResponseHead
     from apfproxy.settings import UpstreamSettings
+
+
+log = logging.getLogger(__name__)
 
 
 class Borrower(Protocol):
@@ -53,6 +57,7 @@ class Pool:
         self._idle: dict[UpstreamConnection, None] = {}
         self._open: set[UpstreamConnection] = set()
         self._connects: set[asyncio.Task[None]] = set()
+        self._is_unreachable = False
         # Insertion order is the line; a borrower that leaves is taken out in constant time.
         self._line: OrderedDict[Borrower, None] = OrderedDict()
 
@@ -154,11 +159,18 @@ class Pool:
             # Before it got here: nobody would take it out of those that are open again.
             self._fail_one(502, "the origin closed the connection at once")
             return
+        if self._is_unreachable:
+            self._is_unreachable = False
+            log.info("the origin %s can be reached again", settings.address)
         self._open.add(connection)
         self.put_back(connection, self._now_ns())
 
     def _fail_one(self, code: int, reason: str) -> None:
         self._counters.upstream_connect_failures += 1
+        if not self._is_unreachable:
+            # Once, not for each request: the counter tells how many.
+            self._is_unreachable = True
+            log.warning("%s (%s); such requests get %d", reason, self._settings.address, code)
         if self._line:
             borrower, _ = self._line.popitem(last=False)
             borrower.on_no_connection(code, reason)

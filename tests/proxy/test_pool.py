@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.proxy import pool
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.pool import Pool
 from apfproxy.settings import Address, UpstreamSettings
@@ -152,6 +154,26 @@ def test_failure_fails_one(
     bench.connect()
 
     assert [False, True, True] == served(borrowers)
+
+
+def test_failure_is_logged_once_until_it_is_over(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However many requests it concerns."""
+    stand_in_line(bench, 4)
+    with caplog.at_level(logging.INFO, logger=pool.__name__):
+        bench.connect(ConnectionRefusedError(111, "Connection refused"))
+        bench.connect(ConnectionRefusedError(111, "Connection refused"))
+        bench.connect()
+        bench.connect()
+
+    assert [
+        (
+            logging.WARNING,
+            "no connection to the origin: Connection refused (origin:80); such requests get 502",
+        ),
+        (logging.INFO, "the origin origin:80 can be reached again"),
+    ] == [(record.levelno, record.getMessage()) for record in caplog.records]
 
 
 def test_failure_with_nobody_left_in_line(bench: Bench) -> None:
