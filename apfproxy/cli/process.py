@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import secrets
 import time
@@ -48,6 +49,7 @@ class ListenError(Exception):
     Attributes:
         address: The address.
         setting: The setting that names it, such as `admin`.
+        hint: What to do.
     """
 
     def __init__(self, address: Address, setting: str, error: OSError) -> None:
@@ -55,6 +57,11 @@ class ListenError(Exception):
         super().__init__(f"cannot listen on {address}: {reason}")
         self.address = address
         self.setting = setting
+        choose = f"choose another address with --{setting}"
+        self.hint = {
+            errno.EADDRINUSE: f"stop what listens there, or {choose}",
+            errno.EACCES: f"{choose}: ports below 1024 take a privilege",
+        }.get(error.errno or 0, f"{choose}: one of this machine, such as 0.0.0.0:{address.port}")
 
 
 class ProxyProcess:

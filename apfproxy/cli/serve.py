@@ -174,8 +174,7 @@ async def run_until(
     except ObjectsError as error:
         raise CommandError(*error.problems) from error
     except ListenError as error:
-        hint = f"stop what listens there, or choose another address with --{error.setting}"
-        raise CommandError(f"{error}; {hint}") from error
+        raise CommandError(f"{error}; {error.hint}") from error
     log_start(process)
     # What exists now stays: the collector need not look at it again while requests wait.
     gc.collect()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import socket
 from typing import TYPE_CHECKING
 
@@ -194,3 +195,21 @@ async def test_limits_are_adjusted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert delays == [10.0] * 3
     assert len(adjustments) == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "hint"),
+    [
+        (errno.EADDRINUSE, "stop what listens there, or choose another address with --admin"),
+        (errno.EACCES, "choose another address with --admin: ports below 1024 take a privilege"),
+        (
+            errno.EADDRNOTAVAIL,
+            "choose another address with --admin: one of this machine, such as 0.0.0.0:80",
+        ),
+    ],
+)
+def test_address_that_cannot_be_listened_on(number: int, hint: str) -> None:
+    """What helps depends on what is wrong."""
+    address = Address(host="192.0.2.1", port=80)
+
+    assert hint == ListenError(address, "admin", OSError(number, "no")).hint
