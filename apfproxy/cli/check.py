@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from apfproxy.sources.object_files import ObjectsRead
 
 STDIN = "-"
+NOWHERE: dict[str, str | None] = dict.fromkeys(("file", "kind", "name", "field", "message"))
 
 EPILOG = f"""\b
 Examples:
@@ -63,7 +64,7 @@ def check(paths: tuple[str, ...], output: str, *, suggested_objects: bool) -> in
     dangling = dangling_flow_schemas(
         effective_objects(read.objects, with_suggested=suggested_objects)
     )
-    warnings = [
+    warnings: list[dict[str, Any]] = [
         {
             "file": read.origins["FlowSchema", name],
             "kind": "FlowSchema",
@@ -73,6 +74,9 @@ def check(paths: tuple[str, ...], output: str, *, suggested_objects: bool) -> in
         }
         for name, level in dangling.items()
     ]
+    if not read.objects and not read.problems:
+        nothing = "there is no object in it: only the built-in ones would be in force"
+        warnings += [{**NOWHERE, "file": path, "message": nothing} for path in paths]
     problems = [entry for problem in read.problems for entry in problem_entries(problem)]
     if output == "json":
         click.echo(json_report(contents, read, problems, warnings))

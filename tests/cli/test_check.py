@@ -55,6 +55,15 @@ def test_dangling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_no_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever has files checked expects objects in them."""
+    assert main(["check", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        f"{tmp_path}: there is no object in it: only the built-in ones would be in force (warning)",
+        "0 valid objects in 0 files, 0 problems, 1 warning",
+    ]
+
+
 def test_suggested_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without the suggested objects their levels are not there."""
     path = tmp_path / "a.yaml"
