@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import math
 
+NS_PER_S = 1_000_000_000
+
 SMOOTHING_COEFFICIENT = 0.977
 """The part of the smoothed envelope that outlives a period, as Kubernetes has it.
 
@@ -94,10 +96,12 @@ class SeatDemand:
         self.update(now_ns, self.seats)
         duration_ns = now_ns - self._start_ns
         if duration_ns > 0:
-            average = self._seat_ns / duration_ns
-            # Exact until the root, so that a constant demand has a deviation of exactly zero.
-            spread = self._square_seat_ns * duration_ns - self._seat_ns * self._seat_ns
-            stddev = math.sqrt(spread) / duration_ns
+            # The sums are exact; from here on the floating-point steps are those of Kubernetes
+            # (fairqueuing/integrator.go), which decide what is left of a small deviation.
+            duration_s = duration_ns / NS_PER_S
+            average = self._seat_ns / NS_PER_S / duration_s
+            variance = self._square_seat_ns / NS_PER_S / duration_s - average * average
+            stddev = math.sqrt(variance) if variance > 0 else 0.0
             envelope = average + stddev
             self.smoothed = max(
                 envelope,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.flowcontrol.demand import SMOOTHING_COEFFICIENT, DemandStats, SeatDemand
+from apfproxy.flowcontrol.demand import NS_PER_S, SMOOTHING_COEFFICIENT, DemandStats, SeatDemand
 
 
 def as_tuple(stats: DemandStats) -> tuple[float, float, int]:
@@ -29,33 +29,41 @@ def test_reset_weighs_by_time() -> None:
 
 
 def test_constant_demand_has_no_deviation() -> None:
-    """However large the numbers, a constant demand deviates by exactly nothing."""
+    """Over whole seconds a constant demand deviates by exactly nothing."""
     demand = SeatDemand(0)
-    demand.update(0, 123_456_789)
+    demand.update(0, 12_345)
 
-    assert (123_456_789.0, 0.0, 123_456_789) == as_tuple(demand.reset(10_000_000_007))
+    assert (12_345.0, 0.0, 12_345) == as_tuple(demand.reset(10 * NS_PER_S))
+
+
+def test_variance_is_never_negative() -> None:
+    """What rounding leaves below zero is no deviation."""
+    demand = SeatDemand(0)
+    demand.update(0, 7)
+
+    assert [0.0] * 50 == [demand.reset(i * 1_234_567).stddev // 1e-6 for i in range(1, 51)]
 
 
 def test_a_period_begins_with_the_demand_of_the_one_before() -> None:
     """What is still executing counts for the next high watermark, what ended does not."""
     demand = SeatDemand(0)
     demand.update(0, 9)
-    demand.update(5, 2)
-    demand.reset(10)
-    demand.update(15, 1)
+    demand.update(5 * NS_PER_S, 2)
+    demand.reset(10 * NS_PER_S)
+    demand.update(15 * NS_PER_S, 1)
 
-    assert (1.5, 0.5, 2) == as_tuple(demand.reset(20))
+    assert (1.5, 0.5, 2) == as_tuple(demand.reset(20 * NS_PER_S))
 
 
 def test_a_period_without_length_tells_its_high_watermark_only() -> None:
     """The averages stay those of the period before; so does the envelope."""
     demand = SeatDemand(0)
     demand.update(0, 3)
-    demand.reset(10)
+    demand.reset(10 * NS_PER_S)
     smoothed = demand.smoothed
-    demand.update(10, 8)
+    demand.update(10 * NS_PER_S, 8)
 
-    assert (3.0, 0.0, 8) == as_tuple(demand.reset(10))
+    assert (3.0, 0.0, 8) == as_tuple(demand.reset(10 * NS_PER_S))
     assert smoothed == demand.smoothed
 
 
