@@ -1,4 +1,4 @@
-"""What joins a request's head to the flow control: attributes, class, estimate, seats.
+"""What joins a request's head to the flow control: attributes, class, estimate of its work.
 
 Answers are kept with the head they belong to, so that equal heads are looked at once per
 configuration.  All of it is bounded.
@@ -14,7 +14,6 @@ from apfproxy.request.attributes import AttributesError, RequestAttributes, pars
 from apfproxy.request.deadline import DeadlineError, request_timeout_ns
 
 if TYPE_CHECKING:
-    from apfproxy.clock import Clock
     from apfproxy.flowcontrol.controller import Classification, Controller
     from apfproxy.flowcontrol.kind_meter import KindMeter
     from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -32,7 +31,11 @@ MAX_WAIT_LIMIT_NS = 60_000_000_000
 
 
 class Admission:
-    """Classifies requests and asks for their seats."""
+    """Classifies requests and estimates their work.
+
+    Attributes:
+        costs: What is learned from answers.
+    """
 
     __slots__ = (
         "_answer_timeout_ns",
@@ -40,10 +43,9 @@ class Admission:
         "_controller",
         "_default_timeout_ns",
         "_estimator",
+        "_kinds",
         "_pf_headers",
-        "clock",
         "costs",
-        "kinds",
     )
 
     def __init__(
@@ -52,7 +54,6 @@ class Admission:
         estimator: WorkEstimator,
         costs: LearnedCosts,
         kinds: KindMeter,
-        clock: Clock,
         *,
         request_timeout_s: float,
         answer_timeout_s: float,
@@ -60,8 +61,7 @@ class Admission:
         self._controller = controller
         self._estimator = estimator
         self.costs = costs
-        self.kinds = kinds
-        self.clock = clock
+        self._kinds = kinds.kinds
         self._default_timeout_ns = round(request_timeout_s * 1e9)
         self._answer_timeout_ns = round(answer_timeout_s * 1e9)
         self._attributes: Kept[tuple[str, bytes], RequestAttributes] = Kept(MAX_KEPT_TARGETS)
@@ -84,7 +84,7 @@ class Admission:
             ) from error
         head.is_watch = attributes.is_resource_request and attributes.verb == "watch"
         head.is_list = attributes.is_resource_request and attributes.verb == "list"
-        head.kind = self.kinds.kinds[attributes.is_mutating]
+        head.kind = self._kinds[attributes.is_mutating]
         head.takes_seats = head.is_watch or not attributes.long_running
         head.answer_timeout_ns = self._answer_timeout_ns
         if not attributes.long_running:

@@ -28,10 +28,10 @@ MAX_KEPT_HEAD_BYTES = 2048
 
 
 class Heads:
-    """The heads of one kind of client: those that stand alone in a read are kept whole.
+    """The heads of one kind of client: those that come again are kept whole.
 
     Attributes:
-        kept: Heads without a body by their bytes.
+        kept: Heads without a body, which stood alone in a read, by their bytes.
     """
 
     __slots__ = ("_admission", "_kept", "_parser", "kept")

@@ -3,7 +3,7 @@
 An exchange stands between a client's connection and, while it has one, a connection to the
 origin.  It owns the request's ticket and gives it back exactly once, whoever ends first: the
 answer, the client, the origin, a deadline.  A request that fits passes through `start`,
-`_dispatch`, `on_answer` and `_end` as plain calls, inside the events that brought its bytes.
+`on_connection`, `on_answer` and `_end` as plain calls, inside the events that brought its bytes.
 """
 
 from __future__ import annotations

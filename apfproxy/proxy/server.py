@@ -60,7 +60,6 @@ class ProxyServer:
                 estimator,
                 costs,
                 kinds,
-                clock,
                 request_timeout_s=settings.downstream.request_timeout_s,
                 answer_timeout_s=settings.upstream.answer_timeout_s,
             ),
@@ -136,7 +135,8 @@ class ProxyServer:
                 await asyncio.gather(self._all_closed(), self._end_the_long_lived())
         except TimeoutError:
             log.warning("draining: %d connections are cut", len(context.connections))
-        await self.stop()
+        finally:
+            await self.stop()
 
     async def _stop_listening(self) -> None:
         """Close the listener, but serve those that the kernel has accepted for us already.

@@ -271,7 +271,6 @@ class Bench:
             estimator,
             self.costs,
             self.kinds,
-            self.clock,
             request_timeout_s=self.settings.downstream.request_timeout_s,
             answer_timeout_s=self.settings.upstream.answer_timeout_s,
         )

@@ -166,6 +166,24 @@ async def test_drain_lets_requests_end() -> None:
 
 
 @on_uvloop
+async def test_drain_that_fails_still_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error on the way is told, and leaves nothing open."""
+
+    async def fail(_: object) -> None:
+        raise OSError("no more")
+
+    monkeypatch.setattr(server_module.ProxyServer, "_stop_listening", fail)
+    async with running() as scene:
+        client = await scene.ask(GET)
+        await scene.origin.next_request()
+        with pytest.raises(OSError, match="no more"):
+            await scene.process.server.drain()
+
+        assert 0 == scene.process.server.connection_count
+        assert await client.is_at_end()
+
+
+@on_uvloop
 async def test_drain_cuts_what_takes_too_long(caplog: pytest.LogCaptureFixture) -> None:
     """After its time it is a stop, and the log says how many connections that hit."""
     async with running(replace(ONE_SEAT, drain=DrainSettings(timeout_s=0.01))) as scene:
