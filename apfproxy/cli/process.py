@@ -22,9 +22,9 @@ from apfproxy.observe.metrics import MetricsPage
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import ProxyServer
-from apfproxy.proxy.tasks import spawn
 from apfproxy.sources.files import ObjectFiles
 from apfproxy.sources.object_counts import ObjectCounts
+from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

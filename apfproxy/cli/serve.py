@@ -19,10 +19,10 @@ from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError, SettingsFi
 from apfproxy.cli.log import configure_logging
 from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NETWORK, NOWHERE, ORIGIN, URL
 from apfproxy.cli.process import ListenError, ProxyProcess
-from apfproxy.proxy.tasks import spawn
 from apfproxy.settings import LOG_LEVELS, Settings
 from apfproxy.sources.files import ObjectsError
 from apfproxy.sources.settings_file import SettingsError, load_settings
+from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,8 +8,8 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.proxy.tasks import spawn
 from apfproxy.proxy.upstream import UpstreamConnection
+from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.tasks import spawn
+from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,190 @@
+"""What a server has to know of one kind of object: its versions, rules and columns.
+
+Objects are plain data (see `schema.types`) in the storage version's canonical form, unless said
+otherwise.  A rule that may change an object changes the new one in place, and never the old one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from apfproxy.api.field_errors import FieldError
+    from apfproxy.api.schema.types import Struct
+
+Object = dict[str, Any]
+"""An object as JSON has it."""
+
+Change = Callable[[Object], None]
+"""Changes an object in place."""
+ChangeFromOld = Callable[[Object, Object], None]
+"""Changes the new object, the first argument, by what the old one has."""
+Check = Callable[[Object], "list[FieldError]"]
+CheckFromOld = Callable[[Object, Object], "list[FieldError]"]
+"""Judges the new object, the first argument, by what the old one has."""
+
+Path = tuple[str, ...]
+"""Of a field, from the object's root: `("spec",)`."""
+
+
+def nothing(_obj: Object) -> None:
+    """Change nothing."""
+
+
+def nothing_from_old(_new: Object, _old: Object) -> None:
+    """Change nothing."""
+
+
+def all_right(_obj: Object) -> list[FieldError]:
+    """Find nothing wrong."""
+    return []
+
+
+def all_right_from_old(_new: Object, _old: Object) -> list[FieldError]:
+    """Find nothing wrong."""
+    return []
+
+
+def same(obj: Object) -> Object:
+    """The object itself: versions that have the same form."""
+    return obj
+
+
+def no_warnings(_new: Object, _old: Object | None) -> list[str]:
+    """Warn of nothing."""
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a kind.
+
+    Attributes:
+        name: Such as `v1beta3`.
+        schema: Structure of the whole object, `apiVersion`, `kind` and `metadata` included.
+        set_defaults: Gives absent fields of this version's form their values.
+        to_storage: From this version's form to the storage version's; may return its argument,
+            changed or not.
+        from_storage: The other way; must not change its argument.
+        deprecation: Warning that every answer carries; "" for none.
+    """
+
+    name: str
+    schema: Struct
+    set_defaults: Change = nothing
+    to_storage: Callable[[Object], Object] = same
+    from_storage: Callable[[Object], Object] = same
+    deprecation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What happens to objects on the way to the store: the "strategy" of a kind.
+
+    Attributes:
+        admit_create: What admission adds before the other rules, owned by no field manager.
+        prepare_create: Resets what a creation may not set; sets `generation` where the kind has it.
+        prepare_update: Resets what an update may not change; counts `generation` up if due.
+        validate: All errors of an object to be created, metadata included.
+        validate_update: All errors of a new object that replaces an old one.
+        prepare_status: As `prepare_update`, for the status subresource.
+        validate_status: As `validate_update`, for the status subresource.
+        warnings: Texts for the client, of the new object and the old one, if any.
+        reset_fields: What a write to the main resource does not own.
+        reset_status_fields: What a write to the status subresource does not own.
+    """
+
+    admit_create: Change = nothing
+    prepare_create: Change = nothing
+    prepare_update: ChangeFromOld = nothing_from_old
+    validate: Check = all_right
+    validate_update: CheckFromOld = all_right_from_old
+    prepare_status: ChangeFromOld = nothing_from_old
+    validate_status: CheckFromOld = all_right_from_old
+    warnings: Callable[[Object, Object | None], list[str]] = no_warnings
+    reset_fields: tuple[Path, ...] = (("status",),)
+    reset_status_fields: tuple[Path, ...] = (("spec",),)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a Table.
+
+    Attributes:
+        name: Its heading.
+        type: `string`, `integer`, `boolean`.
+        description: What it shows.
+        format: `name` for the object's name.
+        priority: 0 is shown always, 1 in wide output.
+    """
+
+    name: str
+    type: str
+    description: str
+    format: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of object.
+
+    Attributes:
+        group: API group; "" for core.
+        name: Such as `FlowSchema`.
+        plural: Resource name, such as `flowschemas`.
+        singular: For kubectl.
+        is_namespaced: Whether its objects belong to a namespace.
+        versions: The storage version first; it is also the preferred one.
+        rules: What happens to its objects.
+        columns: Of a Table.
+        cells: The cells of an object's row; the second argument is now, in seconds since 1970.
+        selectable: The values of the fields that field selectors may name, `metadata.name` and
+            `metadata.namespace` apart.
+        selectable_fields: Their names.
+        short_names: For kubectl.
+        categories: For kubectl, such as `all`.
+        has_status: Whether there is a status subresource.
+        answers_deleted: Whether DELETE answers with the object and not with a Status.
+        storage_hash: `storageVersionHash` in discovery.
+    """
+
+    group: str
+    name: str
+    plural: str
+    singular: str
+    is_namespaced: bool
+    versions: tuple[Version, ...]
+    rules: Rules
+    columns: tuple[Column, ...]
+    cells: Callable[[Object, float], Sequence[object]]
+    selectable: Callable[[Object], dict[str, str]] = lambda _obj: {}
+    selectable_fields: tuple[str, ...] = ()
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    has_status: bool = True
+    answers_deleted: bool = False
+    storage_hash: str = ""
+
+    def __repr__(self) -> str:
+        return f"<Kind {self.name}.{self.group}>"
+
+    @property
+    def resource(self) -> str:
+        """Resource and group as errors and metrics name them: `flowschemas.flowcontrol...`."""
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def storage(self) -> Version:
+        """The version that the store keeps."""
+        return self.versions[0]
+
+    def version(self, name: str) -> Version | None:
+        """The version of this name; None if there is none."""
+        return next((version for version in self.versions if version.name == name), None)
+
+    def api_version(self, version: str) -> str:
+        """The `apiVersion` of objects in a version."""
+        return f"{self.group}/{version}" if self.group else version

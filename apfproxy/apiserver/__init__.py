@@ -1,0 +1,1 @@
+"""The embedded apiserver: a small Kubernetes API server for real clients."""

@@ -1,0 +1,112 @@
+"""Failures that a client is answered with, as Kubernetes' `Status` objects.
+
+Source: Kubernetes API conventions, "Response Status Kind"; apimachinery's `api/errors`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.api.field_errors import FieldError
+
+
+class StatusError(Exception):
+    """A failure with its HTTP status.
+
+    Attributes:
+        code: HTTP status.
+        reason: A word for programs, such as `NotFound`; "" for none.
+        message: A sentence for people.
+        details: As in the Status object; None for none.
+        retry_after_s: For the client, 0 for nothing; also in `details` where that is set.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        details: dict[str, Any] | None = None,
+        retry_after_s: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = details
+        self.retry_after_s = retry_after_s
+
+    def status(self) -> dict[str, Any]:
+        """The Status object."""
+        body: dict[str, Any] = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+        }
+        if self.reason:
+            body["reason"] = self.reason
+        details = dict(self.details or {})
+        if self.retry_after_s:
+            details["retryAfterSeconds"] = self.retry_after_s
+        if details:
+            body["details"] = details
+        body["code"] = self.code
+        return body
+
+
+def bad_request(message: str) -> StatusError:
+    """400: the request cannot be understood."""
+    return StatusError(400, "BadRequest", message)
+
+
+def object_details(group: str, resource: str, name: str) -> dict[str, Any]:
+    """The details that name an object; `resource` is its plural, or its kind where Go has that."""
+    details = {"name": name, "group": group, "kind": resource}
+    return {key: value for key, value in details.items() if value}
+
+
+def qualified(group: str, resource: str) -> str:
+    """Resource or kind with its group, as messages name it."""
+    return f"{resource}.{group}" if group else resource
+
+
+def not_found(group: str, resource: str, name: str) -> StatusError:
+    """404: there is no object of this name."""
+    message = f'{qualified(group, resource)} "{name}" not found'
+    return StatusError(404, "NotFound", message, object_details(group, resource, name))
+
+
+def already_exists(group: str, resource: str, name: str) -> StatusError:
+    """409: an object of this name is there."""
+    message = f'{qualified(group, resource)} "{name}" already exists'
+    return StatusError(409, "AlreadyExists", message, object_details(group, resource, name))
+
+
+def conflict(group: str, resource: str, name: str, reason: str) -> StatusError:
+    """409: the object is not as the client believes."""
+    message = f'Operation cannot be fulfilled on {qualified(group, resource)} "{name}": {reason}'
+    return StatusError(409, "Conflict", message, object_details(group, resource, name))
+
+
+def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
+    """422: fields of an object or of options are refused.
+
+    Args:
+        group: Of the kind; `meta.k8s.io` for options.
+        kind: Of the object.
+        name: Of the object; "" for options.
+        errors: At least one.
+    """
+    listed = [str(error) for error in errors]
+    shown = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
+    details = object_details(group, kind, name)
+    details["causes"] = [
+        {"reason": error.reason, "message": error.message, "field": error.field} for error in errors
+    ]
+    message = f'{qualified(group, kind)} "{name}" is invalid: {shown}'
+    return StatusError(422, "Invalid", message, details)
