@@ -1,0 +1,1 @@
+"""Pods and namespaces: their structure, defaults and rules."""
