@@ -52,6 +52,21 @@ def same(obj: Object) -> Object:
     return obj
 
 
+def no_grace(_obj: Object, _asked_s: int | None) -> int:
+    """Delete at once."""
+    return 0
+
+
+def has_finalizers(obj: Object) -> bool:
+    """Whether something has to be done before the object may go."""
+    return bool(obj["metadata"].get("finalizers"))
+
+
+def no_objection(_obj: Object) -> str:
+    """Let it be deleted."""
+    return ""
+
+
 def no_warnings(_new: Object, _old: Object | None) -> list[str]:
     """Warn of nothing."""
     return []
@@ -91,6 +106,12 @@ class Rules:
         validate_update: All errors of a new object that replaces an old one.
         prepare_status: As `prepare_update`, for the status subresource.
         validate_status: As `validate_update`, for the status subresource.
+        prepare_finalize: As `prepare_update`, for the finalize subresource; None for no such one.
+        grace_s: Seconds that a deleted object gets to end; the second argument is what the client
+            asked for, if it did.
+        is_held: Whether a deleted object has to stay for what finalizers stand for.
+        mark_deleted: What else changes when a deletion begins that has to wait.
+        objection: Why the object may not be deleted; "" if it may.
         warnings: Texts for the client, of the new object and the old one, if any.
         reset_fields: What a write to the main resource does not own.
         reset_status_fields: What a write to the status subresource does not own.
@@ -103,6 +124,11 @@ class Rules:
     validate_update: CheckFromOld = all_right_from_old
     prepare_status: ChangeFromOld = nothing_from_old
     validate_status: CheckFromOld = all_right_from_old
+    prepare_finalize: ChangeFromOld | None = None
+    grace_s: Callable[[Object, int | None], int] = no_grace
+    is_held: Callable[[Object], bool] = has_finalizers
+    mark_deleted: Change = nothing
+    objection: Callable[[Object], str] = no_objection
     warnings: Callable[[Object, Object | None], list[str]] = no_warnings
     reset_fields: tuple[Path, ...] = (("status",),)
     reset_status_fields: tuple[Path, ...] = (("spec",),)

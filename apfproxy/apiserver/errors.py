@@ -20,7 +20,7 @@ class StatusError(Exception):
         code: HTTP status.
         reason: A word for programs, such as `NotFound`; "" for none.
         message: A sentence for people.
-        details: As in the Status object; None for none.
+        details: As in the Status object, where Kubernetes writes it even if empty; None for none.
         retry_after_s: For the client, 0 for nothing; also in `details` where that is set.
     """
 
@@ -50,10 +50,10 @@ class StatusError(Exception):
         }
         if self.reason:
             body["reason"] = self.reason
-        details = dict(self.details or {})
+        details = self.details
         if self.retry_after_s:
-            details["retryAfterSeconds"] = self.retry_after_s
-        if details:
+            details = {**(details or {}), "retryAfterSeconds": self.retry_after_s}
+        if details is not None:
             body["details"] = details
         body["code"] = self.code
         return body
@@ -110,3 +110,31 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
     ]
     message = f'{qualified(group, kind)} "{name}" is invalid: {shown}'
     return StatusError(422, "Invalid", message, details)
+
+
+def no_such_resource() -> StatusError:
+    """404: there is no such resource, or it has no such subresource."""
+    message = "the server could not find the requested resource"
+    return StatusError(404, "NotFound", message, {})
+
+
+def method_not_allowed() -> StatusError:
+    """405: the resource is there, but not with this method."""
+    message = "the server does not allow this method on the requested resource"
+    return StatusError(405, "MethodNotAllowed", message, {})
+
+
+def forbidden(group: str, resource: str, name: str, reason: str) -> StatusError:
+    """403: a rule of the server speaks against it."""
+    message = f'{qualified(group, resource)} "{name}" is forbidden: {reason}'
+    return StatusError(403, "Forbidden", message, object_details(group, resource, name))
+
+
+def expired(message: str) -> StatusError:
+    """410: what is asked for is no longer kept."""
+    return StatusError(410, "Expired", message)
+
+
+def unknown_error(message: str) -> StatusError:
+    """500: of a kind for which Kubernetes has no reason."""
+    return StatusError(500, "", message)
