@@ -1,0 +1,301 @@
+"""The objects of one resource in memory: lookups, ordered snapshots of now and then, watches."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right, insort
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, TooOldError, key_of
+from apfproxy.apiserver.store.window import DEFAULT_BYTES, DEFAULT_CHANGES, Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+class Published:
+    """The counter that all collections of a store share.
+
+    Attributes:
+        resource_version: Of the newest change that readers see, in whichever collection.
+    """
+
+    __slots__ = ("resource_version",)
+
+    def __init__(self, resource_version: int) -> None:
+        self.resource_version = resource_version
+
+
+class Collection:
+    """The published objects of one resource, in the order of `namespace/name`."""
+
+    def __init__(
+        self,
+        resource: str,
+        published: Published,
+        *,
+        window: int = DEFAULT_CHANGES,
+        window_bytes: int = DEFAULT_BYTES,
+    ) -> None:
+        """An empty collection.
+
+        Args:
+            resource: Its name.
+            published: The store's counter; the store moves it.
+            window: Changes that are kept, for watches and for snapshots of the past.
+            window_bytes: The most that they may weigh.
+        """
+        self.resource = resource
+        self._published = published
+        self._objects: dict[str, Entry] = {}
+        self._keys: list[str] = []
+        self._window = Window(changes=window, max_bytes=window_bytes)
+        self._waiting: dict[asyncio.Future[None], None] = {}
+        self._is_closed = False
+        self.watchers = 0
+
+    def __repr__(self) -> str:
+        return f"<Collection {self.resource} {len(self._keys)} objects {self._window!r}>"
+
+    @property
+    def floor(self) -> int:
+        """The oldest resource version that a watch or a snapshot can start from."""
+        return self._window.floor
+
+    def get(self, namespace: str, name: str) -> Entry | None:
+        """The published state of an object; None if there is none."""
+        return self._objects.get(f"{namespace}/{name}")
+
+    def snapshot(
+        self,
+        namespace: str | None = None,
+        at: int | None = None,
+        start: tuple[str, str] | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Objects in order, as they are or as they were.
+
+        Costs what it returns, and a step for each change since `at`.
+
+        Args:
+            namespace: Only of this one; None for all.
+            at: Resource version of the state to give; None, or one that is yet to come, for now.
+            start: Namespace and name of the last object that the caller has: only what comes after
+                it in order is given, whether or not it is there itself.
+            limit: The most objects to give; None for all.
+
+        Raises:
+            TooOldError: `at` is before the window.
+        """
+        return self.overlaid(self._undone(at), namespace, start, limit)
+
+    def count(
+        self,
+        namespace: str | None = None,
+        at: int | None = None,
+        start: tuple[str, str] | None = None,
+    ) -> int:
+        """How many objects `snapshot` would give without a limit.
+
+        Raises:
+            TooOldError: `at` is before the window.
+        """
+        low, high = self._range(namespace, start)
+        first, end = bounds(namespace, start)
+        undone = self._undone(at)
+        return (high - low) + sum(
+            (old is not None) - (key in self._objects)
+            for key, old in undone.items()
+            if key > first and (end is None or key < end)
+        )
+
+    def watch(self, after: int) -> Watcher:
+        """Follow the changes that come after a resource version.
+
+        Raises:
+            TooOldError: It is before the window.
+        """
+        return Watcher(self, self._window, self._published, after)
+
+    def overlaid(
+        self,
+        overlay: Mapping[str, Entry | None],
+        namespace: str | None = None,
+        start: tuple[str, str] | None = None,
+        limit: int | None = None,
+    ) -> list[Entry]:
+        """Objects in order, with some of them replaced.
+
+        Args:
+            overlay: Key to the state to give instead; None for none.
+            namespace: As for `snapshot`.
+            start: As for `snapshot`.
+            limit: As for `snapshot`.
+        """
+        objects = self._objects
+        low, high = self._range(namespace, start)
+        if limit is not None:
+            # Each replacement takes at most one of the keys away.
+            high = min(high, low + limit + len(overlay))
+        keys = self._keys[low:high]
+        if not overlay:
+            return [objects[key] for key in keys]
+        first, end = bounds(namespace, start)
+        keys += [
+            key
+            for key, entry in overlay.items()
+            if entry is not None
+            and key not in objects
+            and key > first
+            and (end is None or key < end)
+        ]
+        keys.sort()
+        states = (overlay[key] if key in overlay else objects[key] for key in keys)
+        return list(islice((entry for entry in states if entry is not None), limit))
+
+    def restore(self, entries: Iterable[Entry], changes: Iterable[Change], floor: int) -> None:
+        """Fill an empty collection with what was there before a restart."""
+        self._objects = {entry.key: entry for entry in entries}
+        self._keys = sorted(self._objects)
+        self._window.restore(changes, floor)
+
+    def apply(self, change: Change) -> None:
+        """Make a change visible; `wake` tells those who wait for it."""
+        entry = change.entry
+        key = f"{entry.namespace}/{entry.name}"
+        if change.type is ChangeType.DELETED:
+            del self._objects[key]
+            del self._keys[bisect_left(self._keys, key)]
+        else:
+            if key not in self._objects:
+                insort(self._keys, key)
+            self._objects[key] = entry
+        self._window.append(change)
+
+    def wake(self) -> None:
+        """Let all watchers that wait go on, in the order in which they began to wait."""
+        waiting, self._waiting = self._waiting, {}
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    def close(self) -> None:
+        """Tell all watchers that nothing more will come."""
+        self._is_closed = True
+        self.wake()
+
+    async def next_change(self) -> bool:
+        """Wait until a change is published; False if the collection closes instead."""
+        if self._is_closed:
+            return False
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting[future] = None
+        try:
+            await future
+        finally:
+            self._waiting.pop(future, None)
+        return not self._is_closed
+
+    def _undone(self, at: int | None) -> dict[str, Entry | None]:
+        """Objects that changed after a resource version, as they were at it."""
+        undone: dict[str, Entry | None] = {}
+        if at is not None and at < self._published.resource_version:
+            for change in self._window.since(at):
+                undone[change.entry.key] = change.old
+        return undone
+
+    def _range(self, namespace: str | None, start: tuple[str, str] | None) -> tuple[int, int]:
+        """The part of the keys that a namespace and a start leave, as indices."""
+        first, end = bounds(namespace, start)
+        keys = self._keys
+        low = bisect_right(keys, first) if first else 0
+        high = bisect_left(keys, end) if end is not None else len(keys)
+        return low, max(low, high)
+
+
+def bounds(namespace: str | None, start: tuple[str, str] | None) -> tuple[str, str | None]:
+    """The keys between which a namespace's objects after a start are; neither is one of theirs."""
+    first = "" if namespace is None else key_of(namespace, "")
+    end = None if namespace is None else f"{namespace}0"  # 0 follows /
+    return (first if start is None else max(first, key_of(*start))), end
+
+
+class Watcher:
+    """A reader of the changes of one collection, at a position of its own."""
+
+    __slots__ = (
+        "_collection",
+        "_is_closed",
+        "_known",
+        "_next",
+        "_published",
+        "_window",
+    )
+
+    def __init__(
+        self, collection: Collection, window: Window, published: Published, after: int
+    ) -> None:
+        """A watcher that knows everything up to the resource version `after`.
+
+        Raises:
+            TooOldError: It is before the window.
+        """
+        self._collection = collection
+        self._window = window
+        self._published = published
+        self._next = window.position(after)
+        self._known = after
+        self._is_closed = False
+        collection.watchers += 1
+
+    def __repr__(self) -> str:
+        return f"<Watcher of {self._collection.resource} at {self.position}>"
+
+    @property
+    def position(self) -> int:
+        """Resource version up to which everything was read.
+
+        A watcher that has read all there is knows that nothing happened up to the newest resource
+        version of the whole store: that is what a bookmark may say.
+        """
+        if self._next == self._window.end:
+            self._known = max(self._known, self._published.resource_version)
+        return self._known
+
+    def read(self, limit: int) -> list[Change]:
+        """Changes that were not read yet, oldest first, at most `limit`; none if there are none.
+
+        Raises:
+            TooOldError: The window moved on beyond this reader.
+        """
+        if self._next == self._window.end:
+            return []
+        try:
+            changes = self._window.read(self._next, limit)
+        except TooOldError as error:
+            raise TooOldError(self._known, error.floor) from None
+        if changes:
+            self._next += len(changes)
+            # One that began at a resource version yet to come skips what is before it.
+            if changes[0].resource_version <= self._known:
+                changes = [c for c in changes if c.resource_version > self._known]
+            if changes:
+                self._known = changes[-1].resource_version
+        return changes
+
+    async def wait(self) -> bool:
+        """Wait until there is something to read.
+
+        Returns:
+            Whether there may be; False once the watcher or the store is closed and all is read.
+        """
+        if self._is_closed:
+            return False
+        return self._next < self._window.end or await self._collection.next_change()
+
+    def close(self) -> None:
+        """Stop reading; harmless once done.  Not from beside a `wait`, which is to be cancelled."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._collection.watchers -= 1

@@ -1,0 +1,89 @@
+"""What the store holds: states of objects, and the changes that led from one to the next."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+
+class TooOldError(Exception):
+    """A resource version is asked for that the window no longer reaches back to.
+
+    Attributes:
+        resource_version: The one asked for.
+        floor: The oldest one that is still answered.
+    """
+
+    def __init__(self, resource_version: int, floor: int) -> None:
+        super().__init__(f"too old resource version: {resource_version} ({floor})")
+        self.resource_version = resource_version
+        self.floor = floor
+
+
+class StoreError(Exception):
+    """The disk refused, or what is on it cannot be used; says what, where and what to do."""
+
+
+class ChangeType(enum.StrEnum):
+    """What a change did, in the words of watch events."""
+
+    ADDED = "ADDED"
+    MODIFIED = "MODIFIED"
+    DELETED = "DELETED"
+
+
+# No reference can lead back from an entry to itself, so the garbage collector need not visit
+# hundreds of thousands of them.
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One state of an object; never changes.
+
+    Attributes:
+        resource: Plural, with the group if the caller's names have it.
+        namespace: "" for objects without.
+        name: Unique in namespace and resource.
+        resource_version: Of the change that led to this state.
+        uid: Of the object.
+        labels: Of the object, for label selectors.
+        fields: Field selector's name to value.
+        data: JSON of the object in the storage version, without `apiVersion` and `kind`; with
+            `metadata.resourceVersion`.
+    """
+
+    resource: str
+    namespace: str
+    name: str
+    resource_version: int
+    uid: str
+    labels: dict[str, str]
+    fields: dict[str, str]
+    data: bytes
+
+    @property
+    def key(self) -> str:
+        """What lists are ordered by."""
+        return key_of(self.namespace, self.name)
+
+
+class Change(msgspec.Struct, gc=False):
+    """One step from a state to the next.
+
+    Attributes:
+        resource_version: Unique in the store.
+        type: What it did.
+        entry: The new state; for DELETED the final one, which has the deletion's resource version.
+        old: The state before; None for ADDED.
+        encoded: What watchers made of it, by a key of their own, so that many of a kind encode
+            once.  Emptied for all but the newest changes.
+    """
+
+    resource_version: int
+    type: ChangeType
+    entry: Entry
+    old: Entry | None
+    encoded: dict[str, bytes] = msgspec.field(default_factory=dict)
+
+
+def key_of(namespace: str, name: str) -> str:
+    """The sort key: lists are in the order of etcd's keys, in which `/` follows `-` and `.`."""
+    return f"{namespace}/{name}"

@@ -1,0 +1,405 @@
+"""The store: one counter of resource versions over all collections, in memory, kept by a backend.
+
+Rules:
+
+1. A write gets its resource version, and becomes the head of its object, in the very call that
+   hands it over.  Who decides about a write looks at heads.
+2. Readers, watchers and the writer itself see it when the backend has it for good, in the order of
+   resource versions.  Without a backend that is at once.
+3. While the backend writes one batch, the next one gathers, so that many writers share one fsync.
+4. If the backend refuses, every write that was handed over and is not kept fails, since later ones
+   were decided on earlier ones.  Heads go back to what is published; new writes are tried again.
+   Resource versions of failed writes are not given again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+
+from apfproxy.apiserver.store.collection import Collection, Published
+from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, StoreError, key_of
+from apfproxy.apiserver.store.window import DEFAULT_BYTES, DEFAULT_CHANGES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+log = logging.getLogger(__name__)
+
+FIRST_RESOURCE_VERSION = 1
+"""Of a store without any change, as etcd has it: 0 means "any" in requests."""
+
+MAX_BATCH_CHANGES = 1000
+"""Changes handed to the backend at once: publishing them takes the event loop about 10 ms."""
+
+encode = msgspec.json.Encoder().encode
+
+
+class Loaded(NamedTuple):
+    """What a backend has.
+
+    Attributes:
+        resource_version: The newest one.
+        entries: Objects that are there.
+        changes: Of all resources, oldest first, as far back as the floors.
+        floors: Resource to the resource version of the newest change that is no longer there.
+    """
+
+    resource_version: int
+    entries: Sequence[Entry]
+    changes: Sequence[Change]
+    floors: Mapping[str, int]
+
+
+class Backend(Protocol):
+    """What keeps changes for good.  Its methods block and are never called two at a time."""
+
+    def load(self) -> Loaded:
+        """Everything that is kept.
+
+        Raises:
+            StoreError: It cannot be read.
+        """
+
+    def write(self, changes: Sequence[Change], floors: Mapping[str, int]) -> None:
+        """Keep changes, all or none; called from a thread of the store's.
+
+        Args:
+            changes: Oldest first.
+            floors: Resource to the resource version up to which its changes need not be kept.
+
+        Raises:
+            StoreError: None of them is kept.
+        """
+
+    def close(self) -> None:
+        """Let go of what is held."""
+
+
+class Pending(NamedTuple):
+    """A write that was handed over and is not kept yet."""
+
+    change: Change
+    future: asyncio.Future[Entry]
+
+
+class Store:
+    """All collections, and the one way to change them."""
+
+    def __init__(
+        self,
+        *,
+        window: int = DEFAULT_CHANGES,
+        window_bytes: int = DEFAULT_BYTES,
+        backend: Backend | None = None,
+    ) -> None:
+        """A store with what the backend has; blocks while it loads.
+
+        Args:
+            window: Changes of each resource that watches can go back; at least so many, unless
+                they weigh too much, and at most an eighth more.
+            window_bytes: The most that the changes of one resource may weigh.
+            backend: Keeps what is written; None to have it in memory only.
+
+        Raises:
+            StoreError: The backend cannot be read.
+        """
+        self._window = window
+        self._window_bytes = window_bytes
+        self._backend = backend
+        self._published = Published(FIRST_RESOURCE_VERSION)
+        self._collections: dict[str, Collection] = {}
+        self._waiters: list[tuple[int, asyncio.Future[None]]] = []
+        self._is_closed = False
+        # Only with a backend:
+        self._heads: dict[tuple[str, str], Change] = {}  # the newest pending one of each object
+        self._queue: list[Pending] = []
+        self._in_flight: list[Pending] = []
+        self._is_scheduled = False
+        self._drained = asyncio.Event()
+        self._drained.set()
+        self._executor: ThreadPoolExecutor | None = None
+        if backend is not None:
+            self._restore(backend.load())
+            self._executor = ThreadPoolExecutor(1, thread_name_prefix="store")
+        self._assigned = self._published.resource_version
+
+    def __repr__(self) -> str:
+        return (
+            f"<Store at {self.resource_version}, {len(self._collections)} collections, "
+            f"{len(self._queue) + len(self._in_flight)} writes pending>"
+        )
+
+    @property
+    def resource_version(self) -> int:
+        """Of the newest change that readers see."""
+        return self._published.resource_version
+
+    @property
+    def next_resource_version(self) -> int:
+        """What the next write will get."""
+        return self._assigned + 1
+
+    @property
+    def pending(self) -> int:
+        """Writes that were handed over and are not kept yet."""
+        return len(self._queue) + len(self._in_flight)
+
+    def collection(self, resource: str) -> Collection:
+        """The published objects of a resource; an empty collection if there never were any."""
+        found = self._collections.get(resource)
+        if found is None:
+            found = self._collections[resource] = Collection(
+                resource, self._published, window=self._window, window_bytes=self._window_bytes
+            )
+            if self._is_closed:
+                found.close()
+        return found
+
+    def head(self, resource: str, namespace: str, name: str) -> Entry | None:
+        """The newest state of an object, kept or not; None if there is no such object."""
+        if self._heads:
+            change = self._heads.get((resource, key_of(namespace, name)))
+            if change is not None:
+                return None if change.type is ChangeType.DELETED else change.entry
+        return self.collection(resource).get(namespace, name)
+
+    def heads(self, resource: str, namespace: str | None = None) -> list[Entry]:
+        """The newest states of the objects of a resource, in order."""
+        overlay = {
+            key: None if change.type is ChangeType.DELETED else change.entry
+            for (pending_resource, key), change in self._heads.items()
+            if pending_resource == resource
+        }
+        return self.collection(resource).overlaid(overlay, namespace)
+
+    def put(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        obj: dict[str, Any],
+        *,
+        labels: Mapping[str, str],
+        fields: Mapping[str, str],
+        uid: str,
+    ) -> asyncio.Future[Entry]:
+        """Create or replace an object.  To be called with an event loop running.
+
+        Args:
+            resource: Plural, with the group if the caller's names have it.
+            namespace: "" for objects without.
+            name: Of the object.
+            obj: The object in its storage version.  Its `metadata.resourceVersion` is set;
+                `apiVersion` and `kind` are left out of what is stored.
+            labels: For label selectors.
+            fields: For field selectors.
+            uid: Of the object.
+
+        Returns:
+            Resolves when readers see the new state; StoreError if the disk refuses.  Without a
+            backend it is done already.  A caller that goes away does not take the write back.
+
+        Raises:
+            StoreError: The store is closed.
+            TypeError: The object is not JSON; nothing was done.
+        """
+        old = self.head(resource, namespace, name)
+        change_type = ChangeType.ADDED if old is None else ChangeType.MODIFIED
+        entry = self._entry(resource, namespace, name, obj, (labels, fields, uid))
+        return self._hand_over(Change(entry.resource_version, change_type, entry, old))
+
+    def delete(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        obj: dict[str, Any],
+        *,
+        labels: Mapping[str, str],
+        fields: Mapping[str, str],
+        uid: str,
+    ) -> asyncio.Future[Entry]:
+        """Delete an object that has a head.  To be called with an event loop running.
+
+        Args:
+            resource: As for `put`.
+            namespace: As for `put`.
+            name: As for `put`.
+            obj: The final state, for watchers; its `metadata.resourceVersion` is set to the
+                deletion's.
+            labels: Of the final state.
+            fields: Of the final state.
+            uid: Of the object.
+
+        Returns:
+            As for `put`.
+
+        Raises:
+            StoreError: The store is closed.
+            LookupError: There is no such object; nothing was done.
+            TypeError: The object is not JSON; nothing was done.
+        """
+        old = self.head(resource, namespace, name)
+        if old is None:
+            raise LookupError(f"{resource} {namespace}/{name} is not in the store")
+        entry = self._entry(resource, namespace, name, obj, (labels, fields, uid))
+        return self._hand_over(Change(entry.resource_version, ChangeType.DELETED, entry, old))
+
+    async def wait_for(self, resource_version: int, timeout_s: float) -> bool:
+        """Wait until readers see a resource version.
+
+        Returns:
+            Whether they do; False if the time is over or the store closes before.
+        """
+        if resource_version <= self._published.resource_version:
+            return True
+        if self._is_closed:
+            return False
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter = (resource_version, future)
+        self._waiters.append(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await future
+        except TimeoutError:
+            return False
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+        return resource_version <= self._published.resource_version
+
+    async def close(self) -> None:
+        """Take no more writes, finish those that were handed over, end all watches."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        await self._drained.wait()
+        for collection in self._collections.values():
+            collection.close()
+        for _, future in self._waiters:
+            if not future.done():
+                future.set_result(None)
+        if self._backend is not None and self._executor is not None:
+            await asyncio.get_running_loop().run_in_executor(self._executor, self._backend.close)
+            self._executor.shutdown()
+
+    def _entry(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        obj: dict[str, Any],
+        selectable: tuple[Mapping[str, str], Mapping[str, str], str],
+    ) -> Entry:
+        """The object's next state, with a resource version of its own."""
+        if self._is_closed:
+            raise StoreError("the store is closed: the server is stopping")
+        labels, fields, uid = selectable
+        resource_version = self._assigned + 1
+        obj["metadata"]["resourceVersion"] = str(resource_version)
+        data = encode({k: v for k, v in obj.items() if k not in {"apiVersion", "kind"}})
+        self._assigned = resource_version
+        return Entry(
+            resource, namespace, name, resource_version, uid, dict(labels), dict(fields), data
+        )
+
+    def _hand_over(self, change: Change) -> asyncio.Future[Entry]:
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Entry] = loop.create_future()
+        if self._backend is None:
+            collection = self.collection(change.entry.resource)
+            collection.apply(change)
+            self._published.resource_version = change.resource_version
+            future.set_result(change.entry)
+            collection.wake()
+            if self._waiters:
+                self._wake_waiters()
+            return future
+        self._heads[change.entry.resource, change.entry.key] = change
+        self._queue.append(Pending(change, future))
+        self._drained.clear()
+        if not self._is_scheduled and not self._in_flight:
+            # What else is handed over before the loop comes round belongs to the same batch.
+            self._is_scheduled = True
+            loop.call_soon(self._write)
+        return future
+
+    def _write(self) -> None:
+        """Give the backend the next batch."""
+        assert self._backend is not None
+        self._is_scheduled = False
+        self._in_flight = self._queue[:MAX_BATCH_CHANGES]
+        del self._queue[:MAX_BATCH_CHANGES]
+        changes = [pending.change for pending in self._in_flight]
+        floors = {name: collection.floor for name, collection in self._collections.items()}
+        asyncio.get_running_loop().run_in_executor(
+            self._executor, self._backend.write, changes, floors
+        ).add_done_callback(self._on_written)
+
+    def _on_written(self, written: asyncio.Future[None]) -> None:
+        error = written.exception()
+        if error is None:
+            self._publish()
+        else:
+            self._fail(error)
+        if self._queue:
+            self._write()
+        else:
+            self._drained.set()
+
+    def _publish(self) -> None:
+        """Make the batch that is kept visible."""
+        batch, self._in_flight = self._in_flight, []
+        touched: dict[str, Collection] = {}
+        for change, _ in batch:
+            entry = change.entry
+            collection = touched[entry.resource] = self.collection(entry.resource)
+            collection.apply(change)
+            if self._heads.get((entry.resource, entry.key)) is change:
+                del self._heads[entry.resource, entry.key]
+        self._published.resource_version = batch[-1].change.resource_version
+        for change, future in batch:
+            if not future.done():
+                future.set_result(change.entry)
+        for collection in touched.values():
+            collection.wake()
+        self._wake_waiters()
+
+    def _fail(self, error: BaseException) -> None:
+        """Take back everything that is not kept."""
+        failed = self._in_flight + self._queue
+        self._in_flight = []
+        self._queue.clear()
+        self._heads.clear()
+        log.error("%d writes failed: %s", len(failed), error)
+        for _, future in failed:
+            if not future.done():
+                refusal = StoreError(str(error))
+                refusal.__cause__ = error
+                future.set_exception(refusal)
+                future.exception()  # asyncio need not report it once more if the caller is gone
+
+    def _wake_waiters(self) -> None:
+        version = self._published.resource_version
+        for wanted, future in self._waiters:
+            if wanted <= version and not future.done():
+                future.set_result(None)
+
+    def _restore(self, loaded: Loaded) -> None:
+        """Fill the empty store."""
+        self._published.resource_version = max(loaded.resource_version, FIRST_RESOURCE_VERSION)
+        entries: dict[str, list[Entry]] = {}
+        changes: dict[str, list[Change]] = {}
+        for entry in loaded.entries:
+            entries.setdefault(entry.resource, []).append(entry)
+        for change in loaded.changes:
+            changes.setdefault(change.entry.resource, []).append(change)
+        for resource in sorted(entries.keys() | changes.keys() | loaded.floors.keys()):
+            self.collection(resource).restore(
+                entries.get(resource, ()), changes.get(resource, ()), loaded.floors.get(resource, 0)
+            )

@@ -1,0 +1,162 @@
+"""The newest changes of a resource: what watches read and past snapshots are rebuilt from.
+
+A reader is a position, a running number of the change that it reads next; it costs nothing while
+it waits and holds nothing back.  The window is bounded by a number of changes and by bytes; what
+leaves it raises the floor, the resource version before which nobody can start any more.  It is cut
+in steps of an eighth, so that a change costs the same however wide the window is.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from apfproxy.apiserver.store.entries import Change, TooOldError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+DEFAULT_CHANGES = 10_000
+"""Changes kept of a resource.  kube-apiserver's watch cache grows up to 102 400, from 100."""
+
+DEFAULT_BYTES = 64 * 1024 * 1024
+"""Bytes of old and new states kept of a resource: 10 000 changes of 3 KiB objects fit."""
+
+CHANGE_BYTES = 1024
+"""What a change is taken to weigh beside its JSON: two states with labels and fields."""
+
+SHARED_CHANGES = 1024
+"""Newest changes that keep what watchers encoded; who is further behind encodes alone."""
+
+SHARED_BYTES = 8 * 1024 * 1024
+"""Bytes of the JSON of these changes; what watchers encode is about as large, for each kind."""
+
+
+def weight(change: Change) -> int:
+    """Bytes that a change is taken to hold."""
+    old = len(change.old.data) if change.old is not None else 0
+    return CHANGE_BYTES + len(change.entry.data) + old
+
+
+class Window:
+    """The newest changes of one resource, oldest first.
+
+    Attributes:
+        floor: Resource version of the newest change that is no longer here; 0 if all are.
+        end: Position after the newest change.
+    """
+
+    def __init__(self, *, changes: int = DEFAULT_CHANGES, max_bytes: int = DEFAULT_BYTES) -> None:
+        """An empty window.
+
+        Args:
+            changes: At least so many are kept, and at most an eighth more; >= 1.
+            max_bytes: Fewer are kept if they weigh more; the newest always is.
+        """
+        self._limit = changes
+        self._max_bytes = max_bytes
+        self._changes: list[Change] = []
+        self._bytes = 0
+        self._first = 0  # position of the first of them
+        self._shared_from = 0  # position of the first that keeps what watchers encoded
+        self._shared_bytes = 0
+        self.end = 0
+        self.floor = 0
+
+    def __repr__(self) -> str:
+        return f"<Window {len(self._changes)} changes {self._bytes} bytes floor {self.floor}>"
+
+    def __len__(self) -> int:
+        return len(self._changes)
+
+    def append(self, change: Change) -> None:
+        """Add the newest change; older ones may leave."""
+        self._changes.append(change)
+        self.end += 1
+        self._bytes += weight(change)
+        self._shared_bytes += len(change.entry.data)
+        while (
+            self.end - self._shared_from > SHARED_CHANGES or self._shared_bytes > SHARED_BYTES
+        ) and self._shared_from < self.end - 1:
+            oldest = self._changes[self._shared_from - self._first]
+            oldest.encoded.clear()
+            self._shared_bytes -= len(oldest.entry.data)
+            self._shared_from += 1
+        if len(self._changes) > self._limit + self._limit // 8 or self._bytes > self._max_bytes:
+            self._cut()
+
+    def restore(self, changes: Iterable[Change], floor: int) -> None:
+        """Fill an empty window with changes from before a restart."""
+        self.floor = floor
+        for change in changes:
+            self.append(change)
+
+    def position(self, after: int) -> int:
+        """Where to read on for one who knows everything up to a resource version.
+
+        Raises:
+            TooOldError: What came next is no longer here.
+        """
+        if after < self.floor:
+            raise TooOldError(after, self.floor)
+        return self._first + bisect_right(
+            self._changes, after, key=lambda change: change.resource_version
+        )
+
+    def read(self, position: int, limit: int) -> list[Change]:
+        """Changes from a position on.
+
+        Args:
+            position: At most `end`.
+            limit: The most changes to give.
+
+        Returns:
+            As many as there are, maybe none.  The next position is as much further.
+
+        Raises:
+            TooOldError: The change at the position is no longer here.
+        """
+        start = position - self._first
+        if start < 0:
+            raise TooOldError(0, self.floor)
+        found = self._changes[start : start + limit]
+        if (alone := min(self._shared_from - position, len(found))) > 0:
+            # What readers far behind encode must not fill the memory: it ends with them.
+            found[:alone] = [
+                Change(change.resource_version, change.type, change.entry, change.old)
+                for change in found[:alone]
+            ]
+        return found
+
+    def since(self, resource_version: int) -> Iterator[Change]:
+        """Changes after a resource version, newest first.
+
+        Raises:
+            TooOldError: Some are no longer here; raised at the first step.
+        """
+        if resource_version < self.floor:
+            raise TooOldError(resource_version, self.floor)
+        for change in reversed(self._changes):
+            if change.resource_version <= resource_version:
+                return
+            yield change
+
+    def _cut(self) -> None:
+        """Let the oldest go: down to the limit, and to seven eighths of the bytes if too many."""
+        is_heavy = self._bytes > self._max_bytes
+        most_bytes = self._max_bytes - self._max_bytes // 8 if is_heavy else self._max_bytes
+        cut = max(0, len(self._changes) - self._limit)
+        left = self._bytes - sum(weight(change) for change in self._changes[:cut])
+        while left > most_bytes and cut < len(self._changes) - 1:
+            left -= weight(self._changes[cut])
+            cut += 1
+        if cut == 0:
+            return
+        self.floor = self._changes[cut - 1].resource_version
+        del self._changes[:cut]
+        self._bytes = left
+        self._first += cut
+        if self._shared_from < self._first:
+            # Only where the window is narrower than what is shared.
+            self._shared_from = self._first
+            self._shared_bytes = sum(len(change.entry.data) for change in self._changes)
