@@ -1,0 +1,1 @@
+"""Objects of the group `policy`: disruption budgets and evictions."""

@@ -1,0 +1,93 @@
+"""The kinds of the group `policy` that are stored.
+
+Source: Kubernetes, `pkg/registry/policy/poddisruptionbudget` and `pkg/printers/internalversion`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.api.ages import age
+from apfproxy.api.kind import Column, Kind, Object, Rules, Version
+from apfproxy.api.metadata import count_generation
+from apfproxy.api.policy.schema import BUDGET
+from apfproxy.api.policy.validation import (
+    validate_budget,
+    validate_budget_status,
+    validate_budget_update,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.api.policy.percent import IntOrString
+
+GROUP = "policy"
+
+
+def empty_status() -> Object:
+    """The status of a budget that has not been looked at."""
+    return {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+
+
+def prepare_create(obj: Object) -> None:
+    """Start at generation 1, without a status."""
+    obj["status"] = empty_status()
+    obj["metadata"]["generation"] = 1
+
+
+def prepare_update(new: Object, old: Object) -> None:
+    """Keep the status, and count the generation up if the specification differs."""
+    new["status"] = old["status"]
+    count_generation(new, old)
+
+
+def prepare_status(new: Object, old: Object) -> None:
+    """Keep the specification."""
+    new["spec"] = old["spec"]
+
+
+def amount(value: IntOrString | None) -> str:
+    """A number of pods or a percentage of them, for a cell."""
+    return "N/A" if value is None else str(value)
+
+
+def cells(obj: Object, now_s: float) -> Sequence[object]:
+    """The cells of a budget's row."""
+    spec, metadata = obj["spec"], obj["metadata"]
+    return (
+        metadata["name"],
+        amount(spec.get("minAvailable")),
+        amount(spec.get("maxUnavailable")),
+        obj["status"]["disruptionsAllowed"],
+        age(metadata.get("creationTimestamp"), now_s),
+    )
+
+
+POD_DISRUPTION_BUDGET = Kind(
+    group=GROUP,
+    name="PodDisruptionBudget",
+    plural="poddisruptionbudgets",
+    singular="poddisruptionbudget",
+    is_namespaced=True,
+    versions=(Version("v1", BUDGET),),
+    rules=Rules(
+        prepare_create=prepare_create,
+        prepare_update=prepare_update,
+        validate=validate_budget,
+        validate_update=validate_budget_update,
+        prepare_status=prepare_status,
+        validate_status=validate_budget_status,
+        allows_unconditional_update=False,
+    ),
+    columns=(
+        Column("Name", "string", "Unique within the namespace.", format="name"),
+        Column("Min Available", "string", "How many pods have to be available."),
+        Column("Max Unavailable", "string", "How many pods may be unavailable."),
+        Column("Allowed Disruptions", "integer", "How many pods may be disrupted now."),
+        Column("Age", "string", "Time since the server created the object."),
+    ),
+    cells=cells,
+    short_names=("pdb",),
+    storage_hash="EVWiDmWqyJw=",
+)

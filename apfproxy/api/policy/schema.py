@@ -1,0 +1,108 @@
+"""How objects of the group `policy` are structured.
+
+Source: Kubernetes API reference, `policy/v1` and `policy/v1beta1`.
+"""
+
+from __future__ import annotations
+
+from apfproxy.api.schema.meta import (
+    CONDITIONS,
+    DELETE_OPTIONS,
+    LABEL_SELECTOR,
+    OBJECT_META,
+    TYPE_META,
+    object_struct,
+)
+from apfproxy.api.schema.types import Field, Map, Scalar, Struct, changed, pointer, required
+
+POLICY_V1 = "io.k8s.api.policy.v1"
+POLICY_V1BETA1 = "io.k8s.api.policy.v1beta1"
+
+ALWAYS_ALLOW = "AlwaysAllow"
+IF_HEALTHY_BUDGET = "IfHealthyBudget"
+UNHEALTHY_POD_EVICTION_POLICIES = (ALWAYS_ALLOW, IF_HEALTHY_BUDGET)
+
+BUDGET_SPEC = Struct(
+    "PodDisruptionBudgetSpec",
+    (
+        pointer(
+            "minAvailable",
+            Scalar.INT_OR_STRING,
+            "How many of the selected pods have to stay available after an eviction: a number or a"
+            " percentage.",
+        ),
+        pointer(
+            "selector",
+            LABEL_SELECTOR,
+            "The pods whose evictions the budget limits: all of the namespace for an empty"
+            " selector, none for an absent one.",
+        ),
+        pointer(
+            "maxUnavailable",
+            Scalar.INT_OR_STRING,
+            "How many of the selected pods may be unavailable after an eviction: a number or a"
+            " percentage. Not together with minAvailable.",
+        ),
+        Field(
+            "unhealthyPodEvictionPolicy",
+            Scalar.STRING,
+            "When running pods that are not ready may be evicted: IfHealthyBudget, the default, if"
+            " enough others are healthy; AlwaysAllow at any time.",
+            is_pointer=True,
+            enum=UNHEALTHY_POD_EVICTION_POLICIES,
+        ),
+    ),
+    POLICY_V1,
+    "What a disruption budget asks for.",
+)
+
+BUDGET_STATUS = Struct(
+    "PodDisruptionBudgetStatus",
+    (
+        Field(
+            "observedGeneration",
+            Scalar.INT64,
+            "The generation that the status was computed for; it is out of date for any other.",
+        ),
+        Field(
+            "disruptedPods",
+            Map(Scalar.TIME),
+            "Pods whose eviction is allowed and not yet seen, by name, with the time of it.",
+        ),
+        required("disruptionsAllowed", Scalar.INT32, "How many pods may be disrupted now."),
+        required("currentHealthy", Scalar.INT32, "How many pods are healthy."),
+        required("desiredHealthy", Scalar.INT32, "How many pods have to be healthy at least."),
+        required("expectedPods", Scalar.INT32, "How many pods the budget counts on."),
+        Field(
+            "conditions",
+            CONDITIONS,
+            "DisruptionAllowed says whether, with reason SufficientPods, InsufficientPods or"
+            " SyncFailed.",
+        ),
+    ),
+    POLICY_V1,
+    "What a disruption budget allows at the moment.",
+)
+
+BUDGET = object_struct(
+    "PodDisruptionBudget",
+    POLICY_V1,
+    BUDGET_SPEC,
+    BUDGET_STATUS,
+    "Limits how many pods of a set may be disrupted at once.",
+)
+
+EVICTION = Struct(
+    "Eviction",
+    (
+        *TYPE_META,
+        Field("metadata", OBJECT_META, "Name and namespace of the pod to evict."),
+        pointer("deleteOptions", DELETE_OPTIONS, "How to delete the pod."),
+    ),
+    POLICY_V1,
+    "Asks to delete a pod as far as disruption budgets allow it.",
+)
+EVICTION_V1BETA1 = changed(EVICTION, package=POLICY_V1BETA1)
+
+EVICTIONS = {"policy/v1": EVICTION, "policy/v1beta1": EVICTION_V1BETA1}
+"""The forms in which evictions may be sent, by `apiVersion`."""
