@@ -1,0 +1,49 @@
+"""How the tables of core/v1 write their structs, and structs that several of them use."""
+
+from __future__ import annotations
+
+from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, Type
+
+PACKAGE = "io.k8s.api.core.v1"
+"""As OpenAPI names it."""
+
+BOOLEAN = Scalar.BOOLEAN
+INT32 = Scalar.INT32
+INT64 = Scalar.INT64
+QUANTITY = Scalar.QUANTITY
+STRING = Scalar.STRING
+
+STRINGS = List(STRING)
+STRING_MAP = Map(STRING)
+RESOURCE_LIST = Map(QUANTITY)
+"""Resource name to quantity."""
+
+
+def struct(name: str, description: str, *fields: Field, is_atomic: bool = False) -> Struct:
+    """A struct of core/v1."""
+    return Struct(name, fields, PACKAGE, description, is_atomic)
+
+
+def keyed(item: Struct, *keys: str, retains_keys: bool = False) -> List:
+    """A list whose items are identified by fields; patches merge by the first of them."""
+    return List(item, ListType.MAP, keys, keys[0], is_merged=True, retains_keys=retains_keys)
+
+
+def time_field(name: str, description: str) -> Field:
+    """A time that Go has no pointer for, and thus writes as null where it is not set."""
+    return Field(name, Scalar.TIME, description, is_always_written=True)
+
+
+def required_if_empty_absent(name: str, type_: Type, description: str = "") -> Field:
+    """A field that OpenAPI requires, but that Go leaves out where it is empty."""
+    return Field(name, type_, description, is_required=True)
+
+
+REFERENT_NAME = Field("name", STRING, "Name of the object referred to.", default="")
+
+LOCAL_OBJECT_REFERENCE = struct(
+    "LocalObjectReference",
+    "Names an object of the same namespace.",
+    REFERENT_NAME,
+    is_atomic=True,
+)
