@@ -1,0 +1,403 @@
+"""Reads JSON data into objects of a schema, as a typed decoder in Go does.
+
+For every struct a reader is made once, a closure over a table of its fields: reading takes some
+20 us for an object of 1 KiB.  Names are case-sensitive; null is an absent value.
+
+Sources: Go's `encoding/json`, "Unmarshal" and "Marshal"; RFC 3339; Kubernetes API conventions,
+"Primitive types".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.api.quantity import QuantityError, canonical_quantity
+from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct, Type
+from apfproxy.api.times import EARLIEST_S, parse_time, rfc3339, rfc3339_micro
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from apfproxy.api.kind import Object
+
+MOST_UNKNOWN = 100
+"""Unknown fields that are reported: Kubernetes' limit, too."""
+
+INT_LIMITS = {Scalar.INT32: 2**31, Scalar.INT64: 2**63}
+
+GO_SCALARS = {
+    Scalar.STRING: "string",
+    Scalar.BOOLEAN: "bool",
+    Scalar.INT32: "int32",
+    Scalar.INT64: "int64",
+    Scalar.QUANTITY: "resource.Quantity",
+    Scalar.TIME: "v1.Time",
+    Scalar.MICRO_TIME: "v1.MicroTime",
+    Scalar.INT_OR_STRING: "intstr.IntOrString",
+    Scalar.ANY: "runtime.RawExtension",
+}
+"""Names of Go's types, which messages show."""
+
+ZEROS: dict[Scalar, object] = {
+    Scalar.STRING: "",
+    Scalar.BOOLEAN: False,
+    Scalar.INT32: 0,
+    Scalar.INT64: 0,
+    Scalar.QUANTITY: "0",
+    Scalar.TIME: None,
+    Scalar.MICRO_TIME: None,
+    Scalar.INT_OR_STRING: 0,
+    Scalar.ANY: None,
+}
+"""What null in a list or map stands for, and what an absent field is written as, if at all."""
+
+NEVER_ABSENT = frozenset({Scalar.QUANTITY, Scalar.INT_OR_STRING})
+"""Scalars that are structs in Go, whose zero values are written."""
+
+TIME_LAYOUT = "2006-01-02T15:04:05Z07:00"
+MICRO_TIME_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
+MICROSECONDS = re.compile(r"[.,][0-9]{6}(Z|[-+][0-9:]{5})$")
+LONGEST_SHOWN = 60
+"""Characters of a wrong time that a message shows."""
+
+OMIT = object()
+"""An absent field is not written."""
+FRESH = object()
+"""An absent field is written as an empty struct."""
+
+
+class MismatchError(ValueError):
+    """A value does not have the type that the schema says; the message is the one of Go.
+
+    Attributes:
+        path: Names of the fields that lead to the value, from the root.
+    """
+
+    def __init__(self, text: str, go_type: str = "") -> None:
+        super().__init__(text)
+        self.text = text
+        self.go_type = go_type
+        self.struct = ""
+        self.path: list[str] = []
+
+    def within(self, struct: str, field: str) -> None:
+        """Note that the value is in this field of this struct."""
+        self.struct = self.struct or struct
+        self.path.insert(0, field)
+
+    def __str__(self) -> str:
+        if not self.go_type:
+            return self.text
+        place = f"struct field {self.struct}.{'.'.join(self.path)}" if self.path else "value"
+        return f"json: cannot unmarshal {self.text} into Go {place} of type {self.go_type}"
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """What reading has found.
+
+    Attributes:
+        obj: The object in canonical form; it shares only values of `Scalar.ANY` with its source.
+        unknown: Paths of the fields that the schema does not have.
+    """
+
+    obj: Object
+    unknown: tuple[str, ...]
+
+
+Reader = Callable[[Any, list[bool]], Any]
+"""Makes the canonical form of a value that is not null, None for a time that is zero; adds to the
+list where it leaves an unknown field out."""
+
+
+def read(schema: Struct, raw: object) -> Read:
+    """Read decoded JSON.
+
+    Args:
+        schema: Of the object.
+        raw: As a JSON parser returns it; it is not changed.
+
+    Raises:
+        MismatchError: At the first value of a wrong type.
+    """
+    left_out: list[bool] = []
+    obj = struct_reader(schema)(raw, left_out)
+    # The walk that finds paths is only made where there is something to find.
+    unknown = dict.fromkeys(unknown_fields(schema, raw, "")) if left_out else ()
+    return Read(obj, tuple(unknown)[:MOST_UNKNOWN])
+
+
+def canonical(schema: Struct, obj: Object) -> Object:
+    """The canonical form of an object, such as one that has got defaults or was patched.
+
+    Fields that the schema does not have are dropped.  The argument is not changed, and the result
+    shares only values of `Scalar.ANY` with it.
+
+    Raises:
+        MismatchError: At the first value of a wrong type.
+    """
+    result: Object = struct_reader(schema)(obj, [])
+    return result
+
+
+def value_name(value: object) -> str:
+    """What Go's messages call a JSON value."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, dict):
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    return "string" if isinstance(value, str) else "number"
+
+
+def go_name(kind: Type) -> str:
+    """What Go's messages call a type."""
+    if isinstance(kind, Struct):
+        return f"{kind.package.rpartition('.')[2]}.{kind.name}"
+    if isinstance(kind, List):
+        return f"[]{go_name(kind.item)}"
+    if isinstance(kind, Map):
+        return f"map[string]{go_name(kind.value)}"
+    return GO_SCALARS[kind]
+
+
+@cache
+def struct_reader(schema: Struct) -> Reader:
+    """The reader of a struct: made once for each."""
+    plan = [field_plan(field) for field in schema.fields]
+    name_of_struct = schema.name
+    known = schema.by_name
+
+    def read_struct(raw: Any, left_out: list[bool]) -> Object:  # noqa: ANN401  any JSON value
+        if not isinstance(raw, dict):
+            raise MismatchError(value_name(raw), go_name(schema))
+        get = raw.get
+        obj: Object = {}
+        taken = 0
+        name = ""
+        try:
+            for name, reader, is_kept, absent in plan:
+                value = get(name)
+                if value is not None:
+                    taken += 1
+                    value = reader(value, left_out)
+                    if value or (is_kept and value is not None):
+                        obj[name] = value
+                        continue
+                if absent is not OMIT:
+                    obj[name] = reader({}, left_out) if absent is FRESH else absent
+        except MismatchError as error:
+            error.within(name_of_struct, name)
+            raise
+        if taken != len(raw) and not raw.keys() <= known.keys():
+            left_out.append(True)
+        return obj
+
+    return read_struct
+
+
+def field_plan(field: Field) -> tuple[str, Reader, bool, object]:
+    """How to read a field.
+
+    Returns:
+        Its name; the reader of its values; whether empty values are kept; what to write if there is
+        no value or one that is not kept: `OMIT`, `FRESH` or the value itself.
+    """
+    kind = field.type
+    is_struct = isinstance(kind, Struct) or kind in NEVER_ABSENT
+    is_kept = (field.is_pointer or is_struct) and not isinstance(kind, List | Map)
+    absent: object = OMIT
+    if isinstance(kind, Struct) and not field.is_pointer:
+        absent = FRESH
+    elif isinstance(kind, Scalar) and not field.is_pointer:
+        if field.is_always_written or kind in NEVER_ABSENT:
+            absent = ZEROS[kind]
+    elif field.is_always_written:
+        absent = None
+    if kind is Scalar.ANY:
+        is_kept = True
+    return field.name, reader_of(kind), is_kept, absent
+
+
+@cache
+def reader_of(kind: Type) -> Reader:
+    """The reader of values of a type."""
+    if isinstance(kind, Struct):
+        return struct_reader(kind)
+    if isinstance(kind, List):
+        return list_reader(kind)
+    if isinstance(kind, Map):
+        return map_reader(kind)
+    return integer_reader(kind) if kind in INT_LIMITS else SCALAR_READERS[kind]
+
+
+def list_reader(kind: List) -> Reader:
+    """The reader of lists of a type."""
+    item_reader = reader_of(kind.item)
+    zero_of = zero_maker(kind.item)
+
+    def read_list(raw: Any, left_out: list[bool]) -> list[Any]:  # noqa: ANN401  any JSON value
+        if not isinstance(raw, list):
+            raise MismatchError(value_name(raw), go_name(kind))
+        return [zero_of() if each is None else item_reader(each, left_out) for each in raw]
+
+    return read_list
+
+
+def map_reader(kind: Map) -> Reader:
+    """The reader of maps of a type."""
+    value_reader = reader_of(kind.value)
+    zero_of = zero_maker(kind.value)
+
+    def read_map(raw: Any, left_out: list[bool]) -> dict[str, Any]:  # noqa: ANN401  any JSON value
+        if not isinstance(raw, dict):
+            raise MismatchError(value_name(raw), go_name(kind))
+        return {
+            key: zero_of() if each is None else value_reader(each, left_out)
+            for key, each in raw.items()
+        }
+
+    return read_map
+
+
+def zero_maker(kind: Type) -> Callable[[], object]:
+    """Makes what null stands for in a list or map."""
+    if isinstance(kind, Struct):
+        reader = struct_reader(kind)
+        return lambda: reader({}, [])
+    zero = ZEROS[kind] if isinstance(kind, Scalar) else None
+    return lambda: zero
+
+
+def integer_reader(kind: Scalar) -> Reader:
+    """The reader of integers of a type."""
+    limit, name = INT_LIMITS[kind], GO_SCALARS[kind]
+
+    def read_integer(raw: Any, _left_out: list[bool]) -> int:  # noqa: ANN401  any JSON value
+        if type(raw) is int and -limit <= raw < limit:
+            return raw
+        if isinstance(raw, int | float) and not isinstance(raw, bool):
+            raise MismatchError(f"number {raw}", name)
+        raise MismatchError(value_name(raw), name)
+
+    return read_integer
+
+
+def read_string(raw: Any, _left_out: list[bool]) -> str:  # noqa: ANN401  any JSON value
+    """Read a string."""
+    if isinstance(raw, str):
+        return raw
+    raise MismatchError(value_name(raw), "string")
+
+
+def read_boolean(raw: Any, _left_out: list[bool]) -> bool:  # noqa: ANN401  any JSON value
+    """Read a truth value."""
+    if isinstance(raw, bool):
+        return raw
+    raise MismatchError(value_name(raw), "bool")
+
+
+def read_quantity(raw: Any, _left_out: list[bool]) -> str:  # noqa: ANN401  any JSON value
+    """Read a quantity, which may be a number."""
+    is_number = isinstance(raw, int | float) and not isinstance(raw, bool)
+    text = raw.strip() if isinstance(raw, str) else str(raw) if is_number else value_name(raw)
+    try:
+        return canonical_quantity(text)
+    except QuantityError as error:
+        raise MismatchError(str(error)) from error
+
+
+def read_time(raw: Any, left_out: list[bool]) -> str | None:  # noqa: ANN401  any JSON value
+    """Read a time in whole seconds."""
+    return canonical_time(read_string(raw, left_out))
+
+
+def read_micro_time(raw: Any, left_out: list[bool]) -> str | None:  # noqa: ANN401  any JSON value
+    """Read a time with microseconds."""
+    return canonical_micro_time(read_string(raw, left_out))
+
+
+@lru_cache(maxsize=4096)
+def canonical_time(text: str) -> str | None:
+    """The time in UTC and whole seconds; None for the zero time.
+
+    Raises:
+        MismatchError: If it is no time.
+    """
+    try:
+        seconds = parse_time(text)
+    except ValueError as error:
+        raise MismatchError(bad_time(text, TIME_LAYOUT)) from error
+    return None if seconds == EARLIEST_S else rfc3339(seconds)
+
+
+@lru_cache(maxsize=256)
+def canonical_micro_time(text: str) -> str | None:
+    """The time in UTC with six digits of a second, which the text must have; None for zero.
+
+    Raises:
+        MismatchError: If it is no such time.
+    """
+    try:
+        seconds = parse_time(text)
+    except ValueError as error:
+        raise MismatchError(bad_time(text, MICRO_TIME_LAYOUT)) from error
+    if not MICROSECONDS.search(text):
+        raise MismatchError(bad_time(text, MICRO_TIME_LAYOUT))
+    return None if seconds == EARLIEST_S else rfc3339_micro(seconds)
+
+
+def bad_time(text: str, layout: str) -> str:
+    """The message about a text that is no time."""
+    shown = text[:LONGEST_SHOWN]
+    return f'parsing time "{shown}" as "{layout}": cannot parse "{shown}" as "2006"'
+
+
+read_int32 = integer_reader(Scalar.INT32)
+
+
+def read_int_or_string(raw: Any, left_out: list[bool]) -> int | str:  # noqa: ANN401  any JSON value
+    """Read a string or an integer of 32 bits."""
+    if isinstance(raw, str):
+        return raw
+    number: int = read_int32(raw, left_out)
+    return number
+
+
+def read_any(raw: Any, _left_out: list[bool]) -> object:  # noqa: ANN401  any JSON value
+    """Take JSON as it is."""
+    return raw
+
+
+SCALAR_READERS: dict[Scalar, Reader] = {
+    Scalar.STRING: read_string,
+    Scalar.BOOLEAN: read_boolean,
+    Scalar.QUANTITY: read_quantity,
+    Scalar.TIME: read_time,
+    Scalar.MICRO_TIME: read_micro_time,
+    Scalar.INT_OR_STRING: read_int_or_string,
+    Scalar.ANY: read_any,
+}
+
+
+def unknown_fields(kind: Type, raw: object, path: str) -> Iterator[str]:
+    """The paths of the fields that the schema does not have, of data that fits it otherwise."""
+    if isinstance(raw, dict) and isinstance(kind, Struct):
+        for name, value in raw.items():
+            at = f"{path}.{name}" if path else name
+            field = kind.by_name.get(name)
+            if field is None:
+                yield at
+            else:
+                yield from unknown_fields(field.type, value, at)
+    elif isinstance(raw, dict) and isinstance(kind, Map):
+        for key, value in raw.items():
+            yield from unknown_fields(kind.value, value, f"{path}.{key}")
+    elif isinstance(raw, list) and isinstance(kind, List):
+        for index, value in enumerate(raw):
+            yield from unknown_fields(kind.item, value, f"{path}[{index}]")
