@@ -3,24 +3,8 @@
 from __future__ import annotations
 
 from apfproxy.api.kind import Kind, Rules, Version
+from apfproxy.api.schema.meta import META, object_struct
 from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, pointer, required
-
-META = "io.k8s.apimachinery.pkg.apis.meta.v1"
-
-OBJECT_META = Struct(
-    "ObjectMeta",
-    (
-        Field("name", Scalar.STRING, "Name of the object."),
-        Field("labels", Map(Scalar.STRING)),
-        Field("creationTimestamp", Scalar.TIME, is_always_written=True),
-        Field("finalizers", List(Scalar.STRING, ListType.SET, is_merged=True)),
-    ),
-    META,
-    "What every object has.",
-)
-LIST_META = Struct(
-    "ListMeta", (Field("resourceVersion", Scalar.STRING),), META, "What every list has."
-)
 
 CONDITION = Struct(
     "WidgetCondition",
@@ -77,20 +61,16 @@ STATUS = Struct(
 )
 
 
-def widget(package: str) -> Struct:
-    """A widget of a Go package."""
-    return Struct(
-        "Widget",
-        (
-            Field("apiVersion", Scalar.STRING, "The version."),
-            Field("kind", Scalar.STRING, "The kind."),
-            Field("metadata", OBJECT_META, "Of every object."),
-            required("spec", SPEC, "What is wanted."),
-            Field("status", STATUS, "What there is."),
-        ),
-        package,
-        "Something with a use.",
-    )
+WIDGET_V1 = object_struct(
+    "Widget",
+    "io.k8s.api.widgets.v1",
+    SPEC,
+    STATUS,
+    "Something with a use.",
+    is_required=True,
+    is_always_written=True,
+)
+CORE = "io.k8s.api.core.v1"
 
 
 def no_cells(_obj: object, _now_s: float) -> tuple[object, ...]:
@@ -105,8 +85,11 @@ WIDGET = Kind(
     singular="widget",
     is_namespaced=False,
     versions=(
-        Version("v1", widget("io.k8s.api.widgets.v1")),
-        Version("v1beta3", widget("io.k8s.api.widgets.v1beta3")),
+        Version("v1", WIDGET_V1),
+        Version(
+            "v1beta3",
+            object_struct("Widget", "io.k8s.api.widgets.v1beta3", SPEC, STATUS, "A beta."),
+        ),
     ),
     rules=Rules(),
     columns=(),
@@ -120,9 +103,7 @@ POD = Kind(
     plural="pods",
     singular="pod",
     is_namespaced=True,
-    versions=(
-        Version("v1", Struct("Pod", widget("").fields, "io.k8s.api.core.v1", "Runs things.")),
-    ),
+    versions=(Version("v1", object_struct("Pod", CORE, SPEC, STATUS, "Runs things.")),),
     rules=Rules(),
     columns=(),
     cells=no_cells,
@@ -137,9 +118,7 @@ NAMESPACE = Kind(
     plural="namespaces",
     singular="namespace",
     is_namespaced=False,
-    versions=(
-        Version("v1", Struct("Namespace", widget("").fields, "io.k8s.api.core.v1", "Has names.")),
-    ),
+    versions=(Version("v1", object_struct("Namespace", CORE, None, None, "Has names.")),),
     rules=Rules(),
     columns=(),
     cells=no_cells,

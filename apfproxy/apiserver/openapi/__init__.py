@@ -1,0 +1,1 @@
+"""What is served, as OpenAPI describes it: for `kubectl explain`, `apply` and `diff`."""

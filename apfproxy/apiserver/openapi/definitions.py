@@ -1,0 +1,266 @@
+"""Structs as JSON schemas, with what Kubernetes adds to those.
+
+The two versions of OpenAPI differ in little: where a reference may have neighbours, in types that
+allow more than one JSON type, and in defaults, which only version 3 has.
+
+Sources: OpenAPI 2.0 and 3.0; Kubernetes documentation, "Server-Side Apply", "Merge strategy"; the
+published documents of Kubernetes for names and extensions.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING
+
+from apfproxy.api.schema.meta import META
+from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from apfproxy.api.kind import Object
+    from apfproxy.api.schema.types import Type
+
+GroupVersionKind = tuple[str, str, str]
+"""Group, version and kind."""
+
+
+class Style(enum.Enum):
+    """A version of OpenAPI; the value is what references to definitions begin with."""
+
+    V2 = "#/definitions/"
+    V3 = "#/components/schemas/"
+
+
+QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
+INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
+RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+TIME = f"{META}.Time"
+MICRO_TIME = f"{META}.MicroTime"
+FIELDS = f"{META}.FieldsV1"
+
+PLAIN: dict[Scalar, Object] = {
+    Scalar.STRING: {"type": "string"},
+    Scalar.BOOLEAN: {"type": "boolean"},
+    Scalar.INT32: {"type": "integer", "format": "int32"},
+    Scalar.INT64: {"type": "integer", "format": "int64"},
+}
+"""Scalars that are described where they are used."""
+
+ZERO: dict[Scalar, object] = {
+    Scalar.STRING: "",
+    Scalar.BOOLEAN: False,
+    Scalar.INT32: 0,
+    Scalar.INT64: 0,
+}
+"""The default of required ones."""
+
+NAMED: dict[Scalar, str] = {
+    Scalar.QUANTITY: QUANTITY,
+    Scalar.INT_OR_STRING: INT_OR_STRING,
+    Scalar.TIME: TIME,
+    Scalar.MICRO_TIME: MICRO_TIME,
+    Scalar.ANY: RAW_EXTENSION,
+}
+"""Scalars that have a definition of their own."""
+
+NAMED_SCHEMAS: dict[str, Object] = {
+    QUANTITY: {
+        "description": "A number with an optional suffix, such as 100m, 1.5, 2k or 4Gi.",
+        "type": "string",
+    },
+    INT_OR_STRING: {
+        "description": "An integer, or a string such as a percentage.",
+        "format": "int-or-string",
+        "type": "string",
+    },
+    TIME: {
+        "description": "A time as RFC 3339 writes it, in whole seconds.",
+        "format": "date-time",
+        "type": "string",
+    },
+    MICRO_TIME: {
+        "description": "A time as RFC 3339 writes it, with microseconds.",
+        "format": "date-time",
+        "type": "string",
+    },
+    RAW_EXTENSION: {"description": "An object of any kind.", "type": "object"},
+    FIELDS: {
+        "description": "A set of fields as a tree: keys are f: with a field's name, k: with the "
+        "keys of an item, v: with a value, i: with an index, or a dot for the parent itself.",
+        "type": "object",
+    },
+}
+"""Their definitions."""
+
+SEVERAL_TYPES: dict[str, list[Object]] = {
+    QUANTITY: [{"type": "string"}, {"type": "number"}],
+    INT_OR_STRING: [{"type": "integer"}, {"type": "string"}],
+}
+"""Of those that allow several JSON types, which version 2 cannot say."""
+
+
+def full_name(struct: Struct) -> str:
+    """The name of a struct's definition, such as `io.k8s.api.policy.v1.PodDisruptionBudget`."""
+    return f"{struct.package}.{struct.name}" if struct.package else struct.name
+
+
+def kind_entry(kind: GroupVersionKind) -> dict[str, str]:
+    """A kind as extensions name it."""
+    group, version, name = kind
+    return {"group": group, "kind": name, "version": version}
+
+
+class Definitions:
+    """The definitions that one document needs, each once.
+
+    Attributes:
+        schemas: Name to schema.
+    """
+
+    def __init__(
+        self, style: Style, kinds: Mapping[str, Sequence[GroupVersionKind]] | None = None
+    ) -> None:
+        """Begin without any.
+
+        Args:
+            style: Version of OpenAPI.
+            kinds: Name of a definition to the kinds that it describes.
+        """
+        self.style = style
+        self.kinds = kinds or {}
+        self.schemas: dict[str, Object] = {}
+        self.structs: dict[str, Struct] = {}
+
+    def __repr__(self) -> str:
+        return f"<Definitions {self.style.name} {len(self.schemas)}>"
+
+    def reference(self, struct: Struct) -> Object:
+        """A reference to a struct's definition, which is added with all that it needs."""
+        name = full_name(struct)
+        known = self.structs.setdefault(name, struct)
+        # Two structs of one name would make one of them wrong without anybody noticing.
+        assert known is struct or same_fields(known, struct), name
+        if name not in self.schemas:
+            self.schemas[name] = {}  # Ends the recursion of structs that contain themselves.
+            self.schemas[name] = self.definition(struct, name)
+        return {"$ref": self.style.value + name}
+
+    def definition(self, struct: Struct, name: str) -> Object:
+        """The schema of a struct."""
+        schema: Object = {}
+        if struct.description:
+            schema["description"] = struct.description
+        properties = {field.name: self.property(field) for field in struct.fields}
+        if properties:
+            schema["properties"] = properties
+        required = [field.name for field in struct.fields if field.is_required]
+        if required:
+            schema["required"] = required
+        schema["type"] = "object"
+        if kinds := self.kinds.get(name):
+            schema["x-kubernetes-group-version-kind"] = [kind_entry(kind) for kind in kinds]
+        if struct.is_atomic:
+            schema["x-kubernetes-map-type"] = "atomic"
+        return schema
+
+    def property(self, field: Field) -> Object:
+        """The schema of a field."""
+        extra: Object = {}
+        if field.description:
+            extra["description"] = field.description
+        if field.enum:
+            extra["enum"] = list(field.enum)
+        default = default_of(field)
+        if default is not None and self.style is Style.V3:
+            extra["default"] = default
+        if isinstance(field.type, List):
+            extra.update(list_extensions(field.type))
+        elif isinstance(field.type, Map) and field.type.is_atomic:
+            extra["x-kubernetes-map-type"] = "atomic"
+        if field.retains_keys:
+            extra["x-kubernetes-patch-strategy"] = "retainKeys"
+        schema = self.named(FIELDS) if field.name == "fieldsV1" else self.type_schema(field.type)
+        return self.beside(schema, extra)
+
+    def beside(self, schema: Object, extra: Object) -> Object:
+        """The schema with something beside it, which version 3 forbids beside references."""
+        if extra and "$ref" in schema and self.style is Style.V3:
+            return {"allOf": [schema], **extra}
+        return {**schema, **extra}
+
+    def type_schema(self, type_: Type) -> Object:
+        """The schema of a type."""
+        match type_:
+            case Struct():
+                return self.reference(type_)
+            case List():
+                return {"type": "array", "items": self.element(type_.item)}
+            case Map():
+                return {"type": "object", "additionalProperties": self.element(type_.value)}
+        if type_ in NAMED:
+            return self.named(NAMED[type_])
+        return dict(PLAIN[type_])
+
+    def element(self, type_: Type) -> Object:
+        """The schema of what lists and maps hold."""
+        extra: Object = {}
+        if self.style is Style.V3:
+            if isinstance(type_, Struct):
+                extra["default"] = {}
+            elif isinstance(type_, Scalar) and type_ in ZERO:
+                extra["default"] = ZERO[type_]
+        return self.beside(self.type_schema(type_), extra)
+
+    def named(self, name: str) -> Object:
+        """A reference to a scalar's definition, which is added."""
+        schema = dict(NAMED_SCHEMAS[name])
+        if self.style is Style.V3 and name in SEVERAL_TYPES:
+            schema = {"description": schema["description"], "oneOf": SEVERAL_TYPES[name]}
+            if name == INT_OR_STRING:
+                schema["format"] = "int-or-string"
+        self.schemas[name] = schema
+        return {"$ref": self.style.value + name}
+
+
+def same_fields(one: Struct, other: Struct) -> bool:
+    """Whether two structs describe the same, names of nested ones taken for their content."""
+
+    def told(type_: Type) -> object:
+        match type_:
+            case Struct():
+                return full_name(type_)
+            case List() | Map():
+                content = type_.item if isinstance(type_, List) else type_.value
+                return (type(type_), told(content))
+        return type_
+
+    def shape(struct: Struct) -> list[tuple[str, object]]:
+        return [(field.name, told(field.type)) for field in struct.fields]
+
+    return shape(one) == shape(other)
+
+
+def default_of(field: Field) -> object:
+    """The default of a field; None for none."""
+    if field.default is not None:
+        return field.default
+    if isinstance(field.type, Struct):
+        return None if field.is_pointer else {}
+    if field.is_required and not field.is_pointer and isinstance(field.type, Scalar):
+        return ZERO.get(field.type)
+    return None
+
+
+def list_extensions(list_: List) -> Object:
+    """What server-side apply and strategic merge patches have to know of a list."""
+    extensions: Object = {}
+    if list_.list_type is ListType.MAP:
+        extensions["x-kubernetes-list-map-keys"] = list(list_.list_keys)
+    extensions["x-kubernetes-list-type"] = list_.list_type.value
+    if list_.merge_key:
+        extensions["x-kubernetes-patch-merge-key"] = list_.merge_key
+    strategies = ["merge"] * list_.is_merged + ["retainKeys"] * list_.retains_keys
+    if strategies:
+        extensions["x-kubernetes-patch-strategy"] = ",".join(strategies)
+    return extensions

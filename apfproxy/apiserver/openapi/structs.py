@@ -1,0 +1,112 @@
+"""The structs that no kind has: documents of discovery, of `/version`, and patches.
+
+Sources: the types of meta/v1 that begin with `API`; apimachinery's `version.Info`.
+"""
+
+from __future__ import annotations
+
+from apfproxy.api.schema.meta import META, TYPE_META
+from apfproxy.api.schema.types import Field, List, Scalar, Struct, required
+
+PATCH = Struct(
+    "Patch",
+    (),
+    META,
+    "A change to an object; its content type says of which sort.",
+)
+
+VERSION_INFO = Struct(
+    "Info",
+    (
+        required("major", Scalar.STRING, "Major version of Kubernetes."),
+        required("minor", Scalar.STRING, "Minor version of Kubernetes."),
+        required("gitVersion", Scalar.STRING, "Both, with the version of this server behind."),
+        required("gitCommit", Scalar.STRING, "The commit that was built."),
+        required("gitTreeState", Scalar.STRING, "Whether it was built with changes."),
+        required("buildDate", Scalar.STRING, "When it was built."),
+        required("goVersion", Scalar.STRING, "The Go that it was built with; empty for none."),
+        required("compiler", Scalar.STRING, "What runs it."),
+        required("platform", Scalar.STRING, "System and machine that it runs on."),
+    ),
+    "io.k8s.apimachinery.pkg.version",
+    "What a server is.",
+)
+
+VERSION_FOR_DISCOVERY = Struct(
+    "GroupVersionForDiscovery",
+    (
+        required("groupVersion", Scalar.STRING, "Group and version, with a slash between them."),
+        required("version", Scalar.STRING, "The version alone."),
+    ),
+    META,
+    "A version of a group.",
+)
+
+SERVER_ADDRESS = Struct(
+    "ServerAddressByClientCIDR",
+    (
+        required("clientCIDR", Scalar.STRING, "The clients that this is for."),
+        required("serverAddress", Scalar.STRING, "Host and port."),
+    ),
+    META,
+    "Where some clients can reach the server.",
+)
+
+API_VERSIONS = Struct(
+    "APIVersions",
+    (
+        *TYPE_META,
+        required("versions", List(Scalar.STRING), "The versions of the core."),
+        required("serverAddressByClientCIDRs", List(SERVER_ADDRESS), "Where the server is."),
+    ),
+    META,
+    "The versions of the core.",
+)
+
+API_GROUP = Struct(
+    "APIGroup",
+    (
+        *TYPE_META,
+        required("name", Scalar.STRING, "The group."),
+        required("versions", List(VERSION_FOR_DISCOVERY), "Its versions."),
+        Field("preferredVersion", VERSION_FOR_DISCOVERY, "The version to use."),
+    ),
+    META,
+    "A group and its versions.",
+)
+
+API_GROUP_LIST = Struct(
+    "APIGroupList",
+    (*TYPE_META, required("groups", List(API_GROUP), "The groups.")),
+    META,
+    "All groups but the core.",
+)
+
+API_RESOURCE = Struct(
+    "APIResource",
+    (
+        required("name", Scalar.STRING, "Plural; with a slash and a subresource behind for such."),
+        required("singularName", Scalar.STRING, "Singular."),
+        required("namespaced", Scalar.BOOLEAN, "Whether objects belong to a namespace."),
+        Field("group", Scalar.STRING, "Group of the objects; empty for that of the list."),
+        Field("version", Scalar.STRING, "Version of the objects; empty for that of the list."),
+        required("kind", Scalar.STRING, "Kind of the objects."),
+        required("verbs", List(Scalar.STRING), "What clients may do."),
+        Field("shortNames", List(Scalar.STRING), "Abbreviations."),
+        Field("categories", List(Scalar.STRING), "Groups of resources to ask for at once."),
+        Field("storageVersionHash", Scalar.STRING, "Equal for resources that are stored as one."),
+    ),
+    META,
+    "A resource or a subresource.",
+)
+
+API_RESOURCE_LIST = Struct(
+    "APIResourceList",
+    (
+        *TYPE_META,
+        required("groupVersion", Scalar.STRING, "Group and version of the list."),
+        required("resources", List(API_RESOURCE), "The resources."),
+    ),
+    META,
+    "The resources of a version of a group.",
+)

@@ -1,0 +1,100 @@
+"""The OpenAPI 3.0 documents, one for each version of a group, and the index of them.
+
+Source: OpenAPI 3.0; Kubernetes documentation, "OpenAPI V3".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.apiserver.openapi.definitions import Definitions, Style, kind_entry
+from apfproxy.apiserver.openapi.v2 import DESCRIPTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from apfproxy.api.kind import Object
+    from apfproxy.apiserver.openapi.paths import Catalog, Operation
+
+
+def documents(catalog: Catalog, version: str) -> dict[str, Object]:
+    """Path below `/openapi/v3/` to document.
+
+    Args:
+        catalog: What is served.
+        version: Of the server.
+    """
+    operations: dict[str, list[Operation]] = {}
+    for operation in catalog.operations:
+        operations.setdefault(operation.document, []).append(operation)
+    return {name: document(of_one, catalog, version) for name, of_one in sorted(operations.items())}
+
+
+def document(operations: list[Operation], catalog: Catalog, version: str) -> Object:
+    """One document."""
+    definitions = Definitions(Style.V3, catalog.kinds)
+    paths: Object = {}
+    for operation in operations:
+        item = paths.setdefault(operation.path, {})
+        item[operation.method] = describe(operation, definitions)
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": version},
+        "paths": dict(sorted(paths.items())),
+        "components": {"schemas": dict(sorted(definitions.schemas.items()))},
+    }
+
+
+def index(hashes: Mapping[str, str]) -> Object:
+    """The document of `/openapi/v3`.
+
+    Args:
+        hashes: Path below `/openapi/v3/` to the hash of its document.
+    """
+    return {
+        "paths": {
+            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={value}"}
+            for path, value in hashes.items()
+        }
+    }
+
+
+def describe(operation: Operation, definitions: Definitions) -> Object:
+    """An operation; the definitions that it needs are added."""
+    parameters: list[Object] = []
+    for parameter in operation.parameters():
+        schema = {"type": parameter.type, "uniqueItems": True}
+        where: Object = {"name": parameter.name, "in": "query"}
+        if parameter.is_in_path:
+            where = {"name": parameter.name, "in": "path", "required": True}
+        parameters.append({**where, "description": parameter.description, "schema": schema})
+    described: Object = {
+        "description": operation.description,
+        "operationId": operation.id,
+        "tags": [operation.tag],
+    }
+    if parameters:
+        described["parameters"] = parameters
+    if operation.body:
+        schema = definitions.reference(operation.body)
+        body: Object = {"content": {type_: {"schema": schema} for type_ in operation.consumes}}
+        if operation.is_body_required:
+            body["required"] = True
+        described["requestBody"] = body
+    described["responses"] = {
+        **{
+            str(code): {
+                "description": DESCRIPTIONS[code],
+                "content": {
+                    type_: {"schema": definitions.reference(answer)} for type_ in operation.produces
+                },
+            }
+            for code, answer in operation.answers.items()
+        },
+        "401": {"description": DESCRIPTIONS[401]},
+    }
+    if operation.action:
+        described["x-kubernetes-action"] = operation.action
+    if operation.kind:
+        described["x-kubernetes-group-version-kind"] = kind_entry(operation.kind)
+    return described
