@@ -1,0 +1,223 @@
+"""What a disruption budget allows: the arithmetic of the disruption controller.
+
+1. With `minAvailable` as a number, all pods that the selector matches are expected.
+2. With `maxUnavailable`, or a percentage, the pods are expected that the controllers of the matched
+   pods want: Kubernetes asks those controllers for their scale.  A pod without a controller is not
+   expected, though it counts as healthy.
+3. `disruptionsAllowed` is the number of healthy pods beyond those desired, and 0 where no pods are
+   expected.
+
+One deviation: controllers are not stored here, so nothing can be asked for its scale.  As many pods
+are expected of a controller as there are that name it, where Kubernetes would fail the budget
+(`SyncFailed`) for a controller that it does not find.
+
+Source: Kubernetes, `pkg/controller/disruption` and `component-helpers/apps/poddisruptionbudget`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.api.conditions import FALSE, TRUE, find_condition, set_condition
+from apfproxy.api.policy.percent import scaled
+from apfproxy.api.times import parse_time, rfc3339
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from apfproxy.api.kind import Object
+
+DISRUPTION_ALLOWED = "DisruptionAllowed"
+SUFFICIENT_PODS = "SufficientPods"
+INSUFFICIENT_PODS = "InsufficientPods"
+SYNC_FAILED = "SyncFailed"
+
+DELETION_TIMEOUT_S = 120
+"""How long an evicted pod counts as gone before it is: Kubernetes' number."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodState:
+    """What budgets need to know of a pod.
+
+    Attributes:
+        name: Of the pod.
+        is_ready: Whether its condition `Ready` is true: it is healthy.
+        is_ending: Whether it is being deleted.
+        controller: The uid of the controller that it names; "" for none.
+    """
+
+    name: str
+    is_ready: bool
+    is_ending: bool
+    controller: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What a budget's status should be.
+
+    Attributes:
+        status: The new status, canonical.
+        recheck_s: When it has to be looked at again even if nothing changes, in seconds since 1970;
+            None for never.
+    """
+
+    status: Object
+    recheck_s: float | None
+
+
+def is_ready(pod: Object) -> bool:
+    """Whether a pod is healthy, as budgets see it."""
+    condition = find_condition(pod.get("status", {}), "Ready")
+    return condition is not None and condition["status"] == TRUE
+
+
+def pod_state(pod: Object) -> PodState:
+    """What budgets need to know of the pod."""
+    metadata = pod["metadata"]
+    owners = metadata.get("ownerReferences", ())
+    return PodState(
+        name=metadata["name"],
+        is_ready=is_ready(pod),
+        is_ending="deletionTimestamp" in metadata,
+        controller=next((owner["uid"] for owner in owners if owner.get("controller")), ""),
+    )
+
+
+def assess(budget: Object, pods: Collection[PodState], now_s: float) -> Assessment:
+    """Work out the status of a budget.
+
+    Args:
+        budget: The budget.
+        pods: All pods of its namespace that its selector matches.
+        now_s: Seconds since 1970.
+
+    Raises:
+        ValueError: The budget cannot be worked out; see `failed_status`.
+    """
+    old = budget["status"]
+    expected, desired = expected_pods(budget["spec"], pods)
+    disrupted, recheck_s = still_disrupted(old.get("disruptedPods", {}), pods, now_s)
+    healthy = sum(pod.is_ready and not pod.is_ending and pod.name not in disrupted for pod in pods)
+    status: Object = {
+        "observedGeneration": budget["metadata"].get("generation", 0),
+        "disruptedPods": disrupted,
+        "disruptionsAllowed": max(healthy - desired, 0) if expected > 0 else 0,
+        "currentHealthy": healthy,
+        "desiredHealthy": desired,
+        "expectedPods": expected,
+        "conditions": old.get("conditions", []),
+    }
+    set_disruption_allowed(status, rfc3339(now_s))
+    for name in ("observedGeneration", "disruptedPods"):
+        if not status[name]:
+            del status[name]
+    return Assessment(status, recheck_s)
+
+
+def expected_pods(spec: Object, pods: Collection[PodState]) -> tuple[int, int]:
+    """How many pods there should be, and how many of them have to be healthy.
+
+    Raises:
+        ValueError: A number of pods is neither a number nor a percentage.
+    """
+    maximum, minimum = spec.get("maxUnavailable"), spec.get("minAvailable")
+    if maximum is not None:
+        expected = controlled(pods)
+        return expected, max(expected - scaled(maximum, expected), 0)
+    if isinstance(minimum, str):
+        expected = controlled(pods)
+        return expected, scaled(minimum, expected)
+    if minimum is not None:
+        return len(pods), minimum
+    return 0, 0
+
+
+def controlled(pods: Iterable[PodState]) -> int:
+    """How many of the pods have a controller."""
+    return sum(bool(pod.controller) for pod in pods)
+
+
+def still_disrupted(
+    disrupted: Object, pods: Iterable[PodState], now_s: float
+) -> tuple[Object, float | None]:
+    """The evicted pods that are neither gone nor spared, and when the first of them will be spared.
+
+    Args:
+        disrupted: Names of pods to the times of their evictions.
+        pods: All pods that the budget is about.
+        now_s: Seconds since 1970.
+    """
+    if not disrupted:
+        return {}, None
+    still: Object = {}
+    deadlines = []
+    for pod in pods:
+        evicted_at = disrupted.get(pod.name)
+        if evicted_at is None or pod.is_ending:
+            continue
+        deadline_s = parse_time(evicted_at) + DELETION_TIMEOUT_S
+        if deadline_s > now_s:
+            still[pod.name] = evicted_at
+            deadlines.append(deadline_s)
+    return still, min(deadlines, default=None)
+
+
+def set_disruption_allowed(status: Object, now: str) -> None:
+    """Let the condition `DisruptionAllowed` say what `disruptionsAllowed` does, in place."""
+    is_allowed = status["disruptionsAllowed"] > 0
+    condition = {
+        "type": DISRUPTION_ALLOWED,
+        "status": TRUE if is_allowed else FALSE,
+        "observedGeneration": status.get("observedGeneration", 0),
+        "reason": SUFFICIENT_PODS if is_allowed else INSUFFICIENT_PODS,
+        "message": "",
+    }
+    set_condition(status, written(condition), now)
+
+
+def failed_status(budget: Object, message: str, now_s: float) -> Object:
+    """The status of a budget that cannot be worked out: nothing is allowed.
+
+    Args:
+        budget: The budget; not changed.
+        message: Why it cannot.
+        now_s: Seconds since 1970.
+    """
+    status = {**budget["status"], "disruptionsAllowed": 0}
+    condition = {
+        "type": DISRUPTION_ALLOWED,
+        "status": FALSE,
+        "observedGeneration": status.get("observedGeneration", 0),
+        "reason": SYNC_FAILED,
+        "message": message,
+    }
+    set_condition(status, written(condition), rfc3339(now_s))
+    return status
+
+
+def written(condition: Object) -> Object:
+    """The condition in canonical form."""
+    if not condition["observedGeneration"]:
+        del condition["observedGeneration"]
+    return condition
+
+
+def is_up_to_date(budget: Object, status: Object) -> bool:
+    """Whether the budget's status says what the other one does: no write is needed.
+
+    What does not count is the message and the generation of the condition, which nobody decides by.
+    """
+    old = budget["status"]
+    names = ("currentHealthy", "desiredHealthy", "expectedPods", "disruptionsAllowed")
+    if any(old[name] != status[name] for name in names):
+        return False
+    if old.get("observedGeneration", 0) != status.get("observedGeneration", 0):
+        return False
+    if old.get("disruptedPods", {}) != status.get("disruptedPods", {}):
+        return False
+    was, now = (find_condition(each, DISRUPTION_ALLOWED) for each in (old, status))
+    assert now is not None, "every computed status has the condition"
+    return was is not None and (was["status"], was["reason"]) == (now["status"], now["reason"])

@@ -1,0 +1,220 @@
+"""Evictions: deletions of pods that disruption budgets may forbid.
+
+The decision and the count in the budget's status are one synchronous step of the registry.  Between
+that and the deletion the pod may change; a pod that was let go for being unhealthy is therefore
+deleted only as it was seen.
+
+Source: Kubernetes 1.36, `pkg/registry/core/pod/storage/eviction.go`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from apfproxy.api.core.kinds import POD
+from apfproxy.api.policy.eviction_rules import (
+    SEVERAL_BUDGETS,
+    VIOLATION,
+    Refusal,
+    budgets_of,
+    charge,
+    ignores_budgets,
+    mark_target,
+    may_start,
+    spares_unhealthy,
+    unprocessed,
+)
+from apfproxy.api.policy.kinds import GROUP, POD_DISRUPTION_BUDGET
+from apfproxy.api.times import rfc3339
+from apfproxy.apiserver.errors import (
+    StatusError,
+    bad_request,
+    conflict,
+    forbidden,
+    unknown_error,
+)
+from apfproxy.apiserver.registry import WriteOptions
+
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Object
+    from apfproxy.apiserver.registry import DeleteOptions, Registry
+
+MANAGER = "kube-apiserver"
+"""Who writes budgets and pods on the way."""
+ATTEMPTS = 20
+"""How often a deletion is tried while the pod keeps changing: Kubernetes' number."""
+
+SUCCESS: Object = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Success",
+    "code": 201,
+}
+
+
+async def evict(
+    registry: Registry, namespace: str, name: str, eviction: Object, options: DeleteOptions
+) -> Object:
+    """Delete a pod as far as disruption budgets allow it.
+
+    Args:
+        registry: Has the pod and the budgets.
+        namespace: Of the pod.
+        name: Of the pod, as the request's path has it.
+        eviction: Canonical.
+        options: How to delete: the eviction's `deleteOptions`, and `dryRun` of the request.
+
+    Returns:
+        The Status of a success, to be answered with 201.
+
+    Raises:
+        StatusError: The pod may not be deleted, is not there, or is not the one that is meant.
+    """
+    if eviction["metadata"].get("name", "") != name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    pod = await delete_unprotected(registry, namespace, name, options)
+    if pod is None:
+        return dict(SUCCESS)
+    budgets = budgets_of(pod, registry.objects(POD_DISRUPTION_BUDGET, namespace))
+    if len(budgets) > 1:
+        raise unknown_error(SEVERAL_BUDGETS)
+    if not budgets:
+        await delete(registry, namespace, name, options)
+    elif spares_unhealthy(budgets[0], pod):
+        await delete_unhealthy(registry, pod, budgets[0], options)
+    else:
+        await count(registry, budgets[0], name, is_dry_run=options.is_dry_run)
+        await delete(registry, namespace, name, options)
+    return dict(SUCCESS)
+
+
+async def delete_unprotected(
+    registry: Registry, namespace: str, name: str, options: DeleteOptions
+) -> Object | None:
+    """Delete the pod if no budget can protect it.
+
+    Returns:
+        None once that is done; the pod if budgets have to be asked.
+    """
+    attempts = 0
+    while True:
+        attempts += 1
+        pod = registry.get(POD, namespace, name)
+        if not ignores_budgets(pod):
+            return pod
+        as_seen = options
+        if may_start(pod) and not options.resource_version:
+            as_seen = only_as_seen(pod, options)
+        try:
+            await delete(registry, namespace, name, as_seen)
+        except StatusError as error:
+            if options.resource_version or not is_conflict(error) or attempts == ATTEMPTS:
+                raise
+        else:
+            return None
+
+
+async def delete_unhealthy(
+    registry: Registry, pod: Object, budget: Object, options: DeleteOptions
+) -> None:
+    """Delete a pod that is not healthy, unless it has changed since."""
+    metadata = pod["metadata"]
+    try:
+        await delete(registry, metadata["namespace"], metadata["name"], only_as_seen(pod, options))
+    except StatusError as error:
+        if is_conflict(error) and not options.resource_version:
+            raise refused(budget, unprocessed(budget["metadata"]["name"])) from error
+        raise
+
+
+async def count(registry: Registry, budget: Object, pod_name: str, *, is_dry_run: bool) -> None:
+    """Count the eviction in the budget's status.
+
+    Raises:
+        StatusError: The budget does not allow it, or is gone.
+    """
+    now = rfc3339(registry.clock())
+
+    def counted(current: Object) -> Object:
+        refusal = charge(current, pod_name, now)
+        if refusal is not None:
+            raise refused(current, refusal)
+        return current
+
+    metadata = budget["metadata"]
+    await registry.update(
+        POD_DISRUPTION_BUDGET,
+        POD_DISRUPTION_BUDGET.storage,
+        metadata["namespace"],
+        metadata["name"],
+        counted,
+        WriteOptions(MANAGER, is_dry_run),
+        subresource="status",
+    )
+
+
+async def delete(registry: Registry, namespace: str, name: str, options: DeleteOptions) -> None:
+    """Note in the pod's status why it ends, and delete it."""
+    if not options.is_dry_run:
+        now = rfc3339(registry.clock())
+
+        def marked(pod: Object) -> Object:
+            check_preconditions(pod, options)
+            mark_target(pod, now)
+            return pod
+
+        written = await registry.update(
+            POD,
+            POD.storage,
+            namespace,
+            name,
+            marked,
+            WriteOptions(MANAGER),
+            subresource="status",
+        )
+        if options.resource_version:
+            options = only_as_seen(written.obj, options)
+    await registry.delete(POD, namespace, name, options)
+
+
+def check_preconditions(pod: Object, options: DeleteOptions) -> None:
+    """Make sure that the pod is the one that is meant.
+
+    Raises:
+        StatusError: It is another one, or has changed.
+    """
+    metadata = pod["metadata"]
+    for what, wanted, is_ in (
+        ("UID", options.uid, metadata["uid"]),
+        ("ResourceVersion", options.resource_version, metadata["resourceVersion"]),
+    ):
+        if wanted and wanted != is_:
+            happened = "modified" if what == "ResourceVersion" else "deleted and then recreated"
+            reason = (
+                f"the {what} in the precondition ({wanted}) does not match the {what} in record"
+                f" ({is_}). The object might have been {happened}"
+            )
+            raise conflict("", "Pod", metadata["name"], reason)
+
+
+def only_as_seen(pod: Object, options: DeleteOptions) -> DeleteOptions:
+    """The options to delete the pod with only if it has not changed."""
+    return dataclasses.replace(options, resource_version=pod["metadata"]["resourceVersion"])
+
+
+def is_conflict(error: StatusError) -> bool:
+    """Whether an object was not as it was believed to be."""
+    return error.reason == "Conflict"
+
+
+def refused(budget: Object, refusal: Refusal) -> StatusError:
+    """403 or 429: what a client is told that may not evict."""
+    if refusal.is_final:
+        name = budget["metadata"]["name"]
+        return forbidden(GROUP, POD_DISRUPTION_BUDGET.singular, name, refusal.message)
+    cause = {"reason": "DisruptionBudget", "message": refusal.message}
+    return StatusError(
+        429, "TooManyRequests", VIOLATION, {"causes": [cause]}, retry_after_s=refusal.retry_after_s
+    )
