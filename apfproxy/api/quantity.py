@@ -1,0 +1,219 @@
+"""Quantities: exact numbers with a suffix, such as `500m`, `4Gi` or `1e3`.
+
+There are three families of suffixes: decimal (`n u m k M G T P E`), binary (`Ki Mi Gi Ti Pi Ei`)
+and decimal exponents (`e3`, `E3`).  A quantity keeps the family that it was written in.  Its
+canonical form has no fraction, no plus sign, and the largest suffix of the family that keeps the
+value:
+
+1. What is finer than `n` is rounded away from zero, so that something never becomes nothing.
+2. A binary quantity is at most 2^63 - 1 in magnitude; more becomes that, silently.
+3. A binary quantity that is no integer, or nearer to zero than 1024, gets a decimal suffix.
+4. Where no decimal suffix is large enough, an exponent is used.  (Kubernetes 1.36 writes `1000E`
+   as `1` there and thus loses the value.  Later versions write `1e21`, and so does this.)
+5. Quantities that are probably canonical are left as they were written.  Kubernetes' quick look
+   takes some for canonical that are not, such as `+5`, `007`, `1.500` or `1E3`: they stay.
+
+Sources: Kubernetes API reference, "Quantity"; kubernetes/apimachinery pkg/api/resource.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+LONGEST = 1_000
+"""Characters.  Kubernetes is bounded by the size of a request only; nothing sensible is as long."""
+LARGEST_EXPONENT = 1_000
+"""Kubernetes has no such limit: ten characters make it compute with a billion digits."""
+LARGEST_BINARY = 2**63 - 1
+NANO_EXPONENT = -9
+NANO = 10**9
+"""Nanos in one."""
+SMALLEST_BINARY = 1024
+"""Nearer to zero than this, a binary quantity is written in decimal."""
+MOST_QUICK_DIGITS = 18
+"""Decimal digits that always fit into 64 bits; with more, Kubernetes does not look quickly."""
+MOST_QUICK_BINARY_DIGITS = 14
+"""As above, before the digits are taken away that the suffix stands for: three for each `Ki`."""
+
+FORMAT_RULE = (
+    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+)
+NUMBER_RULE = "unable to parse numeric part of quantity"
+SUFFIX_RULE = "unable to parse quantity's suffix"
+
+DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+"""Suffix to power of ten."""
+BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
+"""Suffix to power of 1024."""
+DECIMAL_SUFFIXES = {exponent: suffix for suffix, exponent in DECIMAL.items()}
+BINARY_SUFFIXES = {0: "", **{power: suffix for suffix, power in BINARY.items()}}
+
+# Possessive, so that no input makes matching slow.
+PATTERN = re.compile(
+    r"([+-]?)(0*+)([0-9]*+)((?:\.([0-9]*+))?)([eEinumkKMGTP]*+[-+]?[0-9]*+)", flags=re.ASCII
+)
+EXPONENT_PATTERN = re.compile(r"[eE]([+-]?[0-9]+)", flags=re.ASCII)
+
+
+class QuantityError(ValueError):
+    """The text is no quantity."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Quantity:
+    """An exact number; comparison is by value.
+
+    Attributes:
+        nano: The value, in units of 1e-9.
+        text: How it is written.
+    """
+
+    nano: int
+    text: str = field(compare=False)
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def sign(self) -> int:
+        """-1, 0 or 1."""
+        return (self.nano > 0) - (self.nano < 0)
+
+    @property
+    def is_zero(self) -> bool:
+        """Whether the value is zero."""
+        return self.nano == 0
+
+    def __add__(self, other: Quantity) -> Quantity:
+        return of_nano(self.nano + other.nano)
+
+    def __sub__(self, other: Quantity) -> Quantity:
+        return of_nano(self.nano - other.nano)
+
+    def is_multiple_of(self, step: Quantity) -> bool:
+        """Whether some whole number of steps makes this; of no step, only zero is a multiple."""
+        return self.nano % step.nano == 0 if step.nano else self.nano == 0
+
+
+def of_nano(nano: int) -> Quantity:
+    """The quantity of so many units of 1e-9, written with a decimal suffix."""
+    return Quantity(nano, decimal_text(nano, has_suffixes=True))
+
+
+@lru_cache(maxsize=4096)
+def parse(text: str) -> Quantity:
+    """The quantity that a text, or the text of a JSON number, stands for.
+
+    Raises:
+        QuantityError: It stands for none; worded as Kubernetes does.
+    """
+    if len(text) > LONGEST:
+        raise QuantityError(f"quantities must have at most {LONGEST} characters")
+    match = PATTERN.fullmatch(text)
+    if match is None or not text:
+        raise QuantityError(FORMAT_RULE)
+    sign, zeros, number, point, fraction, suffix = match.groups()
+    fraction = fraction or ""
+    if not number and not point and not suffix:
+        return Quantity(0, "0")
+    has_digits = bool(zeros or number or fraction)
+    number = number or "0"
+    power = BINARY.get(suffix)
+    if power is None:
+        has_suffixes = suffix in DECIMAL
+        exponent = DECIMAL[suffix] if has_suffixes else exponent_of(suffix)
+        nano = rounded_nano(int(number + fraction), exponent - len(fraction))
+        is_quick, is_kept = quick_decimal(number, fraction, exponent)
+    else:
+        has_suffixes = True
+        nano = rounded_nano(int(number + fraction) * 1024**power, -len(fraction))
+        nano = min(nano, LARGEST_BINARY * NANO)
+        is_quick, is_kept = quick_binary(number, fraction, power)
+    if not is_quick and not has_digits:
+        raise QuantityError(NUMBER_RULE)
+    if sign == "-":
+        nano = -nano
+    if is_kept:
+        return Quantity(nano, text)
+    if power is not None:
+        return Quantity(nano, binary_text(nano))
+    return Quantity(nano, decimal_text(nano, has_suffixes=has_suffixes))
+
+
+def canonical_quantity(text: str) -> str:
+    """The text of a quantity in canonical form.
+
+    Raises:
+        QuantityError: It is no quantity.
+    """
+    return parse(text).text
+
+
+def exponent_of(suffix: str) -> int:
+    """The power of ten of a suffix that should be an exponent.
+
+    Raises:
+        QuantityError: It is none, or too large.
+    """
+    match = EXPONENT_PATTERN.fullmatch(suffix)
+    if match is None:
+        raise QuantityError(SUFFIX_RULE)
+    exponent = int(match[1])
+    if exponent > LARGEST_EXPONENT:
+        raise QuantityError(f"quantities must have an exponent of at most {LARGEST_EXPONENT}")
+    return exponent
+
+
+def rounded_nano(unscaled: int, exponent: int) -> int:
+    """`unscaled` times a power of ten, in units of 1e-9, rounded up."""
+    exponent -= NANO_EXPONENT
+    if exponent >= 0:
+        return int(unscaled * 10**exponent)
+    if -exponent > LONGEST * 2:
+        # Less than one, however long the text and its suffix: no need for so large a divisor.
+        return int(unscaled > 0)
+    return int(-(-unscaled // 10**-exponent))
+
+
+def quick_decimal(number: str, fraction: str, exponent: int) -> tuple[bool, bool]:
+    """Whether Kubernetes looks quickly at a decimal quantity, and then keeps the text."""
+    digits = number + fraction
+    scale = exponent - len(fraction)
+    is_quick = len(digits) <= MOST_QUICK_DIGITS and scale >= NANO_EXPONENT
+    is_kept = scale % 3 == 0 and not digits.endswith("000") and digits[0] != "0"
+    return is_quick, is_quick and is_kept
+
+
+def quick_binary(number: str, fraction: str, power: int) -> tuple[bool, bool]:
+    """Whether Kubernetes looks quickly at a binary quantity, and then keeps the text."""
+    is_quick = not fraction and len(number) <= MOST_QUICK_BINARY_DIGITS - 3 * power
+    return is_quick, is_quick and int(number) % 8 != 0
+
+
+def decimal_text(nano: int, *, has_suffixes: bool) -> str:
+    """A value as an integer and the largest suffix, or exponent, that is a power of 1000."""
+    if nano == 0:
+        return "0"
+    digits = str(nano)
+    significant = digits.rstrip("0")
+    zeros = len(digits) - len(significant)
+    surplus = zeros % 3
+    exponent = NANO_EXPONENT + zeros - surplus
+    suffix = DECIMAL_SUFFIXES.get(exponent) if has_suffixes else None
+    if suffix is None:
+        suffix = f"e{exponent}" if exponent else ""
+    return significant + "0" * surplus + suffix
+
+
+def binary_text(nano: int) -> str:
+    """A value as an integer and the largest binary suffix; without one where there is none."""
+    value, rest = divmod(nano, NANO)
+    if rest or abs(value) < SMALLEST_BINARY:
+        return decimal_text(nano, has_suffixes=True)
+    power = 0
+    while value % 1024 == 0:
+        value //= 1024
+        power += 1
+    return f"{value}{BINARY_SUFFIXES[power]}"
