@@ -124,7 +124,11 @@ class Store:
         self._drained.set()
         self._executor: ThreadPoolExecutor | None = None
         if backend is not None:
-            self._restore(backend.load())
+            try:
+                self._restore(backend.load())
+            except StoreError:
+                backend.close()
+                raise
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._assigned = self._published.resource_version
 

@@ -1,0 +1,311 @@
+"""Keeps a store's changes in one SQLite file.
+
+Rules:
+
+1. A batch of changes is one transaction; it is kept once the write-ahead log is on the disk (WAL,
+   `synchronous=FULL`: one fsync a batch).  What was killed half-way is not there afterwards.
+2. Each state of an object is written once, as a row of `versions`, and never changed.  A row of
+   `changes` says what its resource version did and which version it replaced.  The objects that
+   are there are the versions that no change replaced and that are no deletion's: view `objects`.
+3. A change that leaves the window takes the version that it replaced with it, and its own if it was
+   a deletion.  Nothing else is ever removed.
+4. One process has the file: the lock that SQLite holds ends with the process, however it ends.
+5. A file that is not understood is refused and left as it is.
+
+Not for network file systems, whose locks and fsync are not to be relied on (sqlite.org/wal.html).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import msgspec
+
+from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, StoreError
+from apfproxy.apiserver.store.store import FIRST_RESOURCE_VERSION, Loaded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+APPLICATION_ID = 0x41504650
+"""In the file's header, so that `file` and we know what it is: the letters APFP."""
+
+FORMAT = 1
+"""Goes up when an older program could not read the file any more."""
+
+SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE floors (resource TEXT PRIMARY KEY, floor INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE versions (
+  resource_version INTEGER PRIMARY KEY,
+  resource TEXT NOT NULL,
+  namespace TEXT NOT NULL,
+  name TEXT NOT NULL,
+  uid TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  fields TEXT NOT NULL,
+  data BLOB NOT NULL
+);
+CREATE TABLE changes (
+  resource TEXT NOT NULL,
+  resource_version INTEGER NOT NULL,
+  type TEXT NOT NULL,
+  old INTEGER,
+  PRIMARY KEY (resource, resource_version)
+) WITHOUT ROWID;
+CREATE VIEW objects AS
+  SELECT * FROM versions
+  WHERE resource_version NOT IN (SELECT old FROM changes WHERE old IS NOT NULL)
+    AND resource_version NOT IN (SELECT resource_version FROM changes WHERE type = 'DELETED');
+"""
+
+ADD_VERSION = "INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+ADD_CHANGE = "INSERT INTO changes VALUES (?, ?, ?, ?)"
+DROP_VERSIONS = """
+DELETE FROM versions WHERE resource_version IN (
+  SELECT old FROM changes WHERE resource = ?1 AND resource_version <= ?2 AND old IS NOT NULL
+  UNION ALL
+  SELECT resource_version FROM changes
+  WHERE resource = ?1 AND resource_version <= ?2 AND type = 'DELETED'
+)
+"""
+DROP_CHANGES = "DELETE FROM changes WHERE resource = ? AND resource_version <= ?"
+SET_FLOOR = "INSERT OR REPLACE INTO floors VALUES (?, ?)"
+SET_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+
+LOG_BYTES = 64 * 1024 * 1024
+"""What the write-ahead log is cut back to after a burst; it is about 4 MiB otherwise."""
+
+ADVICE = {
+    "SQLITE_BUSY": "another process uses it; stop that one, or give another file",
+    "SQLITE_LOCKED": "another process uses it; stop that one, or give another file",
+    "SQLITE_NOTADB": "it is no SQLite file; give another one, or move it away",
+    "SQLITE_CORRUPT": "it is damaged; restore it from a backup, or try `sqlite3 FILE .recover`",
+    "SQLITE_FULL": "the disk is full; free some space, then writes work again",
+    "SQLITE_READONLY": "it cannot be written; let this user write to the file and its folder",
+    "SQLITE_CANTOPEN": "it cannot be opened; let this user write to the file and its folder",
+    "SQLITE_PERM": "it cannot be opened; let this user write to the file and its folder",
+    "SQLITE_IOERR": "the disk fails; see the system's log",
+}
+"""What to do, by the names of SQLite's errors without what they add behind."""
+
+encode = msgspec.json.Encoder().encode
+decode_strings = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class SqliteBackend:
+    """One SQLite file, held as long as this lives.
+
+    Attributes:
+        path: Where it is.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        """Open the file, or make it, readable for its owner only.
+
+        Raises:
+            StoreError: It cannot be used; it is left as it was.
+        """
+        self.path = Path(path)
+        self._floors: dict[str, int] = {}
+        try:
+            create(self.path)
+            uri = f"file:{quote(str(self.path.absolute()))}?mode=rw"
+            self._connection = sqlite3.connect(
+                uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False
+            )
+        except OSError as error:
+            advice = "let this user write to the folder, or give another file"
+            raise StoreError(f"store {self.path}: {error.strerror}: {advice}") from error
+        except sqlite3.Error as error:
+            raise refusal(self.path, error) from error
+        try:
+            self._open()
+        except sqlite3.Error as error:
+            self._connection.close()
+            raise refusal(self.path, error) from error
+        except StoreError:
+            self._connection.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"<SqliteBackend {self.path}>"
+
+    def load(self) -> Loaded:
+        """Everything that is kept.
+
+        Raises:
+            StoreError: The file is damaged.
+        """
+        try:
+            return self._load()
+        except sqlite3.Error as error:
+            raise refusal(self.path, error) from error
+        except (msgspec.DecodeError, TypeError, ValueError) as error:
+            raise self._damaged(f"a row is not as it was written ({error})") from error
+
+    def write(self, changes: Sequence[Change], floors: Mapping[str, int]) -> None:
+        """Keep changes, in one transaction.
+
+        Raises:
+            StoreError: None of them is kept; the next call tries anew.
+        """
+        connection = self._connection
+        moved = {
+            resource: floor
+            for resource, floor in floors.items()
+            if floor > self._floors.get(resource, 0)
+        }
+        try:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")  # what the failure before could not
+            connection.execute("BEGIN IMMEDIATE")
+            connection.executemany(ADD_VERSION, map(version_row, changes))
+            connection.executemany(ADD_CHANGE, map(change_row, changes))
+            for resource_floor in moved.items():
+                connection.execute(DROP_VERSIONS, resource_floor)
+                connection.execute(DROP_CHANGES, resource_floor)
+                connection.execute(SET_FLOOR, resource_floor)
+            connection.execute(SET_META, ("resource_version", changes[-1].resource_version))
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            with suppress(sqlite3.Error):
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+            raise refusal(self.path, error) from error
+        self._floors.update(moved)
+
+    def close(self) -> None:
+        """Let another process have the file; harmless once done."""
+        self._connection.close()
+
+    def _open(self) -> None:
+        """Take the lock, look at what the file is, make the tables of a new one."""
+        run = self._connection.execute
+        run("PRAGMA locking_mode = EXCLUSIVE")
+        ((application_id,),) = run("PRAGMA application_id")
+        ((version,),) = run("PRAGMA user_version")
+        ((tables,),) = run("SELECT count(*) FROM sqlite_master")
+        is_new = application_id == 0 and tables == 0
+        if application_id != APPLICATION_ID and not is_new:
+            raise StoreError(f"store {self.path}: it belongs to another program; give another file")
+        if version > FORMAT:
+            raise StoreError(
+                f"store {self.path}: its format {version} is newer than {FORMAT}, the one that"
+                " this version of apfproxy knows; use a newer one"
+            )
+        ((mode,),) = run("PRAGMA journal_mode = WAL")
+        if mode != "wal":
+            raise StoreError(
+                f"store {self.path}: its file system cannot hold a write-ahead log;"
+                " give a file on a local disk"
+            )
+        run("PRAGMA synchronous = FULL")
+        run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
+        # Takes the lock also where there is nothing to write.
+        run("BEGIN IMMEDIATE")
+        if is_new:
+            for statement in SCHEMA.split(";")[:-1]:
+                run(statement)
+            run(SET_META, ("resource_version", FIRST_RESOURCE_VERSION))
+            run(f"PRAGMA application_id = {APPLICATION_ID}")
+            run(f"PRAGMA user_version = {FORMAT}")
+        run("COMMIT")
+        found = [text for (text,) in run("PRAGMA quick_check(1)")]
+        if found != ["ok"]:
+            raise self._damaged(found[0])
+
+    def _load(self) -> Loaded:
+        """Read all tables, and check that they belong together."""
+        run = self._connection.execute
+        row = run("SELECT value FROM meta WHERE key = 'resource_version'").fetchone()
+        if row is None or not isinstance(row[0], int):
+            raise self._damaged("it has no resource version")
+        last: int = row[0]
+        self._floors = dict(run("SELECT resource, floor FROM floors"))
+        versions: dict[int, Entry] = {
+            rv: Entry(
+                resource,
+                namespace,
+                name,
+                rv,
+                uid,
+                decode_strings(labels),
+                decode_strings(fields),
+                data,
+            )
+            for rv, resource, namespace, name, uid, labels, fields, data in run(
+                "SELECT * FROM versions ORDER BY resource_version"
+            )
+        }
+        changes = []
+        gone = set()
+        for resource, rv, change_type, old in run(
+            "SELECT * FROM changes ORDER BY resource_version"
+        ):
+            entry, before = versions.get(rv), versions.get(old)
+            if entry is None or entry.resource != resource or (old and before is None):
+                raise self._damaged(f"the state at resource version {rv} is missing")
+            changes.append(Change(rv, ChangeType(change_type), entry, before))
+            gone.add(old)
+            if change_type == "DELETED":
+                gone.add(rv)
+        entries = [entry for rv, entry in versions.items() if rv not in gone]
+        if len(entries) > len({(entry.resource, entry.key) for entry in entries}):
+            raise self._damaged("an object is there twice")
+        if max([*versions, *self._floors.values(), FIRST_RESOURCE_VERSION]) > last:
+            raise self._damaged(f"there are states newer than resource version {last}")
+        return Loaded(last, entries, changes, dict(self._floors))
+
+    def _damaged(self, how: str) -> StoreError:
+        return StoreError(f"store {self.path}: {ADVICE['SQLITE_CORRUPT']}: {how}")
+
+
+def version_row(change: Change) -> tuple[int, str, str, str, str, str, str, bytes]:
+    """The row of `versions` for the state that a change led to."""
+    entry = change.entry
+    return (
+        entry.resource_version,
+        entry.resource,
+        entry.namespace,
+        entry.name,
+        entry.uid,
+        encode(entry.labels).decode(),
+        encode(entry.fields).decode(),
+        entry.data,
+    )
+
+
+def change_row(change: Change) -> tuple[str, int, str, int | None]:
+    """The row of `changes` for a change."""
+    old = change.old.resource_version if change.old is not None else None
+    return change.entry.resource, change.resource_version, str(change.type), old
+
+
+def create(path: Path) -> None:
+    """Make an empty file for its owner only, so that it outlives a crash; leave one that is there.
+
+    Raises:
+        OSError: That cannot be done.
+    """
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def refusal(path: Path, error: sqlite3.Error) -> StoreError:
+    """What SQLite says, with the file and with what to do."""
+    name = getattr(error, "sqlite_errorname", "")
+    advice = next((text for key, text in ADVICE.items() if name.startswith(key)), "see sqlite.org")
+    return StoreError(f"store {path}: {advice} ({error})")
