@@ -1,0 +1,1 @@
+"""Who owns which fields of an object, and how applied configurations merge."""

@@ -1,0 +1,258 @@
+"""Managed fields entries: how `metadata.managedFields` lists who owns what.
+
+There is one entry for each manager, operation, API version (but for applying) and subresource.
+
+Source: apimachinery, package managedfields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from apfproxy.api.field_errors import FieldError, Reason, invalid
+from apfproxy.api.ownership.field_set import (
+    FieldSet,
+    FieldSetError,
+    as_json,
+    in_order,
+    parse,
+    union,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.api.kind import Object
+
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+
+MOST_UPDATERS: Final = 10
+"""Entries of updates in one object, as in Kubernetes; more are merged, the oldest first."""
+
+ANCIENT: Final = "ancient-changes"
+"""Manager of the entries that the oldest updates are merged into."""
+
+LONGEST_MANAGER: Final = 128
+LONGEST_SUBRESOURCE: Final = 256
+
+EPOCH: Final = "1970-01-01T00:00:00Z"
+"""When an entry without a time was made, for sorting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells entries apart.
+
+    Attributes:
+        manager: Name of the field manager.
+        operation: `Apply` or `Update`.
+        api_version: Of the fields' names; "" for `Apply`.
+        subresource: That was written; "" for the object itself.
+    """
+
+    manager: str
+    operation: str
+    api_version: str
+    subresource: str
+
+    @property
+    def text(self) -> str:
+        """As Kubernetes writes it; what entries of the same age are sorted by."""
+        parts = {
+            "manager": self.manager,
+            "operation": self.operation,
+            "apiVersion": self.api_version,
+            "subresource": self.subresource,
+        }
+        return ",".join(f"{as_json(name)}:{as_json(part)}" for name, part in parts.items() if part)
+
+    @property
+    def shown(self) -> str:
+        """As messages about conflicts name it."""
+        name = as_json(self.manager)
+        if self.subresource:
+            name = f"{name} with subresource {as_json(self.subresource)}"
+        return f"{name} using {self.api_version}" if self.operation == UPDATE else name
+
+
+@dataclass(slots=True)
+class Owned:
+    """What one entry says.  Replaced by another when that changes, never changed itself.
+
+    Attributes:
+        fields: Never empty.
+        api_version: That the fields are named in.
+        time: Of the last change, RFC 3339; "" for none.
+        entry: As it came, if it still says the same.
+    """
+
+    fields: FieldSet
+    api_version: str
+    time: str
+    entry: Object | None = None
+
+
+Managers = dict[Identity, Owned]
+
+
+def identity(manager: str, operation: str, api_version: str, subresource: str) -> Identity:
+    """What the entry of a write is known by."""
+    version = "" if operation == APPLY else api_version
+    return Identity(manager or "unknown", operation, version, subresource)
+
+
+def managers_of(entries: Iterable[Object]) -> Managers:
+    """Read entries that this package has written."""
+    managers: Managers = {}
+    for entry in entries:
+        operation = entry["operation"]
+        version = entry["apiVersion"]
+        key = Identity(
+            entry.get("manager", ""),
+            operation,
+            "" if operation == APPLY else version,
+            entry.get("subresource", ""),
+        )
+        managers[key] = Owned(entry["fieldsV1"], version, entry.get("time") or "", entry)
+    return managers
+
+
+def sent_managers(entries: object) -> Managers:
+    """Read entries that a client has sent.
+
+    Raises:
+        FieldSetError: One of them is no valid entry.
+    """
+    managers: Managers = {}
+    if not isinstance(entries, list):
+        message = "managedFields must be a list"
+        raise FieldSetError(message)
+    for position, entry in enumerate(entries):
+        if not isinstance(entry, dict) or entry.get("operation") not in {APPLY, UPDATE}:
+            message = "operation must be `Apply` or `Update`"
+            raise FieldSetError(message)
+        if not entry.get("apiVersion"):
+            message = "apiVersion must not be empty"
+            raise FieldSetError(message)
+        if entry.get("fieldsType") != "FieldsV1":
+            message = f"invalid fieldsType in managed fields entry {position}"
+            raise FieldSetError(message)
+        version, operation = entry["apiVersion"], entry["operation"]
+        key = Identity(
+            entry.get("manager") or "",
+            operation,
+            "" if operation == APPLY else version,
+            entry.get("subresource") or "",
+        )
+        managers[key] = Owned(parse(entry.get("fieldsV1")), version, entry.get("time") or "")
+    return managers
+
+
+def entries_of(managers: Managers) -> list[Object]:
+    """The entries, in the order of Kubernetes: appliers first, then by age and name."""
+    entries = []
+    for key, owned in managers.items():
+        entry = owned.entry
+        if entry is None:
+            entry = {"manager": key.manager} if key.manager else {}
+            entry["operation"] = key.operation
+            entry["apiVersion"] = owned.api_version
+            if owned.time:
+                entry["time"] = owned.time
+            entry["fieldsType"] = "FieldsV1"
+            entry["fieldsV1"] = in_order(owned.fields)
+            if key.subresource:
+                entry["subresource"] = key.subresource
+        entries.append(entry)
+    if len(entries) > 1:
+        entries.sort(key=age)
+    return entries
+
+
+def age(entry: Object) -> tuple[str, str, str, str, str]:
+    """What entries are sorted by."""
+    return (
+        entry["operation"],
+        entry.get("time") or EPOCH,
+        entry.get("manager", ""),
+        entry["apiVersion"],
+        entry.get("subresource", ""),
+    )
+
+
+def cap_updaters(managers: Managers) -> None:
+    """Merge the oldest entries of updates until there are no more than `MOST_UPDATERS`.
+
+    Only entries of the same API version are merged, into one of the manager `ANCIENT`.
+    """
+    updaters = [key for key in managers if key.operation == UPDATE]
+    excess = len(updaters) - MOST_UPDATERS
+    if excess <= 0:
+        return
+    updaters.sort(key=lambda key: (managers[key].time or EPOCH, key.text))
+    firsts: dict[str, Identity] = {}
+    for key in updaters:
+        if excess == 0:
+            break
+        owned = managers[key]
+        first = firsts.setdefault(owned.api_version, key)
+        if first is key:
+            continue
+        bucket = Identity(ANCIENT, UPDATE, owned.api_version, "")
+        into = managers[bucket] if bucket in managers else managers.pop(first)
+        fields = union(owned.fields, into.fields)
+        del managers[key]
+        # The entry that goes is the younger one.
+        managers[bucket] = Owned(fields, owned.api_version, owned.time)
+        excess -= 1
+
+
+def validate_managed_fields(
+    entries: list[Any], field: str = "metadata.managedFields"
+) -> list[FieldError]:
+    """Find what is wrong with entries that are to be stored.
+
+    Args:
+        entries: The value of `managedFields`.
+        field: Its path.
+    """
+    errors = []
+    for position, entry in enumerate(entries):
+        path = f"{field}[{position}]"
+        operation = entry.get("operation", "")
+        if operation not in {APPLY, UPDATE}:
+            detail = "must be `Apply` or `Update`"
+            errors.append(invalid(f"{path}.operation", operation, detail))
+        fields_type = entry.get("fieldsType", "")
+        if fields_type not in {"", "FieldsV1"}:
+            errors.append(invalid(f"{path}.fieldsType", fields_type, "must be `FieldsV1`"))
+        errors += validate_manager(entry.get("manager", ""), f"{path}.manager")
+        if len(entry.get("subresource", "").encode()) > LONGEST_SUBRESOURCE:
+            errors.append(too_long(f"{path}.subresource", LONGEST_SUBRESOURCE))
+    return errors
+
+
+def validate_manager(manager: str, field: str = "fieldManager") -> list[FieldError]:
+    """Find what is wrong with the name of a field manager.
+
+    Args:
+        manager: The name; "" is none, which is right here.
+        field: Its path.
+    """
+    errors = []
+    if len(manager.encode()) > LONGEST_MANAGER:
+        errors.append(too_long(field, LONGEST_MANAGER))
+    offset = 0
+    for char in manager:
+        if not char.isprintable():
+            detail = f"invalid character U+{ord(char):04X} (at position {offset})"
+            errors.append(invalid(field, manager, detail))
+        offset += len(char.encode())
+    return errors
+
+
+def too_long(field: str, most: int) -> FieldError:
+    """The error of a text with too many bytes."""
+    return FieldError(field, Reason.TOO_LONG, f"may not be more than {most} bytes")

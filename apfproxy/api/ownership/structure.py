@@ -1,0 +1,171 @@
+"""How the fields of a type are owned, in tables made once from its description.
+
+Of the description only this matters here: what is owned as one (a leaf), what is owned by its
+fields or keys, and by what the items of a list are told apart.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.api.ownership.field_set import FieldSetError, as_json
+from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct
+
+if TYPE_CHECKING:
+    from apfproxy.api.schema.types import Type
+
+ZERO_VALUES: dict[Scalar, object] = {
+    Scalar.STRING: "",
+    Scalar.BOOLEAN: False,
+    Scalar.INT32: 0,
+    Scalar.INT64: 0,
+    Scalar.QUANTITY: "0",
+    Scalar.INT_OR_STRING: 0,
+}
+"""What Go writes for a scalar without a value; null for the others."""
+
+
+class Leaf:
+    """Owned as one: a scalar, or something atomic."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<Leaf>"
+
+
+LEAF = Leaf()
+
+
+class Branch:
+    """Owned by its fields or keys.
+
+    Attributes:
+        fields: Of a struct: name to path element and what is there.
+        value: Of a map: what is at every key.
+    """
+
+    __slots__ = ("fields", "value")
+
+    def __init__(self, fields: dict[str, tuple[str, Node]], value: Node | None = None) -> None:
+        self.fields = fields
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"<Branch {' '.join(self.fields)}>"
+
+    def at(self, key: str) -> tuple[str, Node] | None:
+        """The path element of a field or key and what is there; None if nothing may be there."""
+        found = self.fields.get(key)
+        if found is None and self.value is not None:
+            return f"f:{key}", self.value
+        return found
+
+
+class Items:
+    """A list whose items are owned one by one.
+
+    Attributes:
+        item: What every item is.
+        keys: Fields that tell items apart, sorted; none for a set of scalars.
+        defaults: Of keys: their values where an item leaves them out.
+    """
+
+    __slots__ = ("defaults", "item", "keys")
+
+    def __init__(self, item: Node, keys: tuple[str, ...], defaults: dict[str, object]) -> None:
+        self.item = item
+        self.keys = tuple(sorted(keys))
+        self.defaults = defaults
+
+    def __repr__(self) -> str:
+        return f"<Items by {', '.join(self.keys) or 'value'}>"
+
+    def element(self, item: object) -> str:
+        """The path element of an item.
+
+        Raises:
+            FieldSetError: It has none, for want of a key or because it is no scalar.
+        """
+        if not self.keys:
+            if isinstance(item, dict | list | None):
+                message = "set list may only have scalar elements"
+                raise FieldSetError(message)
+            return f"v:{as_json(item)}"
+        if not isinstance(item, dict):
+            message = "associative list with keys may not have non-map elements"
+            raise FieldSetError(message)
+        values: dict[str, object] = {}
+        for key in self.keys:
+            if key in item:
+                values[key] = item[key]
+            elif key in self.defaults:
+                values[key] = self.defaults[key]
+            else:
+                message = (
+                    f'associative list with keys has an element that omits key field "{key}" '
+                    "(and doesn't have default value)"
+                )
+                raise FieldSetError(message)
+        return f"k:{as_json(values)}"
+
+
+Node = Leaf | Branch | Items
+
+
+@functools.cache
+def structure(struct: Struct) -> Branch | Leaf:
+    """The tables of a struct and everything below it."""
+    if struct.is_atomic:
+        return LEAF
+    return Branch({field.name: (f"f:{field.name}", node_of(field.type)) for field in struct.fields})
+
+
+def node_of(type_: Type) -> Node:
+    """The tables of a type."""
+    if isinstance(type_, Scalar):
+        return LEAF
+    if isinstance(type_, Struct):
+        return structure(type_)
+    if isinstance(type_, Map):
+        return LEAF if type_.is_atomic else Branch({}, node_of(type_.value))
+    if type_.list_type is ListType.ATOMIC:
+        return LEAF
+    return items_of(type_)
+
+
+def items_of(list_: List) -> Items:
+    """The tables of a list that is owned by its items."""
+    return Items(node_of(list_.item), list_.list_keys, defaults_of(list_))
+
+
+def defaults_of(list_: List) -> dict[str, object]:
+    """The defaults of the keys of a list's items."""
+    if not isinstance(list_.item, Struct):
+        return {}
+    fields = list_.item.by_name
+    return {key: fields[key].default for key in list_.list_keys if fields[key].default is not None}
+
+
+@functools.cache
+def empty(struct: Struct) -> dict[str, Any]:
+    """What Go writes for an object of this type in which nothing is set; not to be changed.
+
+    A creation is an update of it: so nobody owns a struct that is always there, or a zero value
+    that is always written.
+    """
+    return {
+        field.name: zero_value(field)
+        for field in struct.fields
+        if field.is_always_written or (isinstance(field.type, Struct) and not field.is_pointer)
+    }
+
+
+def zero_value(field: Field) -> object:
+    """What Go writes for a field in which nothing is set."""
+    if field.is_pointer or isinstance(field.type, List | Map):
+        return None
+    if isinstance(field.type, Struct):
+        return empty(field.type)
+    return ZERO_VALUES.get(field.type)
