@@ -10,12 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.request.selectors import (
-    SelectorError,
-    check_label_selector,
-    parse_int64,
-    required_value,
-)
+from apfproxy.api.integers import parse_int64
+from apfproxy.api.selectors.fields import parse_field_selector
+from apfproxy.api.selectors.labels import parse_label_selector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +51,7 @@ def list_options(query: Query) -> ListOptions:
     try:
         limit = _int64(query, "limit")
         _int64(query, "timeoutSeconds")
-    except SelectorError:
+    except ValueError:
         return NOT_DECODABLE
     version = first(query, "resourceVersion")
     sends_initial_events = query.get("sendInitialEvents")
@@ -109,7 +106,7 @@ def required_field(query: Query, field: str) -> str:
     selector = first(query, "fieldSelector")
     if not selector or not _is_decodable(query):
         return ""
-    return required_value(selector, field) or ""
+    return parse_field_selector(selector).required(field) or ""
 
 
 def _is_decodable(query: Query) -> bool:
@@ -117,9 +114,9 @@ def _is_decodable(query: Query) -> bool:
     try:
         _int64(query, "limit")
         _int64(query, "timeoutSeconds")
-        required_value(first(query, "fieldSelector"), "")
-        check_label_selector(first(query, "labelSelector"))
-    except SelectorError:
+        parse_field_selector(first(query, "fieldSelector"))
+        parse_label_selector(first(query, "labelSelector"))
+    except ValueError:
         return False
     return True
 

@@ -1,0 +1,72 @@
+"""Merge patches: an object of what is to be changed, with null for what is to go.
+
+Source: RFC 7386.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.api.patch.errors import PatchError
+
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Object
+
+DEEPEST = 200
+"""Levels of a patch: far more than any object has, far fewer than exhaust the stack."""
+
+GO_TYPES: dict[type, str] = {
+    list: "array",
+    str: "string",
+    bool: "bool",
+    int: "number",
+    float: "number",
+}
+
+
+def merge_patch(obj: Object, patch: object) -> Object:
+    """Apply a merge patch.
+
+    Args:
+        obj: The object; it is not changed.
+        patch: Decoded JSON.
+
+    Returns:
+        A new object, which shares with `obj` and `patch` what it has of only one of them.
+
+    Raises:
+        PatchError: The patch is no object (400), or too deep (400).
+    """
+    return _merged(obj, patch_object(patch), DEEPEST)
+
+
+def patch_object(patch: object) -> Object:
+    """The patch, which has to be an object.
+
+    Raises:
+        PatchError: It is none.
+    """
+    if isinstance(patch, dict):
+        return patch
+    if patch is None:
+        raise PatchError(400, "Invalid JSON Patch")
+    raise PatchError(
+        400,
+        f"error decoding patch: json: cannot unmarshal {GO_TYPES[type(patch)]} into Go value of"
+        " type map[string]interface {}",
+    )
+
+
+def _merged(old: object, patch: Object, levels: int) -> Object:
+    """The object that the patch makes of a value; one that is no object counts as an empty one."""
+    if levels == 0:
+        raise PatchError(400, f"the patch has more than {DEEPEST} levels")
+    new: dict[str, Any] = dict(old) if isinstance(old, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            new.pop(name, None)
+        elif isinstance(value, dict):
+            new[name] = _merged(new.get(name), value, levels - 1)
+        else:
+            new[name] = value
+    return new
