@@ -206,7 +206,7 @@ class Definitions:
         """The schema of what lists and maps hold."""
         extra: Object = {}
         if self.style is Style.V3:
-            if isinstance(type_, Struct):
+            if isinstance(type_, Struct) and may_be_empty(type_):
                 extra["default"] = {}
             elif isinstance(type_, Scalar) and type_ in ZERO:
                 extra["default"] = ZERO[type_]
@@ -241,12 +241,20 @@ def same_fields(one: Struct, other: Struct) -> bool:
     return shape(one) == shape(other)
 
 
+def may_be_empty(struct: Struct) -> bool:
+    """Whether an empty object is valid; if not it is no default, although Go has it in that place.
+
+    Kubernetes names it as the default nevertheless, for which validators refuse its documents.
+    """
+    return not any(field.is_required for field in struct.fields)
+
+
 def default_of(field: Field) -> object:
     """The default of a field; None for none."""
     if field.default is not None:
         return field.default
     if isinstance(field.type, Struct):
-        return None if field.is_pointer else {}
+        return {} if not field.is_pointer and may_be_empty(field.type) else None
     if field.is_required and not field.is_pointer and isinstance(field.type, Scalar):
         return ZERO.get(field.type)
     return None
