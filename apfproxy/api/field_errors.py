@@ -23,6 +23,11 @@ class Reason(enum.StrEnum):
     FORBIDDEN = "FieldValueForbidden"
     DUPLICATE = "FieldValueDuplicate"
     TOO_LONG = "FieldValueTooLong"
+    TOO_SHORT = "FieldValueTooShort"
+    TOO_MANY = "FieldValueTooMany"
+    TOO_FEW = "FieldValueTooFew"
+    NOT_FOUND = "FieldValueNotFound"
+    INTERNAL = "InternalError"
     TYPE_INVALID = "FieldValueTypeInvalid"
     UNKNOWN = "UnknownField"
     """No cause in Kubernetes, where an unknown field fails the decoding of the whole body."""
@@ -35,11 +40,25 @@ INTRODUCTIONS = {
     Reason.FORBIDDEN: "Forbidden",
     Reason.DUPLICATE: "Duplicate value",
     Reason.TOO_LONG: "Too long",
+    Reason.TOO_SHORT: "Too short",
+    Reason.TOO_MANY: "Too many",
+    Reason.TOO_FEW: "Too few",
+    Reason.NOT_FOUND: "Not found",
+    Reason.INTERNAL: "Internal error",
     Reason.TYPE_INVALID: "Invalid value",
     Reason.UNKNOWN: "Unknown field",
 }
 
-VALUELESS = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO_LONG, Reason.UNKNOWN})
+VALUELESS = frozenset(
+    {
+        Reason.REQUIRED,
+        Reason.FORBIDDEN,
+        Reason.TOO_LONG,
+        Reason.TOO_SHORT,
+        Reason.INTERNAL,
+        Reason.UNKNOWN,
+    }
+)
 """Reasons whose message leaves the value out: there is none, or it would not help."""
 
 
@@ -97,3 +116,33 @@ def not_supported(field: str, value: object, supported: tuple[str, ...]) -> Fiel
     """The error of a field whose value is none of those supported."""
     choices = ", ".join(f'"{choice}"' for choice in sorted(supported))
     return FieldError(field, Reason.NOT_SUPPORTED, f"supported values: {choices}", value)
+
+
+def duplicate(field: str, value: object) -> FieldError:
+    """The error of a field whose value may occur only once, and did before."""
+    return FieldError(field, Reason.DUPLICATE, value=value)
+
+
+def not_found(field: str, value: object) -> FieldError:
+    """The error of a field that names something that is not there."""
+    return FieldError(field, Reason.NOT_FOUND, value=value)
+
+
+def too_long(field: str, limit: int) -> FieldError:
+    """The error of a text of more bytes than allowed."""
+    return FieldError(field, Reason.TOO_LONG, f"may not be more than {counted(limit, 'byte')}")
+
+
+def too_many(field: str, count: int, limit: int) -> FieldError:
+    """The error of a list or map of more items than allowed."""
+    return FieldError(field, Reason.TOO_MANY, f"must have at most {counted(limit, 'item')}", count)
+
+
+def too_few(field: str, count: int, limit: int) -> FieldError:
+    """The error of a list or map of fewer items than required."""
+    return FieldError(field, Reason.TOO_FEW, f"must have at least {counted(limit, 'item')}", count)
+
+
+def counted(number: int, unit: str) -> str:
+    """A number with its unit, such as `2 items`."""
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"

@@ -9,6 +9,10 @@ Sources: RFC 1123 section 2.1 with RFC 1035 section 2.3.4 (lengths); Kubernetes 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LONGEST_LABEL = 63
 LONGEST_SUBDOMAIN = 253
@@ -80,15 +84,28 @@ def check_dns_label(value: str) -> list[str]:
     return wrong
 
 
-def check_name_prefix(value: str) -> list[str]:
+def check_name_prefix(
+    value: str, check: Callable[[str], list[str]] = check_dns_subdomain
+) -> list[str]:
     """What keeps the value from being the beginning of a generated name.
 
     The reference judges a prefix that ends in a dash as if its last two characters were one `a`: so
     does this.  The generated name is checked as well, so nothing slips through.
+
+    Args:
+        value: The prefix.
+        check: Of whole names.
     """
     if len(value) > 1 and value.endswith("-"):
         value = value[:-2] + "a"
-    return check_dns_subdomain(value)
+    return check(value)
+
+
+def check_path_segment(value: str) -> list[str]:
+    """What keeps the value from being one segment of a URL's path: required of all names."""
+    if value in {".", ".."}:
+        return [f"may not be '{value}'"]
+    return [f"may not contain '{character}'" for character in "/%" if character in value]
 
 
 def check_qualified_name(value: str) -> list[str]:

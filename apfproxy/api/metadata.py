@@ -1,0 +1,226 @@
+"""Metadata of stored objects, as JSON has it: its rules, and what an update may not change.
+
+Sources: Kubernetes API conventions, "Metadata"; the rules of apimachinery's `ValidateObjectMeta`
+and `ValidateObjectMetaUpdate`, and of apiserver's `BeforeUpdate`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.api.field_errors import checked, forbidden, invalid, required, too_long
+from apfproxy.api.meta import (
+    OwnerReference,
+    validate_annotations,
+    validate_finalizers,
+    validate_labels,
+    validate_owner_references,
+)
+from apfproxy.api.names import (
+    check_dns_label,
+    check_dns_subdomain,
+    check_name_prefix,
+    check_path_segment,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.api.field_errors import FieldError
+    from apfproxy.api.kind import Object
+
+LONGEST_MANAGER = 128
+"""Bytes of a field manager's name."""
+LONGEST_SUBRESOURCE = 256
+OPERATIONS = frozenset({"Apply", "Update"})
+
+IMMUTABLE = (
+    "name",
+    "namespace",
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+)
+IMMUTABLE_DETAIL = "field is immutable"
+
+FIELD = "metadata"
+
+
+def validate_metadata(
+    metadata: Object,
+    *,
+    is_namespaced: bool,
+    check_name: Callable[[str], list[str]] = check_dns_subdomain,
+) -> list[FieldError]:
+    """What is wrong with the metadata of an object that is to be created.
+
+    Args:
+        metadata: After name generation, if there is any.
+        is_namespaced: Whether objects of the kind belong to a namespace.
+        check_name: From `names`.
+    """
+    errors: list[FieldError] = []
+    prefix, name = metadata.get("generateName", ""), metadata.get("name", "")
+    if prefix:
+        wrong = check_name_prefix(prefix, check_name)
+        errors += [invalid(f"{FIELD}.generateName", prefix, each) for each in wrong]
+    if name:
+        errors += checked(f"{FIELD}.name", name, check_name)
+    else:
+        errors.append(required(f"{FIELD}.name", "name or generateName is required"))
+    namespace = metadata.get("namespace", "")
+    if not is_namespaced:
+        if namespace:
+            errors.append(forbidden(f"{FIELD}.namespace", "not allowed on this type"))
+    elif namespace:
+        errors += checked(f"{FIELD}.namespace", namespace, check_dns_label)
+    else:
+        errors.append(required(f"{FIELD}.namespace"))
+    return errors + validate_common(metadata)
+
+
+def validate_common(metadata: Object) -> list[FieldError]:
+    """What is wrong with the fields that follow the same rules in all objects at any time."""
+    errors: list[FieldError] = []
+    generation = metadata.get("generation", 0)
+    if generation < 0:
+        detail = "must be greater than or equal to 0"
+        errors.append(invalid(f"{FIELD}.generation", generation, detail))
+    if labels := metadata.get("labels"):
+        errors += validate_labels(labels, f"{FIELD}.labels")
+    if annotations := metadata.get("annotations"):
+        errors += validate_annotations(annotations, f"{FIELD}.annotations")
+    if owners := metadata.get("ownerReferences"):
+        read = msgspec.convert(owners, tuple[OwnerReference, ...])
+        errors += validate_owner_references(read, f"{FIELD}.ownerReferences")
+    if finalizers := metadata.get("finalizers"):
+        errors += validate_finalizers(tuple(finalizers), f"{FIELD}.finalizers")
+    if entries := metadata.get("managedFields"):
+        errors += validate_managed_fields(entries, f"{FIELD}.managedFields")
+    return errors
+
+
+def validate_managed_fields(entries: list[Object], field: str) -> list[FieldError]:
+    """What is wrong with the entries about managers."""
+    errors: list[FieldError] = []
+    for index, entry in enumerate(entries):
+        at = f"{field}[{index}]"
+        operation = entry.get("operation", "")
+        if operation not in OPERATIONS:
+            errors.append(invalid(f"{at}.operation", operation, "must be `Apply` or `Update`"))
+        fields_type = entry.get("fieldsType", "FieldsV1")
+        if fields_type != "FieldsV1":
+            errors.append(invalid(f"{at}.fieldsType", fields_type, "must be `FieldsV1`"))
+        errors += validate_manager(entry.get("manager", ""), f"{at}.manager")
+        if len(entry.get("subresource", "").encode()) > LONGEST_SUBRESOURCE:
+            errors.append(too_long(f"{at}.subresource", LONGEST_SUBRESOURCE))
+    return errors
+
+
+def validate_manager(manager: str, field: str) -> list[FieldError]:
+    """What is wrong with the name of a field manager."""
+    errors: list[FieldError] = []
+    if len(manager.encode()) > LONGEST_MANAGER:
+        errors.append(too_long(field, LONGEST_MANAGER))
+    if not manager.isprintable():
+        position = next(at for at, each in enumerate(manager) if not each.isprintable())
+        detail = f"invalid character U+{ord(manager[position]):04X} (at position {position})"
+        errors.append(invalid(field, manager, detail))
+    return errors
+
+
+def validate_metadata_update(new: Object, old: Object) -> list[FieldError]:
+    """What is wrong with metadata that replaces old metadata.
+
+    Args:
+        new: Metadata after `carry_over` and with its generation.
+        old: Metadata; its name and namespace are right.
+    """
+    errors: list[FieldError] = []
+    if "deletionTimestamp" in old:
+        added = set(new.get("finalizers", ())) - set(old.get("finalizers", ()))
+        if added:
+            shown = ", ".join(json.dumps(each) for each in sorted(added))
+            detail = (
+                "no new finalizers can be added if the object is being deleted,"
+                f" found new finalizers []string{{{shown}}}"
+            )
+            errors.append(forbidden(f"{FIELD}.finalizers", detail))
+    if not new.get("resourceVersion"):
+        detail = "must be specified for an update"
+        errors.append(invalid(f"{FIELD}.resourceVersion", "", detail))
+    generation = new.get("generation", 0)
+    if generation < old.get("generation", 0):
+        errors.append(invalid(f"{FIELD}.generation", generation, "must not be decremented"))
+    errors += [
+        invalid(f"{FIELD}.{name}", new.get(name), IMMUTABLE_DETAIL)
+        for name in IMMUTABLE
+        if new.get(name) != old.get(name)
+    ]
+    prefix = new.get("generateName", "")
+    if prefix:
+        wrong = check_name_prefix(prefix, check_path_segment)
+        errors += [invalid(f"{FIELD}.generateName", prefix, each) for each in wrong]
+    return errors + validate_common(new)
+
+
+def carry_over(new: Object, old: Object) -> None:
+    """Give new metadata what an update may leave out and what it may not change.
+
+    Args:
+        new: Metadata; changed in place.
+        old: Metadata.
+    """
+    new.pop("selfLink", None)
+    copy_field("generation", new, old)
+    if not new.get("uid"):
+        copy_field("uid", new, old)
+    if "creationTimestamp" in old:
+        new["creationTimestamp"] = old["creationTimestamp"]
+    if "deletionTimestamp" in old:
+        new["deletionTimestamp"] = old["deletionTimestamp"]
+    if "deletionGracePeriodSeconds" not in new:
+        copy_field("deletionGracePeriodSeconds", new, old)
+
+
+def copy_field(name: str, new: Object, old: Object) -> None:
+    """Let a field be as it was: absent, too."""
+    if name in old:
+        new[name] = old[name]
+    else:
+        new.pop(name, None)
+
+
+def keep_metadata(new: Object, old: Object) -> None:
+    """Let an object's metadata be as it was, but for `managedFields`: writes to a subresource.
+
+    Args:
+        new: The whole object; changed in place.
+        old: The whole object.
+    """
+    managed = new["metadata"].get("managedFields")
+    metadata = dict(old["metadata"])
+    metadata.pop("managedFields", None)
+    if managed:
+        metadata["managedFields"] = managed
+    new["metadata"] = metadata
+
+
+def count_generation(new: Object, old: Object) -> None:
+    """Set the generation: the old one, or the next if the specification differs.
+
+    Args:
+        new: The whole object; changed in place.
+        old: The whole object.
+    """
+    generation = old["metadata"].get("generation", 0)
+    if new.get("spec") != old.get("spec"):
+        generation += 1
+    if generation:
+        new["metadata"]["generation"] = generation
+    else:
+        new["metadata"].pop("generation", None)
