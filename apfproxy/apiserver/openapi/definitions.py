@@ -255,7 +255,8 @@ def default_of(field: Field) -> object:
         return field.default
     if isinstance(field.type, Struct):
         return {} if not field.is_pointer and may_be_empty(field.type) else None
-    if field.is_required and not field.is_pointer and isinstance(field.type, Scalar):
+    has_zero = field.is_required and not field.is_pointer and not field.enum
+    if has_zero and isinstance(field.type, Scalar):
         return ZERO.get(field.type)
     return None
 

@@ -60,6 +60,12 @@ def described(field: Field, style: Style) -> Object:
             id="enum",
         ),
         pytest.param(
+            Field("f", Scalar.STRING, is_required=True, enum=("A", "B")),
+            {"type": "string", "enum": ["A", "B"]},
+            {"type": "string", "enum": ["A", "B"]},
+            id="required-enum",
+        ),
+        pytest.param(
             pointer("f", Scalar.TIME, "When."),
             {"$ref": f"#/definitions/{META}.Time", "description": "When."},
             {"allOf": [{"$ref": f"#/components/schemas/{META}.Time"}], "description": "When."},
