@@ -1,0 +1,1 @@
+"""What a server does by itself: each controller watches some kinds and keeps something true."""

@@ -1,0 +1,230 @@
+"""Keeps the objects that are always there: mandatory and suggested flow control, some namespaces.
+
+1. A missing object is created.
+2. A mandatory one has the specification that is built in, but for the seats of level `exempt`.
+3. So has a suggested one whose annotation `apf.kubernetes.io/autoupdate-spec` is true; without a
+   valid annotation that is decided by whether its specification was ever changed, and written down.
+4. An object that has the annotation, as true, and is no longer built in is removed.
+
+Where kube-apiserver looks once a minute, this looks whenever one of these objects changes.
+
+Source: Kubernetes, `pkg/registry/flowcontrol/ensurer` and `pkg/controlplane/controller`.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import yaml
+
+from apfproxy.api.core.kinds import NAMESPACE
+from apfproxy.api.flowcontrol.bootstrap import CHECKOUT, INSTALLED, directory
+from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.api.schema.reading import canonical
+from apfproxy.apiserver.controllers.runner import is_not_found
+from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.registry import DeleteOptions, WriteOptions
+from apfproxy.apiserver.store.entries import ChangeType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.api.kind import Kind, Object
+    from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.registry import Registry
+    from apfproxy.apiserver.store.entries import Change
+
+AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
+FLOW_CONTROL_MANAGER = "api-priority-and-fairness-config-producer-v1"
+NAMESPACE_MANAGER = "kube-apiserver"
+
+EXEMPT = "exempt"
+ADJUSTABLE = ("nominalConcurrencyShares", "lendablePercent")
+"""What an operator may change of the mandatory level `exempt`."""
+
+SYSTEM_NAMESPACES = ("kube-system", "kube-public", "default", "kube-node-lease")
+
+BOOLEANS = {
+    **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
+}
+"""Texts that Go reads as a boolean."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltIn:
+    """An object that is always there.
+
+    Attributes:
+        kind: Its kind.
+        obj: As it is created, canonical.
+        is_mandatory: Whether nobody may change it.
+    """
+
+    kind: Kind
+    obj: Object
+    is_mandatory: bool
+
+    @property
+    def name(self) -> str:
+        """Name of the object."""
+        name: str = self.obj["metadata"]["name"]
+        return name
+
+
+def built_in_objects() -> list[BuiltIn]:
+    """Flow control objects, in the order in which they are created."""
+    return [
+        *flow_control_objects("suggested.yaml", is_mandatory=False),
+        *flow_control_objects("mandatory.yaml", is_mandatory=True),
+    ]
+
+
+def flow_control_objects(file_name: str, *, is_mandatory: bool) -> list[BuiltIn]:
+    """The objects of one of the bootstrap files."""
+    kinds = {kind.name: kind for kind in (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)}
+    text = (directory(INSTALLED, CHECKOUT) / file_name).read_text()
+    return [
+        BuiltIn(kinds[raw["kind"]], completed(kinds[raw["kind"]], raw), is_mandatory)
+        for raw in yaml.safe_load_all(text)
+    ]
+
+
+def system_namespaces() -> list[BuiltIn]:
+    """The namespaces that are always there."""
+    return [
+        BuiltIn(NAMESPACE, completed(NAMESPACE, {"metadata": {"name": name}}), is_mandatory=False)
+        for name in SYSTEM_NAMESPACES
+    ]
+
+
+def completed(kind: Kind, raw: Object) -> Object:
+    """The object in canonical form, with defaults."""
+    version = kind.storage
+    obj = canonical(version.schema, raw)
+    version.set_defaults(obj)
+    return canonical(version.schema, obj)
+
+
+def revised(built_in: BuiltIn, current: Object) -> Object | None:
+    """What becomes of a flow control object that is there.
+
+    Args:
+        built_in: What it should be.
+        current: What it is; not changed.
+
+    Returns:
+        The new object; None if it is right.
+    """
+    metadata = current["metadata"]
+    annotation = BOOLEANS.get(metadata.get("annotations", {}).get(AUTO_UPDATE, ""))
+    is_kept_equal = built_in.is_mandatory or (
+        metadata.get("generation") == 1 if annotation is None else annotation
+    )
+    spec = wanted_spec(built_in, current) if is_kept_equal else current["spec"]
+    if annotation is is_kept_equal and spec == current["spec"]:
+        return None
+    new = copy.deepcopy(current)
+    new["spec"] = copy.deepcopy(spec)
+    if annotation is not is_kept_equal:
+        text = "true" if is_kept_equal else "false"
+        new["metadata"].setdefault("annotations", {})[AUTO_UPDATE] = text
+    return new
+
+
+def wanted_spec(built_in: BuiltIn, current: Object) -> Object:
+    """The specification that an object should have: the built-in one, as adjusted."""
+    spec: Object = built_in.obj["spec"]
+    exempt = current["spec"].get("exempt")
+    is_adjustable = built_in.is_mandatory and built_in.name == EXEMPT
+    if built_in.kind is not PRIORITY_LEVEL_CONFIGURATION or not is_adjustable or exempt is None:
+        return spec
+    adjusted = {field: exempt[field] for field in ADJUSTABLE if field in exempt}
+    return {**spec, "exempt": {**spec["exempt"], **adjusted}}
+
+
+class Bootstrap:
+    """Keeps the objects that are always there."""
+
+    name = "bootstrap"
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        kinds = (PRIORITY_LEVEL_CONFIGURATION, FLOW_SCHEMA, NAMESPACE)
+        self.kinds = tuple(kind for kind in kinds if kind in registry.kinds)
+        self._built_in = {
+            (built_in.kind.plural, built_in.name): built_in
+            for built_in in (*system_namespaces(), *built_in_objects())
+            if built_in.kind in self.kinds
+        }
+
+    def __repr__(self) -> str:
+        return f"<Bootstrap of {len(self._built_in)} objects>"
+
+    async def ensure_all(self) -> None:
+        """Let all objects be there and right.
+
+        Raises:
+            StatusError: The store does not let it.
+        """
+        for key in self._built_in:
+            await self.look(key)
+        for kind in self.kinds:
+            if kind is not NAMESPACE:
+                for obj in self._registry.objects(kind):
+                    await self.look((kind.plural, obj["metadata"]["name"]))
+
+    def reset(self) -> None:
+        """Forget everything: there is nothing."""
+
+    def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
+        """Note what happens to built-in objects, and to others that seem to be."""
+        key = (kind.plural, change.entry.name)
+        if kind is NAMESPACE:
+            is_concerned = change.type is ChangeType.DELETED and key in self._built_in
+        else:
+            is_concerned = key in self._built_in or change.type is not ChangeType.DELETED
+        return [key] if is_concerned else ()
+
+    async def look(self, key: Key) -> None:
+        """Let an object be there and right."""
+        plural, name = key
+        built_in = self._built_in.get((plural, name))
+        try:
+            if built_in is None:
+                await self._remove_former(plural, name)
+            elif built_in.kind is NAMESPACE:
+                self._registry.get(NAMESPACE, "", name)
+            else:
+                await self._revise(built_in)
+        except StatusError as error:
+            if not is_not_found(error):
+                raise
+            if built_in is not None:
+                await self._create(built_in)
+
+    async def _create(self, built_in: BuiltIn) -> None:
+        kind = built_in.kind
+        manager = NAMESPACE_MANAGER if kind is NAMESPACE else FLOW_CONTROL_MANAGER
+        obj = copy.deepcopy(built_in.obj)
+        await self._registry.create(kind, kind.storage, "", obj, WriteOptions(manager))
+
+    async def _revise(self, built_in: BuiltIn) -> None:
+        kind, name = built_in.kind, built_in.name
+        new = revised(built_in, self._registry.get(kind, "", name))
+        if new is not None:
+            # Nothing can have changed since, as nothing was awaited.
+            await self._registry.update(
+                kind, kind.storage, "", name, lambda _: new, WriteOptions(FLOW_CONTROL_MANAGER)
+            )
+
+    async def _remove_former(self, plural: str, name: str) -> None:
+        """Remove an object that was built in once, going by its annotation."""
+        kind = next(kind for kind in self.kinds if kind.plural == plural)
+        metadata = self._registry.get(kind, "", name)["metadata"]
+        annotation = metadata.get("annotations", {}).get(AUTO_UPDATE, "")
+        if BOOLEANS.get(annotation) and "deletionTimestamp" not in metadata:
+            options = DeleteOptions(uid=metadata["uid"], manager=FLOW_CONTROL_MANAGER)
+            await self._registry.delete(kind, "", name, options)

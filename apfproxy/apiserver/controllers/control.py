@@ -1,0 +1,99 @@
+"""Which controllers run, and their life."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from apfproxy.apiserver.controllers.bootstrap import Bootstrap
+from apfproxy.apiserver.controllers.dangling import Dangling
+from apfproxy.apiserver.controllers.disruption import Disruption
+from apfproxy.apiserver.controllers.namespaces import Namespaces
+from apfproxy.apiserver.controllers.pods import PodTermination
+from apfproxy.apiserver.controllers.runner import Runner
+from apfproxy.tasks import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.apiserver.controllers.runner import Controller
+    from apfproxy.apiserver.registry import Registry
+
+CONTROLLERS: dict[str, type[Bootstrap | Dangling | Disruption | Namespaces | PodTermination]] = {
+    controller.name: controller
+    for controller in (Bootstrap, Dangling, Disruption, Namespaces, PodTermination)
+}
+"""All controllers by name."""
+
+EVERY = "*"
+
+
+def parse_controllers(texts: Iterable[str]) -> frozenset[str]:
+    """The names of the controllers that a list turns on.
+
+    Args:
+        texts: `*` for all, `name` for one, `-name` for all but one; an item may hold several,
+            between commas.  A list that turns none on means all, but for those that it turns off.
+            What names a controller goes before `*`.
+
+    Raises:
+        ValueError: A name is unknown.
+    """
+    items = [item.strip() for text in texts for item in text.split(",") if item.strip()]
+    unknown = sorted({item.removeprefix("-") for item in items} - CONTROLLERS.keys() - {EVERY})
+    if unknown:
+        known = ", ".join(sorted(CONTROLLERS))
+        message = (
+            f"there is no controller {', '.join(map(repr, unknown))}; give a list of * (all),"
+            f" NAME (on) and -NAME (off), with names out of {known}"
+        )
+        raise ValueError(message)
+    off = {item[1:] for item in items if item.startswith("-") and item != f"-{EVERY}"}
+    on = {item for item in items if not item.startswith("-") and item != EVERY}
+    if both := sorted(on & off):
+        raise ValueError(f"controller {both[0]!r} is turned on and off at once")
+    is_all = EVERY in items or (not on and f"-{EVERY}" not in items)
+    return frozenset((CONTROLLERS.keys() - off if is_all else set()) | on)
+
+
+class Controllers:
+    """The controllers of one server.
+
+    Args:
+        registry: Has the objects.
+        enabled: Names of those that run.  One runs only if all kinds that it watches are served.
+    """
+
+    def __init__(self, registry: Registry, enabled: frozenset[str]) -> None:
+        self._registry = registry
+        created = [CONTROLLERS[name](registry) for name in CONTROLLERS if name in enabled]
+        self.running: list[Controller] = [
+            controller
+            for controller in created
+            if all(kind in registry.kinds for kind in controller.kinds)
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def __repr__(self) -> str:
+        return f"<Controllers {', '.join(each.name for each in self.running)}>"
+
+    async def start(self) -> None:
+        """Let the objects be there that always are, then let all controllers run.
+
+        Raises:
+            StatusError: The store refuses one of the objects.
+        """
+        for controller in self.running:
+            if isinstance(controller, Bootstrap):
+                await controller.ensure_all()
+        self._tasks = [
+            spawn(Runner(controller, self._registry).run(), name=f"controller {controller.name}")
+            for controller in self.running
+        ]
+
+    async def stop(self) -> None:
+        """End all controllers; harmless once done."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []

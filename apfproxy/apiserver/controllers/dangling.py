@@ -1,0 +1,126 @@
+"""Says in the status of each FlowSchema whether the priority level exists that it names.
+
+Source: apiserver's `pkg/util/flowcontrol/apf_controller.go`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.api.conditions import FALSE, TRUE, find_condition
+from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.api.times import rfc3339
+from apfproxy.apiserver.controllers.runner import is_not_found
+from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.registry import WriteOptions
+from apfproxy.apiserver.store.entries import ChangeType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.api.kind import Kind, Object
+    from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.registry import Registry
+    from apfproxy.apiserver.store.entries import Change
+
+MANAGER = "api-priority-and-fairness-config-consumer-v1"
+DANGLING = "Dangling"
+
+
+class Dangling:
+    """Keeps the condition `Dangling` of FlowSchemas."""
+
+    name = "flow-schema-status"
+    kinds = (PRIORITY_LEVEL_CONFIGURATION, FLOW_SCHEMA)
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._levels: set[str] = set()
+        self._level_of: dict[str, str] = {}
+        self._schemas_of: dict[str, set[str]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Dangling of {len(self._level_of)} schemas, {len(self._levels)} levels>"
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._levels.clear()
+        self._level_of.clear()
+        self._schemas_of.clear()
+
+    def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
+        """Note which levels there are, and which schemas name them."""
+        name = change.entry.name
+        is_gone = change.type is ChangeType.DELETED
+        if kind is PRIORITY_LEVEL_CONFIGURATION:
+            if is_gone:
+                self._levels.discard(name)
+            elif name in self._levels:
+                return ()
+            else:
+                self._levels.add(name)
+            return [(schema,) for schema in self._schemas_of.get(name, ())]
+        self._forget(name)
+        if is_gone:
+            return ()
+        level = msgspec.json.decode(change.entry.data)["spec"]["priorityLevelConfiguration"]["name"]
+        self._level_of[name] = level
+        self._schemas_of.setdefault(level, set()).add(name)
+        return [(name,)]
+
+    def _forget(self, schema: str) -> None:
+        level = self._level_of.pop(schema, None)
+        if level is not None:
+            schemas = self._schemas_of[level]
+            schemas.discard(schema)
+            if not schemas:
+                del self._schemas_of[level]
+
+    async def look(self, key: Key) -> None:
+        """Write the condition of a schema if it is not right."""
+        (name,) = key
+        level = self._level_of.get(name)
+        if level is None:
+            return
+        try:
+            schema = self._registry.get(FLOW_SCHEMA, "", name)
+            condition = self._due_condition(schema)
+            if condition is None:
+                return
+            await self._registry.apply(
+                FLOW_SCHEMA,
+                FLOW_SCHEMA.storage,
+                "",
+                name,
+                {"metadata": {"name": name}, "status": {"conditions": [condition]}},
+                WriteOptions(MANAGER),
+                force=True,
+                subresource="status",
+            )
+        except StatusError as error:
+            if not is_not_found(error):
+                raise
+
+    def _due_condition(self, schema: Object) -> Object | None:
+        """The condition that a schema should have; None if it has it."""
+        level = schema["spec"]["priorityLevelConfiguration"]["name"]
+        is_there = level in self._levels
+        told = "and it exists" if is_there else "but there is no such object"
+        condition = {
+            "type": DANGLING,
+            "status": FALSE if is_there else TRUE,
+            "reason": "Found" if is_there else "NotFound",
+            "message": "This FlowSchema references the PriorityLevelConfiguration object named"
+            f' "{level}" {told}',
+        }
+        old = find_condition(schema["status"], DANGLING) or {}
+        if condition.items() <= old.items():
+            return None
+        is_same = old.get("status") == condition["status"]
+        changed_at = old.get("lastTransitionTime") if is_same else None
+        return {
+            **condition,
+            "lastTransitionTime": changed_at or rfc3339(self._registry.clock()),
+        }

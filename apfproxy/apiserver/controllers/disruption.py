@@ -1,0 +1,180 @@
+"""Keeps the status of disruption budgets.
+
+Of each pod only what budgets need to know is kept, so that a changed pod costs a comparison with
+the budgets of its namespace, and a budget a walk over the pods that it matches.
+
+Source: Kubernetes, `pkg/controller/disruption`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.api.core.kinds import POD
+from apfproxy.api.policy.budget import (
+    PodState,
+    assess,
+    failed_status,
+    is_up_to_date,
+    pod_state,
+)
+from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.api.selectors.errors import SelectorError
+from apfproxy.api.selectors.labels import NOTHING, LabelSelector, selector_of
+from apfproxy.apiserver.controllers.runner import is_not_found
+from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.registry import WriteOptions
+from apfproxy.apiserver.store.entries import ChangeType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.api.kind import Kind, Object
+    from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.registry import Registry
+    from apfproxy.apiserver.store.entries import Change, Entry
+
+MANAGER = "kube-controller-manager"
+
+
+@dataclass(slots=True)
+class Budget:
+    """What is known of a budget.
+
+    Attributes:
+        described: Its `spec.selector`.
+        selector: What that means.
+        error: Why it means nothing; "" if it does.
+        pods: Names of the pods that it matches.
+    """
+
+    described: Object | None
+    selector: LabelSelector = NOTHING
+    error: str = ""
+    pods: set[str] = field(default_factory=set)
+
+
+class Disruption:
+    """Keeps the status of budgets."""
+
+    name = "disruption"
+    kinds = (POD, POD_DISRUPTION_BUDGET)
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._pods: dict[str, dict[str, tuple[dict[str, str], PodState]]] = {}
+        self._budgets: dict[str, dict[str, Budget]] = {}
+
+    def __repr__(self) -> str:
+        return f"<Disruption in {len(self._budgets)} namespaces>"
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._pods.clear()
+        self._budgets.clear()
+
+    def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
+        """Note what pods there are, and which budgets match them."""
+        is_gone = change.type is ChangeType.DELETED
+        if kind is POD:
+            return self._lose_pod(change.entry) if is_gone else self._note_pod(change.entry)
+        return self._lose_budget(change.entry) if is_gone else self._note_budget(change.entry)
+
+    def _note_pod(self, entry: Entry) -> list[Key]:
+        namespace, name = entry.namespace, entry.name
+        state = pod_state(msgspec.json.decode(entry.data))
+        pods = self._pods.setdefault(namespace, {})
+        if pods.get(name) == (entry.labels, state):
+            return []
+        pods[name] = entry.labels, state
+        concerned: list[Key] = []
+        for budget_name, budget in self._budgets.get(namespace, {}).items():
+            if budget.selector.matches(entry.labels):
+                budget.pods.add(name)
+            elif name in budget.pods:
+                budget.pods.discard(name)
+            else:
+                continue
+            concerned.append((namespace, budget_name))
+        return concerned
+
+    def _lose_pod(self, entry: Entry) -> list[Key]:
+        namespace, name = entry.namespace, entry.name
+        pods = self._pods.get(namespace, {})
+        pods.pop(name, None)
+        if not pods:
+            self._pods.pop(namespace, None)
+        concerned: list[Key] = []
+        for budget_name, budget in self._budgets.get(namespace, {}).items():
+            if name in budget.pods:
+                budget.pods.discard(name)
+                concerned.append((namespace, budget_name))
+        return concerned
+
+    def _note_budget(self, entry: Entry) -> list[Key]:
+        namespace, name = entry.namespace, entry.name
+        described = msgspec.json.decode(entry.data)["spec"].get("selector")
+        budgets = self._budgets.setdefault(namespace, {})
+        if name not in budgets or budgets[name].described != described:
+            budget = budgets[name] = Budget(described)
+            try:
+                budget.selector = selector_of(described)
+            except SelectorError as error:
+                budget.error = str(error)
+            pods = self._pods.get(namespace, {})
+            budget.pods = {pod for pod in pods if budget.selector.matches(pods[pod][0])}
+        return [(namespace, name)]
+
+    def _lose_budget(self, entry: Entry) -> list[Key]:
+        budgets = self._budgets.get(entry.namespace, {})
+        budgets.pop(entry.name, None)
+        if not budgets:
+            self._budgets.pop(entry.namespace, None)
+        return []
+
+    async def look(self, key: Key) -> float | None:
+        """Write the status of a budget if it is not right."""
+        namespace, name = key
+        known = self._budgets.get(namespace, {}).get(name)
+        if known is None:
+            return None
+        try:
+            budget = self._registry.get(POD_DISRUPTION_BUDGET, namespace, name)
+            status, recheck_s = self._status(budget, known)
+            if not is_up_to_date(budget, status):
+                await self._write(namespace, name, status)
+        except StatusError as error:
+            if not is_not_found(error):
+                raise
+            return None
+        return recheck_s
+
+    def _status(self, budget: Object, known: Budget) -> tuple[Object, float | None]:
+        """What the budget's status should be, and when that may change by itself."""
+        now_s = self._registry.clock()
+        pods = self._pods.get(budget["metadata"]["namespace"], {})
+        if known.error:
+            return failed_status(budget, known.error, now_s), None
+        try:
+            assessment = assess(budget, [pods[name][1] for name in known.pods], now_s)
+        except ValueError as error:
+            return failed_status(budget, str(error), now_s), None
+        return assessment.status, assessment.recheck_s
+
+    async def _write(self, namespace: str, name: str, status: Object) -> None:
+        def changed(budget: Object) -> Object:
+            budget["status"] = status
+            return budget
+
+        await self._registry.update(
+            POD_DISRUPTION_BUDGET,
+            POD_DISRUPTION_BUDGET.storage,
+            namespace,
+            name,
+            changed,
+            WriteOptions(MANAGER),
+            subresource="status",
+        )

@@ -1,0 +1,236 @@
+"""Removes what is in a namespace that is being deleted, then the namespace.
+
+Source: Kubernetes, `pkg/controller/namespace/deletion`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.api.conditions import FALSE, TRUE, set_condition
+from apfproxy.api.core.kinds import NAMESPACE
+from apfproxy.api.core.namespaces import KUBERNETES_FINALIZER
+from apfproxy.api.times import rfc3339
+from apfproxy.apiserver.controllers.runner import is_not_found
+from apfproxy.apiserver.errors import StatusError, unknown_error
+from apfproxy.apiserver.registry import DeleteOptions, WriteOptions
+from apfproxy.apiserver.store.entries import ChangeType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.api.kind import Kind, Object
+    from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.registry import Registry
+    from apfproxy.apiserver.store.entries import Change
+
+MANAGER = "kube-controller-manager"
+DELETIONS_IN_A_ROW = 50
+"""Deletions after which others get a turn, where the store never makes this one wait."""
+
+FINE = {
+    "NamespaceDeletionDiscoveryFailure": (
+        "ResourcesDiscovered",
+        "All resources successfully discovered",
+    ),
+    "NamespaceDeletionGroupVersionParsingFailure": (
+        "ParsedGroupVersions",
+        "All legacy kube types successfully parsed",
+    ),
+    "NamespaceDeletionContentFailure": (
+        "ContentDeleted",
+        "All content successfully deleted, may be waiting on finalization",
+    ),
+    "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
+    "NamespaceFinalizersRemaining": (
+        "ContentHasNoFinalizers",
+        "All content-preserving finalizers finished",
+    ),
+}
+"""Conditions of a namespace that is being deleted, with reason and message where nothing is wrong;
+the first two never are here."""
+
+
+class Remains:
+    """What is left in a namespace.
+
+    Attributes:
+        objects: Resource, with a dot and its group, to number of objects.
+        finalizers: Finalizer to number of objects that it holds.
+        failures: Why objects could not be deleted.
+    """
+
+    def __init__(self) -> None:
+        self.objects: Counter[str] = Counter()
+        self.finalizers: Counter[str] = Counter()
+        self.failures: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"<Remains of {self.objects.total()} objects>"
+
+    def conditions(self) -> list[Object]:
+        """The conditions of the namespace."""
+        wrong = {}
+        if self.failures:
+            told = f"Failed to delete all resource types, {len(self.failures)} remaining: "
+            wrong["NamespaceDeletionContentFailure"] = (
+                "ContentDeletionFailed",
+                told + ", ".join(sorted(self.failures)),
+            )
+        if self.objects:
+            told = ", ".join(
+                f"{resource} has {number} resource instances"
+                for resource, number in sorted(self.objects.items())
+            )
+            wrong["NamespaceContentRemaining"] = (
+                "SomeResourcesRemain",
+                f"Some resources are remaining: {told}",
+            )
+        if self.finalizers:
+            told = ", ".join(
+                f"{finalizer} in {number} resource instances"
+                for finalizer, number in sorted(self.finalizers.items())
+            )
+            wrong["NamespaceFinalizersRemaining"] = (
+                "SomeFinalizersRemain",
+                f"Some content in the namespace has finalizers remaining: {told}",
+            )
+        return [
+            condition(type_, TRUE, *wrong[type_])
+            if type_ in wrong
+            else condition(type_, FALSE, *fine)
+            for type_, fine in FINE.items()
+        ]
+
+
+def condition(type_: str, status: str, reason: str, message: str) -> Object:
+    """A condition, without its time."""
+    return {"type": type_, "status": status, "reason": reason, "message": message}
+
+
+class Namespaces:
+    """Ends namespaces."""
+
+    name = "namespace"
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._contents = tuple(kind for kind in registry.kinds if kind.is_namespaced)
+        self.kinds = (NAMESPACE, *self._contents)
+        self._ending: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"<Namespaces, {len(self._ending)} ending>"
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._ending.clear()
+
+    def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
+        """Note namespaces that are being deleted, and what goes from them."""
+        entry, is_gone = change.entry, change.type is ChangeType.DELETED
+        if kind is not NAMESPACE:
+            return [(entry.namespace,)] if is_gone and entry.namespace in self._ending else ()
+        if is_gone or "deletionTimestamp" not in msgspec.json.decode(entry.data)["metadata"]:
+            self._ending.discard(entry.name)
+            return ()
+        self._ending.add(entry.name)
+        return [(entry.name,)]
+
+    async def look(self, key: Key) -> None:
+        """Delete what is in a namespace; end the namespace if nothing is."""
+        (name,) = key
+        failures: list[str] = []
+        try:
+            namespace = self._registry.get(NAMESPACE, "", name)
+            is_held = KUBERNETES_FINALIZER in namespace["spec"].get("finalizers", ())
+            if "deletionTimestamp" in namespace["metadata"] and is_held:
+                failures = await self._end(name)
+        except StatusError as error:
+            if not is_not_found(error):
+                raise
+        if failures:
+            raise unknown_error(f"namespace {name}: {'; '.join(failures)}")
+
+    async def _end(self, name: str) -> list[str]:
+        """Take the next step to the end of a namespace.
+
+        Returns:
+            Why objects could not be deleted.
+        """
+        remains = await self._empty(name)
+        await self._report(name, remains)
+        if not remains.objects:
+            await self._finalize(name)
+        return remains.failures
+
+    async def _empty(self, name: str) -> Remains:
+        """Delete everything in a namespace."""
+        remains = Remains()
+        deletions = 0
+        for kind in self._contents:
+            resource = f"{kind.plural}.{kind.group}"
+            for entry in self._registry.store.heads(kind.resource, name):
+                metadata = msgspec.json.decode(entry.data)["metadata"]
+                if "deletionTimestamp" not in metadata:
+                    options = DeleteOptions(propagation="Background", manager=MANAGER)
+                    try:
+                        written = await self._registry.delete(kind, name, entry.name, options)
+                    except StatusError as error:
+                        if is_not_found(error):
+                            continue
+                        remains.failures.append(error.message)
+                    else:
+                        if written.is_gone:
+                            continue
+                    deletions += 1
+                    if deletions % DELETIONS_IN_A_ROW == 0:
+                        await asyncio.sleep(0)
+                remains.objects[resource] += 1
+                remains.finalizers.update(metadata.get("finalizers", ()))
+        return remains
+
+    async def _report(self, name: str, remains: Remains) -> None:
+        """Show in the namespace's status what is left."""
+        now = rfc3339(self._registry.clock())
+
+        def reported(namespace: Object) -> Object:
+            for each in remains.conditions():
+                set_condition(namespace["status"], each, now)
+            return namespace
+
+        await self._registry.update(
+            NAMESPACE,
+            NAMESPACE.storage,
+            "",
+            name,
+            reported,
+            WriteOptions(MANAGER),
+            subresource="status",
+        )
+
+    async def _finalize(self, name: str) -> None:
+        """Say that nothing is left that the namespace has to wait for."""
+
+        def finalized(namespace: Object) -> Object:
+            others = [
+                finalizer
+                for finalizer in namespace["spec"].get("finalizers", ())
+                if finalizer != KUBERNETES_FINALIZER
+            ]
+            namespace["spec"] = {"finalizers": others} if others else {}
+            return namespace
+
+        await self._registry.update(
+            NAMESPACE,
+            NAMESPACE.storage,
+            "",
+            name,
+            finalized,
+            WriteOptions(MANAGER),
+            subresource="finalize",
+        )

@@ -1,0 +1,73 @@
+"""Ends pods whose grace period is over.
+
+In a cluster the kubelet of the pod's node does that, as soon as the containers have stopped.  Here
+no containers run: a pod takes all the time that it is given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.api.core.kinds import POD
+from apfproxy.api.times import parse_time
+from apfproxy.apiserver.controllers.runner import is_not_found
+from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.registry import DeleteOptions
+from apfproxy.apiserver.store.entries import ChangeType
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.api.kind import Kind
+    from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.registry import Registry
+    from apfproxy.apiserver.store.entries import Change
+
+MANAGER = "kubelet"
+MARK = b'"deletionTimestamp"'
+"""In the JSON of each pod that is being deleted, and of hardly any other."""
+
+
+class PodTermination:
+    """Ends pods at the time that their `deletionTimestamp` names."""
+
+    name = "pod-termination"
+    kinds = (POD,)
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def __repr__(self) -> str:
+        return "<PodTermination>"
+
+    def reset(self) -> None:
+        """Forget everything: there is nothing."""
+
+    def notice(self, _kind: Kind, change: Change) -> Iterable[Key]:
+        """Note pods that are being deleted."""
+        entry = change.entry
+        if change.type is ChangeType.DELETED or MARK not in entry.data:
+            return ()
+        metadata = msgspec.json.decode(entry.data)["metadata"]
+        if "deletionTimestamp" not in metadata:
+            return ()
+        return [(entry.namespace, entry.name)]
+
+    async def look(self, key: Key) -> float | None:
+        """End a pod if it is time."""
+        namespace, name = key
+        try:
+            metadata = self._registry.get(POD, namespace, name)["metadata"]
+            if not metadata.get("deletionGracePeriodSeconds"):
+                return None  # finalizers hold it, or it is not being deleted at all
+            deadline_s = parse_time(metadata["deletionTimestamp"])
+            if deadline_s > self._registry.clock():
+                return deadline_s
+            options = DeleteOptions(grace_period_s=0, uid=metadata["uid"], manager=MANAGER)
+            await self._registry.delete(POD, namespace, name, options)
+        except StatusError as error:
+            if not is_not_found(error):
+                raise
+        return None

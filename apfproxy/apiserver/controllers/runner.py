@@ -1,0 +1,180 @@
+"""Runs a controller: feeds it the changes of the kinds that it watches, and lets it work.
+
+1. A controller is told of every object first, then of every change, in order; if it cannot follow,
+   or fails at that, it forgets all and starts over.
+2. What it wants to look at stands in a queue, so that many changes cause one look.
+3. A look that fails is logged and repeated later; others go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from apfproxy.apiserver.controllers.queue import Queue
+from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.store.entries import Change, ChangeType, TooOldError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.api.kind import Kind
+    from apfproxy.apiserver.controllers.queue import Key
+    from apfproxy.apiserver.registry import Registry
+    from apfproxy.apiserver.store.collection import Watcher
+
+log = logging.getLogger(__name__)
+
+BATCH = 200
+"""Changes that are read in one go: a few milliseconds of work at most."""
+LOOKS_IN_A_ROW = 20
+"""Looks after which others get a turn, where the store never makes a controller wait."""
+RESTART_PAUSE_S = 1.0
+NOT_FOUND = 404
+
+
+class Controller(Protocol):
+    """Keeps something true."""
+
+    @property
+    def name(self) -> str:
+        """As in the list of controllers that are on."""
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """Whose changes it is told of."""
+
+    def reset(self) -> None:
+        """Forget everything: all objects will come again."""
+
+    def notice(self, kind: Kind, change: Change, /) -> Iterable[Key]:
+        """Take note of a change, or of an object that is there, as `ADDED`.
+
+        Returns:
+            What to look at because of it.
+        """
+
+    async def look(self, key: Key, /) -> float | None:
+        """Make it as it should be.
+
+        Returns:
+            When to look again even if nothing changes, in seconds since 1970; None for never.
+        """
+
+
+class Runner:
+    """One controller at work.
+
+    Args:
+        controller: Is run by this one only.
+        registry: Has the objects.
+    """
+
+    def __init__(self, controller: Controller, registry: Registry) -> None:
+        self.controller = controller
+        self._registry = registry
+        self._queue = Queue()
+        self._wake = asyncio.Event()
+        self._is_over = False
+
+    def __repr__(self) -> str:
+        return f"<Runner of {self.controller.name}, {self._queue!r}>"
+
+    async def run(self) -> None:
+        """Run until the store is closed, or this is cancelled."""
+        while not self._is_over:
+            try:
+                await self._follow()
+            except* TooOldError:
+                log.info("controller %s starts over: it was too slow", self.controller.name)
+            except* Exception:
+                log.exception("controller %s starts over", self.controller.name)
+            if not self._is_over:
+                await asyncio.sleep(RESTART_PAUSE_S)
+
+    async def _follow(self) -> None:
+        """Run until the store is closed.
+
+        Raises:
+            ExceptionGroup: The changes could not be followed.
+        """
+        self.controller.reset()
+        self._queue = Queue()
+        store = self._registry.store
+        watchers: list[tuple[Kind, Watcher]] = []
+        try:
+            for kind in self.controller.kinds:
+                collection = store.collection(kind.resource)
+                watchers.append((kind, collection.watch(store.resource_version)))
+                for entry in collection.snapshot():
+                    self._note(kind, Change(entry.resource_version, ChangeType.ADDED, entry, None))
+            async with asyncio.TaskGroup() as group:
+                for kind, watcher in watchers:
+                    group.create_task(
+                        self._pump(kind, watcher), name=f"{self.controller.name} {kind.plural}"
+                    )
+                await self._work()
+        finally:
+            for _, watcher in watchers:
+                watcher.close()
+
+    async def _pump(self, kind: Kind, watcher: Watcher) -> None:
+        """Tell the controller of changes."""
+        while await watcher.wait():
+            for change in watcher.read(BATCH):
+                self._note(kind, change)
+            self._wake.set()
+        self._is_over = True
+        self._wake.set()
+
+    def _note(self, kind: Kind, change: Change) -> None:
+        now_s = self._registry.clock()
+        for key in self.controller.notice(kind, change):
+            self._queue.add(key, now_s)
+
+    async def _work(self) -> None:
+        """Look at what is due, whenever something is."""
+        looks = 0
+        while not self._is_over:
+            self._wake.clear()
+            key = self._queue.take(self._registry.clock())
+            if key is None:
+                await self._wait()
+                looks = 0
+                continue
+            await self._look(key)
+            looks += 1
+            if looks % LOOKS_IN_A_ROW == 0:
+                await asyncio.sleep(0)
+
+    async def _look(self, key: Key) -> None:
+        try:
+            again_s = await self.controller.look(key)
+        except Exception as error:
+            pause_s = self._queue.retry(key, self._registry.clock())
+            text = "controller %s failed at %s, tries again in %.3f s"
+            values = (self.controller.name, "/".join(key), pause_s)
+            if isinstance(error, StatusError):
+                log.info(f"{text}: %s", *values, error.message)  # noqa: G004  a constant
+            else:
+                log.exception(text, *values)
+            return
+        self._queue.forget_failures(key)
+        if again_s is not None:
+            self._queue.add(key, again_s)
+
+    async def _wait(self) -> None:
+        """Wait for a change, or until something is due."""
+        next_s = self._queue.next_s
+        delay_s = None if next_s is None else max(next_s - self._registry.clock(), 0)
+        try:
+            async with asyncio.timeout(delay_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+
+def is_not_found(error: StatusError) -> bool:
+    """Whether the object of an operation is there no more."""
+    return error.code == NOT_FOUND
