@@ -199,10 +199,12 @@ def merged_members(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def merged(old: object, new: object) -> object:
-    """The new value, with the members of the old one that it lacks if both are mappings."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        return old | {key: merged(old.get(key), value) for key, value in new.items()}
-    return new
+    """The new value; if both are mappings the old one, with the members of the new one put in."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    for key, value in new.items():
+        old[key] = merged(old.get(key), value)
+    return old
 
 
 def refuse_constant(name: str) -> object:
@@ -210,10 +212,10 @@ def refuse_constant(name: str) -> object:
     raise UnreadableError(f"not JSON: {name}")
 
 
-def is_deep(content: object) -> bool:
-    """Whether the content is nested more than `DEEPEST` deep."""
+def is_deep(content: object, deepest: int = DEEPEST) -> bool:
+    """Whether the content is nested more than so many mappings and lists deep."""
     level: list[object] = [content]
-    for _ in range(DEEPEST + 1):
+    for _ in range(deepest + 1):
         level = [
             child
             for each in level
@@ -250,10 +252,16 @@ def read_yaml(text: str, documents: list[Document], *, unique_keys: bool) -> Non
 
 
 class Events:
-    """The parser's events, one ahead."""
+    """The parser's events, one ahead.
+
+    Attributes:
+        unique_keys: Whether a key that occurs twice in a mapping is refused.
+        duplicates: Else the paths of those that do.
+    """
 
     def __init__(self, text: str, *, unique_keys: bool) -> None:
         self.unique_keys = unique_keys
+        self.duplicates: list[str] = []
         self.loader: Any = LOADER(text)
 
     def take(self) -> yaml.Event:
@@ -270,8 +278,14 @@ class Events:
         return int(self.loader.peek_event().start_mark.line) + 1
 
 
-def read_node(events: Events, depth: int) -> object:
-    """The next node and all below it, as plain data."""
+def read_node(events: Events, depth: int, path: str = "") -> object:
+    """The next node and all below it, as plain data.
+
+    Args:
+        events: From the node on.
+        depth: How deep it may be nested.
+        path: Of the node, such as `spec.rules[0]`.
+    """
     line = events.next_line()
     event = events.take()
     if isinstance(event, yaml.AliasEvent):
@@ -282,11 +296,11 @@ def read_node(events: Events, depth: int) -> object:
     if event.tag not in (None, "!", "tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
         raise UnreadableError(f"tag {event.tag} is not supported: leave it out", line)
     if depth == 0:
-        raise UnreadableError(f"nested more than {DEEPEST} deep", line)
+        raise UnreadableError("nested too deeply", line)
     if isinstance(event, yaml.SequenceStartEvent):
-        items = []
+        items: list[object] = []
         while not events.is_next(yaml.SequenceEndEvent):
-            items.append(read_node(events, depth - 1))
+            items.append(read_node(events, depth - 1, f"{path}[{len(items)}]"))
         events.take()
         return items
     mapping = Mapping()
@@ -294,11 +308,14 @@ def read_node(events: Events, depth: int) -> object:
     while not events.is_next(yaml.MappingEndEvent):
         at = events.next_line()
         key = key_text(read_node(events, depth - 1), at)
-        if events.unique_keys and key in mapping:
-            raise UnreadableError(
-                f"key {json.dumps(key[:60])} occurs twice in one mapping: keep one", at
-            )
-        mapping[key] = read_node(events, depth - 1)
+        below = f"{path}.{key}" if path else key
+        if key in mapping:
+            if events.unique_keys:
+                raise UnreadableError(
+                    f"key {json.dumps(key[:60])} occurs twice in one mapping: keep one", at
+                )
+            events.duplicates.append(below)
+        mapping[key] = read_node(events, depth - 1, below)
     events.take()
     return mapping
 
