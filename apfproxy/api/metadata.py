@@ -133,12 +133,15 @@ def validate_manager(manager: str, field: str) -> list[FieldError]:
     return errors
 
 
-def validate_metadata_update(new: Object, old: Object) -> list[FieldError]:
+def validate_metadata_update(
+    new: Object, old: Object, *, check_name: Callable[[str], list[str]] = check_path_segment
+) -> list[FieldError]:
     """What is wrong with metadata that replaces old metadata.
 
     Args:
         new: Metadata after `carry_over` and with its generation.
         old: Metadata; its name and namespace are right.
+        check_name: From `names`; of `generateName`, since the name cannot change.
     """
     errors: list[FieldError] = []
     if "deletionTimestamp" in old:
@@ -163,7 +166,7 @@ def validate_metadata_update(new: Object, old: Object) -> list[FieldError]:
     ]
     prefix = new.get("generateName", "")
     if prefix:
-        wrong = check_name_prefix(prefix, check_path_segment)
+        wrong = check_name_prefix(prefix, check_name)
         errors += [invalid(f"{FIELD}.generateName", prefix, each) for each in wrong]
     return errors + validate_common(new)
 

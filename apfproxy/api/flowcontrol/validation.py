@@ -63,11 +63,15 @@ def validate(obj: FlowControlObject) -> list[FieldError]:
 
 def validate_flow_schema(schema: FlowSchema) -> list[FieldError]:
     """What is wrong with a FlowSchema."""
-    name = schema.metadata.name
     errors = validate_object_meta(schema.metadata)
-    errors += validate_flow_schema_spec(name, schema.spec)
-    if schema.spec != fixed_specs.FLOW_SCHEMAS.get(name, schema.spec):
-        errors.append(invalid("spec", schema.spec, f"spec of '{name}' must equal the fixed value"))
+    return errors + validate_named_flow_schema(schema.metadata.name, schema.spec)
+
+
+def validate_named_flow_schema(name: str, spec: FlowSchemaSpec) -> list[FieldError]:
+    """What is wrong with the specification of the FlowSchema of that name, which may be fixed."""
+    errors = validate_flow_schema_spec(name, spec)
+    if spec != fixed_specs.FLOW_SCHEMAS.get(name, spec):
+        errors.append(invalid("spec", spec, f"spec of '{name}' must equal the fixed value"))
     return errors
 
 
@@ -229,12 +233,23 @@ def check_url(url: str) -> str:
 
 def validate_priority_level(level: PriorityLevelConfiguration) -> list[FieldError]:
     """What is wrong with a PriorityLevelConfiguration."""
-    name, spec = level.metadata.name, level.spec
     errors = validate_object_meta(level.metadata)
-    if PRESERVE_ZERO in level.metadata.annotations:
-        detail = f"annotation '{PRESERVE_ZERO}' is forbidden"
-        errors.append(forbidden("metadata.annotations", detail))
-    errors += validate_priority_level_spec(name, spec)
+    errors += validate_level_annotations(level.metadata.annotations)
+    return errors + validate_named_priority_level(level.metadata.name, level.spec)
+
+
+def validate_level_annotations(annotations: dict[str, str]) -> list[FieldError]:
+    """The error of the annotation that has a meaning in v1beta3 only."""
+    if PRESERVE_ZERO not in annotations:
+        return []
+    return [forbidden("metadata.annotations", f"annotation '{PRESERVE_ZERO}' is forbidden")]
+
+
+def validate_named_priority_level(
+    name: str, spec: PriorityLevelConfigurationSpec
+) -> list[FieldError]:
+    """What is wrong with the specification of the level of that name, which may be fixed."""
+    errors = validate_priority_level_spec(name, spec)
     fixed = fixed_specs.PRIORITY_LEVELS.get(name, spec)
     if name == fixed_specs.EXEMPT:
         # How many seats the exempt level counts for, and lends, is the administrator's choice.

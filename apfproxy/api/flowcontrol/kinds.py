@@ -1,0 +1,264 @@
+"""The kinds of the group `flowcontrol.apiserver.k8s.io`.
+
+Source: Kubernetes, `pkg/registry/flowcontrol`, `pkg/apis/flowcontrol/validation` and
+`pkg/printers/internalversion`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from apfproxy.api.ages import age
+from apfproxy.api.field_errors import duplicate, required
+from apfproxy.api.flowcontrol.conversion import V1, V1BETA3
+from apfproxy.api.flowcontrol.schema import (
+    FLOW_SCHEMA_V1,
+    FLOW_SCHEMA_V1BETA3,
+    PRIORITY_LEVEL_V1,
+    PRIORITY_LEVEL_V1BETA3,
+    SHARES,
+)
+from apfproxy.api.flowcontrol.types import GROUP, FlowSchemaSpec, PriorityLevelConfigurationSpec
+from apfproxy.api.flowcontrol.validation import (
+    validate_level_annotations,
+    validate_named_flow_schema,
+    validate_named_priority_level,
+)
+from apfproxy.api.flowcontrol.versions import (
+    default_flow_schema,
+    default_priority_level,
+    default_priority_level_v1beta3,
+    level_to_v1,
+    level_to_v1beta3,
+)
+from apfproxy.api.kind import Column, Kind, Rules, Version
+from apfproxy.api.metadata import (
+    count_generation,
+    keep_metadata,
+    validate_metadata,
+    validate_metadata_update,
+)
+from apfproxy.api.names import check_dns_subdomain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.api.field_errors import FieldError
+    from apfproxy.api.kind import Object
+
+NONE = "<none>"
+DANGLING = "Dangling"
+"""Type of the condition that says whether a FlowSchema's priority level is missing."""
+
+
+def prepare_create(obj: Object) -> None:
+    """Start at generation 1, without a status."""
+    obj["status"] = {}
+    obj["metadata"]["generation"] = 1
+
+
+def prepare_update(new: Object, old: Object) -> None:
+    """Keep the status, and count the generation up if the specification differs."""
+    new["status"] = old["status"]
+    count_generation(new, old)
+
+
+def prepare_status(new: Object, old: Object) -> None:
+    """Keep all but the status and what says who wrote it."""
+    keep_metadata(new, old)
+    new["spec"] = old["spec"]
+
+
+def validate_flow_schema(obj: Object) -> list[FieldError]:
+    """All that is wrong with a new FlowSchema."""
+    errors = validate_metadata(obj["metadata"], is_namespaced=False)
+    return errors + validate_flow_schema_content(obj)
+
+
+def validate_flow_schema_update(new: Object, old: Object) -> list[FieldError]:
+    """All that is wrong with a FlowSchema that replaces an old one."""
+    errors = validate_metadata_update(
+        new["metadata"], old["metadata"], check_name=check_dns_subdomain
+    )
+    return errors + validate_flow_schema_content(new)
+
+
+def validate_flow_schema_content(obj: Object) -> list[FieldError]:
+    """What is wrong with a FlowSchema, its metadata apart."""
+    spec = msgspec.convert(without_nulls(obj["spec"]), FlowSchemaSpec)
+    errors = validate_named_flow_schema(obj["metadata"].get("name", ""), spec)
+    return errors + validate_status(obj, obj)
+
+
+def validate_priority_level(obj: Object) -> list[FieldError]:
+    """All that is wrong with a new PriorityLevelConfiguration."""
+    errors = validate_metadata(obj["metadata"], is_namespaced=False)
+    return errors + validate_priority_level_content(obj)
+
+
+def validate_priority_level_update(new: Object, old: Object) -> list[FieldError]:
+    """All that is wrong with a PriorityLevelConfiguration that replaces an old one."""
+    errors = validate_metadata_update(
+        new["metadata"], old["metadata"], check_name=check_dns_subdomain
+    )
+    return errors + validate_priority_level_content(new)
+
+
+def validate_priority_level_content(obj: Object) -> list[FieldError]:
+    """What is wrong with a PriorityLevelConfiguration, its metadata apart."""
+    metadata = obj["metadata"]
+    spec = msgspec.convert(without_nulls(obj["spec"]), PriorityLevelConfigurationSpec)
+    errors = validate_level_annotations(metadata.get("annotations", {}))
+    errors += validate_named_priority_level(metadata.get("name", ""), spec)
+    return errors + validate_status(obj, obj)
+
+
+def validate_status(new: Object, _old: Object) -> list[FieldError]:
+    """What is wrong with the status: its conditions."""
+    errors: list[FieldError] = []
+    seen: set[str] = set()
+    for index, condition in enumerate(new["status"].get("conditions", ())):
+        type_, field = condition.get("type", ""), f"status.conditions[{index}].type"
+        if type_ in seen:
+            errors.append(duplicate(field, type_))
+        seen.add(type_)
+        if not type_:
+            errors.append(required(field, "must not be empty"))
+    return errors
+
+
+def without_nulls(value: Any) -> Any:  # noqa: ANN401  any JSON value
+    """The value without members that are null, which msgspec takes for mismatches."""
+    if isinstance(value, dict):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [without_nulls(each) for each in value]
+    return value
+
+
+def flow_schema_cells(obj: Object, now_s: float) -> tuple[object, ...]:
+    """The cells of a FlowSchema's row."""
+    metadata, spec = obj["metadata"], obj["spec"]
+    method = spec.get("distinguisherMethod")
+    missing = next(
+        (
+            condition.get("status", "")
+            for condition in obj["status"].get("conditions", ())
+            if condition.get("type") == DANGLING
+        ),
+        "?",
+    )
+    return (
+        metadata["name"],
+        spec["priorityLevelConfiguration"]["name"],
+        spec["matchingPrecedence"],
+        NONE if method is None else method["type"],
+        age(metadata.get("creationTimestamp"), now_s),
+        missing,
+    )
+
+
+def priority_level_cells(obj: Object, now_s: float) -> tuple[object, ...]:
+    """The cells of a PriorityLevelConfiguration's row."""
+    metadata, spec = obj["metadata"], obj["spec"]
+    limited = spec.get("limited") or {}
+    queuing = limited.get("limitResponse", {}).get("queuing") or {}
+    return (
+        metadata["name"],
+        spec["type"],
+        limited.get(SHARES, NONE),
+        queuing.get("queues", NONE),
+        queuing.get("handSize", NONE),
+        queuing.get("queueLengthLimit", NONE),
+        age(metadata.get("creationTimestamp"), now_s),
+    )
+
+
+def deprecation(kind: str) -> str:
+    """The warning that answers in v1beta3 carry."""
+    return f"{GROUP}/{V1BETA3} {kind} is deprecated in v1.29+, unavailable in v1.32+"
+
+
+def rules(
+    validate: Callable[[Object], list[FieldError]],
+    validate_update: Callable[[Object, Object], list[FieldError]],
+) -> Rules:
+    """What happens to objects of either kind on the way to the store."""
+    return Rules(
+        prepare_create=prepare_create,
+        prepare_update=prepare_update,
+        validate=validate,
+        validate_update=validate_update,
+        prepare_status=prepare_status,
+        validate_status=validate_status,
+        reset_status_fields=(("metadata",), ("spec",)),
+    )
+
+
+NAME_COLUMN = Column("Name", "string", "Unique among the objects of the kind.", format="name")
+AGE_COLUMN = Column("Age", "string", "Time since the server created the object.")
+
+FLOW_SCHEMA = Kind(
+    group=GROUP,
+    name="FlowSchema",
+    plural="flowschemas",
+    singular="flowschema",
+    is_namespaced=False,
+    versions=(
+        Version(V1, FLOW_SCHEMA_V1, set_defaults=default_flow_schema),
+        Version(
+            V1BETA3,
+            FLOW_SCHEMA_V1BETA3,
+            set_defaults=default_flow_schema,
+            deprecation=deprecation("FlowSchema"),
+        ),
+    ),
+    rules=rules(validate_flow_schema, validate_flow_schema_update),
+    columns=(
+        NAME_COLUMN,
+        Column("PriorityLevel", "string", "Where requests go that match."),
+        Column(
+            "MatchingPrecedence",
+            "string",
+            "Of the FlowSchemas that match a request, the one with the lowest is used.",
+        ),
+        Column("DistinguisherMethod", "string", "How flows are told apart."),
+        AGE_COLUMN,
+        Column("MissingPL", "string", "Whether the priority level does not exist."),
+    ),
+    cells=flow_schema_cells,
+    storage_hash="GJVAJZSZBIw=",
+)
+
+PRIORITY_LEVEL_CONFIGURATION = Kind(
+    group=GROUP,
+    name="PriorityLevelConfiguration",
+    plural="prioritylevelconfigurations",
+    singular="prioritylevelconfiguration",
+    is_namespaced=False,
+    versions=(
+        Version(V1, PRIORITY_LEVEL_V1, set_defaults=default_priority_level),
+        Version(
+            V1BETA3,
+            PRIORITY_LEVEL_V1BETA3,
+            set_defaults=default_priority_level_v1beta3,
+            to_storage=level_to_v1,
+            from_storage=level_to_v1beta3,
+            deprecation=deprecation("PriorityLevelConfiguration"),
+        ),
+    ),
+    rules=rules(validate_priority_level, validate_priority_level_update),
+    columns=(
+        NAME_COLUMN,
+        Column("Type", "string", "Limited or Exempt."),
+        Column(SHARES[0].upper() + SHARES[1:], "string", "The level's share of the seats."),
+        Column("Queues", "string", "Number of queues."),
+        Column("HandSize", "string", "How many queues a flow may use."),
+        Column("QueueLengthLimit", "string", "How many requests may wait in a queue."),
+        AGE_COLUMN,
+    ),
+    cells=priority_level_cells,
+    storage_hash="Kir5PVfvNeI=",
+)
