@@ -73,9 +73,9 @@ def compare_objects(
     return changed, removed
 
 
-def owned_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+def owned_metadata(metadata: Value) -> dict[str, Any]:
     """The metadata without what nobody owns; empty where there is none."""
-    if metadata is ABSENT:
+    if metadata is ABSENT or not metadata:
         return {}
     return {name: value for name, value in metadata.items() if name not in STRIPPED_METADATA}
 

@@ -1,0 +1,163 @@
+"""Tests of field ownership against recorded answers of Kubernetes."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from apfproxy.api.core.pod_schema import POD_OBJECT
+from apfproxy.api.flowcontrol.schema import FLOW_SCHEMA_V1, PRIORITY_LEVEL_V1
+from apfproxy.api.ownership.conflicts import OwnershipConflicts
+from apfproxy.api.ownership.managed import apply, update_managed
+from apfproxy.api.policy.schema import BUDGET
+from apfproxy.api.resource.schema import BETA_RESOURCE_SLICE_OBJECT, RESOURCE_SLICE_OBJECT
+from tests.conformance.vectors import load
+
+if TYPE_CHECKING:
+    from apfproxy.api.schema.types import Struct
+
+TIME = "2026-01-01T00:00:00Z"
+
+SCHEMAS: dict[str, Struct] = {
+    "flowcontrol.apiserver.k8s.io/v1 FlowSchema": FLOW_SCHEMA_V1,
+    "flowcontrol.apiserver.k8s.io/v1 PriorityLevelConfiguration": PRIORITY_LEVEL_V1,
+    "policy/v1 PodDisruptionBudget": BUDGET,
+    "resource.k8s.io/v1 ResourceSlice": RESOURCE_SLICE_OBJECT,
+    "resource.k8s.io/v1beta1 ResourceSlice": BETA_RESOURCE_SLICE_OBJECT,
+    "v1 Pod": POD_OBJECT,
+}
+
+OBJECT_PATH = re.compile(
+    r"(?P<path>/.*/(?:flowschemas|prioritylevelconfigurations|resourceslices|pods"
+    r"|poddisruptionbudgets)/[^/]+)(?:/(?P<subresource>status))?"
+)
+
+ADDED_BY_ADMISSION = ("tolerations", "priority", "preemptionPolicy")
+"""Fields of a pod's spec that nobody owns, because they come after account has been taken."""
+
+
+def entries(obj: dict[str, Any]) -> list[tuple[str, Any]]:
+    """The managed fields of an object, times apart, in an order of their own."""
+    found = obj["metadata"].get("managedFields", [])
+    return sorted(
+        (repr({**entry, "time": "", "fieldsV1": ""}), entry["fieldsV1"]) for entry in found
+    )
+
+
+def apply_condition(live: dict[str, Any], after: dict[str, Any], schema: Struct) -> dict[str, Any]:
+    """What the server itself applies to the status of flow control objects between two requests."""
+    conditions = after.get("status", {}).get("conditions", [])
+    dangling = [one for one in conditions if one["type"] == "Dangling"]
+    if not dangling or live["status"].get("conditions"):
+        return live
+    return apply(
+        live,
+        {
+            "apiVersion": live["apiVersion"],
+            "kind": live["kind"],
+            "metadata": {"name": live["metadata"]["name"]},
+            "status": {"conditions": dangling},
+        },
+        schema,
+        manager="api-priority-and-fairness-config-consumer-v1",
+        api_version=live["apiVersion"],
+        subresource="status",
+        time=TIME,
+        reset=(("spec",),),
+        force=True,
+    )
+
+
+def replay() -> list[Any]:
+    """Every recorded write that left managed fields, with the object as it was before."""
+    stored: dict[str, dict[str, Any]] = {}
+    cases = []
+    for step in load("api_exchanges"):
+        after = step["expect"].get("body")
+        url = urlsplit(step["path"])
+        query = parse_qs(url.query)
+        is_object = isinstance(after, dict) and "managedFields" in after.get("metadata", {})
+        if not is_object or f"{after['apiVersion']} {after['kind']}" not in SCHEMAS:
+            continue
+        on_object = OBJECT_PATH.fullmatch(url.path)
+        path = on_object["path"] if on_object else f"{url.path}/{after['metadata']['name']}"
+        before = stored.get(path)
+        is_creation = step["method"] == "POST" or "apply" in step.get("content_type", "")
+        if is_creation or (on_object and before and step["method"] in {"PUT", "PATCH"}):
+            subresource = (on_object and on_object["subresource"]) or ""
+            cases.append(pytest.param(step, before, after, subresource, query, id=step["id"]))
+        if "dryRun" not in query:
+            stored[path] = after
+    return cases
+
+
+@pytest.mark.parametrize(("step", "before", "after", "subresource", "query"), replay())
+def test_managed_fields_are_those_of_kubernetes(
+    step: dict[str, Any],
+    before: dict[str, Any] | None,
+    after: dict[str, Any],
+    subresource: str,
+    query: dict[str, list[str]],
+) -> None:
+    """Every recorded write leaves exactly the owners that Kubernetes has left."""
+    schema = SCHEMAS[f"{after['apiVersion']} {after['kind']}"]
+    live = apply_condition(before, after, schema) if before else None
+    manager = query.get("fieldManager", ["unknown"])[0]
+    reset = (("spec",),) if subresource else (("status",),)
+    how: dict[str, Any] = {
+        "manager": manager,
+        "api_version": after["apiVersion"],
+        "subresource": subresource,
+        "time": TIME,
+        "reset": reset,
+    }
+    if "apply" in step.get("content_type", ""):
+        new = apply(live, step["body"], schema, force="force" in query, **how)
+    else:
+        new = copy.deepcopy(after)
+        del new["metadata"]["managedFields"]
+        if live is None:
+            for name in ADDED_BY_ADMISSION:
+                new["spec"].pop(name, None)
+        update_managed(live, new, schema, **how)
+
+    assert entries(after) == entries(new)
+
+
+def test_an_eviction_takes_what_it_changes_in_the_budget() -> None:
+    """The server itself owns what an eviction has changed in the budget's status."""
+    steps = {step["id"]: step["expect"].get("body") for step in load("api_exchanges")}
+    after = steps["pdb-after-evict"]
+    new = copy.deepcopy(after)
+    del new["metadata"]["managedFields"]
+
+    update_managed(
+        steps["pdb-status"],
+        new,
+        BUDGET,
+        manager="kube-apiserver",
+        api_version="policy/v1",
+        subresource="status",
+        time=TIME,
+        reset=(("spec",),),
+    )
+
+    assert entries(after) == entries(new)
+
+
+def test_a_recorded_conflict_is_told_in_the_same_words() -> None:
+    """Message and causes of a conflict are those of Kubernetes."""
+    steps = {step["id"]: step for step in load("api_exchanges")}
+    live, refused = steps["ssa-create"]["expect"]["body"], steps["ssa-conflict"]
+    version = live["apiVersion"]
+
+    with pytest.raises(OwnershipConflicts) as caught:
+        apply(live, refused["body"], FLOW_SCHEMA_V1, manager="m2", api_version=version, time=TIME)
+
+    status = refused["expect"]["body"]
+    assert status["message"] == caught.value.message
+    assert status["details"]["causes"] == caught.value.causes()
