@@ -67,6 +67,10 @@ def no_objection(_obj: Object) -> str:
     return ""
 
 
+def no_stamp(_obj: Object, _now: str) -> None:
+    """Set no time."""
+
+
 def no_warnings(_new: Object, _old: Object | None) -> list[str]:
     """Warn of nothing."""
     return []
@@ -100,6 +104,8 @@ class Rules:
 
     Attributes:
         admit_create: What admission adds before the other rules, owned by no field manager.
+        stamp: Gives absent times in an object that is to be written the second argument, now in
+            RFC 3339; called before `prepare_create` and `prepare_update`.
         prepare_create: Resets what a creation may not set; sets `generation` where the kind has it.
         prepare_update: Resets what an update may not change; counts `generation` up if due.
         validate: All errors of an object to be created, metadata included.
@@ -113,11 +119,13 @@ class Rules:
         mark_deleted: What else changes when a deletion begins that has to wait.
         objection: Why the object may not be deleted; "" if it may.
         warnings: Texts for the client, of the new object and the old one, if any.
+        allows_unconditional_update: Whether a replacement may leave out the resource version.
         reset_fields: What a write to the main resource does not own.
         reset_status_fields: What a write to the status subresource does not own.
     """
 
     admit_create: Change = nothing
+    stamp: Callable[[Object, str], None] = no_stamp
     prepare_create: Change = nothing
     prepare_update: ChangeFromOld = nothing_from_old
     validate: Check = all_right
@@ -130,6 +138,7 @@ class Rules:
     mark_deleted: Change = nothing
     objection: Callable[[Object], str] = no_objection
     warnings: Callable[[Object, Object | None], list[str]] = no_warnings
+    allows_unconditional_update: bool = True
     reset_fields: tuple[Path, ...] = (("status",),)
     reset_status_fields: tuple[Path, ...] = (("spec",),)
 

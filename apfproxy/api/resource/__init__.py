@@ -1,0 +1,1 @@
+"""ResourceSlices: devices that drivers offer to pods."""

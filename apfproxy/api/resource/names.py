@@ -1,0 +1,102 @@
+"""The forms of names that ResourceSlices use.
+
+Source: Kubernetes API reference, "ResourceSlice"; the names that kube-apiserver 1.36 refuses.
+"""
+
+from __future__ import annotations
+
+import re
+
+from apfproxy.api.field_errors import FieldError, checked, invalid, required, too_long
+from apfproxy.api.names import LONGEST_SUBDOMAIN, check_dns_subdomain
+
+LONGEST_DRIVER = 63
+"""Bytes; also of the domain of an attribute."""
+LONGEST_IDENTIFIER = 32
+"""Bytes of an attribute's name without its domain."""
+LONGEST_KEY = LONGEST_DRIVER + 1 + LONGEST_IDENTIFIER
+"""Bytes of an attribute's name that a path shows; of more, the middle is left out."""
+SHORTEST_CUT = 16
+ELLIPSIS = "..."
+
+IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
+IDENTIFIER_RULE = (
+    "a valid C identifier must start with alphabetic character or '_', followed by a string of"
+    " alphanumeric characters or '_' (e.g. 'my_name',  or 'MY_NAME',  or 'MyName', regex used for"
+    f" validation is '{IDENTIFIER}')"
+)
+IDENTIFIER_PATTERN = re.compile(IDENTIFIER)
+USUAL_KEY_PATTERN = re.compile(f"[A-Za-z_][A-Za-z0-9_]{{0,{LONGEST_IDENTIFIER - 1}}}")
+
+
+def validate_driver(name: str, path: str) -> list[FieldError]:
+    """All errors of a driver's name, or of the domain of an attribute; case does not matter."""
+    if not name:
+        return [required(path)]
+    errors: list[FieldError] = []
+    if len(name.encode()) > LONGEST_DRIVER:
+        errors.append(too_long(path, LONGEST_DRIVER))
+    errors += (invalid(path, name, wrong) for wrong in check_dns_subdomain(name.lower()))
+    return errors
+
+
+def validate_pool_name(name: str, path: str) -> list[FieldError]:
+    """All errors of a pool's name: DNS subdomains with slashes between."""
+    if not name:
+        return [required(path)]
+    errors: list[FieldError] = []
+    if len(name.encode()) > LONGEST_SUBDOMAIN:
+        errors.append(too_long(path, LONGEST_SUBDOMAIN))
+    for part in name.split("/"):
+        errors += checked(path, part, check_dns_subdomain)
+    return errors
+
+
+def validate_key(key: str, path: str) -> list[FieldError]:
+    """All errors of the name of an attribute or a capacity: an identifier, perhaps with a domain.
+
+    A name with several slashes is let through without any check, as in Kubernetes 1.36.
+
+    Args:
+        key: The name.
+        path: Of the map that it is a key of, as Kubernetes blames that.
+    """
+    if USUAL_KEY_PATTERN.fullmatch(key):
+        return []
+    parts = key.split("/")
+    if len(parts) == 1:
+        return validate_identifier(key, path)
+    if len(parts) > 2:  # noqa: PLR2004  a domain and a name
+        return []
+    domain, identifier = parts
+    errors: list[FieldError] = []
+    if domain:
+        errors += validate_driver(domain, path)
+    else:
+        errors.append(invalid(path, "", "the domain must not be empty"))
+    if identifier:
+        errors += validate_identifier(identifier, path)
+    else:
+        errors.append(invalid(path, "", "the name must not be empty"))
+    return errors
+
+
+def validate_identifier(name: str, path: str) -> list[FieldError]:
+    """All errors of a name without a domain: it has the form of an identifier in C."""
+    errors: list[FieldError] = []
+    if len(name.encode()) > LONGEST_IDENTIFIER:
+        errors.append(too_long(path, LONGEST_IDENTIFIER))
+    if not IDENTIFIER_PATTERN.fullmatch(name):
+        errors.append(invalid(path, name, IDENTIFIER_RULE))
+    return errors
+
+
+def shortened(key: str, limit: int = LONGEST_KEY) -> str:
+    """A key as paths show it: without its middle if it is too long."""
+    limit = max(limit, SHORTEST_CUT)
+    data = key.encode()
+    if len(data) <= limit:
+        return key
+    remaining = limit - len(ELLIPSIS)
+    head, tail = data[: (remaining + 1) // 2], data[len(data) - remaining // 2 :]
+    return head.decode(errors="replace") + ELLIPSIS + tail.decode(errors="replace")

@@ -1,0 +1,137 @@
+"""The rules of ResourceSlices.
+
+Sources: Kubernetes API reference, "ResourceSlice"; the cases that kube-apiserver 1.36 refuses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.api.core.node_selector import validate_node_selector
+from apfproxy.api.field_errors import FieldError, checked, invalid, required, too_many
+from apfproxy.api.metadata import IMMUTABLE_DETAIL, validate_metadata, validate_metadata_update
+from apfproxy.api.names import check_dns_subdomain
+from apfproxy.api.resource.devices import (
+    NOT_FALSE_RULE,
+    braced,
+    chosen,
+    repeated,
+    validate_counters,
+    validate_device,
+    validate_set_name,
+)
+from apfproxy.api.resource.names import validate_driver, validate_pool_name
+
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Object
+
+MOST_DEVICES = 128
+MOST_ADVANCED_DEVICES = 64
+"""If any device has taints or consumes counters."""
+MOST_COUNTER_SETS = 8
+
+CHOICE_RULE = (
+    "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"
+)
+MANY_CHOICES_RULE = f"{CHOICE_RULE}, but multiple fields are set"
+
+
+def validate_slice(obj: Object) -> list[FieldError]:
+    """All errors of a ResourceSlice in the form of v1."""
+    return [*validate_metadata(obj["metadata"], is_namespaced=False), *validate_spec(obj["spec"])]
+
+
+def validate_slice_update(new: Object, old: Object) -> list[FieldError]:
+    """All errors of a ResourceSlice that replaces another: it stays in its pool."""
+    errors = validate_metadata_update(new["metadata"], old["metadata"])
+    spec, old_spec = new["spec"], old["spec"]
+    errors += validate_spec(spec)
+    pool, old_pool = spec.get("pool", {}), old_spec.get("pool", {})
+    for path, value, old_value in (
+        ("spec.pool.name", pool.get("name", ""), old_pool.get("name", "")),
+        ("spec.driver", spec.get("driver", ""), old_spec.get("driver", "")),
+        ("spec.nodeName", spec.get("nodeName"), old_spec.get("nodeName")),
+    ):
+        if value != old_value:
+            errors.append(invalid(path, value, IMMUTABLE_DETAIL))
+    return errors
+
+
+def validate_spec(spec: Object) -> list[FieldError]:
+    """All errors of a specification."""
+    errors = validate_driver(spec.get("driver", ""), "spec.driver")
+    errors += validate_pool(spec.get("pool", {}))
+    errors += validate_choice(spec)
+    devices, counter_sets = spec.get("devices", []), spec.get("sharedCounters", [])
+    if devices and counter_sets:
+        errors.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
+    errors += validate_devices(devices, chooses_nodes=bool(spec.get("perDeviceNodeSelection")))
+    if counter_sets:
+        errors += validate_counter_sets(counter_sets)
+    return errors
+
+
+def validate_pool(pool: Object) -> list[FieldError]:
+    """All errors of the pool that a slice is a part of."""
+    errors = validate_pool_name(pool.get("name", ""), "spec.pool.name")
+    count, generation = pool.get("resourceSliceCount", 0), pool.get("generation", 0)
+    if count <= 0:
+        errors.append(invalid("spec.pool.resourceSliceCount", count, "must be greater than zero"))
+    if generation < 0:
+        detail = "must be greater than or equal to zero"
+        errors.append(invalid("spec.pool.generation", generation, detail))
+    return errors
+
+
+def validate_choice(spec: Object) -> list[FieldError]:
+    """All errors of what a slice says about the nodes that reach its devices."""
+    errors: list[FieldError] = []
+    name, selector = spec.get("nodeName"), spec.get("nodeSelector")
+    if name:
+        errors += checked("spec.nodeName", name, check_dns_subdomain)
+    elif name is not None:
+        detail = "must be either unset or set to a non-empty string"
+        errors.append(invalid("spec.nodeName", name, detail))
+    if selector is not None:
+        errors += validate_node_selector(selector, "spec.nodeSelector")
+        terms = selector.get("nodeSelectorTerms") or []
+        if len(terms) != 1:
+            path = "spec.nodeSelector.nodeSelectorTerms"
+            errors.append(invalid(path, terms, "must have exactly one node selector term"))
+    flags = {field: spec.get(field) for field in ("allNodes", "perDeviceNodeSelection")}
+    errors += [
+        invalid(f"spec.{field}", flag, NOT_FALSE_RULE)
+        for field, flag in flags.items()
+        if flag is False
+    ]
+    choices = chosen({"nodeName": name, "nodeSelector": selector, **flags})
+    if not choices:
+        errors.append(required("spec", CHOICE_RULE))
+    elif len(choices) > 1:
+        errors.append(invalid("spec", braced(choices), MANY_CHOICES_RULE))
+    return errors
+
+
+def validate_devices(devices: list[Any], *, chooses_nodes: bool) -> list[FieldError]:
+    """All errors of a slice's devices."""
+    is_advanced = any(device.get("taints") or device.get("consumesCounters") for device in devices)
+    most = MOST_ADVANCED_DEVICES if is_advanced else MOST_DEVICES
+    if len(devices) > most:
+        return [too_many("spec.devices", len(devices), most)]
+    errors: list[FieldError] = []
+    for index, device in enumerate(devices):
+        errors += validate_device(device, f"spec.devices[{index}]", chooses_nodes=chooses_nodes)
+    return errors + repeated([device.get("name", "") for device in devices], "spec.devices")
+
+
+def validate_counter_sets(counter_sets: list[Any]) -> list[FieldError]:
+    """All errors of sets of counters."""
+    path = "spec.sharedCounters"
+    if len(counter_sets) > MOST_COUNTER_SETS:
+        return [too_many(path, len(counter_sets), MOST_COUNTER_SETS)]
+    errors: list[FieldError] = []
+    for index, counter_set in enumerate(counter_sets):
+        at = f"{path}[{index}]"
+        errors += validate_set_name(counter_set.get("name", ""), f"{at}.name")
+        errors += validate_counters(counter_set.get("counters", {}), f"{at}.counters")
+    return errors + repeated([one.get("name", "") for one in counter_sets], path)
