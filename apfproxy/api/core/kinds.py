@@ -1,0 +1,102 @@
+"""The kinds of core/v1 that the server knows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.api.core import namespaces, pod_strategy
+from apfproxy.api.core.defaults import set_namespace_defaults, set_pod_defaults
+from apfproxy.api.core.namespace_schema import NAMESPACE_OBJECT
+from apfproxy.api.core.pod_schema import POD_OBJECT
+from apfproxy.api.core.pod_table import POD_COLUMNS, pod_cells
+from apfproxy.api.core.pod_update_validation import validate_pod_status, validate_pod_update
+from apfproxy.api.core.pod_validation import validate_pod
+from apfproxy.api.kind import Kind, Rules, Version
+
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Object
+
+
+def pod_fields(obj: Object) -> dict[str, str]:
+    """The values of the fields of a pod that field selectors may name."""
+    spec, status = obj["spec"], obj["status"]
+    addresses = status.get("podIPs")
+    return {
+        "spec.nodeName": spec.get("nodeName", ""),
+        "spec.restartPolicy": spec.get("restartPolicy", ""),
+        "spec.schedulerName": spec.get("schedulerName", ""),
+        "spec.serviceAccountName": spec.get("serviceAccountName", ""),
+        "spec.hostNetwork": "true" if spec.get("hostNetwork") else "false",
+        "status.phase": status.get("phase", ""),
+        "status.podIP": addresses[0]["ip"] if addresses else "",
+        "status.nominatedNodeName": status.get("nominatedNodeName", ""),
+    }
+
+
+POD = Kind(
+    group="",
+    name="Pod",
+    plural="pods",
+    singular="pod",
+    is_namespaced=True,
+    versions=(Version("v1", POD_OBJECT, set_pod_defaults),),
+    rules=Rules(
+        admit_create=pod_strategy.admit_create,
+        prepare_create=pod_strategy.prepare_create,
+        prepare_update=pod_strategy.prepare_update,
+        validate=validate_pod,
+        validate_update=validate_pod_update,
+        prepare_status=pod_strategy.prepare_status,
+        validate_status=validate_pod_status,
+        grace_s=pod_strategy.grace_s,
+        reset_status_fields=(
+            ("spec",),
+            ("metadata", "deletionTimestamp"),
+            ("metadata", "ownerReferences"),
+        ),
+    ),
+    columns=POD_COLUMNS,
+    cells=pod_cells,
+    selectable=pod_fields,
+    selectable_fields=(
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    short_names=("po",),
+    categories=("all",),
+    answers_deleted=True,
+    storage_hash="xPOwRZ+Yhw8=",
+)
+
+NAMESPACE = Kind(
+    group="",
+    name="Namespace",
+    plural="namespaces",
+    singular="namespace",
+    is_namespaced=False,
+    versions=(Version("v1", NAMESPACE_OBJECT, set_namespace_defaults),),
+    rules=Rules(
+        prepare_create=namespaces.prepare_create,
+        prepare_update=namespaces.prepare_update,
+        validate=namespaces.validate,
+        validate_update=namespaces.validate_update,
+        prepare_status=namespaces.prepare_status,
+        validate_status=namespaces.validate_status,
+        prepare_finalize=namespaces.prepare_finalize,
+        is_held=namespaces.is_held,
+        mark_deleted=namespaces.mark_deleted,
+        objection=namespaces.objection,
+    ),
+    columns=namespaces.NAMESPACE_COLUMNS,
+    cells=namespaces.cells,
+    selectable=namespaces.selectable,
+    selectable_fields=("status.phase",),
+    short_names=("ns",),
+    storage_hash="Q3oi5N2YM8M=",
+)

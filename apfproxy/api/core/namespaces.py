@@ -1,0 +1,134 @@
+"""The rules of namespaces.
+
+A namespace ends in two steps: what is in it is removed, then the finalizers in its specification
+are, and with the last of them the namespace itself.
+
+Source: Kubernetes documentation, "Namespaces"; the cases that kube-apiserver refuses.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.api.ages import age
+from apfproxy.api.core.defaults import NAME_LABEL
+from apfproxy.api.field_errors import FieldError, checked, invalid
+from apfproxy.api.kind import Column
+from apfproxy.api.metadata import validate_metadata, validate_metadata_update
+from apfproxy.api.names import check_dns_label, check_qualified_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.api.kind import Object
+
+KUBERNETES_FINALIZER = "kubernetes"
+"""In every namespace's specification until what is in it is removed."""
+STANDARD_FINALIZERS = frozenset({KUBERNETES_FINALIZER, "foregroundDeletion", "orphan"})
+ACTIVE, TERMINATING = "Active", "Terminating"
+IMMORTAL_NAMESPACES = frozenset({"default", "kube-public", "kube-system"})
+"""Namespaces that cannot be deleted."""
+
+NAMESPACE_COLUMNS = (
+    Column("Name", "string", "Unique within the cluster.", format="name"),
+    Column("Status", "string", "Whether it is there to stay."),
+    Column("Age", "string", "Time since the server created the object."),
+)
+
+
+def prepare_create(obj: Object) -> None:
+    """Start active, with Kubernetes' finalizer and the name as a label."""
+    metadata = obj["metadata"]
+    if metadata.get("name"):
+        # Again, as the name may have been generated since the defaults were set.
+        metadata["labels"] = {**metadata.get("labels", {}), NAME_LABEL: metadata["name"]}
+    finalizers = obj["spec"].get("finalizers", [])
+    if KUBERNETES_FINALIZER not in finalizers:
+        obj["spec"]["finalizers"] = [*finalizers, KUBERNETES_FINALIZER]
+    obj["status"] = {"phase": ACTIVE}
+
+
+def prepare_update(new: Object, old: Object) -> None:
+    """Keep finalizers and status."""
+    if old["spec"].get("finalizers"):
+        new["spec"]["finalizers"] = old["spec"]["finalizers"]
+    else:
+        new["spec"].pop("finalizers", None)
+    new["status"] = old["status"]
+
+
+def prepare_status(new: Object, old: Object) -> None:
+    """Keep the specification."""
+    new["spec"] = old["spec"]
+
+
+def prepare_finalize(new: Object, old: Object) -> None:
+    """Keep the status."""
+    new["status"] = old["status"]
+
+
+def is_held(obj: Object) -> bool:
+    """Whether a deleted namespace has to stay."""
+    return bool(obj["spec"].get("finalizers") or obj["metadata"].get("finalizers"))
+
+
+def mark_deleted(obj: Object) -> None:
+    """Show that the namespace is about to end."""
+    obj["status"] = {**obj["status"], "phase": TERMINATING}
+
+
+def objection(obj: Object) -> str:
+    """Why a namespace may not be deleted; "" if it may."""
+    is_immortal = obj["metadata"]["name"] in IMMORTAL_NAMESPACES
+    return "this namespace may not be deleted" if is_immortal else ""
+
+
+def validate(obj: Object) -> list[FieldError]:
+    """All errors of a new namespace."""
+    errors = validate_metadata(obj["metadata"], is_namespaced=False, check_name=check_dns_label)
+    for name in obj["spec"].get("finalizers", ()):
+        errors += validate_finalizer(name)
+    return errors
+
+
+def validate_finalizer(name: str) -> list[FieldError]:
+    """All errors of a finalizer in the specification."""
+    errors = checked("spec.finalizers", name, check_qualified_name)
+    if not errors and "/" not in name and name not in STANDARD_FINALIZERS:
+        detail = "name is neither a standard finalizer name nor is it fully qualified"
+        errors.append(invalid("spec.finalizers", name, detail))
+    return errors
+
+
+def validate_update(new: Object, old: Object) -> list[FieldError]:
+    """All errors of a namespace that replaces another."""
+    return [*validate(new), *validate_metadata_update(new["metadata"], old["metadata"])]
+
+
+def validate_status(new: Object, old: Object) -> list[FieldError]:
+    """All errors of a namespace whose status is replaced: the phase says whether it is deleted."""
+    errors = validate_metadata_update(new["metadata"], old["metadata"])
+    phase = new["status"].get("phase", "")
+    if new["metadata"].get("deletionTimestamp") is None:
+        if phase != ACTIVE:
+            detail = "may only be 'Active' if `deletionTimestamp` is empty"
+            errors.append(invalid("status.Phase", phase, detail))
+    elif phase != TERMINATING:
+        detail = "may only be 'Terminating' if `deletionTimestamp` is not empty"
+        errors.append(invalid("status.Phase", phase, detail))
+    return errors
+
+
+def selectable(obj: Object) -> dict[str, str]:
+    """The values of the fields that field selectors may name."""
+    return {"status.phase": obj["status"].get("phase", "")}
+
+
+def cells(obj: Object, now_s: float) -> Sequence[object]:
+    """The cells of a namespace's row."""
+    metadata = obj["metadata"]
+    return (
+        metadata["name"],
+        obj["status"].get("phase", ""),
+        age(metadata.get("creationTimestamp"), now_s),
+    )

@@ -1,0 +1,144 @@
+"""What a server adds to pods, and keeps their writers from changing.
+
+Sources: Kubernetes documentation, "Taints and Tolerations" (tolerations that pods get), "Pod
+Priority and Preemption", "Pod Scheduling Readiness", "Pod Lifecycle" (termination); KEP-3633 and
+KEP-3243 (label keys that become part of selectors).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.api.core.resources import qos_class
+from apfproxy.api.metadata import count_generation
+
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Object
+
+TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+TOLERATION_S = 300
+"""How long pods stay on a node that is not ready or not reachable, unless they say otherwise."""
+
+SYSTEM_PRIORITIES = {
+    "system-cluster-critical": 2_000_000_000,
+    "system-node-critical": 2_000_001_000,
+}
+"""Priority classes that every cluster has, and their values."""
+
+ENDED = frozenset({"Failed", "Succeeded"})
+"""Phases of pods that run no more."""
+
+GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "lastProbeTime": None,
+    "lastTransitionTime": None,
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+
+
+def admit_create(obj: Object) -> None:
+    """Add what admission does: tolerations, and a priority."""
+    spec: dict[str, Any] = obj["spec"]
+    missing = [key for key in TOLERATED_TAINTS if not is_tolerated(spec, key)]
+    if missing:
+        spec["tolerations"] = [
+            *spec.get("tolerations", ()),
+            *(
+                {
+                    "key": key,
+                    "operator": "Exists",
+                    "effect": "NoExecute",
+                    "tolerationSeconds": TOLERATION_S,
+                }
+                for key in missing
+            ),
+        ]
+    spec["priority"] = SYSTEM_PRIORITIES.get(spec.get("priorityClassName", ""), 0)
+    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+
+
+def is_tolerated(spec: Object, key: str) -> bool:
+    """Whether the pod says itself what it does when a node gets a taint of this key."""
+    return any(
+        toleration.get("key", "") in {"", key} and toleration.get("effect", "") in {"", "NoExecute"}
+        for toleration in spec.get("tolerations", ())
+    )
+
+
+def prepare_create(obj: Object) -> None:
+    """Start at generation 1, pending, and settle what the pod's labels decide."""
+    spec, metadata = obj["spec"], obj["metadata"]
+    metadata["generation"] = 1
+    status: dict[str, Any] = {"phase": "Pending"}
+    if spec.get("schedulingGates"):
+        status["conditions"] = [dict(GATED)]
+    status["qosClass"] = qos_class(spec)
+    obj["status"] = status
+    labels = metadata.get("labels", {})
+    affinity = spec.get("affinity", {})
+    for name in ("podAffinity", "podAntiAffinity"):
+        for term in affinity_terms(affinity.get(name, {})):
+            add_label_keys(term, labels)
+    for constraint in spec.get("topologySpreadConstraints", ()):
+        add_label_keys(constraint, labels)
+
+
+def affinity_terms(affinity: Object) -> list[dict[str, Any]]:
+    """All terms of an affinity to pods."""
+    return [
+        *affinity.get("requiredDuringSchedulingIgnoredDuringExecution", ()),
+        *(
+            weighted["podAffinityTerm"]
+            for weighted in affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
+        ),
+    ]
+
+
+def add_label_keys(term: Object, labels: dict[str, str]) -> None:
+    """Put the pod's values of labels into the selector of a term that names their keys."""
+    selector = term.get("labelSelector")
+    if selector is None:
+        return
+    added = [
+        {"key": key, "operator": operator, "values": [labels[key]]}
+        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
+        for key in term.get(field, ())
+        if key in labels
+    ]
+    if added:
+        selector["matchExpressions"] = [*selector.get("matchExpressions", ()), *added]
+
+
+def prepare_update(new: Object, old: Object) -> None:
+    """Keep the status, and count the generation up if the specification differs."""
+    new["status"] = old["status"]
+    count_generation(new, old)
+
+
+def prepare_status(new: Object, old: Object) -> None:
+    """Keep the specification, and who owns the pod; the class of service has to stay if given."""
+    new["spec"] = old["spec"]
+    for field in ("generation", "deletionTimestamp", "ownerReferences"):
+        value = old["metadata"].get(field)
+        if value is None:
+            new["metadata"].pop(field, None)
+        else:
+            new["metadata"][field] = value
+    if not new["status"].get("qosClass") and old["status"].get("qosClass"):
+        new["status"]["qosClass"] = old["status"]["qosClass"]
+
+
+def grace_s(obj: Object, asked_s: int | None) -> int:
+    """Seconds that a deleted pod gets to end: none if it runs nowhere, or runs no more.
+
+    Args:
+        obj: The pod.
+        asked_s: What the client asked for; None for what the pod says itself.
+    """
+    spec = obj["spec"]
+    seconds = spec.get("terminationGracePeriodSeconds", 0) if asked_s is None else asked_s
+    if not spec.get("nodeName") or obj["status"].get("phase") in ENDED:
+        return 0
+    return seconds if seconds >= 0 else 1
