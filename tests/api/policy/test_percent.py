@@ -1,0 +1,48 @@
+"""Tests of `apfproxy.api.policy.percent`."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from apfproxy.api.policy.percent import PERCENT_RULE, check_percent, percentage, scaled
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("50%", 50), ("050%", 50), (50, None), ("50", None), ("%", None)]
+)
+def test_percentages(value: int | str, expected: int | None) -> None:
+    """Digits with a percent sign are a percentage; nothing else is."""
+    assert expected == percentage(value)
+
+
+@pytest.mark.parametrize("text", ["", "5", "-5%", "5%%", "5 %", "\u0665%", "5%\n"])
+def test_other_texts_are_refused(text: str) -> None:
+    """Only ASCII digits count, and nothing around them."""
+    assert [PERCENT_RULE] == check_percent(text)
+
+
+def test_percentages_are_accepted() -> None:
+    """A percentage has nothing wrong, however large."""
+    assert [] == check_percent("1000%")
+
+
+@given(st.integers(0, 200), st.integers(0, 10_000))
+@settings(max_examples=50)
+def test_percentages_are_rounded_up(percent: int, total: int) -> None:
+    """A fraction of a pod is a whole one."""
+    assert math.ceil(percent * total / 100) == scaled(f"{percent}%", total)
+
+
+def test_numbers_stay() -> None:
+    """A number is not scaled."""
+    assert scaled(3, 100) == 3
+
+
+def test_other_texts_have_no_scale() -> None:
+    """A number as a text is no number."""
+    with pytest.raises(ValueError, match="string is not a percentage"):
+        scaled("3", 100)
