@@ -113,12 +113,14 @@ def recursive_difference(left: FieldSet, right: FieldSet) -> FieldSet:
     result: FieldSet = {}
     for element, ours in left.items():
         theirs = right.get(element)
-        if theirs is None or element == SELF:
+        if element == SELF:
+            continue
+        if theirs is None:
             result[element] = ours
         elif not is_member(theirs):
-            below = recursive_difference(ours, theirs)
-            if below or not ours:
-                result[element] = below
+            node = joined(recursive_difference(ours, theirs), is_self=is_member(ours))
+            if node is not None:
+                result[element] = node
     return result
 
 
