@@ -1,0 +1,488 @@
+"""The parameters of requests: decoded and judged as Kubernetes does it.
+
+Of a parameter that is repeated the first value counts, but for `dryRun`; unknown ones mean nothing.
+A value that cannot be decoded is answered with 400, one that is not allowed, or not with another,
+with 422.
+
+Sources: apimachinery's `pkg/apis/meta/v1` (conversion), `pkg/apis/meta/v1/validation` and
+`pkg/apis/meta/internalversion`; apiserver's `pkg/endpoints/handlers` and `pkg/storage`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.api.field_errors import (
+    FieldError,
+    Reason,
+    forbidden,
+    invalid,
+    not_supported,
+    required,
+    too_long,
+)
+from apfproxy.api.integers import parse_int64, parse_uint64
+from apfproxy.api.schema.meta import DELETE_OPTIONS
+from apfproxy.api.schema.reading import MismatchError, read
+from apfproxy.api.selectors.errors import SelectorError
+from apfproxy.api.selectors.fields import FieldSelector, check_fields, parse_field_selector
+from apfproxy.api.selectors.labels import LabelSelector, parse_label_selector
+from apfproxy.api.selectors.shard import ShardSelector, parse_shard_selector
+from apfproxy.apiserver.errors import bad_request, unknown_error
+from apfproxy.apiserver.errors import invalid as invalid_object
+from apfproxy.apiserver.registry import DeleteOptions
+from apfproxy.request.list_options import first, parse_bool
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from apfproxy.api.kind import Kind, Object
+
+    Query = Mapping[str, tuple[str, ...]]
+
+META_GROUP = "meta.k8s.io"
+
+EXACT = "Exact"
+NOT_OLDER_THAN = "NotOlderThan"
+ANY_VERSION = frozenset({"", "0"})
+"""Resource versions that ask for no certain one."""
+
+ALL = "All"
+FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
+WARN = "Warn"
+PROPAGATION_POLICIES = ("Foreground", "Background", "Orphan")
+
+LONGEST_MANAGER_BYTES = 128
+UNKNOWN_MANAGER = "unknown"
+
+TRUTHS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+"""What Go's `strconv.ParseBool` takes for true."""
+
+IGNORE_READ_ERROR = "ignoreStoreReadErrorWithClusterBreakingPotential"
+EXCLUDED_BY_IGNORE_READ_ERROR = (
+    "dryRun",
+    "propagationPolicy",
+    "orphanDependents",
+    "gracePeriodSeconds",
+    "preconditions",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """What a LIST or WATCH asks for.
+
+    Attributes:
+        label_selector: None for any labels.
+        field_selector: None for any fields.
+        shard_selector: None for any part.
+        limit: Objects to answer with at most; 0 or less for no limit.
+        continue_token: Where to go on; "" for a new list.
+        resource_version: "", "0", or a number.
+        resource_version_match: `Exact`, `NotOlderThan` or "".
+        allow_watch_bookmarks: Whether a WATCH may have bookmarks.
+        send_initial_events: Whether a WATCH begins with all objects; None for by version.
+        timeout_s: Of a WATCH; 0 for the server's choice.
+    """
+
+    label_selector: LabelSelector | None = None
+    field_selector: FieldSelector | None = None
+    shard_selector: ShardSelector | None = None
+    limit: int = 0
+    continue_token: str = ""
+    resource_version: str = ""
+    resource_version_match: str = ""
+    allow_watch_bookmarks: bool = False
+    send_initial_events: bool | None = None
+    timeout_s: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GetOptions:
+    """What a GET of one object asks for.
+
+    Attributes:
+        resource_version: "", "0", or a number.
+    """
+
+    resource_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteParameters:
+    """How to create, replace or patch.
+
+    Attributes:
+        field_manager: Who writes; never "".
+        is_dry_run: Whether to answer as if, and store nothing.
+        field_validation: `Strict`, `Warn` or `Ignore`: what becomes of unknown fields.
+        force: Whether an applied configuration takes fields from others.
+    """
+
+    field_manager: str
+    is_dry_run: bool = False
+    field_validation: str = WARN
+    force: bool = False
+
+
+NO_LIST_OPTIONS = ListOptions()
+NO_GET_OPTIONS = GetOptions()
+
+
+def pretty(query: Query) -> bool:
+    """Whether the answer is to be laid out for people."""
+    return first(query, "pretty") in TRUTHS
+
+
+def is_watch(query: Query) -> bool:
+    """Whether a GET of a collection is a WATCH."""
+    return _boolean(query, "watch") or False
+
+
+def get_options(query: Query) -> GetOptions:
+    """Decode the parameters of a GET of one object.
+
+    Raises:
+        StatusError: The resource version is none; 500, as Kubernetes has it.
+    """
+    version = first(query, "resourceVersion")
+    if version in ANY_VERSION:
+        return NO_GET_OPTIONS
+    if wrong := _wrong_version(version):
+        raise unknown_error(wrong)
+    return GetOptions(version)
+
+
+def list_options(query: Query, kind: Kind, *, is_watch: bool) -> ListOptions:
+    """Decode the parameters of a LIST or WATCH.
+
+    Args:
+        query: The parameters.
+        kind: Of the objects.
+        is_watch: Whether it is a WATCH.
+
+    Raises:
+        StatusError: They cannot be decoded, or make no sense.
+    """
+    if not query and not is_watch:
+        return NO_LIST_OPTIONS
+    try:
+        limit = _integer(query, "limit") or 0
+        timeout_s = _integer(query, "timeoutSeconds") or 0
+        labels = parse_label_selector(first(query, "labelSelector"))
+        fields = parse_field_selector(first(query, "fieldSelector"))
+        shard_text = first(query, "shardSelector")
+        shard = parse_shard_selector(shard_text) if shard_text else None
+    except ValueError as error:
+        raise bad_request(str(error)) from error
+    version = first(query, "resourceVersion")
+    match = first(query, "resourceVersionMatch")
+    initial = _boolean(query, "sendInitialEvents")
+    token = first(query, "continue")
+    if is_watch and initial is None and not match and version in ANY_VERSION:
+        # Kubernetes' defaults, which make a WATCH that goes on from a token a bad one.
+        initial, match = True, NOT_OLDER_THAN
+    errors = (
+        _validate_watch(match, initial, token)
+        if is_watch
+        else _validate_list(match, version, token, initial)
+    )
+    if errors:
+        raise invalid_object(META_GROUP, "ListOptions", "", errors)
+    _check_field_names(fields, kind)
+    if version not in ANY_VERSION:
+        _check_version(version, token, is_watch=is_watch)
+    return ListOptions(
+        None if labels.is_everything else labels,
+        None if fields.is_everything else fields,
+        shard,
+        limit,
+        token,
+        version,
+        match,
+        _boolean(query, "allowWatchBookmarks") or False,
+        initial,
+        timeout_s,
+    )
+
+
+def create_options(query: Query, user_agent: str) -> WriteParameters:
+    """Decode the parameters of a creation.
+
+    Raises:
+        StatusError: They are not allowed.
+    """
+    return _write_parameters(query, user_agent, "CreateOptions", [])
+
+
+def update_options(query: Query, user_agent: str) -> WriteParameters:
+    """Decode the parameters of a replacement.
+
+    Raises:
+        StatusError: They are not allowed.
+    """
+    return _write_parameters(query, user_agent, "UpdateOptions", [])
+
+
+def patch_options(query: Query, user_agent: str, *, is_apply: bool) -> WriteParameters:
+    """Decode the parameters of a patch.
+
+    Args:
+        query: The parameters.
+        user_agent: The request's header.
+        is_apply: Whether the patch is an applied configuration, which is `force`d and has to say
+            whose it is.
+
+    Raises:
+        StatusError: They are not allowed.
+    """
+    errors: list[FieldError] = []
+    if is_apply and not first(query, "fieldManager"):
+        errors.append(required("fieldManager", "is required for apply patch"))
+    if not is_apply and "force" in query:
+        errors.append(forbidden("force", "may not be specified for non-apply patch"))
+    return _write_parameters(query, user_agent, "PatchOptions", errors)
+
+
+def delete_options(query: Query, raw: object, user_agent: str) -> DeleteOptions:
+    """Decode how to delete.
+
+    Args:
+        query: The parameters, which count only where there is no body.
+        raw: The body as decoded JSON or YAML; None for none.
+        user_agent: The request's header.
+
+    Raises:
+        StatusError: It cannot be decoded, or makes no sense.
+    """
+    options = _sent_delete_options(query) if raw is None else _read_delete_options(raw)
+    errors = _validate_delete(options)
+    if errors:
+        raise invalid_object(META_GROUP, "DeleteOptions", "", errors)
+    grace_period_s = options.get("gracePeriodSeconds")
+    if grace_period_s is not None and grace_period_s < 0:
+        grace_period_s = 1  # Kubernetes' reading
+    propagation = options.get("propagationPolicy") or ""
+    orphans = options.get("orphanDependents")
+    if orphans is not None:
+        propagation = "Orphan" if orphans else "Background"
+    preconditions = options.get("preconditions") or {}
+    return DeleteOptions(
+        is_dry_run=bool(options.get("dryRun")),
+        grace_period_s=grace_period_s,
+        uid=preconditions.get("uid") or "",
+        resource_version=preconditions.get("resourceVersion") or "",
+        propagation=propagation,
+        manager=manager_of(user_agent),
+    )
+
+
+@lru_cache(maxsize=256)
+def manager_of(user_agent: str) -> str:
+    """The field manager that a User-Agent stands for: its first product, without the version."""
+    name = ""
+    left_bytes = LONGEST_MANAGER_BYTES
+    for character in user_agent.partition("/")[0]:
+        if character.isprintable():
+            left_bytes -= len(character.encode(errors="replace"))
+            if left_bytes < 0:
+                break
+            name += character
+    return name or UNKNOWN_MANAGER
+
+
+def _boolean(query: Query, key: str) -> bool | None:
+    """A parameter as a boolean; None for none."""
+    values = query.get(key)
+    return parse_bool(values[0]) if values else None
+
+
+def _integer(query: Query, key: str) -> int | None:
+    """A parameter as a number; None for none.
+
+    Raises:
+        ValueError: It is no number.
+    """
+    values = query.get(key)
+    return parse_int64(values[0]) if values else None
+
+
+def _wrong_version(version: str) -> str:
+    """What is wrong with a resource version; "" for nothing."""
+    try:
+        parse_uint64(version)
+    except ValueError as error:
+        return str(invalid("resourceVersion", version, str(error)))
+    return ""
+
+
+def _check_version(version: str, token: str, *, is_watch: bool) -> None:
+    """Refuse a resource version that is none, or that has no meaning beside a token."""
+    if token and not is_watch:
+        raise bad_request("specifying resource version is not allowed when using continue")
+    if wrong := _wrong_version(version):
+        if is_watch:
+            raise unknown_error(wrong)  # 500, as Kubernetes has it
+        raise bad_request(f"invalid resource version: {wrong}")
+
+
+def _check_field_names(fields: FieldSelector, kind: Kind) -> None:
+    """Refuse fields that objects of the kind cannot be selected by."""
+    name = f"{kind.api_version(kind.storage.name)}, Kind={kind.name}" if kind.group else ""
+    try:
+        check_fields(fields, kind.selectable_fields, is_namespaced=kind.is_namespaced, kind=name)
+    except SelectorError as error:
+        raise bad_request(str(error)) from error
+
+
+def _validate_list(match: str, version: str, token: str, initial: bool | None) -> list[FieldError]:
+    """Judge the parameters of a LIST together."""
+    field = "resourceVersionMatch"
+    errors: list[FieldError] = []
+    if match:
+        if not version:
+            detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+            errors.append(forbidden(field, detail))
+        if token:
+            detail = "resourceVersionMatch is forbidden when continue is provided"
+            errors.append(forbidden(field, detail))
+        if match not in {EXACT, NOT_OLDER_THAN}:
+            detail = f'supported values: "{EXACT}", "{NOT_OLDER_THAN}", ""'
+            errors.append(FieldError(field, Reason.NOT_SUPPORTED, detail, match))
+        if match == EXACT and version == "0":
+            detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+            errors.append(forbidden(field, detail))
+    if initial is not None:
+        errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    return errors
+
+
+def _validate_watch(match: str, initial: bool | None, token: str) -> list[FieldError]:
+    """Judge the parameters of a WATCH together."""
+    field = "resourceVersionMatch"
+    errors: list[FieldError] = []
+    if initial is not None and match != NOT_OLDER_THAN:
+        detail = f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER_THAN}"
+        errors.append(forbidden(field, detail))
+    if match:
+        if initial is None:
+            detail = (
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+            )
+            errors.append(forbidden(field, detail))
+        if match != NOT_OLDER_THAN:
+            errors.append(not_supported(field, match, (NOT_OLDER_THAN,)))
+        if token:
+            detail = "resourceVersionMatch is forbidden when continue is provided"
+            errors.append(forbidden(field, detail))
+    return errors
+
+
+def _write_parameters(
+    query: Query, user_agent: str, kind: str, errors: list[FieldError]
+) -> WriteParameters:
+    """Decode what all writes have, and refuse them with the errors so far and those of it."""
+    manager = first(query, "fieldManager")
+    if len(manager.encode(errors="replace")) > LONGEST_MANAGER_BYTES:
+        errors.append(too_long("fieldManager", LONGEST_MANAGER_BYTES))
+    if not manager.isprintable():
+        errors += _unprintable(manager)
+    dry_run = query.get("dryRun", ())
+    errors += _validate_dry_run(dry_run)
+    validation = first(query, "fieldValidation")
+    if validation not in FIELD_VALIDATIONS:
+        errors.append(not_supported("fieldValidation", validation, FIELD_VALIDATIONS))
+    if errors:
+        raise invalid_object(META_GROUP, kind, "", errors)
+    return WriteParameters(
+        manager or manager_of(user_agent),
+        bool(dry_run),
+        validation or WARN,
+        _boolean(query, "force") or False,
+    )
+
+
+def _unprintable(manager: str) -> list[FieldError]:
+    """The errors of characters of a field manager that cannot be shown."""
+    errors = []
+    position = 0  # in bytes
+    for character in manager:
+        if not character.isprintable():
+            detail = f"invalid character U+{ord(character):04X} (at position {position})"
+            errors.append(invalid("fieldManager", manager, detail))
+        position += len(character.encode(errors="replace"))
+    return errors
+
+
+def _validate_dry_run(values: tuple[str, ...] | list[str]) -> list[FieldError]:
+    """Judge all values of `dryRun`."""
+    if all(value == ALL for value in values):
+        return []
+    return [not_supported("dryRun", list(values), (ALL,))]
+
+
+def _sent_delete_options(query: Query) -> Object:
+    """The parameters of a deletion, as its body would have them.
+
+    Raises:
+        StatusError: They cannot be decoded.
+    """
+    if not query:
+        return {}
+    options: dict[str, Any] = {}
+    try:
+        options["gracePeriodSeconds"] = _integer(query, "gracePeriodSeconds")
+    except ValueError as error:
+        raise bad_request(str(error)) from error
+    options["orphanDependents"] = _boolean(query, "orphanDependents")
+    options[IGNORE_READ_ERROR] = _boolean(query, IGNORE_READ_ERROR)
+    if "propagationPolicy" in query:
+        options["propagationPolicy"] = first(query, "propagationPolicy")
+    options["dryRun"] = query.get("dryRun")
+    if uid := first(query, "uid"):
+        options["preconditions"] = {"uid": uid}
+    return options
+
+
+def _read_delete_options(raw: object) -> Object:
+    """The options in the body of a deletion.
+
+    Raises:
+        StatusError: It has none.
+    """
+    try:
+        options = read(DELETE_OPTIONS, raw).obj
+    except MismatchError as error:
+        raise bad_request(str(error)) from error
+    kind = options.get("kind")
+    if kind and kind != "DeleteOptions":
+        version = options.get("apiVersion", "")
+        raise bad_request(
+            f'no kind "{kind}" is registered for version "{version}": want DeleteOptions'
+        )
+    return options
+
+
+def _validate_delete(options: Object) -> list[FieldError]:
+    """Judge how to delete."""
+    errors: list[FieldError] = []
+    policy = options.get("propagationPolicy")
+    field = "propagationPolicy"
+    if policy is not None and options.get("orphanDependents") is not None:
+        detail = "orphanDependents and deletionPropagation cannot be both set"
+        errors.append(invalid(field, policy, detail))
+    if policy is not None and policy not in PROPAGATION_POLICIES:
+        choices = ", ".join(f'"{choice}"' for choice in (*PROPAGATION_POLICIES, "nil"))
+        errors.append(
+            FieldError(field, Reason.NOT_SUPPORTED, f"supported values: {choices}", policy)
+        )
+    errors += _validate_dry_run(options.get("dryRun") or ())
+    if options.get(IGNORE_READ_ERROR):
+        errors += [
+            invalid(IGNORE_READ_ERROR, True, f"cannot be set together with .{other}")
+            for other in EXCLUDED_BY_IGNORE_READ_ERROR
+            if options.get(other) is not None
+        ]
+    return errors
