@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from apfproxy.api.ownership.applied import check_types, shown_kind
+from apfproxy.api.ownership.applied import AppliedTypeError, check_types, shown_kind
 from apfproxy.api.ownership.conflicts import OwnershipConflicts
 from apfproxy.api.ownership.entries import (
     APPLY,
@@ -113,7 +113,11 @@ def update_managed(  # noqa: PLR0913  all of it is what a write consists of
     if managers or live is None:
         old = empty(schema) if live is None else live
         writer = identity(manager, UPDATE, api_version, subresource)
-        take(managers, old, new, schema, writer, api_version, time, reset)
+        try:
+            take(managers, old, new, schema, writer, api_version, time, reset)
+        except FieldSetError:
+            # An item of a list has not the keys that it must have: who owns it cannot be told.
+            managers = managers_of(stored)
     if managers:
         metadata["managedFields"] = entries_of(managers)
 
@@ -221,17 +225,50 @@ def apply(  # noqa: PLR0913  all of it is what an apply consists of
 
     Raises:
         AppliedObjectError: The patch is of another kind or version, or has managed fields.
-        AppliedTypeError: The patch has not the types of its kind.
+        AppliedTypeError: The patch has not the types of its kind, or would leave the object without
+            a key of a list's item.
         OwnershipConflicts: Others own what would change, and it is not forced.
     """
     check_applied(patch, schema, api_version)
+    applier = identity(manager, APPLY, api_version, subresource)
+    try:
+        new, managers = applied(live, patch, schema, applier, api_version, time, reset, force=force)
+    except FieldSetError as error:
+        message = f"failed to compare objects: {error}"
+        raise AppliedTypeError(message) from error
+    result: Object = copied(new)
+    metadata = result.setdefault("metadata", {})
+    metadata.pop("managedFields", None)
+    if manager == KUBECTL:
+        renew(result, patch)
+    if managers:
+        metadata["managedFields"] = entries_of(managers)
+    return result
+
+
+def applied(
+    live: Object | None,
+    patch: Object,
+    schema: Struct,
+    applier: Identity,
+    api_version: str,
+    time: str,
+    reset: tuple[Path, ...],
+    *,
+    force: bool,
+) -> tuple[Object, Managers]:
+    """The merged object, which shares parts with both others, and who owns what.
+
+    Raises:
+        FieldSetError: An item of a list has not its keys.
+        OwnershipConflicts: Others own what would change, and it is not forced.
+    """
     stored = live["metadata"].get("managedFields") or [] if live is not None else []
     managers = managers_of(stored)
     base = empty(schema) if live is None else live
     if not managers and live is not None:
-        first = identity(BEFORE_FIRST_APPLY, UPDATE, api_version, subresource)
+        first = identity(BEFORE_FIRST_APPLY, UPDATE, api_version, applier.subresource)
         take(managers, empty(schema), live, schema, first, api_version, time, reset)
-    applier = identity(manager, APPLY, api_version, subresource)
     last = managers.pop(applier, None)
     tables = structure(schema)
     unowned, deeper = ignored(reset)
@@ -243,20 +280,13 @@ def apply(  # noqa: PLR0913  all of it is what an apply consists of
         new = pruned(tables, new, last.fields, owned)
     changed, removed = changes(schema, base, new, reset)
     if not force:
-        check_conflicts(managers, changed, live, schema, manager, api_version)
+        check_conflicts(managers, changed, live, schema, applier.manager, api_version)
     lose(managers, changed, removed)
     when = time if new != base else ""
     own = applied_entry(difference(fields, STRIPPED_SET), api_version, when, last)
     if own is not None:
         managers[applier] = own
-    result: Object = copied(new)
-    metadata = result.setdefault("metadata", {})
-    metadata.pop("managedFields", None)
-    if manager == KUBECTL:
-        renew(result, patch)
-    if managers:
-        metadata["managedFields"] = entries_of(managers)
-    return result
+    return new, managers
 
 
 def check_applied(patch: Object, schema: Struct, api_version: str) -> None:

@@ -1,0 +1,110 @@
+"""Tests of the tables of how fields are owned."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.api.ownership.field_set import FieldSetError
+from apfproxy.api.ownership.structure import Branch, Items, Leaf, empty, node_of, structure
+from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, pointer, required
+from tests.api.ownership.schemas import PORT, SPEC, THING
+
+PORTS = List(PORT, ListType.MAP, ("protocol", "port"))
+
+
+def test_an_empty_object_has_what_go_writes_always() -> None:
+    """Structs that are no pointers, and fields without omitempty, are there from the start."""
+    assert {
+        "metadata": {},
+        "spec": {"size": 0, "always": {}, "ports": None},
+        "status": {},
+    } == empty(THING)
+
+
+def test_zero_values_are_those_of_go() -> None:
+    """A pointer, list, map or time without a value is null; a scalar is its zero."""
+    struct = Struct(
+        "All",
+        (
+            required("text", Scalar.STRING),
+            required("flag", Scalar.BOOLEAN),
+            required("time", Scalar.TIME),
+            required("map", Map(Scalar.STRING)),
+            Field("pointer", Scalar.INT64, is_pointer=True, is_always_written=True),
+        ),
+    )
+
+    assert {"text": "", "flag": False, "time": None, "map": None, "pointer": None} == empty(struct)
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected"),
+    [
+        pytest.param(Scalar.INT32, Leaf, id="scalar"),
+        pytest.param(Struct("A", (), is_atomic=True), Leaf, id="atomic-struct"),
+        pytest.param(Map(Scalar.STRING, is_atomic=True), Leaf, id="atomic-map"),
+        pytest.param(List(Scalar.STRING), Leaf, id="atomic-list"),
+        pytest.param(Struct("A", ()), Branch, id="struct"),
+        pytest.param(Map(Scalar.STRING), Branch, id="map"),
+        pytest.param(List(Scalar.STRING, ListType.SET), Items, id="set"),
+        pytest.param(PORTS, Items, id="list-map"),
+    ],
+)
+def test_what_is_owned_as_one_is_a_leaf(type_: Scalar, expected: type) -> None:
+    """Scalars and atomic types are leaves."""
+    assert expected is type(node_of(type_))
+
+
+@pytest.mark.parametrize(
+    ("item", "expected"),
+    [
+        pytest.param({"port": 80, "protocol": "UDP"}, 'k:{"port":80,"protocol":"UDP"}', id="keys"),
+        pytest.param({"port": 80, "name": "x"}, 'k:{"port":80,"protocol":"TCP"}', id="default"),
+    ],
+)
+def test_items_are_told_apart_by_their_keys(item: object, expected: str) -> None:
+    """Keys come sorted, with their defaults where they are left out."""
+    node = node_of(PORTS)
+
+    assert isinstance(node, Items)
+    assert expected == node.element(item)
+
+
+@pytest.mark.parametrize(
+    ("list_", "item", "message"),
+    [
+        pytest.param(PORTS, {"protocol": "TCP"}, 'omits key field "port"', id="no-key"),
+        pytest.param(PORTS, 1, "may not have non-map elements", id="no-map"),
+        pytest.param(List(Scalar.ANY, ListType.SET), {}, "scalar elements", id="map-in-set"),
+        pytest.param(List(Scalar.ANY, ListType.SET), None, "scalar elements", id="null-in-set"),
+        pytest.param(
+            List(Map(Scalar.ANY), ListType.MAP, ("a",)), {"b": 1}, "omits key", id="items-of-maps"
+        ),
+    ],
+)
+def test_an_item_without_keys_is_refused(list_: List, item: object, message: str) -> None:
+    """What cannot be told apart from others cannot be owned."""
+    node = node_of(list_)
+
+    assert isinstance(node, Items)
+    with pytest.raises(FieldSetError, match=message):
+        node.element(item)
+
+
+def test_a_set_tells_items_apart_by_value() -> None:
+    """Values are written as JSON that is safe inside HTML."""
+    assert 'v:"\\u003ca\\u003e \\u0026"' == Items(Leaf(), (), {}).element("<a> &")
+
+
+def test_tables_are_made_once() -> None:
+    """The tables of a struct are kept."""
+    assert structure(SPEC) is structure(SPEC)
+
+
+def test_tables_say_what_they_are() -> None:
+    """Tables are readable in a debugger."""
+    shown = repr(node_of(Struct("A", (pointer("b", Scalar.ANY),))))
+
+    assert "<Branch b> <Leaf> <Items by port, protocol> <Items by value>" == " ".join(
+        [shown, repr(Leaf()), repr(node_of(PORTS)), repr(Items(Leaf(), (), {}))]
+    )
