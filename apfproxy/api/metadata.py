@@ -49,6 +49,12 @@ IMMUTABLE_DETAIL = "field is immutable"
 
 FIELD = "metadata"
 
+REPEATED_OWNERS = (
+    ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in"
+    " 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate"
+    " UID(s) observed: [{uids}]"
+)
+
 
 def validate_metadata(
     metadata: Object,
@@ -188,6 +194,30 @@ def carry_over(new: Object, old: Object) -> None:
         new["deletionTimestamp"] = old["deletionTimestamp"]
     if "deletionGracePeriodSeconds" not in new:
         copy_field("deletionGracePeriodSeconds", new, old)
+
+
+def drop_repeated_owners(metadata: Object) -> list[str]:
+    """Remove owner references that equal an earlier one.
+
+    Args:
+        metadata: Changed in place.
+
+    Returns:
+        A warning for the client, if there were any.
+    """
+    owners = metadata.get("ownerReferences", ())
+    first = {msgspec.json.encode(owner, order="sorted"): owner for owner in reversed(owners)}
+    if len(first) == len(owners):
+        return []
+    kept: list[Object] = []
+    repeated: list[str] = []
+    for owner in owners:
+        if first.pop(msgspec.json.encode(owner, order="sorted"), None) is None:
+            repeated.append(owner["uid"])
+        else:
+            kept.append(owner)
+    metadata["ownerReferences"] = kept
+    return [REPEATED_OWNERS.format(uids=" ".join(repeated))]
 
 
 def copy_field(name: str, new: Object, old: Object) -> None:

@@ -9,6 +9,7 @@ from apfproxy.api.names import (
     check_dns_subdomain,
     check_label_value,
     check_name_prefix,
+    check_path_segment,
     check_qualified_name,
     generated_name,
     well_formed,
@@ -92,6 +93,20 @@ def test_qualified_name(value: str, mistakes: int) -> None:
 def test_label_value(value: str, mistakes: int) -> None:
     """Empty, or as a label's name."""
     assert mistakes == len(check_label_value(value))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("A b", []),
+        (".", ["may not be '.'"]),
+        ("..", ["may not be '..'"]),
+        ("a/b%", ["may not contain '/'", "may not contain '%'"]),
+    ],
+)
+def test_path_segment(value: str, expected: list[str]) -> None:
+    """Any name, as long as a URL can hold it."""
+    assert expected == check_path_segment(value)
 
 
 def test_generated_name() -> None:

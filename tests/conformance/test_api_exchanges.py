@@ -14,9 +14,11 @@ import pytest
 
 from apfproxy.api.documents import split_documents
 from apfproxy.api.field_errors import Reason
+from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.api.flowcontrol.types import GROUP
 from apfproxy.api.flowcontrol.wire import from_wire, to_wire, with_type
 from apfproxy.api.meta import SystemFields
+from apfproxy.api.schema.reading import read
 from tests.conformance import vectors
 
 CREATION = re.compile(
@@ -27,6 +29,7 @@ KINDS = {
     "flowschemas": "FlowSchema",
     "prioritylevelconfigurations": "PriorityLevelConfiguration",
 }
+STORED_KINDS = {kind.plural: kind for kind in (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)}
 VOLATILE = {
     "continue",
     "creationTimestamp",
@@ -102,4 +105,29 @@ def test_creation(step: dict[str, Any]) -> None:
         assert Reason.TYPE_INVALID not in {error.reason for error in found}
         assert {(cause["field"], cause["reason"]) for cause in expected["details"]["causes"]} == {
             (error.field, error.reason) for error in found
+        }
+
+
+@pytest.mark.parametrize("step", creations())
+def test_creation_of_a_stored_object(step: dict[str, Any]) -> None:
+    """Reading the object by its schema gives the recorded object, or the recorded causes."""
+    expected = step["expect"]["body"]
+    creation = CREATION.fullmatch(step["path"])
+    assert creation is not None
+    kind = STORED_KINDS[creation["resource"]]
+    version = kind.version(creation["version"])
+    assert version is not None
+
+    obj = read(version.schema, body_of(step)).obj
+    version.set_defaults(obj)
+    obj = version.to_storage(obj)
+    kind.rules.prepare_create(obj)
+    errors = kind.rules.validate(obj)
+
+    if step["expect"]["status"] == 201:
+        assert [] == errors
+        assert (expected["spec"], expected["status"]) == (obj["spec"], obj["status"])
+    else:
+        assert {(cause["field"], cause["reason"]) for cause in expected["details"]["causes"]} == {
+            (error.field, error.reason) for error in errors
         }
