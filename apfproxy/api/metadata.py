@@ -181,13 +181,15 @@ def carry_over(new: Object, old: Object) -> None:
     """Give new metadata what an update may leave out and what it may not change.
 
     Args:
-        new: Metadata; changed in place.
+        new: Metadata; changed in place.  If it names a resource version, that is the old one's.
         old: Metadata.
     """
     new.pop("selfLink", None)
     copy_field("generation", new, old)
     if not new.get("uid"):
         copy_field("uid", new, old)
+    if new.get("resourceVersion") in {None, "", "0"}:
+        copy_field("resourceVersion", new, old)
     if "creationTimestamp" in old:
         new["creationTimestamp"] = old["creationTimestamp"]
     if "deletionTimestamp" in old:

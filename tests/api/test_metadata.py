@@ -162,9 +162,10 @@ def test_finalizers_of_deleted_objects() -> None:
     ) == str(error)
 
 
-def test_carry_over() -> None:
+@pytest.mark.parametrize("version", ["5", "", "0"])
+def test_carry_over(version: str) -> None:
     """A replacement may leave out what the server keeps."""
-    new = {"name": "a", "resourceVersion": "5", "selfLink": "/a", "generation": 9}
+    new = {"name": "a", "resourceVersion": version, "selfLink": "/a", "generation": 9}
 
     carry_over(new, DELETED)
 
