@@ -66,7 +66,7 @@ def failure(error: StatusError) -> tuple[int, str, list[tuple[str, str]]]:
     return error.code, error.reason, [(cause["field"], cause["reason"]) for cause in causes]
 
 
-TOKEN = "a"
+GO_ON = "a"
 INVALID = "FieldValueInvalid"
 FORBIDDEN = "FieldValueForbidden"
 NOT_SUPPORTED = "FieldValueNotSupported"
@@ -80,8 +80,8 @@ MATCH = "resourceVersionMatch"
         ("", ListOptions()),
         ("unknown=1&labelSelector=&shardSelector=", ListOptions()),
         ("limit=-1&limit=5", ListOptions(limit=-1)),
-        ("limit=2&continue=a", ListOptions(limit=2, continue_token=TOKEN)),
-        ("continue=a&resourceVersion=0", ListOptions(continue_token=TOKEN, resource_version="0")),
+        ("limit=2&continue=a", ListOptions(limit=2, continue_token=GO_ON)),
+        ("continue=a&resourceVersion=0", ListOptions(continue_token=GO_ON, resource_version="0")),
         ("labelSelector=a", ListOptions(label_selector=parse_label_selector("a"))),
         (
             "fieldSelector=metadata.name%3Da",
@@ -114,7 +114,7 @@ DEFAULTS: dict[str, Any] = {"resource_version_match": "NotOlderThan", "send_init
         ("", ListOptions(**DEFAULTS)),
         ("resourceVersion=0", ListOptions(resource_version="0", **DEFAULTS)),
         ("resourceVersion=7", ListOptions(resource_version="7")),
-        ("resourceVersion=7&continue=a", ListOptions(resource_version="7", continue_token=TOKEN)),
+        ("resourceVersion=7&continue=a", ListOptions(resource_version="7", continue_token=GO_ON)),
         (
             f"sendInitialEvents=false&{MATCH}=NotOlderThan",
             ListOptions(resource_version_match="NotOlderThan", send_initial_events=False),

@@ -7,8 +7,7 @@ The operations are the library's; what is here is Kubernetes' own, which is more
 - `copy` of a member that is absent gives null.
 - An operation without `value` has the value null.
 - The whole document may be tested and replaced, nothing else.
-
-Negative indices, which Kubernetes counts from the end, are refused: RFC 6901 has none.
+- An index may have a sign and leading zeros; a negative one counts from the end.
 
 Sources: RFC 6902 and RFC 6901; gopkg.in/evanphx/json-patch.v4.
 """
@@ -16,6 +15,7 @@ Sources: RFC 6902 and RFC 6901; gopkg.in/evanphx/json-patch.v4.
 from __future__ import annotations
 
 import copy
+import re
 from typing import TYPE_CHECKING, Any
 
 import jsonpatch
@@ -32,6 +32,10 @@ MOST_OPERATIONS = 10_000
 """Of one patch; Kubernetes' limit."""
 MOST_COPIED_BYTES = 3 * 1024 * 1024
 """Of all `copy` operations of one patch, as JSON; Kubernetes' limit."""
+
+INDEX = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+UNUSUAL_INDEX = re.compile(r"/(?:[+-][0-9]|0[0-9])")
+"""What RFC 6901 does not have for an index; a path without it is as the library wants it."""
 
 TEXT_MEMBERS = ("op", "path", "from")
 MEMBERS = frozenset({*TEXT_MEMBERS, "value"})
@@ -130,11 +134,13 @@ def _adapted(document: object, operation: dict[str, Any]) -> dict[str, Any] | No
     if path is None or (path == "" and kind not in {"test", "replace"}):
         raise rejected(f"{kind} operation does not apply: doc is missing path: {path!r}")
     value = operation.get("value")
+    path = _plain_path(document, path, is_addition=kind in {"add", "copy", "move"})
     adapted = {"op": kind, "path": path, "value": value}
     match kind:
         case "copy" | "move":
             if not source:
                 raise rejected(f"{kind} operation does not apply: doc is missing from path")
+            source = _plain_path(document, source, is_addition=False)
             if kind == "copy" and _is_absent_member(document, source):
                 adapted["op"] = "add"
             else:
@@ -146,6 +152,31 @@ def _adapted(document: object, operation: dict[str, Any]) -> dict[str, Any] | No
             if value is None and _is_absent_member(document, path):
                 return None
     return adapted
+
+
+def _plain_path(document: object, path: str, *, is_addition: bool) -> str:
+    """The path with the indices that RFC 6901 has.
+
+    Args:
+        document: That the path leads into.
+        path: Perhaps with other indices, which may be beyond their lists.
+        is_addition: Whether the place behind the end of the last list counts, too.
+    """
+    if not UNUSUAL_INDEX.search(path):
+        return path
+    parts = jsonpointer.JsonPointer(path).parts
+    value: Any = document
+    for position, part in enumerate(parts):
+        if isinstance(value, list) and INDEX.fullmatch(part):
+            index = int(part)
+            if index < 0:
+                is_last = position == len(parts) - 1
+                index += len(value) + (is_addition and is_last)
+            parts[position] = str(index)
+            value = value[index] if 0 <= index < len(value) else None
+        else:
+            value = value.get(part) if isinstance(value, dict) else None
+    return str(jsonpointer.JsonPointer.from_parts(parts).path)
 
 
 def _is_absent_member(document: object, path: str) -> bool:

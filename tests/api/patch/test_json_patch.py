@@ -37,6 +37,20 @@ OBJ: dict[str, Any] = {"a": 1, "l": [1, 2], "o": {"b": {"c": None}, "x/y": 3}}
         pytest.param([{"op": "test", "path": "", "value": OBJ}], {}, id="test-whole"),
         pytest.param([{"op": "copy", "from": "/a", "path": "/l/0"}], {"l": [1, 1, 2]}, id="copy"),
         pytest.param([{"op": "copy", "from": "/z", "path": "/a"}], {"a": None}, id="copy-absent"),
+        pytest.param([{"op": "remove", "path": "/l/-1"}], {"l": [1]}, id="remove-last"),
+        pytest.param([{"op": "add", "path": "/l/-1", "value": 3}], {"l": [1, 2, 3]}, id="add-last"),
+        pytest.param(
+            [{"op": "add", "path": "/l/-3", "value": 3}], {"l": [3, 1, 2]}, id="add-first"
+        ),
+        pytest.param([{"op": "replace", "path": "/l/+01", "value": 3}], {"l": [1, 3]}, id="signed"),
+        pytest.param(
+            [{"op": "copy", "from": "/l/-2", "path": "/l/-1"}], {"l": [1, 2, 1]}, id="copy-to-last"
+        ),
+        pytest.param(
+            [{"op": "add", "path": "/o/-1", "value": 3}],
+            {"o": {"b": {"c": None}, "x/y": 3, "-1": 3}},
+            id="no-index",
+        ),
         pytest.param([{"op": "move", "from": "/l", "path": "/a"}], {"a": [1, 2]}, id="move"),
     ],
 )
@@ -82,6 +96,9 @@ def test_whole_document() -> None:
         pytest.param({"op": "move", "path": "/b", "from": "/z"}, id="move-absent"),
         pytest.param({"op": "copy", "path": "/b", "from": "/l/9"}, id="copy-beyond"),
         pytest.param({"op": "add", "path": "a", "value": 1}, id="no-pointer"),
+        pytest.param({"op": "remove", "path": "/l/-3"}, id="remove-before"),
+        pytest.param({"op": "remove", "path": "/l/-3/-1"}, id="remove-within-nothing"),
+        pytest.param({"op": "remove", "path": f"/l/-{5000 * '1'}"}, id="remove-far-before"),
     ],
 )
 def test_rejected(operation: object) -> None:
