@@ -100,12 +100,12 @@ def validate_annotations(obj: Object) -> list[FieldError]:
 def is_int32(text: str) -> bool:
     """Whether a text is a decimal number of 32 bits, without a plus sign or leading zeros."""
     digits = text.removeprefix("-")
-    longest = len(str(LARGEST_INT32))
-    if not (digits.isascii() and digits.isdigit()):
+    if not (digits.isascii() and digits.isdigit()) or (text[0] == "0" and text != "0"):
         return False
-    if digits != "0" and text[0] == "0":
+    significant = digits.lstrip("0") or "0"
+    if len(significant) > len(str(LARGEST_INT32)):
         return False
-    return len(digits.lstrip("0")) <= longest and -LARGEST_INT32 - 1 <= int(text) <= LARGEST_INT32
+    return int(significant) <= LARGEST_INT32 + text.startswith("-")
 
 
 def validate_spec(spec: Object, pod_name: str, path: str) -> list[FieldError]:

@@ -41,6 +41,11 @@ HIGHEST_PARTITION = HIGHEST_LUN = 255
 SHORTEST_TOKEN_S = 600
 LONGEST_TOKEN_S = 2**32
 LONGEST_CSI_DRIVER = 63
+AZURE_MANAGED = (
+    "/subscriptions/{sub-id}/resourcegroups/{group-name}"
+    "/providers/microsoft.compute/disks/{disk-id}"
+)
+AZURE_BLOB = "https://{account-name}.blob.core.windows.net/{container-name}/{disk-name}.vhd"
 
 FILE_FIELDS = (
     "metadata.annotations",
@@ -305,6 +310,17 @@ def validate_cinder(source: dict[str, Any], path: str) -> list[FieldError]:
     return filled(source["secretRef"], "name", f"{path}.secretRef") if "secretRef" in source else []
 
 
+def validate_azure_disk(source: dict[str, Any], path: str) -> list[FieldError]:
+    """All errors of a disk of Azure: what it belongs to decides the form of its URI."""
+    errors = one_of(source, "cachingMode", path, ("None", "ReadOnly", "ReadWrite"))
+    errors += one_of(source, "kind", path, ("Dedicated", "Managed", "Shared"))
+    form = AZURE_MANAGED if source.get("kind") == "Managed" else AZURE_BLOB
+    uri = source.get("diskURI", "")
+    if not uri.startswith(form.partition("{")[0]):
+        errors.append(not_supported(f"{path}.diskURI", uri, (form,)))
+    return errors
+
+
 def validate_csi(source: dict[str, Any], path: str) -> list[FieldError]:
     """All errors of a volume of a driver."""
     driver = source.get("driver", "")
@@ -507,6 +523,7 @@ SPECIAL: dict[str, Callable[[dict[str, Any], str], list[FieldError]]] = {
     "fc": validate_fc,
     "flocker": validate_flocker,
     "cinder": validate_cinder,
+    "azureDisk": validate_azure_disk,
     "csi": validate_csi,
     "image": validate_image,
     "downwardAPI": validate_downward,
