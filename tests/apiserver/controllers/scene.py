@@ -1,0 +1,128 @@
+"""A registry of all kinds, and controllers that are driven step by step."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.api.core.kinds import NAMESPACE, POD
+from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.api.schema.reading import canonical
+from apfproxy.apiserver.controllers.queue import Queue
+from apfproxy.apiserver.kinds import KINDS
+from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions
+from apfproxy.apiserver.store.entries import Change, ChangeType
+from apfproxy.apiserver.store.store import Store
+
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Kind, Object
+    from apfproxy.apiserver.controllers.runner import Controller
+
+TESTER = WriteOptions("tester")
+NOW_S = 1_000_000_000.0
+NOW = "2001-09-09T01:46:40Z"
+
+
+class Scene:
+    """A registry whose time moves only when a test moves it."""
+
+    def __init__(self, kinds: tuple[Kind, ...] = KINDS) -> None:
+        self.now_s = NOW_S
+        self.store = Store()
+        self.registry = Registry(kinds, self.store, lambda: self.now_s, random.Random(1))  # noqa: S311  uids of tests
+
+    async def create(self, kind: Kind, raw: Object, namespace: str = "") -> Object:
+        """Create an object as a client would."""
+        version = kind.storage
+        obj = canonical(version.schema, raw)
+        version.set_defaults(obj)
+        obj = canonical(version.schema, obj)
+        return (await self.registry.create(kind, version, namespace, obj, TESTER)).obj
+
+    async def change(
+        self,
+        kind: Kind,
+        name: str,
+        changes: Object,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> Object:
+        """Replace whole parts of an object, such as its `spec`."""
+        written = await self.registry.update(
+            kind,
+            kind.storage,
+            namespace,
+            name,
+            lambda obj: {**obj, **changes},
+            TESTER,
+            subresource=subresource,
+        )
+        return written.obj
+
+    async def delete(self, kind: Kind, name: str, namespace: str = "") -> None:
+        """Delete an object as a client would."""
+        await self.registry.delete(kind, namespace, name, DeleteOptions())
+
+    def names(self, kind: Kind, namespace: str | None = None) -> list[str]:
+        """The names of all objects of a kind."""
+        return [obj["metadata"]["name"] for obj in self.registry.objects(kind, namespace)]
+
+    async def namespace(self, name: str = "default") -> None:
+        """Create a namespace."""
+        await self.create(NAMESPACE, {"metadata": {"name": name}})
+
+    async def pod(self, name: str, *, ready: str = "True", **metadata: Any) -> Object:  # noqa: ANN401  JSON
+        """Create a running pod on a node."""
+        labels = {"labels": {"app": "web"}}
+        spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "n"}
+        raw = {"metadata": {"name": name, **labels, **metadata}, "spec": spec}
+        pod = await self.create(POD, raw, "default")
+        condition = {
+            "type": "Ready",
+            "status": ready,
+            "lastProbeTime": None,
+            "lastTransitionTime": None,
+        }
+        status = {**pod["status"], "phase": "Running", "conditions": [condition]}
+        return await self.change(POD, name, {"status": status}, "default", "status")
+
+    async def budget(self, name: str, **spec: Any) -> Object:  # noqa: ANN401  JSON
+        """Create a budget for all pods, unless it has a selector."""
+        raw = {"metadata": {"name": name}, "spec": {"selector": {}, **spec}}
+        return await self.create(POD_DISRUPTION_BUDGET, raw, "default")
+
+
+class Driver:
+    """Drives one controller as a runner does, but only when asked to."""
+
+    def __init__(self, controller: Controller, scene: Scene) -> None:
+        self.controller = controller
+        self.scene = scene
+        self.queue = Queue()
+        self.looks = 0
+        controller.reset()
+        self.watchers = []
+        for kind in controller.kinds:
+            collection = scene.store.collection(kind.resource)
+            self.watchers.append((kind, collection.watch(scene.store.resource_version)))
+            for entry in collection.snapshot():
+                self.note(kind, Change(entry.resource_version, ChangeType.ADDED, entry, None))
+
+    def note(self, kind: Kind, change: Change) -> None:
+        """Tell the controller of a change."""
+        for key in self.controller.notice(kind, change):
+            self.queue.add(key, self.scene.now_s)
+
+    async def settle(self) -> None:
+        """Let the controller do all that it has to do by now."""
+        while True:
+            for kind, watcher in self.watchers:
+                for change in watcher.read(1000):
+                    self.note(kind, change)
+            key = self.queue.take(self.scene.now_s)
+            if key is None:
+                return
+            again_s = await self.controller.look(key)
+            self.looks += 1
+            if again_s is not None:
+                self.queue.add(key, again_s)

@@ -1,0 +1,83 @@
+"""Tests of `apfproxy.apiserver.controllers.control`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
+from apfproxy.apiserver.controllers.control import CONTROLLERS, Controllers, parse_controllers
+from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
+from tests.apiserver.controllers.scene import Scene
+
+ALL = frozenset(CONTROLLERS)
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        ([], ALL),
+        (["*"], ALL),
+        (["-disruption"], ALL - {"disruption"}),
+        (["*", "-disruption", "-namespace"], ALL - {"disruption", "namespace"}),
+        (["*,-disruption"], ALL - {"disruption"}),
+        (["disruption"], {"disruption"}),
+        (["disruption", "-namespace"], {"disruption"}),
+        (["*", "disruption"], ALL),
+        (["-*"], set()),
+        (["-*", "namespace"], {"namespace"}),
+        ([" ", ""], ALL),
+    ],
+)
+def test_lists(texts: list[str], expected: set[str]) -> None:
+    """A list that turns none on starts from all."""
+    assert expected == parse_controllers(texts)
+
+
+def test_unknown_names() -> None:
+    """The error says which there are."""
+    with pytest.raises(ValueError, match=r"no controller 'x', 'y'.*out of bootstrap, disruption"):
+        parse_controllers(["-y", "x"])
+
+
+def test_contradictions() -> None:
+    """Nobody can mean both."""
+    with pytest.raises(ValueError, match="'disruption' is turned on and off"):
+        parse_controllers(["disruption", "-disruption"])
+
+
+async def test_everything_is_there_at_the_start() -> None:
+    """The objects that always are; their statuses follow."""
+    scene = Scene()
+    controllers = Controllers(scene.registry, ALL)
+    watcher = scene.store.collection(FLOW_SCHEMA.resource).watch(scene.store.resource_version)
+    await controllers.start()
+    names = scene.names(FLOW_SCHEMA)
+    assert "exempt" in names
+    changes = 0
+    async with asyncio.timeout(10):
+        while changes < 2 * len(names) and await watcher.wait():
+            changes += len(watcher.read(100))
+
+    schemas = scene.registry.objects(FLOW_SCHEMA)
+    await controllers.stop()
+    await controllers.stop()
+    assert {"Found"} == {schema["status"]["conditions"][0]["reason"] for schema in schemas}
+
+
+async def test_only_what_is_served() -> None:
+    """A controller needs all kinds that it watches."""
+    controllers = Controllers(Scene(FLOW_CONTROL_KINDS).registry, ALL)
+
+    assert "<Controllers bootstrap, flow-schema-status>" == repr(controllers)
+
+
+async def test_none() -> None:
+    """With none nothing happens."""
+    scene = Scene()
+    controllers = Controllers(scene.registry, frozenset())
+    await controllers.start()
+    await controllers.stop()
+
+    assert [] == scene.names(FLOW_SCHEMA)

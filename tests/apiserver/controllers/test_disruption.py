@@ -1,0 +1,170 @@
+"""Tests of `apfproxy.apiserver.controllers.disruption`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apfproxy.api.core.kinds import POD
+from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.controllers.disruption import Disruption
+from apfproxy.apiserver.registry import DeleteOptions
+from tests.apiserver.controllers.scene import Driver, Scene
+
+GONE = DeleteOptions(grace_period_s=0)
+
+
+async def started(*pods: str) -> tuple[Scene, Driver]:
+    """A scene with some pods, and the controller."""
+    scene = Scene()
+    await scene.namespace()
+    for name in pods:
+        await scene.pod(name)
+    return scene, Driver(Disruption(scene.registry), scene)
+
+
+def numbers(scene: Scene, name: str = "b") -> tuple[int, int, int, int]:
+    """Allowed, healthy, desired and expected pods."""
+    status = scene.registry.get(POD_DISRUPTION_BUDGET, "default", name)["status"]
+    return (
+        status["disruptionsAllowed"],
+        status["currentHealthy"],
+        status["desiredHealthy"],
+        status["expectedPods"],
+    )
+
+
+async def test_pods_come_and_go() -> None:
+    """The numbers follow the pods."""
+    scene, driver = await started("p", "q")
+    await scene.budget("b", minAvailable=1)
+    await driver.settle()
+    assert (1, 2, 1, 2) == numbers(scene)
+
+    await scene.pod("r", ready="False")
+    await driver.settle()
+    assert (1, 2, 1, 3) == numbers(scene)
+
+    await scene.pod("s")
+    await scene.delete(POD, "p", "default")
+    await driver.settle()
+    assert (1, 2, 1, 4) == numbers(scene)
+
+    scene.now_s += 100
+    await scene.registry.delete(POD, "default", "p", GONE)
+    await driver.settle()
+    assert (1, 2, 1, 3) == numbers(scene)
+
+
+async def test_selectors_and_labels_change() -> None:
+    """A pod counts while the selector matches its labels."""
+    scene, driver = await started("p", "q")
+    await scene.budget("b", minAvailable=1, selector={"matchLabels": {"app": "web"}})
+    await driver.settle()
+
+    pod = scene.registry.get(POD, "default", "p")
+    metadata = {**pod["metadata"], "labels": {"app": "db"}}
+    await scene.change(POD, "p", {"metadata": metadata}, "default")
+    await driver.settle()
+    assert (0, 1, 1, 1) == numbers(scene)
+
+    budget = scene.registry.get(POD_DISRUPTION_BUDGET, "default", "b")
+    spec = {**budget["spec"], "selector": {"matchLabels": {"app": "db"}}, "minAvailable": 0}
+    await scene.change(POD_DISRUPTION_BUDGET, "b", {"spec": spec}, "default")
+    await driver.settle()
+    assert (1, 1, 0, 1) == numbers(scene)
+
+
+async def test_evicted_pods_are_spared_at_last() -> None:
+    """A pod that was evicted and is still there counts again after two minutes."""
+    scene, driver = await started("p", "q")
+    await scene.budget("b", minAvailable=1)
+    await driver.settle()
+    budget = scene.registry.get(POD_DISRUPTION_BUDGET, "default", "b")
+    disrupted = {"p": "2001-09-09T01:46:40Z"}
+    status = {**budget["status"], "disruptedPods": disrupted, "disruptionsAllowed": 0}
+    await scene.change(POD_DISRUPTION_BUDGET, "b", {"status": status}, "default", "status")
+    await driver.settle()
+    assert (0, 1, 1, 2) == numbers(scene)
+    assert scene.now_s + 120 == driver.queue.next_s
+
+    scene.now_s += 120
+    await driver.settle()
+    assert (1, 2, 1, 2) == numbers(scene)
+
+
+async def test_right_statuses_are_left_alone() -> None:
+    """Neither its own write nor a pod's unimportant change makes the controller write."""
+    scene, driver = await started("p")
+    await scene.budget("b", minAvailable=1)
+    await driver.settle()
+    version, looks = scene.store.resource_version, driver.looks
+
+    pod = scene.registry.get(POD, "default", "p")
+    metadata = {**pod["metadata"], "annotations": {"a": "b"}}
+    await scene.change(POD, "p", {"metadata": metadata}, "default")
+    await driver.settle()
+
+    assert version + 1 == scene.store.resource_version
+    assert looks == driver.looks
+
+
+async def test_other_budgets_are_left_alone() -> None:
+    """A pod concerns the budgets of its namespace that match it."""
+    scene, driver = await started()
+    await scene.budget("b", minAvailable=1, selector={"matchLabels": {"app": "db"}})
+    await driver.settle()
+    looks = driver.looks
+
+    await scene.pod("p")
+    await scene.delete(POD, "p", "default")
+    await driver.settle()
+
+    assert looks == driver.looks
+
+
+async def test_budgets_may_be_gone() -> None:
+    """Nothing is kept of what is gone."""
+    scene, driver = await started("p")
+    await scene.budget("b", minAvailable=1)
+    await driver.settle()
+    await scene.delete(POD_DISRUPTION_BUDGET, "b", "default")
+    assert await driver.controller.look(("default", "b")) is None
+    await scene.registry.delete(POD, "default", "p", GONE)
+    await driver.settle()
+
+    assert await driver.controller.look(("default", "b")) is None
+    assert "<Disruption in 0 namespaces>" == repr(driver.controller)
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"minAvailable": "5"}, "string is not a percentage"),
+        (
+            {"selector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}},
+            "is not a valid label selector operator",
+        ),
+    ],
+)
+async def test_budgets_that_make_no_sense(spec: dict[str, Any], told: str) -> None:
+    """Such as a stricter server would not have stored: they allow nothing, and say why."""
+    scene, _ = await started("p")
+    budget = await scene.budget("b", minAvailable=0)
+    scene.store.put(
+        POD_DISRUPTION_BUDGET.resource,
+        "default",
+        "b",
+        {**budget, "spec": {"selector": {}, **spec}},
+        labels={},
+        fields={},
+        uid=budget["metadata"]["uid"],
+    )
+    driver = Driver(Disruption(scene.registry), scene)
+    await driver.settle()
+
+    status = scene.registry.get(POD_DISRUPTION_BUDGET, "default", "b")["status"]
+    (condition,) = status["conditions"]
+    assert ("False", "SyncFailed") == (condition["status"], condition["reason"])
+    assert told in condition["message"]

@@ -1,0 +1,184 @@
+"""Tests of `apfproxy.apiserver.controllers.namespaces`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apfproxy.api.core.kinds import NAMESPACE, POD
+from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.apiserver.controllers import namespaces
+from apfproxy.apiserver.controllers.namespaces import Namespaces
+from apfproxy.apiserver.errors import StatusError, forbidden
+from tests.apiserver.controllers.scene import Driver, Scene
+
+BUDGETS = POD_DISRUPTION_BUDGET
+
+
+async def started() -> tuple[Scene, Driver]:
+    """A scene with a namespace, and the controller."""
+    scene = Scene()
+    await scene.namespace("n")
+    return scene, Driver(Namespaces(scene.registry), scene)
+
+
+def conditions(scene: Scene) -> dict[str, tuple[str, str]]:
+    """Types of the namespace's conditions to status and message."""
+    status = scene.registry.get(NAMESPACE, "", "n")["status"]
+    return {each["type"]: (each["status"], each["message"]) for each in status["conditions"]}
+
+
+async def budget(scene: Scene, name: str, **metadata: Any) -> None:  # noqa: ANN401  JSON
+    """Create a budget in the namespace."""
+    await scene.create(BUDGETS, {"metadata": {"name": name, **metadata}}, "n")
+
+
+async def test_contents_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is in a deleted namespace is deleted, and then the namespace is."""
+    monkeypatch.setattr(namespaces, "DELETIONS_IN_A_ROW", 1)
+    scene, driver = await started()
+    for name in ("a", "b"):
+        await budget(scene, name)
+    await driver.settle()
+    assert ["a", "b"] == scene.names(BUDGETS)
+
+    await scene.delete(NAMESPACE, "n")
+    await driver.settle()
+
+    assert [] == scene.names(BUDGETS)
+    assert [] == scene.names(NAMESPACE)
+    assert "<Namespaces, 0 ending>" == repr(driver.controller)
+
+
+async def test_finalizers_hold_namespaces() -> None:
+    """The namespace says what it waits for, and goes with the last of it."""
+    scene, driver = await started()
+    await budget(scene, "a", finalizers=["a.b/c"])
+    await scene.delete(NAMESPACE, "n")
+    await driver.settle()
+
+    assert {
+        "NamespaceDeletionDiscoveryFailure": ("False", "All resources successfully discovered"),
+        "NamespaceDeletionGroupVersionParsingFailure": (
+            "False",
+            "All legacy kube types successfully parsed",
+        ),
+        "NamespaceDeletionContentFailure": (
+            "False",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        "NamespaceContentRemaining": (
+            "True",
+            "Some resources are remaining: poddisruptionbudgets.policy has 1 resource instances",
+        ),
+        "NamespaceFinalizersRemaining": (
+            "True",
+            "Some content in the namespace has finalizers remaining: a.b/c in 1 resource instances",
+        ),
+    } == conditions(scene)
+
+    metadata = dict(scene.registry.get(BUDGETS, "n", "a")["metadata"])
+    del metadata["finalizers"]
+    await scene.change(BUDGETS, "a", {"metadata": metadata}, "n")
+    await driver.settle()
+    assert [] == scene.names(NAMESPACE)
+
+
+async def test_pods_get_their_grace_period() -> None:
+    """They are deleted once, and waited for."""
+    scene, driver = await started()
+    spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": "x"}
+    await scene.create(POD, {"metadata": {"name": "p"}, "spec": spec}, "n")
+    await scene.delete(NAMESPACE, "n")
+    await driver.settle()
+    assert conditions(scene)["NamespaceContentRemaining"][1].endswith(
+        "pods. has 1 resource instances"
+    )
+    version = scene.store.resource_version
+    await driver.controller.look(("n",))
+    assert version == scene.store.resource_version
+
+
+async def test_other_finalizers_stay() -> None:
+    """Who put them there has to take them away."""
+    scene = Scene()
+    raw = {"metadata": {"name": "n"}, "spec": {"finalizers": ["a.b/c"]}}
+    await scene.create(NAMESPACE, raw)
+    driver = Driver(Namespaces(scene.registry), scene)
+    await scene.delete(NAMESPACE, "n")
+    await driver.settle()
+
+    assert ["a.b/c"] == scene.registry.get(NAMESPACE, "", "n")["spec"]["finalizers"]
+
+
+async def test_failures_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object that cannot be deleted is named, and tried again."""
+    scene, driver = await started()
+    await budget(scene, "a")
+    await scene.delete(NAMESPACE, "n")
+
+    async def refuse(*_args: object) -> None:
+        raise forbidden("policy", "poddisruptionbudgets", "a", "not today")
+
+    monkeypatch.setattr(scene.registry, "delete", refuse)
+    with pytest.raises(StatusError, match="not today"):
+        await driver.settle()
+
+    failed = conditions(scene)["NamespaceDeletionContentFailure"]
+    assert (
+        "True",
+        (
+            "Failed to delete all resource types, 1 remaining: "
+            'poddisruptionbudgets.policy "a" is forbidden: not today'
+        ),
+    ) == failed
+
+
+async def test_contents_may_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What somebody else deleted meanwhile is not missed."""
+    scene, driver = await started()
+    await budget(scene, "a")
+    await scene.delete(NAMESPACE, "n")
+    entries = scene.store.heads(BUDGETS.resource, "n")
+    await scene.delete(BUDGETS, "a", "n")
+    real = scene.store.heads
+    monkeypatch.setattr(
+        scene.store,
+        "heads",
+        lambda resource, name: entries if resource == BUDGETS.resource else real(resource, name),
+    )
+    await driver.settle()
+
+    assert [] == scene.names(NAMESPACE)
+
+
+async def test_namespaces_may_be_gone_or_stay() -> None:
+    """Neither is an error."""
+    scene, driver = await started()
+
+    await driver.controller.look(("other",))
+    await driver.controller.look(("n",))
+
+    assert ["n"] == scene.names(NAMESPACE)
+
+
+async def test_other_failures_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are for the runner, which tries again."""
+    scene, driver = await started()
+    await scene.delete(NAMESPACE, "n")
+
+    async def refuse(*_args: object, **_more: object) -> None:
+        raise forbidden("", "namespaces", "n", "not today")
+
+    monkeypatch.setattr(scene.registry, "update", refuse)
+    with pytest.raises(StatusError, match="not today"):
+        await driver.settle()
+
+
+def test_remains() -> None:
+    """Numbers add up."""
+    remains = namespaces.Remains()
+    remains.objects.update({"pods.": 2, "poddisruptionbudgets.policy": 1})
+
+    assert "<Remains of 3 objects>" == repr(remains)
