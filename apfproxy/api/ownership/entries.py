@@ -201,7 +201,8 @@ def cap_updaters(managers: Managers) -> None:
         if first is key:
             continue
         bucket = Identity(ANCIENT, UPDATE, owned.api_version, "")
-        into = managers[bucket] if bucket in managers else managers.pop(first)
+        is_bucket_older = bucket in managers and bucket != key
+        into = managers.pop(bucket if is_bucket_older else first)
         fields = union(owned.fields, into.fields)
         del managers[key]
         # The entry that goes is the younger one.

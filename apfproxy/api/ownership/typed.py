@@ -289,10 +289,9 @@ def merged_items(node: Items, live: list[Any], applied: list[Any]) -> list[Any]:
             result.append(item)
         elif shared and element == shared[-1]:
             shared.pop()
-            for next_one in waiting:
+            while (next_one := next(waiting)) != element:
                 take(next_one)
-                if next_one == element:
-                    break
+            take(element)
     for next_one in waiting:
         take(next_one)
     return result

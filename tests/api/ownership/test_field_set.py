@@ -151,7 +151,7 @@ def test_parsed_sets_are_in_order(raw: object, expected: list[str]) -> None:
 
 def test_elements_of_one_meaning_are_one() -> None:
     """Two spellings of the same keys are one path, with what is below both."""
-    raw = {'k:{"a":1,"b":2}': {"f:x": {}}, 'k:{"b":2,"a":1}': {".": {}}}
+    raw: FieldSet = {'k:{"a":1,"b":2}': {"f:x": {}}, 'k:{"b":2,"a":1}': {".": {}}}
 
     assert {'k:{"a":1,"b":2}': {".": {}, "f:x": {}}} == parse(raw)
 
