@@ -10,20 +10,11 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.ownership.field_set import FieldSetError, as_json
-from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct
+from apfproxy.api.schema.reading import canonical
+from apfproxy.api.schema.types import List, ListType, Map, Scalar, Struct
 
 if TYPE_CHECKING:
     from apfproxy.api.schema.types import Type
-
-ZERO_VALUES: dict[Scalar, object] = {
-    Scalar.STRING: "",
-    Scalar.BOOLEAN: False,
-    Scalar.INT32: 0,
-    Scalar.INT64: 0,
-    Scalar.QUANTITY: "0",
-    Scalar.INT_OR_STRING: 0,
-}
-"""What Go writes for a scalar without a value; null for the others."""
 
 
 class Leaf:
@@ -155,17 +146,4 @@ def empty(struct: Struct) -> dict[str, Any]:
     A creation is an update of it: so nobody owns a struct that is always there, or a zero value
     that is always written.
     """
-    return {
-        field.name: zero_value(field)
-        for field in struct.fields
-        if field.is_always_written or (isinstance(field.type, Struct) and not field.is_pointer)
-    }
-
-
-def zero_value(field: Field) -> object:
-    """What Go writes for a field in which nothing is set."""
-    if field.is_pointer or isinstance(field.type, List | Map):
-        return None
-    if isinstance(field.type, Struct):
-        return empty(field.type)
-    return ZERO_VALUES.get(field.type)
+    return canonical(struct, {})

@@ -6,7 +6,7 @@ import pytest
 
 from apfproxy.api.ownership.field_set import FieldSetError
 from apfproxy.api.ownership.structure import Branch, Items, Leaf, empty, node_of, structure
-from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, pointer, required
+from apfproxy.api.schema.types import List, ListType, Map, Scalar, Struct, pointer
 from tests.api.ownership.schemas import PORT, SPEC, THING
 
 PORTS = List(PORT, ListType.MAP, ("protocol", "port"))
@@ -19,22 +19,6 @@ def test_an_empty_object_has_what_go_writes_always() -> None:
         "spec": {"size": 0, "always": {}, "ports": None},
         "status": {},
     } == empty(THING)
-
-
-def test_zero_values_are_those_of_go() -> None:
-    """A pointer, list, map or time without a value is null; a scalar is its zero."""
-    struct = Struct(
-        "All",
-        (
-            required("text", Scalar.STRING),
-            required("flag", Scalar.BOOLEAN),
-            required("time", Scalar.TIME),
-            required("map", Map(Scalar.STRING)),
-            Field("pointer", Scalar.INT64, is_pointer=True, is_always_written=True),
-        ),
-    )
-
-    assert {"text": "", "flag": False, "time": None, "map": None, "pointer": None} == empty(struct)
 
 
 @pytest.mark.parametrize(
