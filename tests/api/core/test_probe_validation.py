@@ -52,6 +52,7 @@ def test_readiness() -> None:
     errors = validate_pod(pod_of({"readinessProbe": probe}))
 
     assert [("readinessProbe.terminationGracePeriodSeconds", "invalid")] == causes(errors)
+    assert [] == validate_pod(pod_of({"readinessProbe": {**EXEC, "successThreshold": 2}}))
 
 
 @pytest.mark.parametrize(
