@@ -96,6 +96,8 @@ def _merged_object(schema: Type, old: Object, patch: Object, levels: int) -> Obj
         elif name not in new or type(new[name]) is not type(value):
             if not is_deletion:
                 _put(new, name, value)
+        elif isinstance(value, dict) and _is_replaced(schema, name):
+            new[name] = value
         elif isinstance(value, dict):
             member_type = _member_type(schema, name)
             new[name] = _merged_object(member_type, new[name], value, levels - 1)
@@ -182,6 +184,12 @@ def _member_type(schema: Type, name: str) -> Type:
         message = f"unable to find api field in struct {schema.name} for the json field"
         raise PatchError(500, f"{message} {_shown(name)}")
     raise PatchError(500, f"unable to find api field for the json field {_shown(name)}")
+
+
+def _is_replaced(schema: Type, name: str) -> bool:
+    """Whether a member that is an object is replaced as a whole."""
+    field = schema.by_name.get(name) if isinstance(schema, Struct) else None
+    return field is not None and field.is_replaced
 
 
 def _merge_in_order(

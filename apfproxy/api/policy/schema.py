@@ -31,11 +31,13 @@ BUDGET_SPEC = Struct(
             "How many of the selected pods have to stay available after an eviction: a number or a"
             " percentage.",
         ),
-        pointer(
+        Field(
             "selector",
             LABEL_SELECTOR,
             "The pods whose evictions the budget limits: all of the namespace for an empty"
             " selector, none for an absent one.",
+            is_pointer=True,
+            is_replaced=True,
         ),
         pointer(
             "maxUnavailable",

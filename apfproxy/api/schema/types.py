@@ -122,6 +122,7 @@ class Field:
         default: As OpenAPI has it; None for none.
         enum: The values that OpenAPI names.
         retains_keys: Of a struct: whether a strategic merge patch may say which fields stay.
+        is_replaced: Of a struct: whether a strategic merge patch replaces instead of merging.
     """
 
     name: str
@@ -133,6 +134,7 @@ class Field:
     default: object = None
     enum: tuple[str, ...] = ()
     retains_keys: bool = False
+    is_replaced: bool = False
 
 
 def pointer(name: str, type_: Type, description: str = "") -> Field:

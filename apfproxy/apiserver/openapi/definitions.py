@@ -180,6 +180,8 @@ class Definitions:
             extra["x-kubernetes-map-type"] = "atomic"
         if field.retains_keys:
             extra["x-kubernetes-patch-strategy"] = "retainKeys"
+        elif field.is_replaced:
+            extra["x-kubernetes-patch-strategy"] = "replace"
         schema = self.named(FIELDS) if field.name == "fieldsV1" else self.type_schema(field.type)
         return self.beside(schema, extra)
 

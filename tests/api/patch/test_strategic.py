@@ -331,3 +331,13 @@ def test_too_deep() -> None:
 
     with pytest.raises(PatchError, match="more than 200 levels"):
         strategic_merge(schema, copy.deepcopy(patch), patch)
+
+
+def test_replaced_objects() -> None:
+    """A struct may be one that is replaced as a whole."""
+    inner = Struct("Inner", (Field("a", Scalar.STRING), Field("b", Scalar.STRING)))
+    schema = Struct("Outer", (Field("inner", inner, is_replaced=True),))
+
+    assert {"inner": {"b": "2"}} == strategic_merge(
+        schema, {"inner": {"a": "1"}}, {"inner": {"b": "2"}}
+    )

@@ -174,6 +174,12 @@ def described(field: Field, style: Style) -> Object:
             },
             id="retains-keys",
         ),
+        pytest.param(
+            Field("f", Scalar.STRING, is_replaced=True),
+            {"type": "string", "x-kubernetes-patch-strategy": "replace"},
+            {"type": "string", "x-kubernetes-patch-strategy": "replace"},
+            id="is-replaced",
+        ),
     ],
 )
 def test_property(field: Field, v2: Object, v3: Object) -> None:
