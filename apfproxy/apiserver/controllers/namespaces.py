@@ -177,6 +177,9 @@ class Namespaces:
             for entry in self._registry.store.heads(kind.resource, name):
                 metadata = msgspec.json.decode(entry.data)["metadata"]
                 if "deletionTimestamp" not in metadata:
+                    deletions += 1
+                    if deletions % DELETIONS_IN_A_ROW == 0:
+                        await asyncio.sleep(0)
                     options = DeleteOptions(propagation="Background", manager=MANAGER)
                     try:
                         written = await self._registry.delete(kind, name, entry.name, options)
@@ -187,9 +190,6 @@ class Namespaces:
                     else:
                         if written.is_gone:
                             continue
-                    deletions += 1
-                    if deletions % DELETIONS_IN_A_ROW == 0:
-                        await asyncio.sleep(0)
                 remains.objects[resource] += 1
                 remains.finalizers.update(metadata.get("finalizers", ()))
         return remains

@@ -9,6 +9,7 @@ from apfproxy.api.core.kinds import NAMESPACE, POD
 from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.api.schema.reading import canonical
 from apfproxy.apiserver.controllers.queue import Queue
+from apfproxy.apiserver.errors import conflict
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions
 from apfproxy.apiserver.store.entries import Change, ChangeType
@@ -126,3 +127,8 @@ class Driver:
             self.looks += 1
             if again_s is not None:
                 self.queue.add(key, again_s)
+
+
+async def refuse(*_args: object, **_more: object) -> None:
+    """Fail as an operation of a registry may."""
+    raise conflict("", "things", "t", "not today")

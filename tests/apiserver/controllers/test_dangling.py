@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.controllers.dangling import Dangling
-from tests.apiserver.controllers.scene import NOW, Driver, Scene
+from apfproxy.apiserver.errors import StatusError
+from tests.apiserver.controllers.scene import NOW, Driver, Scene, refuse
 
 LEVEL = {"spec": {"type": "Limited", "limited": {"limitResponse": {"type": "Reject"}}}}
 
@@ -134,3 +137,28 @@ async def test_levels_may_change() -> None:
     await driver.settle()
 
     assert looks == driver.looks
+
+
+async def test_failures_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are for the runner, which tries again."""
+    scene = Scene()
+    await scene.create(FLOW_SCHEMA, schema("s", "l"))
+    driver = Driver(Dangling(scene.registry), scene)
+    monkeypatch.setattr(scene.registry, "apply", refuse)
+
+    with pytest.raises(StatusError, match="not today"):
+        await driver.settle()
+
+
+async def test_levels_are_shared() -> None:
+    """A level that several schemas name concerns all that are left."""
+    scene = Scene()
+    for name in ("s", "t"):
+        await scene.create(FLOW_SCHEMA, schema(name, "l"))
+    driver = Driver(Dangling(scene.registry), scene)
+    await driver.settle()
+    await scene.delete(FLOW_SCHEMA, "s")
+    await scene.create(PRIORITY_LEVEL_CONFIGURATION, {"metadata": {"name": "l"}, **LEVEL})
+    await driver.settle()
+
+    assert "Found" == dangling(scene, "t")["reason"]

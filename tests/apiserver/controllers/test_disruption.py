@@ -9,8 +9,9 @@ import pytest
 from apfproxy.api.core.kinds import POD
 from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.controllers.disruption import Disruption
+from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.registry import DeleteOptions
-from tests.apiserver.controllers.scene import Driver, Scene
+from tests.apiserver.controllers.scene import Driver, Scene, refuse
 
 GONE = DeleteOptions(grace_period_s=0)
 
@@ -168,3 +169,31 @@ async def test_budgets_that_make_no_sense(spec: dict[str, Any], told: str) -> No
     (condition,) = status["conditions"]
     assert ("False", "SyncFailed") == (condition["status"], condition["reason"])
     assert told in condition["message"]
+
+
+async def test_failures_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are for the runner, which tries again."""
+    scene, driver = await started("p")
+    await scene.budget("b", minAvailable=1)
+    monkeypatch.setattr(scene.registry, "update", refuse)
+
+    with pytest.raises(StatusError, match="not today"):
+        await driver.settle()
+
+
+async def test_some_of_many_budgets() -> None:
+    """A pod that goes concerns the budgets that it belonged to; a budget that goes none."""
+    scene, driver = await started("p")
+    await scene.budget("b", minAvailable=1)
+    await scene.budget("c", minAvailable=1, selector={"matchLabels": {"app": "db"}})
+    await driver.settle()
+    looks = driver.looks
+
+    await scene.registry.delete(POD, "default", "p", GONE)
+    await driver.settle()
+    assert looks + 2 == driver.looks  # one because of the pod, one because of its own write
+    await scene.delete(POD_DISRUPTION_BUDGET, "c", "default")
+    await driver.settle()
+
+    assert looks + 2 == driver.looks
+    assert (0, 0, 1, 0) == numbers(scene)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from apfproxy.api.core.kinds import POD
 from apfproxy.apiserver.controllers.pods import PodTermination
+from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.registry import DeleteOptions
-from tests.apiserver.controllers.scene import Driver, Scene
+from tests.apiserver.controllers.scene import Driver, Scene, refuse
 
 
 async def started() -> tuple[Scene, Driver]:
@@ -67,3 +70,14 @@ async def test_pods_may_be_gone() -> None:
 
     assert await driver.controller.look(("default", "other")) is None
     assert "<PodTermination>" == repr(driver.controller)
+
+
+async def test_failures_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are for the runner, which tries again."""
+    scene, driver = await started()
+    await scene.delete(POD, "p", "default")
+    scene.now_s += 30
+    monkeypatch.setattr(scene.registry, "delete", refuse)
+
+    with pytest.raises(StatusError, match="not today"):
+        await driver.settle()
