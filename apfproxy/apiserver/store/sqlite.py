@@ -17,6 +17,7 @@ Not for network file systems, whose locks and fsync are not to be relied on (sql
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 from contextlib import suppress
@@ -120,7 +121,9 @@ class SqliteBackend:
                 uri, uri=True, timeout=0, isolation_level=None, check_same_thread=False
             )
         except OSError as error:
-            advice = "let this user write to the folder, or give another file"
+            advice = "let this user write to it and to its folder, or give another file"
+            if isinstance(error, FileNotFoundError):
+                advice = "make the folder first, or give another file"
             raise StoreError(f"store {self.path}: {error.strerror}: {advice}") from error
         except sqlite3.Error as error:
             raise refusal(self.path, error) from error
@@ -290,12 +293,17 @@ def change_row(change: Change) -> tuple[str, int, str, int | None]:
 def create(path: Path) -> None:
     """Make an empty file for its owner only, so that it outlives a crash; leave one that is there.
 
+    The log beside it gets the same mode from SQLite.
+
     Raises:
         OSError: That cannot be done.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except FileExistsError:
+        # SQLite says "disk I/O error" to a lock on what it may only read.
+        if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
         return
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
