@@ -215,3 +215,13 @@ def test_bounds() -> None:
 async def test_repr(store: Store) -> None:
     """It says what is in it."""
     assert repr(store.collection("pods")).startswith("<Collection pods 5 objects <Window 5 ")
+
+
+async def test_a_page_of_the_past_is_full(store: Store) -> None:
+    """Objects that were created since take no place in it."""
+    pods = store.collection("pods")
+    at = store.resource_version
+    for key in ("a-a/x", "a-a/y", "a-b/w"):
+        put(store, key)
+
+    assert ["a-b/x", "a/x"] == keys(pods.snapshot(at=at, limit=2))

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.apiserver.store.entries import StoreError
+from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, StoreError
 from apfproxy.apiserver.store.sqlite import SqliteBackend, refusal
 from apfproxy.apiserver.store.store import Store
 
@@ -272,3 +272,28 @@ def test_a_path_with_signs_of_its_own(tmp_path: Path) -> None:
     assert 2 == len(backend.load().entries)
     assert f"<SqliteBackend {path}>" == repr(backend)
     backend.close()
+
+
+def test_a_batch_is_kept_whole_or_not_at_all(path: Path) -> None:
+    """What went well before the failure is undone, and does not come with the next write."""
+    first, second = (
+        Change(
+            version,
+            ChangeType.ADDED,
+            Entry("pods", "a", f"x{version}", version, "u", {}, {}, b"{}"),
+            None,
+        )
+        for version in (2, 3)
+    )
+    backend = SqliteBackend(path)
+    with pytest.raises(StoreError, match="UNIQUE constraint failed"):
+        backend.write([first, first], {})
+    backend.write([second], {})
+    loaded = backend.load()
+    backend.close()
+
+    assert ([second.entry], [second], 3) == (
+        loaded.entries,
+        loaded.changes,
+        loaded.resource_version,
+    )
