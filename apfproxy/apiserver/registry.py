@@ -3,13 +3,65 @@
 A decision (is it there, is it valid, is it still as the client believes) and the hand-over of its
 result to the store are one synchronous step, so that nothing changes in between; what is awaited is
 that the store has it for good.
+
+Source: apiserver's `registry/generic/registry/store.go`, `registry/rest/{create,update,delete}.go`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import uuid
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.kind import Kind, Object
+import msgspec
+
+from apfproxy.api.field_errors import invalid as invalid_field
+from apfproxy.api.metadata import carry_over
+from apfproxy.api.names import generated_name
+from apfproxy.api.ownership.applied import AppliedTypeError
+from apfproxy.api.ownership.managed import (
+    AppliedObjectError,
+    apply,
+    keep_times,
+    update_managed,
+)
+from apfproxy.api.schema.reading import MismatchError, canonical, read
+from apfproxy.api.times import parse_time, rfc3339
+from apfproxy.apiserver.errors import (
+    StatusError,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    invalid,
+    not_found,
+    unknown_error,
+)
+
+if TYPE_CHECKING:
+    import random
+    from asyncio import Future
+    from collections.abc import Callable, Iterable
+
+    from apfproxy.api.kind import Kind, Object, Version
+    from apfproxy.apiserver.store.entries import Entry
+    from apfproxy.apiserver.store.store import Store
+
+MODIFIED = (
+    "the object has been modified; please apply your changes to the latest version and try again"
+)
+NAMESPACES = "namespaces"
+SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""Of generated names: without vowels and look-alikes, as Kubernetes has it."""
+SUFFIX_LENGTH = 5
+NAME_ATTEMPTS = 8
+"""Generated names that are tried before a collision is answered with 409: Kubernetes' number."""
+
+STATUS = "status"
+FINALIZE = "finalize"
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,4 +113,520 @@ class Written:
     is_gone: bool = False
 
 
-__all__ = ["DeleteOptions", "Kind", "Object", "WriteOptions", "Written"]
+class Registry:
+    """All objects of some kinds in one store.
+
+    Args:
+        kinds: That are served.
+        store: Keeps them.
+        clock: Seconds since 1970.
+        chance: Makes uids and the suffixes of generated names.
+    """
+
+    def __init__(
+        self,
+        kinds: Iterable[Kind],
+        store: Store,
+        clock: Callable[[], float],
+        chance: random.Random,
+    ) -> None:
+        self.kinds = tuple(kinds)
+        self.store = store
+        self.clock = clock
+        self._chance = chance
+        self._has_namespaces = any(kind.resource == NAMESPACES for kind in self.kinds)
+
+    def __repr__(self) -> str:
+        return f"<Registry of {len(self.kinds)} kinds at {self.store.resource_version}>"
+
+    def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        """The newest state of an object, in the storage version.
+
+        Raises:
+            StatusError: 404.
+        """
+        return decoded(kind, self._entry(kind, namespace, name))
+
+    def objects(self, kind: Kind, namespace: str | None = None) -> list[Object]:
+        """All objects of a kind, or of a namespace, in the storage version."""
+        entries = self.store.collection(kind.resource).snapshot(namespace)
+        return [decoded(kind, entry) for entry in entries]
+
+    async def create(
+        self, kind: Kind, version: Version, namespace: str, obj: Object, options: WriteOptions
+    ) -> Written:
+        """Add an object.
+
+        Args:
+            kind: Its kind.
+            version: That `obj` has the form of.
+            namespace: From the request; "" for a kind without.
+            obj: Canonical, with defaults; is changed.
+            options: Who and how.
+
+        Raises:
+            StatusError: It may not be added.
+        """
+        self._own(kind, version, None, obj, options)
+        return await self._create(kind, version, namespace, obj, options)
+
+    async def update(
+        self,
+        kind: Kind,
+        version: Version,
+        namespace: str,
+        name: str,
+        change: Callable[[Object], Object],
+        options: WriteOptions,
+        *,
+        subresource: str = "",
+    ) -> Written:
+        """Replace an object by what becomes of it.
+
+        Args:
+            kind: Its kind.
+            version: In whose form `change` sees and returns it.
+            namespace: Of the object; "" for a kind without.
+            name: Of the object.
+            change: Gets the object, may change it, and returns the new one, canonical and with
+                defaults.
+            options: Who and how.
+            subresource: `status`, `finalize` or "".
+
+        Raises:
+            StatusError: It is not there, or may not become that.
+        """
+        entry = self._entry(kind, namespace, name)
+        live = in_version(kind, version, entry)
+        new = change(in_version(kind, version, entry))
+        set_type(new, kind, version)
+        self._own(kind, version, live, new, options, subresource)
+        return await self._replace(kind, version, entry, new, options, subresource)
+
+    async def apply(
+        self,
+        kind: Kind,
+        version: Version,
+        namespace: str,
+        name: str,
+        patch: Object,
+        options: WriteOptions,
+        *,
+        force: bool,
+        subresource: str = "",
+    ) -> Written:
+        """Make an object have the fields of an applied configuration; create it if need be.
+
+        Args:
+            kind: Its kind.
+            version: That `patch` has the form of.
+            namespace: Of the object; "" for a kind without.
+            name: Of the object.
+            patch: The fields that `options.manager` wants to own, as decoded JSON.
+            options: Who and how.
+            force: Whether to take fields from other managers.
+            subresource: As for `update`.
+
+        Raises:
+            StatusError: It may not become that.
+            OwnershipConflictsError: Other managers own fields with other values.
+        """
+        entry = self.store.head(kind.resource, namespace, name)
+        live = in_version(kind, version, entry) if entry else None
+        if entry is None:
+            if subresource:
+                raise not_found(kind.group, kind.plural, name)
+            check_no_uid(kind, name, patch)
+        set_type(patch, kind, version)
+        try:
+            merged = apply(
+                live,
+                patch,
+                version.schema,
+                manager=options.manager,
+                api_version=kind.api_version(version.name),
+                subresource=subresource,
+                time=rfc3339(self.clock()),
+                reset=reset_fields(kind, subresource),
+                force=force,
+            )
+            new = read(version.schema, merged).obj
+        except AppliedObjectError as error:
+            raise bad_request(str(error)) from error
+        except AppliedTypeError as error:
+            raise unknown_error(error.message) from error
+        except MismatchError as error:
+            raise unknown_error(str(error)) from error
+        check_identity(new, namespace, name)
+        version.set_defaults(new)
+        new = canonical(version.schema, new)
+        if entry is None:
+            return await self._create(kind, version, namespace, new, options)
+        return await self._replace(kind, version, entry, new, options, subresource)
+
+    async def delete(
+        self, kind: Kind, namespace: str, name: str, options: DeleteOptions
+    ) -> Written:
+        """Delete an object, at once or as soon as nothing holds it.
+
+        Raises:
+            StatusError: It is not there, not the one that is meant, or may not be deleted.
+        """
+        entry = self._entry(kind, namespace, name)
+        obj = decoded(kind, entry)
+        if objection := kind.rules.objection(obj):
+            raise forbidden(kind.group, kind.plural, name, objection)
+        check_preconditions(kind, entry, options)
+        self._mark_deleted(kind, obj, options)
+        metadata = obj["metadata"]
+        is_gone = not metadata.get("deletionGracePeriodSeconds") and not kind.rules.is_held(obj)
+        if is_gone:
+            obj = decoded(kind, entry) if "deletionTimestamp" not in entry_metadata(entry) else obj
+        elif obj == decoded(kind, entry):
+            return Written(obj)  # deleted before, and held since
+        if options.is_dry_run:
+            return Written(obj, is_gone=is_gone)
+        stored = self._delete(kind, obj) if is_gone else self._put(kind, obj)
+        await asyncio.shield(stored)
+        return Written(obj, is_gone=is_gone)
+
+    def _entry(self, kind: Kind, namespace: str, name: str) -> Entry:
+        entry = self.store.head(kind.resource, namespace, name)
+        if entry is None:
+            raise not_found(kind.group, kind.plural, name)
+        return entry
+
+    def _own(
+        self,
+        kind: Kind,
+        version: Version,
+        live: Object | None,
+        new: Object,
+        options: WriteOptions,
+        subresource: str = "",
+    ) -> None:
+        update_managed(
+            live,
+            new,
+            version.schema,
+            manager=options.manager,
+            api_version=kind.api_version(version.name),
+            subresource=subresource,
+            time=rfc3339(self.clock()),
+            reset=reset_fields(kind, subresource),
+        )
+
+    async def _create(
+        self, kind: Kind, version: Version, namespace: str, obj: Object, options: WriteOptions
+    ) -> Written:
+        """Add an object whose fields are owned."""
+        obj = version.to_storage(obj)
+        set_type(obj, kind, kind.storage)
+        metadata = obj["metadata"]
+        if metadata.get("resourceVersion"):
+            raise unknown_error("resourceVersion should not be set on objects to be created")
+        place(metadata, namespace)
+        if self._has_namespaces and kind.is_namespaced:
+            self._check_namespace(kind, metadata)
+        kind.rules.admit_create(obj)
+        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+            metadata.pop(field, None)
+        metadata["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
+        metadata["creationTimestamp"] = rfc3339(self.clock())
+        prefix = "" if metadata.get("name") else metadata.get("generateName", "")
+        if prefix:
+            metadata["name"] = self._new_name(kind, namespace, prefix)
+        kind.rules.stamp(obj, metadata["creationTimestamp"])
+        kind.rules.prepare_create(obj)
+        name = metadata.get("name", "")
+        if errors := kind.rules.validate(obj):
+            raise invalid(kind.group, kind.name, name, errors)
+        if self.store.head(kind.resource, namespace, name) is not None:
+            raise already_exists(kind.group, kind.plural, name)
+        if not options.is_dry_run:
+            await asyncio.shield(self._put(kind, obj))
+        return Written(obj, is_created=True)
+
+    async def _replace(
+        self,
+        kind: Kind,
+        version: Version,
+        entry: Entry,
+        new: Object,
+        options: WriteOptions,
+        subresource: str,
+    ) -> Written:
+        """Put an object whose fields are owned in place of the entry."""
+        rules = kind.rules
+        new = version.to_storage(new)
+        set_type(new, kind, kind.storage)
+        old = decoded(kind, entry)
+        metadata = new["metadata"]
+        check_identity(new, entry.namespace, entry.name)
+        place(metadata, entry.namespace)
+        check_unchanged(kind, entry, metadata)
+        metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+        carry_over(metadata, old["metadata"])
+        validate = rules.validate_update
+        if subresource == STATUS:
+            rules.prepare_status(new, old)
+            validate = rules.validate_status
+        elif subresource == FINALIZE:
+            assert rules.prepare_finalize is not None, "only kinds that have it get here"
+            rules.prepare_finalize(new, old)
+        else:
+            rules.stamp(new, rfc3339(self.clock()))
+            rules.prepare_update(new, old)
+        keep_times(new, old)
+        if errors := validate(new, old):
+            raise invalid(kind.group, kind.name, entry.name, errors)
+        metadata = new["metadata"]
+        is_gone = (
+            "deletionTimestamp" in metadata
+            and not metadata.get("deletionGracePeriodSeconds")
+            and not rules.is_held(new)
+        )
+        if options.is_dry_run:
+            return Written(new, is_gone=is_gone)
+        if is_gone:
+            await asyncio.shield(self._delete(kind, new))
+        elif new != old:
+            await asyncio.shield(self._put(kind, new))
+        return Written(new, is_gone=is_gone)
+
+    def _check_namespace(self, kind: Kind, metadata: Object) -> None:
+        """Refuse new objects where no namespace is, or one that is about to end."""
+        namespace = metadata.get("namespace", "")
+        entry = self.store.head(NAMESPACES, "", namespace)
+        if entry is None:
+            raise not_found("", NAMESPACES, namespace)
+        if "deletionTimestamp" in entry_metadata(entry):
+            name = metadata.get("name", "")
+            error = forbidden(
+                kind.group,
+                kind.plural,
+                name,
+                f"unable to create new content in namespace {namespace}"
+                " because it is being terminated",
+            )
+            message = f"namespace {namespace} is being terminated"
+            cause = {
+                "reason": "NamespaceTerminating",
+                "message": message,
+                "field": "metadata.namespace",
+            }
+            raise StatusError(
+                error.code,
+                error.reason,
+                error.message,
+                {**(error.details or {}), "causes": [cause]},
+            )
+
+    def _new_name(self, kind: Kind, namespace: str, prefix: str) -> str:
+        """A name with this prefix that is not taken, if one is found."""
+        for _ in range(NAME_ATTEMPTS):
+            suffix = "".join(self._chance.choices(SUFFIX_CHARACTERS, k=SUFFIX_LENGTH))
+            name = generated_name(prefix, suffix)
+            if self.store.head(kind.resource, namespace, name) is None:
+                break
+        return name
+
+    def _mark_deleted(self, kind: Kind, obj: Object, options: DeleteOptions) -> None:
+        """Change an object to one that is being deleted, or sooner so."""
+        metadata = obj["metadata"]
+        grace_s = kind.rules.grace_s(obj, options.grace_period_s)
+        is_new = "deletionTimestamp" not in metadata
+        if is_new:
+            set_propagation(metadata, options.propagation)
+        current_s = metadata.get("deletionGracePeriodSeconds") or 0
+        if is_new:
+            metadata["deletionTimestamp"] = rfc3339(self.clock() + grace_s)
+            metadata["deletionGracePeriodSeconds"] = grace_s
+            if metadata.get("generation"):
+                metadata["generation"] += 1
+            kind.rules.mark_deleted(obj)
+        elif grace_s < current_s:
+            sooner = parse_time(metadata["deletionTimestamp"]) - (current_s - grace_s)
+            metadata["deletionTimestamp"] = rfc3339(max(sooner, self.clock()))
+            metadata["deletionGracePeriodSeconds"] = grace_s
+
+    def _put(self, kind: Kind, obj: Object) -> Future[Entry]:
+        metadata = obj["metadata"]
+        return self.store.put(
+            kind.resource,
+            metadata.get("namespace", ""),
+            metadata["name"],
+            obj,
+            labels=metadata.get("labels") or {},
+            fields=selectable(kind, obj),
+            uid=metadata["uid"],
+        )
+
+    def _delete(self, kind: Kind, obj: Object) -> Future[Entry]:
+        metadata = obj["metadata"]
+        return self.store.delete(
+            kind.resource,
+            metadata.get("namespace", ""),
+            metadata["name"],
+            obj,
+            labels=metadata.get("labels") or {},
+            fields=selectable(kind, obj),
+            uid=metadata["uid"],
+        )
+
+
+def decoded(kind: Kind, entry: Entry) -> Object:
+    """The object of an entry, in the storage version; a copy of its own for each caller."""
+    obj: Object = {
+        "kind": kind.name,
+        "apiVersion": kind.api_version(kind.storage.name),
+        **msgspec.json.decode(entry.data),
+    }
+    return obj
+
+
+def in_version(kind: Kind, version: Version, entry: Entry) -> Object:
+    """The object of an entry, in a version's form."""
+    obj = version.from_storage(decoded(kind, entry))
+    set_type(obj, kind, version)
+    return obj
+
+
+def entry_metadata(entry: Entry) -> dict[str, Any]:
+    """The metadata of an entry's object."""
+    metadata: dict[str, Any] = msgspec.json.decode(entry.data)["metadata"]
+    return metadata
+
+
+def selectable(kind: Kind, obj: Object) -> dict[str, str]:
+    """The values of the fields that field selectors may name."""
+    metadata = obj["metadata"]
+    return {
+        "metadata.name": metadata["name"],
+        "metadata.namespace": metadata.get("namespace", ""),
+        **kind.selectable(obj),
+    }
+
+
+def set_type(obj: Object, kind: Kind, version: Version) -> None:
+    """Give the object the kind and version that it has the form of."""
+    obj["kind"] = kind.name
+    obj["apiVersion"] = kind.api_version(version.name)
+
+
+def reset_fields(kind: Kind, subresource: str) -> tuple[tuple[str, ...], ...]:
+    """What a write to the subresource, or to the object itself, does not own."""
+    return kind.rules.reset_status_fields if subresource == STATUS else kind.rules.reset_fields
+
+
+def place(metadata: Object, namespace: str) -> None:
+    """Put an object into the namespace of the request.
+
+    Raises:
+        StatusError: It names another one.
+    """
+    own = metadata.get("namespace", "")
+    if own and namespace and own != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if namespace:
+        metadata["namespace"] = namespace
+    else:
+        metadata.pop("namespace", None)
+
+
+def check_identity(obj: Object, namespace: str, name: str) -> None:
+    """Make sure that an object is the one that the request is about.
+
+    Raises:
+        StatusError: It has another name or namespace.
+    """
+    metadata = obj.get("metadata", {})
+    own = metadata.get("name", "")
+    if not own:
+        raise bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable:"
+            " name must be provided"
+        )
+    if own != name:
+        raise bad_request(
+            f"the name of the object ({own}) does not match the name on the URL ({name})"
+        )
+    own = metadata.get("namespace", "")
+    if namespace and own and own != namespace:
+        raise bad_request(
+            f"the namespace of the object ({own}) does not match"
+            f" the namespace on the request ({namespace})"
+        )
+
+
+def check_no_uid(kind: Kind, name: str, patch: Object) -> None:
+    """Refuse to create an object of a uid that the client chose.
+
+    Raises:
+        StatusError: The patch has a uid.
+    """
+    if uid := patch.get("metadata", {}).get("uid"):
+        reason = (
+            f"uid mismatch: the provided object specified uid {uid},"
+            " and no existing object was found"
+        )
+        raise conflict(kind.group, kind.plural, name, reason)
+
+
+def check_unchanged(kind: Kind, entry: Entry, metadata: Object) -> None:
+    """Make sure that the object is still as the client believes.
+
+    Raises:
+        StatusError: It is another one, or has changed.
+    """
+    uid = metadata.get("uid", "")
+    if uid and uid != entry.uid:
+        reason = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {entry.uid}"
+        raise conflict(kind.group, kind.plural, entry.name, reason)
+    version = metadata.get("resourceVersion", "")
+    if version in {"", "0"}:
+        if not kind.rules.allows_unconditional_update:
+            error = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
+            raise invalid(kind.group, kind.name, entry.name, [error])
+    elif version != str(entry.resource_version):
+        raise conflict(kind.group, kind.plural, entry.name, MODIFIED)
+
+
+def check_preconditions(kind: Kind, entry: Entry, options: DeleteOptions) -> None:
+    """Make sure that the object to be deleted is the one that is meant.
+
+    Raises:
+        StatusError: It is another one, or has changed.
+    """
+    if options.uid and options.uid != entry.uid:
+        reason = (
+            f"the UID in the precondition ({options.uid}) does not match the UID in record"
+            f" ({entry.uid}). The object might have been deleted and then recreated"
+        )
+        raise conflict(kind.group, kind.name, entry.name, reason)
+    version = str(entry.resource_version)
+    if options.resource_version and options.resource_version != version:
+        reason = (
+            f"the ResourceVersion in the precondition ({options.resource_version}) does not match"
+            f" the ResourceVersion in record ({version}). The object might have been modified"
+        )
+        raise conflict(kind.group, kind.name, entry.name, reason)
+
+
+def set_propagation(metadata: Object, propagation: str) -> None:
+    """Hold the object until its dependents are dealt with as the client wants it."""
+    if not propagation:
+        return
+    finalizers = [
+        each for each in metadata.get("finalizers", ()) if each not in {ORPHAN, FOREGROUND}
+    ]
+    if propagation == "Orphan":
+        finalizers.append(ORPHAN)
+    elif propagation == "Foreground":
+        finalizers.append(FOREGROUND)
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    else:
+        metadata.pop("finalizers", None)

@@ -1,0 +1,134 @@
+"""Answers on the wire: their form, headers and compression.
+
+Source: Kubernetes documentation, "API Concepts"; apiserver's `endpoints/handlers/responsewriters`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from apfproxy.apiserver.negotiation import AS_JSON, Form, forms
+from apfproxy.apiserver.rendering import as_yaml, encode, indented
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from apfproxy.apiserver.errors import StatusError
+
+COMPRESSED_BYTES = 128 * 1024
+"""From this size on answers are compressed for clients that take it, as in Kubernetes."""
+GZIP_LEVEL = 1
+GZIP_WINDOW = 31
+"""zlib's way to ask for gzip's framing."""
+STREAMED_ITEMS = 256
+"""From so many items on a list is written in parts, to keep memory bounded."""
+TOOLS = ("curl", "Wget", "Mozilla/5.0")
+"""Clients that people read the answers of: they get indented JSON."""
+LONGEST_WARNINGS = 4096
+"""Characters of all warnings of an answer together: Kubernetes' limit."""
+
+
+def wants_indented(request: web.Request, pretty: bool | None) -> bool:
+    """Whether JSON is written for people: by the parameter, else by the client's name."""
+    if pretty is not None:
+        return pretty
+    return request.headers.get("User-Agent", "").startswith(TOOLS)
+
+
+def headers_for(form: Form, warnings: Iterable[str] = ()) -> list[tuple[str, str]]:
+    """The fields that every answer has, and the warnings."""
+    headers = [("Content-Type", form.media_type), ("Cache-Control", "no-cache, private")]
+    length = 0
+    for warning in dict.fromkeys(warnings):
+        length += len(warning)
+        if length > LONGEST_WARNINGS:
+            break
+        headers.append(("Warning", f"299 - {quoted(warning)}"))
+    return headers
+
+
+def quoted(text: str) -> str:
+    """The text as an HTTP quoted string, on one line."""
+    line = "".join(each if each.isprintable() else " " for each in text)
+    escaped = line.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'.encode("ascii", "backslashreplace").decode()
+
+
+def takes_gzip(request: web.Request) -> bool:
+    """Whether the client takes compressed answers, as Kubernetes looks for it."""
+    return "gzip" in request.headers.get("Accept-Encoding", "")
+
+
+async def document(
+    request: web.Request,
+    form: Form,
+    body: bytes,
+    *,
+    status: int = 200,
+    warnings: Sequence[str] = (),
+    pretty: bool | None = None,
+) -> web.Response:
+    """An answer of one document.
+
+    Args:
+        request: That is answered.
+        form: Of the answer.
+        body: As JSON, whatever the form.
+        status: Of the answer.
+        warnings: For the client.
+        pretty: The parameter; None where it is not given.
+    """
+    if form.is_yaml:
+        body = await in_thread_if_large(as_yaml, body)
+    elif wants_indented(request, pretty):
+        body = await in_thread_if_large(indented, body)
+    headers = headers_for(form, warnings)
+    if len(body) >= COMPRESSED_BYTES and request.method == "GET" and takes_gzip(request):
+        body = await asyncio.to_thread(zlib.compress, body, GZIP_LEVEL, GZIP_WINDOW)
+        headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+    return web.Response(body=body, status=status, headers=headers)
+
+
+async def in_thread_if_large(change: Callable[[bytes], bytes], body: bytes) -> bytes:
+    """The changed body, made in a thread if that takes long."""
+    if len(body) < COMPRESSED_BYTES:
+        return change(body)
+    return await asyncio.to_thread(change, body)
+
+
+async def stream(
+    request: web.Request, form: Form, chunks: Iterator[bytes], warnings: Sequence[str]
+) -> web.StreamResponse:
+    """An answer that is written as it is made."""
+    response = web.StreamResponse(headers=headers_for(form, warnings))
+    compressor = None
+    if takes_gzip(request):
+        compressor = zlib.compressobj(GZIP_LEVEL, wbits=GZIP_WINDOW)
+        response.headers["Content-Encoding"] = "gzip"
+        response.headers["Vary"] = "Accept-Encoding"
+    response.enable_chunked_encoding()
+    await response.prepare(request)
+    for chunk in chunks:
+        data = compressor.compress(chunk) if compressor else chunk
+        if data:
+            await response.write(data)
+        # A fast client never makes writing wait; others want their turn all the same.
+        await asyncio.sleep(0)
+    if compressor:
+        await response.write(compressor.flush())
+    await response.write_eof()
+    return response
+
+
+async def failure(request: web.Request, error: StatusError) -> web.Response:
+    """The answer that says what went wrong."""
+    accepted = forms(request.headers.get("Accept", ""))
+    form = next((form for form in accepted if not form.kind), AS_JSON)
+    response = await document(request, form, encode(error.status()), status=error.code)
+    if error.retry_after_s:
+        response.headers["Retry-After"] = str(error.retry_after_s)
+    return response

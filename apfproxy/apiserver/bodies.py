@@ -1,0 +1,184 @@
+"""Objects from the bodies of requests: parsed, of the right kind, with defaults, canonical.
+
+Source: apiserver's `endpoints/handlers/{create,update,patch,rest}.go`, `runtime/serializer`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.api.kind import Change, Object, nothing
+from apfproxy.api.schema.body import BodyError, parse_json, parse_yaml
+from apfproxy.api.schema.reading import MismatchError, canonical, read, value_name
+from apfproxy.apiserver.errors import StatusError, bad_request
+from apfproxy.apiserver.negotiation import AVAILABLE, JSON, YAML
+
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Kind, Version
+    from apfproxy.api.schema.body import Parsed
+    from apfproxy.api.schema.types import Struct
+
+LARGEST_BYTES = 3 * 1024 * 1024
+"""Of a body: Kubernetes' limit."""
+
+STRICT = "Strict"
+IGNORE = "Ignore"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a body has to be.
+
+    Attributes:
+        kind: Of the object.
+        api_version: Of the object.
+        schema: Of the object.
+        set_defaults: Gives absent fields their values.
+    """
+
+    kind: str
+    api_version: str
+    schema: Struct
+    set_defaults: Change = nothing
+
+    @property
+    def version(self) -> str:
+        """The version without its group."""
+        return self.api_version.rpartition("/")[2]
+
+
+def expected_of(kind: Kind, version: Version) -> Expected:
+    """What bodies of objects of a kind have to be."""
+    return Expected(kind.name, kind.api_version(version.name), version.schema, version.set_defaults)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a client sent.
+
+    Attributes:
+        obj: In the form of the request's version, canonical.
+        warnings: Of fields that are dropped.
+    """
+
+    obj: Object
+    warnings: tuple[str, ...] = ()
+
+
+def too_large() -> StatusError:
+    """413: the body is longer than is read."""
+    message = f"Request entity too large: limit is {LARGEST_BYTES}"
+    return StatusError(413, "RequestEntityTooLarge", message, {})
+
+
+def unsupported_media_type() -> StatusError:
+    """415: the body is in no form that can be read."""
+    message = (
+        "the body of the request was in an unknown format - accepted media types include: "
+        + AVAILABLE
+    )
+    return StatusError(415, "UnsupportedMediaType", message)
+
+
+def media_type(content_type: str) -> str:
+    """The media type without its parameters; JSON where the client names none."""
+    return content_type.partition(";")[0].strip().lower() or JSON
+
+
+def parse(content_type: str, data: bytes, kind_name: str) -> Parsed:
+    """Parse a body.
+
+    Raises:
+        StatusError: 400 or 415.
+    """
+    kind_of_body = media_type(content_type)
+    if kind_of_body not in {JSON, YAML}:
+        raise unsupported_media_type()
+    try:
+        return parse_yaml(data) if kind_of_body == YAML else parse_json(data)
+    except BodyError as error:
+        shown = data[:256].decode(errors="replace") or "<empty>"
+        message = (
+            f"the object provided is unrecognized (must be of type {kind_name}):"
+            f" couldn't get version/kind; json parse error: {error} ({shown})"
+        )
+        raise bad_request(message) from error
+
+
+def decode(expected: Expected, parsed: Parsed, validation: str) -> Sent:
+    """Make an object of a parsed body.
+
+    Args:
+        expected: What it must be, if it says what it is.
+        parsed: The body.
+        validation: `Strict`, `Warn` or `Ignore`, what becomes of unknown and repeated fields.
+
+    Raises:
+        StatusError: 400.
+    """
+    raw = parsed.raw
+    check_type(expected, raw)
+    cannot = f'{expected.kind} in version "{expected.version}" cannot be handled as'
+    try:
+        found = read(expected.schema, raw)
+    except MismatchError as error:
+        raise bad_request(f"{cannot} a {expected.kind}: {error}") from error
+    warnings = () if validation == IGNORE else dropped(parsed.duplicates, found.unknown)
+    if warnings and validation == STRICT:
+        listed = ", ".join(warnings)
+        raise bad_request(f"{cannot} a {expected.kind}: strict decoding error: {listed}")
+    obj = found.obj
+    obj["kind"] = expected.kind
+    obj["apiVersion"] = expected.api_version
+    keep_reset(obj, raw)
+    expected.set_defaults(obj)
+    return Sent(canonical(expected.schema, obj), warnings)
+
+
+def keep_reset(obj: Object, raw: object) -> None:
+    """Carry over that a client wants all ownership forgotten, which it says by an empty list."""
+    metadata = raw.get("metadata") if isinstance(raw, dict) else None
+    if isinstance(metadata, dict) and metadata.get("managedFields") == []:
+        obj["metadata"]["managedFields"] = [{}]
+
+
+def dropped(duplicates: tuple[str, ...], unknown: tuple[str, ...]) -> tuple[str, ...]:
+    """What is lost of a body, as Kubernetes words it."""
+    return tuple(
+        [f'duplicate field "{path}"' for path in duplicates]
+        + [f'unknown field "{path}"' for path in unknown]
+    )
+
+
+def check_type(expected: Expected, raw: object) -> None:
+    """Make sure that a body is of the kind and version that the path has.
+
+    Raises:
+        StatusError: 400.
+    """
+    unrecognized = f"the object provided is unrecognized (must be of type {expected.kind})"
+    if not isinstance(raw, dict):
+        raise bad_request(
+            f"{unrecognized}: couldn't get version/kind; json parse error: json: cannot unmarshal"
+            f" {value_name(raw)} into Go value of type struct"
+        )
+    own_kind = raw.get("kind") or expected.kind
+    own_version = raw.get("apiVersion") or expected.api_version
+    if not isinstance(own_kind, str) or not isinstance(own_version, str):
+        raise bad_request(
+            f"{unrecognized}: couldn't get version/kind; json parse error: json: cannot unmarshal"
+            " into Go struct field .apiVersion or .kind of type string"
+        )
+    short = own_version.rpartition("/")[2]
+    if own_kind != expected.kind:
+        group = expected.api_version.rpartition("/")[0].partition(".")[0]
+        raise bad_request(
+            f'{own_kind} in version "{short}" cannot be handled as a {expected.kind}: converting'
+            f" ({short}.{own_kind}) to ({group or 'core'}.{expected.kind}): unknown conversion"
+        )
+    if own_version != expected.api_version:
+        raise bad_request(
+            f"the API version in the data ({own_version}) does not match"
+            f" the expected API version ({expected.api_version})"
+        )

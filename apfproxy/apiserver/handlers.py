@@ -1,0 +1,418 @@
+"""Answers requests for resources: finds what they are about, does it, and writes what came of it.
+
+Source: Kubernetes API reference; apiserver's `endpoints/handlers`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from apfproxy.api.policy.schema import EVICTIONS
+from apfproxy.apiserver import options as parameters
+from apfproxy.apiserver.answers import STREAMED_ITEMS, document, headers_for, stream, wants_indented
+from apfproxy.apiserver.bodies import (
+    LARGEST_BYTES,
+    Expected,
+    decode,
+    expected_of,
+    media_type,
+    parse,
+    too_large,
+)
+from apfproxy.apiserver.errors import bad_request, method_not_allowed, not_found
+from apfproxy.apiserver.eviction import evict
+from apfproxy.apiserver.lists import NEWER_WAIT_S, page
+from apfproxy.apiserver.lists import too_large as too_large_version
+from apfproxy.apiserver.negotiation import Form, Shape, chosen
+from apfproxy.apiserver.patches import (
+    APPLY_PATCH,
+    PATCH_TYPES,
+    Patch,
+    applied,
+    unsupported_patch_type,
+)
+from apfproxy.apiserver.paths import EVICTION
+from apfproxy.apiserver.registry import WriteOptions, check_identity, selectable
+from apfproxy.apiserver.rendering import Renderer, encode
+from apfproxy.apiserver.selection import Selection
+from apfproxy.apiserver.store.entries import Entry
+from apfproxy.apiserver.watches import Watch, cache_key
+from apfproxy.request.target import parse_query
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Mapping, Sequence
+
+    from apfproxy.api.kind import Kind, Object
+    from apfproxy.apiserver.bodies import Sent
+    from apfproxy.apiserver.options import ListOptions
+    from apfproxy.apiserver.paths import Paths, Target
+    from apfproxy.apiserver.registry import DeleteOptions, Registry, Written
+
+    Query = Mapping[str, tuple[str, ...]]
+
+OF_ONE = frozenset({Shape.OBJECT, Shape.TABLE, Shape.METADATA})
+OF_MANY = frozenset({Shape.OBJECT, Shape.TABLE, Shape.METADATA_LIST})
+OBJECTS_ONLY = frozenset({Shape.OBJECT})
+
+
+class Handlers:
+    """The operations on resources, as requests ask for them.
+
+    Args:
+        registry: Does them.
+        paths: Of the resources.
+        chance: Draws how long watches last.
+    """
+
+    def __init__(self, registry: Registry, paths: Paths, chance: random.Random) -> None:
+        self._registry = registry
+        self._paths = paths
+        self._chance = chance
+
+    def __repr__(self) -> str:
+        return f"<Handlers of {self._registry!r}>"
+
+    async def answer(self, request: web.Request, segments: list[str]) -> web.StreamResponse:
+        """Answer one request.
+
+        Args:
+            request: For a resource.
+            segments: Of its path, decoded.
+
+        Raises:
+            StatusError: It fails.
+        """
+        target = self._paths.target(segments)
+        method = request.method
+        if method not in target.methods:
+            raise method_not_allowed()
+        query = parse_query(request.rel_url.raw_query_string.encode())
+        call = Call(self._registry, request, target, query, self._chance)
+        if target.subresource == EVICTION:
+            return await call.evict()
+        if method == "GET":
+            is_one = target.name and not target.is_watch
+            return await (call.get() if is_one else call.list_or_watch())
+        if method == "POST":
+            return await call.create()
+        if method == "PUT":
+            return await call.replace()
+        if method == "PATCH":
+            return await call.patch()
+        return await (call.delete() if target.name else call.delete_collection())
+
+
+class Call:
+    """One request for a resource.
+
+    Args:
+        registry: Does what is asked for.
+        request: From the client.
+        target: What it is about.
+        query: Its parameters.
+        chance: Draws how long watches last.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        request: web.Request,
+        target: Target,
+        query: Query,
+        chance: random.Random,
+    ) -> None:
+        self._registry = registry
+        self._store = registry.store
+        self._request = request
+        self._target = target
+        self._kind = target.kind
+        self._version = target.version
+        self._query = query
+        self._chance = chance
+        self._collection = registry.store.collection(target.kind.resource)
+
+    async def get(self) -> web.StreamResponse:
+        """Read one object."""
+        form = self._form(OF_ONE)
+        options = parameters.get_options(self._query)
+        if options.resource_version not in {"", "0"}:
+            wanted, store = int(options.resource_version), self._store
+            if wanted > store.resource_version and not await store.wait_for(wanted, NEWER_WAIT_S):
+                raise too_large_version(wanted, store.resource_version)
+        target, kind = self._target, self._kind
+        entry = self._collection.get(target.namespace, target.name)
+        if entry is None:
+            raise not_found(kind.group, kind.plural, target.name)
+        return await self._document(form, self._renderer(form).document(entry))
+
+    async def list_or_watch(self) -> web.StreamResponse:
+        """Read a collection, or follow it."""
+        target = self._target
+        is_watch = target.is_watch or parameters.is_watch(self._query)
+        form = self._form(OF_ONE if is_watch else OF_MANY)
+        options = parameters.list_options(self._query, self._kind, is_watch=is_watch)
+        selection = self._selection(options)
+        if is_watch:
+            return await self._watch(form, options, selection)
+        found = await page(self._store, self._collection, selection, options)
+        chunks = self._renderer(form).list_chunks(found.entries, found.metadata)
+        is_whole = form.is_yaml or wants_indented(self._request, self._pretty)
+        if is_whole or len(found.entries) < STREAMED_ITEMS:
+            return await self._document(form, b"".join(chunks))
+        return await stream(self._request, form, chunks, self._deprecation())
+
+    async def create(self) -> web.StreamResponse:
+        """Add an object."""
+        form = self._form(OF_ONE)
+        options = parameters.create_options(self._query, self._user_agent)
+        sent = await self._sent(options.field_validation)
+        write = WriteOptions(options.field_manager, options.is_dry_run)
+        written = await self._registry.create(
+            self._kind, self._version, self._target.namespace, sent.obj, write
+        )
+        return await self._written(form, written, sent.warnings)
+
+    async def replace(self) -> web.StreamResponse:
+        """Put a whole object in place of what is there."""
+        form = self._form(OF_ONE)
+        options = parameters.update_options(self._query, self._user_agent)
+        sent = await self._sent(options.field_validation)
+        target = self._target
+        check_identity(sent.obj, target.namespace, target.name)
+        written = await self._registry.update(
+            self._kind,
+            self._version,
+            target.namespace,
+            target.name,
+            lambda _live: sent.obj,
+            WriteOptions(options.field_manager, options.is_dry_run),
+            subresource=target.subresource,
+        )
+        return await self._written(form, written, sent.warnings)
+
+    async def patch(self) -> web.StreamResponse:
+        """Change parts of an object."""
+        form = self._form(OF_ONE)
+        patch_type = media_type(self._request.headers.get("Content-Type", ""))
+        if patch_type not in PATCH_TYPES:
+            raise unsupported_patch_type()
+        options = parameters.patch_options(
+            self._query, self._user_agent, is_apply=patch_type == APPLY_PATCH
+        )
+        data = await self._body()
+        kind, version, target = self._kind, self._version, self._target
+        write = WriteOptions(options.field_manager, options.is_dry_run)
+        if patch_type == APPLY_PATCH:
+            configuration, warnings = applied(kind, version, data, options.field_validation)
+            written = await self._registry.apply(
+                kind,
+                version,
+                target.namespace,
+                target.name,
+                configuration,
+                write,
+                force=options.force,
+                subresource=target.subresource,
+            )
+            return await self._written(form, written, warnings)
+        patch = Patch(kind, version, patch_type, data, options.field_validation)
+        written = await self._registry.update(
+            kind,
+            version,
+            target.namespace,
+            target.name,
+            patch.change,
+            write,
+            subresource=target.subresource,
+        )
+        return await self._written(form, written, patch.warnings)
+
+    async def delete(self) -> web.StreamResponse:
+        """Delete one object."""
+        form = self._form(OF_ONE)
+        options = await self._delete_options()
+        target, kind = self._target, self._kind
+        written = await self._registry.delete(kind, target.namespace, target.name, options)
+        if not written.is_gone or kind.answers_deleted:
+            return await self._written(form, written, (), status=200)
+        return await self._document(form, encode(self._success(written)))
+
+    async def delete_collection(self) -> web.StreamResponse:
+        """Delete all objects that are selected."""
+        form = self._form(OF_MANY)
+        options = await self._delete_options()
+        selected = parameters.list_options(self._query, self._kind, is_watch=False)
+        found = await page(self._store, self._collection, self._selection(selected), selected)
+        kind = self._kind
+        deleted = []
+        for entry in found.entries:
+            # One that another client deletes meanwhile is gone, as it should be.
+            if self._store.head(kind.resource, entry.namespace, entry.name) is not None:
+                written = await self._registry.delete(kind, entry.namespace, entry.name, options)
+                deleted.append(entry_of(kind, written))
+        chunks = self._renderer(form).list_chunks(deleted, found.metadata)
+        return await self._document(form, b"".join(chunks))
+
+    async def evict(self) -> web.StreamResponse:
+        """Delete a pod if the budgets of its namespace allow it."""
+        form = self._form(OBJECTS_ONLY)
+        options = parameters.create_options(self._query, self._user_agent)
+        data = await self._body()
+        parsed = parse(self._request.headers.get("Content-Type", ""), data, "Eviction")
+        api_version = parsed.raw.get("apiVersion") if isinstance(parsed.raw, dict) else None
+        if api_version not in EVICTIONS:
+            api_version = "policy/v1"
+        expected = Expected("Eviction", api_version, EVICTIONS[api_version])
+        sent = decode(expected, parsed, options.field_validation)
+        how = parameters.delete_options({}, sent.obj.get("deleteOptions"), self._user_agent)
+        if how.is_dry_run != options.is_dry_run and how.is_dry_run and self._query.get("dryRun"):
+            raise bad_request("Non-matching dry-run options in request and content")
+        how = replace(how, is_dry_run=how.is_dry_run or options.is_dry_run)
+        target = self._target
+        status = await evict(self._registry, target.namespace, target.name, sent.obj, how)
+        return await self._document(form, encode(status), status=201, warnings=sent.warnings)
+
+    async def _watch(
+        self, form: Form, options: ListOptions, selection: Selection
+    ) -> web.StreamResponse:
+        watch = Watch(
+            self._store,
+            self._collection,
+            selection,
+            options,
+            self._renderer(form),
+            cache_key(self._version.name, form.shape, form.meta_version),
+            self._chance,
+        )
+        await watch.begin()
+        response = web.StreamResponse(headers=headers_for(form, self._deprecation()))
+        response.enable_chunked_encoding()
+        await response.prepare(self._request)
+        await watch.run(response.write)
+        await response.write_eof()
+        return response
+
+    def _form(self, shapes: frozenset[Shape]) -> Form:
+        return chosen(self._request.headers.get("Accept", ""), shapes=shapes)
+
+    @property
+    def _pretty(self) -> bool | None:
+        """What the client says about the layout; None for nothing."""
+        return parameters.pretty(self._query) if self._query.get("pretty", ("",))[0] else None
+
+    @property
+    def _user_agent(self) -> str:
+        return self._request.headers.get("User-Agent", "")
+
+    def _renderer(self, form: Form) -> Renderer:
+        include = self._query.get("includeObject", ("",))[0]
+        return Renderer(self._kind, self._version, form, include, self._registry.clock())
+
+    def _selection(self, options: ListOptions) -> Selection:
+        """Which objects of the collection the request is about."""
+        return Selection(
+            self._target.namespace,
+            self._target.name,
+            options.label_selector,
+            options.field_selector,
+            options.shard_selector,
+        )
+
+    async def _body(self) -> bytes:
+        """The request's body.
+
+        Raises:
+            StatusError: 413.
+        """
+        request = self._request
+        if (request.content_length or 0) > LARGEST_BYTES:
+            raise too_large()
+        if not request.can_read_body:
+            return b""
+        chunks, size = [], 0
+        async for chunk in request.content.iter_any():
+            size += len(chunk)
+            if size > LARGEST_BYTES:
+                raise too_large()
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+    async def _sent(self, validation: str) -> Sent:
+        """The object in the request's body."""
+        data = await self._body()
+        content_type = self._request.headers.get("Content-Type", "")
+        parsed = parse(content_type, data, self._kind.name)
+        return decode(expected_of(self._kind, self._version), parsed, validation)
+
+    async def _delete_options(self) -> DeleteOptions:
+        """How to delete, from the body or the query."""
+        data = await self._body()
+        raw = None
+        if data.strip():
+            content_type = self._request.headers.get("Content-Type", "")
+            raw = parse(content_type, data, "DeleteOptions").raw
+        return parameters.delete_options(self._query, raw, self._user_agent)
+
+    async def _written(
+        self, form: Form, written: Written, warnings: Sequence[str], status: int | None = None
+    ) -> web.Response:
+        """Answer with the object that a write came to."""
+        kind = self._kind
+        body = self._renderer(form).document(entry_of(kind, written))
+        if status is None:
+            status = 201 if written.is_created else 200
+        warnings = [*warnings, *kind.rules.warnings(written.obj, None)]
+        return await self._document(form, body, status=status, warnings=warnings)
+
+    async def _document(
+        self, form: Form, body: bytes, *, status: int = 200, warnings: Sequence[str] = ()
+    ) -> web.Response:
+        return await document(
+            self._request,
+            form,
+            body,
+            status=status,
+            warnings=[*self._deprecation(), *warnings],
+            pretty=self._pretty,
+        )
+
+    def _deprecation(self) -> list[str]:
+        return [self._version.deprecation] if self._version.deprecation else []
+
+    def _success(self, written: Written) -> Object:
+        """The Status that says that an object is deleted."""
+        metadata, kind = written.obj["metadata"], self._kind
+        details = {
+            "name": metadata["name"],
+            "group": kind.group,
+            "kind": kind.plural,
+            "uid": metadata["uid"],
+        }
+        return {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": {name: value for name, value in details.items() if value},
+        }
+
+
+def entry_of(kind: Kind, written: Written) -> Entry:
+    """What a write came to, as the store would keep it."""
+    obj = written.obj
+    metadata = obj["metadata"]
+    body = {name: value for name, value in obj.items() if name not in {"kind", "apiVersion"}}
+    return Entry(
+        kind.resource,
+        metadata.get("namespace", ""),
+        metadata["name"],
+        int(metadata.get("resourceVersion") or 0),
+        metadata["uid"],
+        metadata.get("labels") or {},
+        selectable(kind, obj),
+        encode(body),
+    )

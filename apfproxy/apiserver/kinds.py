@@ -1,0 +1,25 @@
+"""The kinds of objects that are served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.api.core.kinds import NAMESPACE, POD
+from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.api.resource.kinds import RESOURCE_SLICE
+
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Kind
+
+FLOW_CONTROL_KINDS: tuple[Kind, ...] = (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)
+"""What a proxy keeps its own configuration in."""
+
+KINDS: tuple[Kind, ...] = (
+    NAMESPACE,
+    POD,
+    *FLOW_CONTROL_KINDS,
+    POD_DISRUPTION_BUDGET,
+    RESOURCE_SLICE,
+)
+"""All that there are."""

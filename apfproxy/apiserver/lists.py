@@ -1,0 +1,148 @@
+"""The objects that a list answers with: which state of which objects, and how to go on.
+
+Source: Kubernetes documentation, "API Concepts", "Retrieving large results sets in chunks",
+"Resource versions"; apiserver's `storage/interfaces.go`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.apiserver import continue_token
+from apfproxy.apiserver.errors import StatusError, expired
+from apfproxy.apiserver.store.entries import TooOldError
+
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Object
+    from apfproxy.apiserver.options import ListOptions
+    from apfproxy.apiserver.selection import Selection
+    from apfproxy.apiserver.store.collection import Collection
+    from apfproxy.apiserver.store.entries import Entry
+    from apfproxy.apiserver.store.store import Store
+
+NEWER_WAIT_S = 3.0
+"""How long a list waits for a resource version that is yet to come: Kubernetes' time."""
+
+EXACT = "Exact"
+
+LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
+CONTINUE_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can start"
+    " a new list without the continue parameter, or use the continue token in this response to"
+    " retrieve the remainder of the results. Continuing with the provided token results in an"
+    " inconsistent list - objects that were created, modified, or deleted between the time the"
+    " first chunk was returned and now may show up in the list."
+)
+LATEST = -1
+"""The resource version of a continue token that gave up consistency."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a list answers with.
+
+    Attributes:
+        entries: In the order of their keys.
+        metadata: Of the list.
+    """
+
+    entries: list[Entry]
+    metadata: Object
+
+
+class ListExpiredError(StatusError):
+    """410 for a continue token, with one to go on without consistency."""
+
+    def __init__(self, token: str) -> None:
+        error = expired(CONTINUE_TOO_OLD)
+        super().__init__(error.code, error.reason, error.message)
+        self._token = token
+
+    def status(self) -> Object:
+        """The Status object."""
+        return {**super().status(), "metadata": {"continue": self._token}}
+
+
+def too_large(resource_version: int, current: int) -> StatusError:
+    """504: that resource version is yet to come."""
+    message = f"Timeout: Too large resource version: {resource_version}, current: {current}"
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    return StatusError(504, "Timeout", message, {"causes": [cause]}, retry_after_s=1)
+
+
+async def page(
+    store: Store, collection: Collection, selection: Selection, options: ListOptions
+) -> Page:
+    """Select the objects of a list.
+
+    Raises:
+        StatusError: The state that is asked for is no longer, or not yet, there.
+    """
+    at: int | None = None
+    start: tuple[str, str] | None = None
+    if options.continue_token:
+        resource_version, start = continue_token.decode(options.continue_token)
+        at = None if resource_version == LATEST else resource_version
+    elif options.resource_version not in {"", "0"}:
+        wanted = int(options.resource_version)
+        if wanted > store.resource_version and not await store.wait_for(wanted, NEWER_WAIT_S):
+            raise too_large(wanted, store.resource_version)
+        is_paged = options.limit > 0 and not options.resource_version_match
+        if options.resource_version_match == EXACT or is_paged:
+            at = wanted
+    try:
+        return page_at(store.resource_version, collection, selection, options.limit, at, start)
+    except TooOldError as error:
+        if start is None:
+            raise expired(LIST_TOO_OLD) from error
+        raise ListExpiredError(continue_token.encode(LATEST, start)) from error
+
+
+def page_at(
+    current: int,
+    collection: Collection,
+    selection: Selection,
+    limit: int,
+    at: int | None,
+    start: tuple[str, str] | None,
+) -> Page:
+    """Select the objects of a state.
+
+    Args:
+        current: The newest resource version.
+        collection: The objects.
+        selection: Which of them.
+        limit: The most to give; 0 for all.
+        at: The state; None for the newest.
+        start: Give what comes after this namespace and name.
+
+    Raises:
+        TooOldError: The state is no longer kept.
+    """
+    namespace = selection.namespace or None
+    metadata: Object = {"resourceVersion": str(current if at is None else at)}
+    if limit <= 0:
+        entries = collection.snapshot(namespace, at, start)
+        if not selection.is_whole:
+            entries = [entry for entry in entries if selection.matches(entry)]
+        return Page(entries, metadata)
+    if selection.is_whole:
+        entries = collection.snapshot(namespace, at, start, limit + 1)
+        has_more = len(entries) > limit
+        del entries[limit:]
+    else:
+        entries = []
+        has_more = False
+        for entry in collection.snapshot(namespace, at, start):
+            if len(entries) == limit:
+                has_more = True
+                break
+            if selection.matches(entry):
+                entries.append(entry)
+    if has_more:
+        last = (entries[-1].namespace, entries[-1].name)
+        metadata["continue"] = continue_token.encode(current if at is None else at, last)
+        if selection.is_whole:
+            metadata["remainingItemCount"] = collection.count(namespace, at, last)
+    return Page(entries, metadata)

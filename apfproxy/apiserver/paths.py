@@ -1,0 +1,142 @@
+"""Which resource a path means.
+
+    /api/v1/...                                     the core group
+    /apis/GROUP/VERSION/...                         all others
+    .../RESOURCE[/NAME[/SUBRESOURCE]]               without a namespace, or in all of them
+    .../namespaces/NAMESPACE/RESOURCE[/NAME[/SUBRESOURCE]]
+    .../watch/...                                   any of the above, watched: deprecated
+
+Source: Kubernetes documentation, "API Concepts", "Resource URIs".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from apfproxy.apiserver.errors import no_such_resource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from apfproxy.api.kind import Kind, Version
+
+NAMESPACES = "namespaces"
+STATUS = "status"
+FINALIZE = "finalize"
+EVICTION = "eviction"
+
+OF_COLLECTION = frozenset({"GET", "POST", "DELETE"})
+OF_OBJECT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
+OF_STATUS = frozenset({"GET", "PUT", "PATCH"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a path is about.
+
+    Attributes:
+        kind: Of the objects.
+        version: In which the client sees them.
+        namespace: "" for a kind without, or for all of them.
+        name: Of one object; "" for the collection.
+        subresource: "" for the object itself.
+        is_watch: Whether the path is one that watches.
+        methods: That are allowed here.
+    """
+
+    kind: Kind
+    version: Version
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    is_watch: bool = False
+    methods: frozenset[str] = frozenset()
+
+
+class Paths:
+    """All paths of the resources that are served.
+
+    Args:
+        kinds: That are served.
+        evicts: Whether pods have the eviction subresource.
+    """
+
+    def __init__(self, kinds: Iterable[Kind], *, evicts: bool) -> None:
+        self._resources: Mapping[tuple[str, str], dict[str, tuple[Kind, Version]]] = {}
+        for kind in kinds:
+            for version in kind.versions:
+                group_version = self._resources.setdefault((kind.group, version.name), {})
+                group_version[kind.plural] = (kind, version)
+        self._evicts = evicts
+
+    def __repr__(self) -> str:
+        return f"<Paths of {len(self._resources)} group versions>"
+
+    def target(self, segments: list[str]) -> Target:
+        """Find what a path is about.
+
+        Args:
+            segments: Of the path, decoded, from `api` or `apis` on.
+
+        Raises:
+            StatusError: 404, there is no such thing.
+        """
+        if segments[0] == "api":
+            group, rest = "", segments[1:]
+        else:
+            group, rest = segments[1], segments[2:]
+        resources = self._resources.get((group, rest[0])) if rest else None
+        if resources is None or "" in rest:
+            raise no_such_resource()
+        rest = rest[1:]
+        is_watch = rest[:1] == ["watch"]
+        found = self._resource(resources, rest[1:] if is_watch else rest)
+        methods = allowed(found)
+        if is_watch:
+            if found.subresource:
+                raise no_such_resource()
+            methods = frozenset({"GET"})
+        return replace(found, is_watch=is_watch, methods=methods)
+
+    def _resource(self, resources: dict[str, tuple[Kind, Version]], rest: list[str]) -> Target:
+        """The target of what follows the version."""
+        namespace = ""
+        of_namespace = (STATUS, FINALIZE)
+        if len(rest) > 2 and rest[0] == NAMESPACES and rest[2] not in of_namespace:  # noqa: PLR2004
+            namespace, rest = rest[1], rest[2:]
+        plural, name, subresource, *more = [*rest, "", "", ""]
+        if plural not in resources or any(more):
+            raise no_such_resource()
+        kind, version = resources[plural]
+        if bool(namespace) != kind.is_namespaced and (namespace or name):
+            raise no_such_resource()
+        if subresource and subresource not in self._subresources(kind):
+            raise no_such_resource()
+        return Target(kind, version, namespace, name, subresource)
+
+    def _subresources(self, kind: Kind) -> list[str]:
+        """The subresources of a kind."""
+        found = [STATUS] if kind.has_status else []
+        if kind.rules.prepare_finalize is not None:
+            found.append(FINALIZE)
+        if self._evicts and kind.resource == "pods":
+            found.append(EVICTION)
+        return found
+
+
+def allowed(target: Target) -> frozenset[str]:
+    """The methods that a target has."""
+    if target.subresource == STATUS:
+        return OF_STATUS
+    if target.subresource == FINALIZE:
+        return frozenset({"PUT"})
+    if target.subresource == EVICTION:
+        return frozenset({"POST"})
+    if target.name:
+        return OF_OBJECT
+    if target.kind.is_namespaced and not target.namespace:
+        return frozenset({"GET"})
+    if target.kind.resource == NAMESPACES:
+        return OF_COLLECTION - {"DELETE"}
+    return OF_COLLECTION

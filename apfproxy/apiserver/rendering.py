@@ -1,0 +1,204 @@
+"""Objects, lists and events as the bytes of answers, in every form that clients ask for.
+
+What is stored is JSON of the storage version already, so that most answers are stored bytes put
+together; only other versions, Tables and YAML are made anew.
+
+Source: Kubernetes documentation, "API Concepts", "Receiving resources as Tables".
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import yaml
+
+from apfproxy.api.schema.reading import canonical
+from apfproxy.apiserver.errors import bad_request
+from apfproxy.apiserver.negotiation import META_GROUP, Form, Shape
+from apfproxy.apiserver.registry import decoded, in_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from apfproxy.api.kind import Kind, Object, Version
+    from apfproxy.apiserver.store.entries import Entry
+
+CHUNK_ITEMS = 64
+"""Items of a list that are put together before they are written: some 64 KiB of usual objects."""
+
+DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+
+encode = msgspec.json.encode
+
+
+class OnlyMetadata(msgspec.Struct):
+    """An object of which only the metadata is read, and that not decoded."""
+
+    metadata: msgspec.Raw
+
+
+METADATA_DECODER = msgspec.json.Decoder(OnlyMetadata)
+
+INCLUDED = ("", "None", "Metadata", "Object")
+"""What a row of a Table may carry of its object; "" is `Metadata`."""
+
+
+class Renderer:
+    """Writes the objects of one kind in one form.
+
+    Args:
+        kind: Of the objects.
+        version: That clients see.
+        form: What is written.
+        include: What a row of a Table carries, one of `INCLUDED`.
+        now_s: Seconds since 1970, for ages.
+    """
+
+    def __init__(
+        self, kind: Kind, version: Version, form: Form, include: str, now_s: float
+    ) -> None:
+        if include not in INCLUDED:
+            raise bad_request(f'unrecognized includeObject value: "{include}"')
+        self._kind = kind
+        self._version = version
+        self._form = form
+        self._include = include or "Metadata"
+        self._now_s = now_s
+        self._is_stored = version is kind.storage
+        self._type = type_bytes(kind.name, kind.api_version(version.name))
+        self._meta_version = f"{META_GROUP}/{form.meta_version}"
+        self._partial_type = type_bytes("PartialObjectMetadata", self._meta_version)
+
+    def document(self, entry: Entry) -> bytes:
+        """A whole document about one object."""
+        shape = self._form.shape
+        if shape is Shape.TABLE:
+            metadata = {"resourceVersion": str(entry.resource_version)}
+            return b"".join(self.list_chunks([entry], metadata))
+        if shape is Shape.OBJECT:
+            return self._object(entry)
+        return self._partial(entry)
+
+    def list_chunks(self, entries: Sequence[Entry], metadata: Object) -> Iterator[bytes]:
+        """A document about many objects, in parts.
+
+        Args:
+            entries: In order.
+            metadata: Of the list.
+        """
+        shape = self._form.shape
+        if shape is Shape.TABLE:
+            head = type_bytes("Table", self._meta_version)
+            head += b'"metadata":%b,"columnDefinitions":%b,"rows":[' % (
+                encode(metadata),
+                encode(columns(self._kind)),
+            )
+            write = self._row
+        else:
+            if shape is Shape.OBJECT:
+                name, api_version = self._kind.name, self._kind.api_version(self._version.name)
+                write = self._item
+            else:
+                name, api_version = "PartialObjectMetadata", self._meta_version
+                write = self._partial_item
+            head = type_bytes(f"{name}List", api_version)
+            head += b'"metadata":%b,"items":[' % encode(metadata)
+        yield head
+        for start in range(0, len(entries), CHUNK_ITEMS):
+            items = b",".join(map(write, entries[start : start + CHUNK_ITEMS]))
+            yield b"," + items if start else items
+        yield b"]}"
+
+    def event(self, type_: str, entry: Entry) -> bytes:
+        """A line of a watch."""
+        return b'{"type":"%b","object":%b}\n' % (type_.encode(), self.document(entry))
+
+    def bookmark(self, resource_version: int, *, is_end_of_initial: bool) -> bytes:
+        """The line of a watch that says how far it has come."""
+        metadata: Object = {"resourceVersion": str(resource_version)}
+        if is_end_of_initial:
+            metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
+        obj = self._empty(metadata)
+        return b'{"type":"BOOKMARK","object":%b}\n' % encode(obj)
+
+    def _empty(self, metadata: Object) -> Object:
+        """An object without content in the form of the events."""
+        if self._form.shape is Shape.OBJECT:
+            name, api_version = self._kind.name, self._kind.api_version(self._version.name)
+            empty = canonical(self._version.schema, {})
+            return {**empty, "kind": name, "apiVersion": api_version, "metadata": metadata}
+        partial = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": self._meta_version,
+            "metadata": metadata,
+        }
+        if self._form.shape is not Shape.TABLE:
+            return partial
+        return {
+            "kind": "Table",
+            "apiVersion": self._meta_version,
+            "metadata": {"resourceVersion": metadata["resourceVersion"]},
+            "columnDefinitions": columns(self._kind),
+            "rows": [{"cells": [], "object": partial}],
+        }
+
+    def _object(self, entry: Entry) -> bytes:
+        if self._is_stored:
+            return self._type + entry.data[1:]
+        return encode(in_version(self._kind, self._version, entry))
+
+    def _item(self, entry: Entry) -> bytes:
+        if self._is_stored:
+            return entry.data
+        obj = in_version(self._kind, self._version, entry)
+        del obj["kind"], obj["apiVersion"]
+        return encode(obj)
+
+    def _partial(self, entry: Entry) -> bytes:
+        return self._partial_type + b'"metadata":%b}' % bytes(
+            METADATA_DECODER.decode(entry.data).metadata
+        )
+
+    def _partial_item(self, entry: Entry) -> bytes:
+        return b'{"metadata":%b}' % bytes(METADATA_DECODER.decode(entry.data).metadata)
+
+    def _row(self, entry: Entry) -> bytes:
+        cells = encode(list(self._kind.cells(decoded(self._kind, entry), self._now_s)))
+        if self._include == "None":
+            return b'{"cells":%b}' % cells
+        shown = self._partial(entry) if self._include == "Metadata" else self._object(entry)
+        return b'{"cells":%b,"object":%b}' % (cells, shown)
+
+
+def type_bytes(kind: str, api_version: str) -> bytes:
+    """The beginning of an object, up to its metadata."""
+    return b'{"kind":%b,"apiVersion":%b,' % (encode(kind), encode(api_version))
+
+
+def columns(kind: Kind) -> list[dict[str, Any]]:
+    """The column definitions of a Table."""
+    return [
+        {
+            "name": column.name,
+            "type": column.type,
+            "format": column.format,
+            "description": column.description,
+            "priority": column.priority,
+        }
+        for column in kind.columns
+    ]
+
+
+def indented(body: bytes) -> bytes:
+    """JSON for people."""
+    return json.dumps(json.loads(body), indent=2, ensure_ascii=False).encode() + b"\n"
+
+
+def as_yaml(body: bytes) -> bytes:
+    """The JSON document as YAML."""
+    text: str = yaml.dump(
+        json.loads(body), Dumper=DUMPER, default_flow_style=False, allow_unicode=True
+    )
+    return text.encode()

@@ -1,0 +1,47 @@
+"""Which objects of a collection a list or a watch is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from apfproxy.api.selectors.fields import FieldSelector
+    from apfproxy.api.selectors.labels import LabelSelector
+    from apfproxy.api.selectors.shard import ShardSelector
+    from apfproxy.apiserver.store.entries import Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What is selected.
+
+    Attributes:
+        namespace: "" for all of them.
+        name: "" for any.
+        labels: None for any.
+        fields: None for any.
+        shard: None for any.
+    """
+
+    namespace: str = ""
+    name: str = ""
+    labels: LabelSelector | None = None
+    fields: FieldSelector | None = None
+    shard: ShardSelector | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all objects of the namespace, or of all, are selected."""
+        filters = (self.labels, self.fields, self.shard)
+        return not self.name and all(each is None for each in filters)
+
+    def matches(self, entry: Entry) -> bool:
+        """Whether an object is selected."""
+        return (
+            (not self.namespace or entry.namespace == self.namespace)
+            and (not self.name or entry.name == self.name)
+            and (self.labels is None or self.labels.matches(entry.labels))
+            and (self.fields is None or self.fields.matches(entry.fields))
+            and (self.shard is None or self.shard.matches(entry.uid, entry.namespace))
+        )

@@ -1,0 +1,204 @@
+"""Watches: a line of JSON for each change, for as long as the client wants it.
+
+Source: Kubernetes documentation, "API Concepts", "Efficient detection of changes", "Watch
+bookmarks", "Streaming lists"; apiserver's `storage/cacher`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.apiserver.errors import expired
+from apfproxy.apiserver.lists import NEWER_WAIT_S, too_large
+from apfproxy.apiserver.negotiation import Shape
+from apfproxy.apiserver.store.entries import ChangeType, Entry, TooOldError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Awaitable, Callable
+
+    from apfproxy.apiserver.options import ListOptions
+    from apfproxy.apiserver.rendering import Renderer
+    from apfproxy.apiserver.selection import Selection
+    from apfproxy.apiserver.store.collection import Collection, Watcher
+    from apfproxy.apiserver.store.entries import Change
+    from apfproxy.apiserver.store.store import Store
+
+    Write = Callable[[bytes], Awaitable[None]]
+
+SHORTEST_S, LONGEST_S = 1800, 3600
+"""How long a watch lasts that sets no time: drawn from between, so that not all end together."""
+
+BOOKMARK_S = 60.0
+"""Between bookmarks."""
+
+BEFORE_END_S = 2.0
+"""Before the end of a watch its last bookmark comes, so that the next one begins close to now."""
+
+BATCH = 128
+"""Changes, or objects, that are written at once."""
+
+
+class Watch:
+    """One watch of one client.
+
+    Args:
+        store: Of the collection.
+        collection: What is watched.
+        selection: Which of it.
+        options: Of the client.
+        renderer: Writes events.
+        cache_key: Names the form of events that watchers have in common; "" for a form of its own.
+        chance: Draws the duration.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        collection: Collection,
+        selection: Selection,
+        options: ListOptions,
+        renderer: Renderer,
+        cache_key: str,
+        chance: random.Random,
+    ) -> None:
+        self._store = store
+        self._collection = collection
+        self._selection = selection
+        self._options = options
+        self._renderer = renderer
+        self._cache_key = cache_key
+        timeout_s = options.timeout_s
+        self._duration_s = timeout_s or chance.uniform(SHORTEST_S, LONGEST_S)
+        self._initial: list[Entry] | None = None
+        self._watcher: Watcher | None = None
+        self._position = 0
+
+    def __repr__(self) -> str:
+        return f"<Watch of {self._collection.resource} at {self._position}>"
+
+    async def begin(self) -> None:
+        """Find where to begin, before anything is answered.
+
+        Raises:
+            StatusError: That resource version is yet to come.
+        """
+        options, store = self._options, self._store
+        is_any = options.resource_version in {"", "0"}
+        is_initial = options.send_initial_events
+        if is_initial is None:
+            is_initial = is_any
+        if not is_any and is_initial:
+            wanted = int(options.resource_version)
+            if wanted > store.resource_version and not await store.wait_for(wanted, NEWER_WAIT_S):
+                raise too_large(wanted, store.resource_version)
+        if is_initial:
+            namespace = self._selection.namespace or None
+            entries = self._collection.snapshot(namespace)
+            self._initial = [entry for entry in entries if self._selection.matches(entry)]
+        if is_initial or is_any:
+            self._position = store.resource_version
+        else:
+            self._position = int(options.resource_version)
+
+    async def run(self, write: Write) -> None:
+        """Write events until the time is over, the server stops or the client leaves."""
+        try:
+            # From here on no event is missed, although writing the initial ones takes its time.
+            self._watcher = self._collection.watch(self._position)
+            await self._run(self._watcher, write)
+        except TooOldError as error:
+            await write(error_line(str(error)))
+        finally:
+            if self._watcher is not None:
+                self._watcher.close()
+
+    async def _run(self, watcher: Watcher, write: Write) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._duration_s
+        await self._write_initial(write)
+        while True:
+            bookmark = self._next_bookmark(loop.time(), end)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(end if bookmark is None else bookmark):
+                    while await watcher.wait():
+                        await self._write_changes(watcher, write)
+                    return  # the server stops
+            if bookmark is None:
+                return
+            await write(self._renderer.bookmark(watcher.position, is_end_of_initial=False))
+
+    def _next_bookmark(self, now: float, end: float) -> float | None:
+        """When to say next how far the watch has come; None for not before its end."""
+        if not self._options.allow_watch_bookmarks:
+            return None
+        time = min(now + BOOKMARK_S, end - BEFORE_END_S)
+        return time if time > now else None
+
+    async def _write_initial(self, write: Write) -> None:
+        if self._initial is None:
+            return
+        for start in range(0, len(self._initial), BATCH):
+            lines = [
+                self._renderer.event(ChangeType.ADDED, entry)
+                for entry in self._initial[start : start + BATCH]
+            ]
+            await write(b"".join(lines))
+        self._initial = None
+        if self._options.send_initial_events and self._options.allow_watch_bookmarks:
+            await write(self._renderer.bookmark(self._position, is_end_of_initial=True))
+
+    async def _write_changes(self, watcher: Watcher, write: Write) -> None:
+        lines = [line for change in watcher.read(BATCH) if (line := self._line(change))]
+        if lines:
+            await write(b"".join(lines))
+
+    def _line(self, change: Change) -> bytes:
+        """The event of a change; empty where it is none for this client."""
+        matches = self._selection.matches(change.entry)
+        if change.type is ChangeType.DELETED:
+            matched = change.old is not None and self._selection.matches(change.old)
+            return self._shared(change) if matched or matches else b""
+        matched = change.old is not None and self._selection.matches(change.old)
+        if matches and matched == (change.old is not None):
+            return self._shared(change)
+        if matches:
+            return self._renderer.event(ChangeType.ADDED, change.entry)
+        if matched and change.old is not None:
+            # What it was when it was seen last, as of now.
+            left = at_version(change.old, change.resource_version)
+            return self._renderer.event(ChangeType.DELETED, left)
+        return b""
+
+    def _shared(self, change: Change) -> bytes:
+        """The event as all see it who saw the object before."""
+        if not self._cache_key:
+            return self._renderer.event(change.type, change.entry)
+        line = change.encoded.get(self._cache_key)
+        if line is None:
+            line = self._renderer.event(change.type, change.entry)
+            change.encoded[self._cache_key] = line
+        return line
+
+
+def at_version(entry: Entry, resource_version: int) -> Entry:
+    """The state with another resource version."""
+    obj = msgspec.json.decode(entry.data)
+    obj["metadata"]["resourceVersion"] = str(resource_version)
+    return msgspec.structs.replace(
+        entry, resource_version=resource_version, data=msgspec.json.encode(obj)
+    )
+
+
+def error_line(message: str) -> bytes:
+    """The event that ends a watch whose changes are no longer kept."""
+    return msgspec.json.encode({"type": "ERROR", "object": expired(message).status()}) + b"\n"
+
+
+def cache_key(version: str, shape: Shape, meta_version: str) -> str:
+    """What watchers have in common whose events are the same; "" where ages are in them."""
+    return "" if shape is Shape.TABLE else f"{version} {shape.value} {meta_version}"
