@@ -1,0 +1,334 @@
+"""Measure `apfproxy apiserver` with 20 000 ResourceSlices: lists, watches, writes and memory.
+
+The server has one core, this program the other.  Requests are made before the clock starts, and
+each figure is from a request's first byte sent to its answer's last byte received.  The store on
+the disk is in a directory of its own, which `--directory` puts where the disk is that matters.
+
+    python loadtest/apiserver.py --slices 20000 --watches 2000 --json apiserver.json
+
+The exit status is 1 if a figure is beyond its limit.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import uvloop
+from api_clients import Crowd, Load, answers, read_slowly, request, walk
+from arguments import Parser, count_up_to
+from driver import percentile
+from processes import LoadTestError, Process, exit_status, free_ports, pin, raise_descriptor_limit
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterable, Sequence
+
+SERVER_CORE, CLIENT_CORE = 0, 1
+SPARE_DESCRIPTORS = 500
+
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
+BETA_SLICES = "/apis/resource.k8s.io/v1beta1/resourceslices"
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+APPLY = "application/apply-patch+yaml"
+PAGE = 500
+REPEATS = 40
+"""Of reads that take milliseconds."""
+FEW = 7
+"""Of reads that take longer."""
+WRITES = 4000
+"""Of each kind but creations: enough for seconds."""
+SLOW_READERS = 10
+SLOW_S = 2.0
+
+
+class Limit(NamedTuple):
+    """What a figure has to keep to.
+
+    Attributes:
+        bound: In the figure's unit.
+        is_least: Whether it is the least that will do, not the most.
+    """
+
+    bound: float
+    is_least: bool = False
+
+    def is_kept(self, value: float) -> bool:
+        """Whether a figure will do."""
+        return value >= self.bound if self.is_least else value <= self.bound
+
+
+LIMITS = {
+    "create, in memory": Limit(1000, is_least=True),
+    "create, with fsync": Limit(300, is_least=True),
+    "list of 500, p99": Limit(25),
+    "list of all": Limit(1500),
+    "a slow reader of all holds": Limit(1024),
+    "a change at the last watch": Limit(500),
+}
+"""By the names of figures, in their units."""
+
+
+class Report:
+    """The figures, printed as they come."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, tuple[float, str]] = {}
+        print(f"{'':44}{'measured':>12}{'limit':>10}")
+
+    def add(self, name: str, value: float, unit: str) -> None:
+        """Print a figure, with its limit if it has one."""
+        self.figures[name] = (value, unit)
+        limit = LIMITS.get(name)
+        shown = f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
+        bound = f"{limit.bound:,.0f}" if limit else ""
+        verdict = "" if limit is None or limit.is_kept(value) else "  BEYOND"
+        print(f"{f'{name}, {unit}':44}{shown:>12}{bound:>10}{verdict}", flush=True)
+
+    def beyond(self) -> list[str]:
+        """The names of figures that do not keep to their limits."""
+        return [
+            name
+            for name, limit in LIMITS.items()
+            if name in self.figures and not limit.is_kept(self.figures[name][0])
+        ]
+
+
+def slice_of(name: str, *, team: str = "a") -> dict[str, Any]:
+    """A ResourceSlice of about 1 KiB, as a driver with four devices writes it."""
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceSlice",
+        "metadata": {"name": name, "labels": {"team": team}},
+        "spec": {
+            "driver": "gpu.example.com",
+            "nodeName": f"node-{name}",
+            "pool": {"name": f"node-{name}", "generation": 1, "resourceSliceCount": 1},
+            "devices": [
+                {
+                    "name": f"gpu-{index}",
+                    "attributes": {
+                        "model": {"string": "H100"},
+                        "index": {"int": index},
+                        "driverVersion": {"version": "1.2.3"},
+                        "uuid": {"string": f"GPU-{name}-{index}"},
+                    },
+                    "capacity": {"memory": {"value": "80Gi"}},
+                }
+                for index in range(4)
+            ],
+        },
+    }
+
+
+def encoded(obj: dict[str, Any]) -> bytes:
+    """The object as clients send it."""
+    return json.dumps(obj, separators=(",", ":")).encode()
+
+
+def creations(count: int) -> list[bytes]:
+    """Requests that create slices of different names, in an order that is not theirs."""
+    # Numbers times an odd one that is no divisor: all differ, and neighbours come far apart.
+    names = (f"slice-{index * 7919 % 1_000_003:07}" for index in range(count))
+    return [request("POST", SLICES, encoded(slice_of(name))) for name in names]
+
+
+def names_in(listed: bytes) -> list[str]:
+    """The names of the objects of a list."""
+    return [item["metadata"]["name"] for item in json.loads(listed)["items"]]
+
+
+async def measure(server: Process, options: argparse.Namespace, report: Report) -> None:
+    """Measure a server that keeps its objects in memory."""
+    await answers(server, creations(1))  # imports and caches are paid for once
+    empty = server.rss_bytes()
+    load = await answers(server, creations(options.slices + 1)[1:], options.connections)
+    report.add("create, in memory", load.per_s, "a second")
+    report.add("create, p99", load.latency_ms(99), "ms")
+    report.add("memory of an object", (server.rss_bytes() - empty) / 1024 / options.slices, "KiB")
+    names = await _lists(server, options, report)
+    await _reads_and_writes(server, names, options, report)
+    await _watches(server, names, options, report)
+
+
+async def _lists(server: Process, options: argparse.Namespace, report: Report) -> list[str]:
+    """Measure lists; the names of all objects."""
+    some, every = request("GET", f"{SLICES}?limit={PAGE}"), request("GET", SLICES)
+    load = await answers(server, [some] * REPEATS)
+    if len(names_in(load.body)) != min(PAGE, options.slices + 1):
+        raise LoadTestError("a list of 500 has not so many objects")
+    report.add("list of 500, p50", load.latency_ms(50), "ms")
+    report.add("list of 500, p99", load.latency_ms(99), "ms")
+    table = request("GET", f"{SLICES}?limit={PAGE}", accept=TABLE)
+    load = await answers(server, [table] * REPEATS)
+    report.add("Table of 500, p50", load.latency_ms(50), "ms")
+    load = await answers(server, [request("GET", f"{BETA_SLICES}?limit={PAGE}")] * REPEATS)
+    report.add("list of 500 in v1beta1, p50", load.latency_ms(50), "ms")
+    load = await answers(server, [every] * FEW)
+    names = names_in(load.body)
+    if len(names) != options.slices + 1:
+        raise LoadTestError(f"the list of all has {len(names)} objects, not {options.slices + 1}")
+    report.add("list of all", load.latency_ms(100), "ms")
+    report.add("list of all, its first byte", percentile(load.first_ms, 100), "ms")
+    report.add("list of all, size", len(load.body) / 2**20, "MiB")
+    load = await answers(server, [request("GET", SLICES, encoding="gzip")] * FEW)
+    report.add("list of all, gzip", load.latency_ms(100), "ms")
+    report.add("list of all, gzip, size", len(load.body) / 2**20, "MiB")
+    load = await answers(server, [request("GET", f"{SLICES}?labelSelector=team%3Db")] * FEW)
+    report.add("list of none by label among all", load.latency_ms(50), "ms")
+    load, pages = await walk(server, SLICES, PAGE)
+    report.add(f"walk of all in {pages} pages", load.seconds * 1e3, "ms")
+    grown = await read_slowly(server, every, SLOW_READERS, SLOW_S)
+    report.add("a slow reader of all holds", grown / 1024 / SLOW_READERS, "KiB")
+    return names
+
+
+async def _reads_and_writes(
+    server: Process, names: Sequence[str], options: argparse.Namespace, report: Report
+) -> None:
+    """Measure operations on single objects."""
+
+    def each(make: Callable[[str], bytes]) -> list[bytes]:
+        return [make(f"{names[index * 7919 % len(names)]}") for index in range(WRITES)]
+
+    operations: dict[str, list[bytes]] = {
+        "get": each(lambda name: request("GET", f"{SLICES}/{name}")),
+        "update": each(
+            lambda name: request("PUT", f"{SLICES}/{name}", encoded(slice_of(name, team="b")))
+        ),
+        "merge patch": each(
+            lambda name: request(
+                "PATCH",
+                f"{SLICES}/{name}",
+                b'{"metadata":{"labels":{"team":"c"}}}',
+                content_type="application/merge-patch+json",
+            )
+        ),
+        "server-side apply": each(
+            lambda name: request(
+                "PATCH",
+                f"{SLICES}/{name}?fieldManager=driver&force=true",
+                encoded(slice_of(name, team="d")),
+                content_type=APPLY,
+            )
+        ),
+    }
+    for name, requests in operations.items():
+        load = await answers(server, requests, options.connections)
+        report.add(name, load.per_s, "a second")
+
+
+async def _watches(
+    server: Process, names: Sequence[str], options: argparse.Namespace, report: Report
+) -> None:
+    """Measure how fast a change is at all watches, and what they hold."""
+    load = await answers(server, [request("GET", f"{SLICES}?limit=1")])
+    version = json.loads(load.body)["metadata"]["resourceVersion"]
+    target = f"{SLICES}?watch=true&resourceVersion={version}"
+    crowd = Crowd()
+    before = server.rss_bytes()
+    await crowd.open(server, target, options.watches)
+    report.add("memory of a watch", (server.rss_bytes() - before) / 1024 / options.watches, "KiB")
+    times = []
+    for index in range(options.changes):
+        name = names[index % len(names)]
+        change = encoded(slice_of(name, team=f"round-{index}"))
+        times.append(await crowd.see(server, request("PUT", f"{SLICES}/{name}", change)))
+    crowd.close()
+    report.add("a change at the last watch, median", percentile(times, 50), "ms")
+    report.add("a change at the last watch", max(times), "ms")
+
+
+async def measure_disk(server: Process, options: argparse.Namespace, report: Report) -> None:
+    """Measure a server that keeps its objects in a file."""
+    await answers(server, creations(1))
+    requests = creations(options.disk_writes + 1)[1:]
+    load = await answers(server, requests, options.connections)
+    report.add("create, with fsync", load.per_s, "a second")
+    report.add("create, with fsync, p99", load.latency_ms(99), "ms")
+    some = [request("DELETE", f"{SLICES}/{name}") for name in await _some_names(server)]
+    load = await answers(server, some)
+    report.add("delete, with fsync, one at a time", load.per_s, "a second")
+
+
+async def _some_names(server: Process) -> list[str]:
+    load: Load = await answers(server, [request("GET", f"{SLICES}?limit={PAGE}")])
+    return names_in(load.body)
+
+
+def start(directory: Path, *, core: int | None, arguments: Iterable[str] = ()) -> Process:
+    """Start `apfproxy apiserver`.
+
+    Args:
+        directory: For its output.
+        core: The CPU that it is confined to.
+        arguments: More of them.
+
+    Raises:
+        LoadTestError: It is not installed beside this interpreter or on the path, or failed.
+    """
+    beside = Path(sys.executable).parent / "apfproxy"
+    program = str(beside) if beside.exists() else shutil.which("apfproxy")
+    if program is None:
+        raise LoadTestError(f"apfproxy: not found at {beside}; run `pip install -e .` first")
+    (port,) = free_ports(1)
+    return Process(
+        "apiserver",
+        [program, "apiserver", "--listen", f"127.0.0.1:{port}", *arguments],
+        port=port,
+        core=core,
+        directory=directory,
+    )
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line; wrong input ends the program with one line."""
+    parser = Parser(__doc__)
+    add = parser.add_argument
+    add("--slices", type=count_up_to(500_000, 500), default=20_000, help="objects (20000)")
+    add("--watches", type=count_up_to(20_000), default=2000, help="watches at once (2000)")
+    add("--changes", type=count_up_to(10_000), default=50, help="that watches see (50)")
+    add("--connections", type=count_up_to(1000), default=16, help="of writers (16)")
+    add("--disk-writes", type=count_up_to(500_000, 500), default=5000, help="with fsync (5000)")
+    add("--directory", type=Path, help="an existing one for the store (the system's temporary)")
+    add("--no-pin", action="store_true", help="let the scheduler choose cores")
+    add("--json", type=Path, metavar="FILE", help="write all figures there as well")
+    return parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace, report: Report) -> None:
+    """Run what the command line asks for and write the JSON file."""
+    raise_descriptor_limit(options.watches + SPARE_DESCRIPTORS)
+    core = None if options.no_pin else SERVER_CORE
+    if not options.no_pin:
+        pin(0, CLIENT_CORE)
+    with tempfile.TemporaryDirectory(prefix="apfproxy-api-", dir=options.directory) as name:
+        directory = Path(name)
+        with start(directory, core=core) as server:
+            uvloop.run(measure(server, options, report))
+        with start(directory, core=core, arguments=["--store", f"{name}/store.db"]) as server:
+            uvloop.run(measure_disk(server, options, report))
+    if options.json:
+        figures = {
+            name: {"value": value, "unit": unit} for name, (value, unit) in report.figures.items()
+        }
+        options.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the measurements; the result is the exit status."""
+    options = parse_arguments(arguments)
+    report = Report()
+    status = exit_status("apiserver", lambda: run(options, report))
+    beyond = report.beyond()
+    if beyond:
+        print(f"apiserver: beyond their limits: {'; '.join(beyond)}", file=sys.stderr)
+    return status or int(bool(beyond))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
