@@ -16,7 +16,7 @@ from apfproxy.observe.flowcontrol_metrics import FlowControlMetrics
 from apfproxy.observe.proxy_metrics import ProxyMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from prometheus_client.core import Metric
 
@@ -56,37 +56,21 @@ class OneFamily(Collector):
         return (self._metric,)
 
 
-class MetricsPage:
+class ScrapedPage:
     """Answers scrapes.
 
     The two formats have a registry each: Prometheus' own text has bucket bounds as kube-apiserver
     writes them (`le="1"`), OpenMetrics demands them to be canonical (`le="1.0"`).
 
     Args:
-        clock: The one that `controller` and `kind_meter` go by.
-        controller, kind_meter, counters, pool, config_status: What is read at each scrape.
+        collector_for: Makes what collects all families, for canonical bucket bounds or not.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        controller: Controller,
-        kind_meter: KindMeter,
-        counters: ProxyCounters,
-        pool: PoolState,
-        config_status: ConfigStatus,
-    ) -> None:
+    def __init__(self, collector_for: Callable[[bool], Collector]) -> None:
         self._registries = {}
         for is_canonical in (False, True):
             registry = CollectorRegistry()
-            registry.register(
-                MetricsCollector(
-                    FlowControlMetrics(clock, controller, kind_meter, is_canonical=is_canonical),
-                    ProxyMetrics(
-                        counters, pool, config_status, controller, is_canonical=is_canonical
-                    ),
-                )
-            )
+            registry.register(collector_for(is_canonical))
             ProcessCollector(registry=registry)
             self._registries[is_canonical] = registry
 
@@ -110,3 +94,29 @@ class MetricsPage:
         if is_openmetrics:
             parts.append(END)
         return b"".join(parts), content_type
+
+
+class MetricsPage(ScrapedPage):
+    """The proxy's page.
+
+    Args:
+        clock: The one that `controller` and `kind_meter` go by.
+        controller, kind_meter, counters, pool, config_status: What is read at each scrape.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        controller: Controller,
+        kind_meter: KindMeter,
+        counters: ProxyCounters,
+        pool: PoolState,
+        config_status: ConfigStatus,
+    ) -> None:
+        def collector_for(is_canonical: bool) -> MetricsCollector:
+            return MetricsCollector(
+                FlowControlMetrics(clock, controller, kind_meter, is_canonical=is_canonical),
+                ProxyMetrics(counters, pool, config_status, controller, is_canonical=is_canonical),
+            )
+
+        super().__init__(collector_for)

@@ -1,0 +1,60 @@
+"""The pages that every listener for operators has: health and metrics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from apfproxy.observe.health import PAGES
+from apfproxy.observe.responses import header, page_response
+
+if TYPE_CHECKING:
+    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.observe.metrics import ScrapedPage
+
+
+class HealthPages:
+    """Handlers of the health pages and of `/metrics`.
+
+    Args:
+        health: Checks of the health pages.
+        metrics: Renders `/metrics`.
+    """
+
+    def __init__(self, health: HealthRegistry, metrics: ScrapedPage) -> None:
+        self._health = health
+        self._metrics = metrics
+
+    def __repr__(self) -> str:
+        return f"<HealthPages of {self._health!r}>"
+
+    def routes(self) -> list[web.RouteDef]:
+        """Every page with its path."""
+        routes = [web.get("/metrics", self.metrics)]
+        for page in PAGES:
+            routes.append(web.get(f"/{page}", self.health))
+            routes.append(web.get(f"/{page}/{{check}}", self.health_check))
+        return routes
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """Answer a scrape."""
+        body, content_type = await self._metrics.render(header(request, "Accept"))
+        return await page_response(request, body, content_type)
+
+    async def health(self, request: web.Request) -> web.Response:
+        """Answer for `/livez`, `/readyz` or `/healthz`."""
+        report = self._health.page(
+            request.path.removeprefix("/"),
+            verbose="verbose" in request.query,
+            excluded=request.query.getall("exclude", []),
+        )
+        return web.Response(text=report.text, status=200 if report.is_healthy else 500)
+
+    async def health_check(self, request: web.Request) -> web.Response:
+        """Answer for one check of a health page."""
+        page = request.path.split("/")[1]
+        report = self._health.check_page(page, request.match_info["check"])
+        if report is None:
+            raise web.HTTPNotFound
+        return web.Response(text=report.text, status=200 if report.is_healthy else 500)
