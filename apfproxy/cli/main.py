@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from apfproxy import __version__
+from apfproxy.cli.apiserver import apiserver
 from apfproxy.cli.check import check
 from apfproxy.cli.demo import demo
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, USAGE
@@ -43,6 +44,7 @@ def cli(context: click.Context) -> None:
 
 
 cli.add_command(serve)
+cli.add_command(apiserver)
 cli.add_command(demo)
 cli.add_command(check)
 

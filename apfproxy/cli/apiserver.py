@@ -1,0 +1,168 @@
+"""`apfproxy apiserver`: a small Kubernetes-style API server, from the command line to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from typing import TYPE_CHECKING, Any
+
+import click
+import uvloop
+
+from apfproxy import __version__
+from apfproxy.apiserver.app import EXTERNAL_ADDRESS
+from apfproxy.apiserver.controllers.control import parse_controllers
+from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.store.entries import StoreError
+from apfproxy.apiserver.store.window import DEFAULT_CHANGES
+from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
+from apfproxy.cli.log import configure_logging
+from apfproxy.cli.parameters import ADDRESS
+from apfproxy.cli.process import ListenError
+from apfproxy.cli.serve import Signals, raise_descriptor_limit
+from apfproxy.settings import LOG_LEVELS
+from apfproxy.tasks import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.settings import Address
+
+logger = logging.getLogger(__name__)
+
+EPILOG = f"""\b
+Examples:
+  apfproxy apiserver
+  apfproxy apiserver --listen 127.0.0.1:8000 --store objects.db
+  kubectl --server http://127.0.0.1:6443 get flowschemas
+
+SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stops at once.
+
+{EXIT_CODES}"""
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--listen",
+    type=ADDRESS,
+    default="127.0.0.1:6443",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="For clients, as HTTP without authentication.",
+)
+@click.option(
+    "--store",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="SQLite file that keeps the objects; made if it is not there. [default: in memory only]",
+)
+@click.option(
+    "--watch-window",
+    type=click.IntRange(1, 10_000_000),
+    default=DEFAULT_CHANGES,
+    show_default=True,
+    metavar="CHANGES",
+    help="Changes of each resource that a watch can go back.",
+)
+@click.option(
+    "--controllers",
+    multiple=True,
+    metavar="LIST",
+    help="Which run: * for all, NAME, or -NAME for all but one; between commas.  [default: *]",
+)
+@click.option(
+    "--external-address",
+    default=EXTERNAL_ADDRESS,
+    show_default=True,
+    metavar="HOST:PORT",
+    help="What /api tells clients to connect to.",
+)
+@click.option(
+    "--random-seed",
+    type=click.IntRange(0, (1 << 63) - 1),
+    metavar="NUMBER",
+    help="Makes uids and names the same in each run. [default: others each time]",
+)
+@click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True)
+def apiserver(listen: Address, controllers: tuple[str, ...], **others: Any) -> int:  # noqa: ANN401 - as click gives them
+    """Serve a small Kubernetes API: flow control, slices, budgets, pods, namespaces."""
+    try:
+        names = parse_controllers(controllers)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="'--controllers'") from error
+    settings = ApiServerSettings(listen=listen, controllers=names, **others)
+    configure_logging(settings.log_level)
+    raise_descriptor_limit()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(run(settings))
+
+
+async def run(
+    settings: ApiServerSettings, on_started: Callable[[ApiServerProcess], None] | None = None
+) -> int:
+    """Serve until a signal, then stop.
+
+    Args:
+        settings: All of them.
+        on_started: Called when everything is there.
+
+    Returns:
+        `OK` after a stop in order, `FAILED` if a second signal cut it short.
+
+    Raises:
+        CommandError: It cannot start.
+    """
+    signals = Signals(asyncio.get_running_loop())
+    try:
+        return await run_until(signals, settings, on_started)
+    finally:
+        signals.forget()
+
+
+async def run_until(
+    signals: Signals,
+    settings: ApiServerSettings,
+    on_started: Callable[[ApiServerProcess], None] | None,
+) -> int:
+    """Serve until the first signal, stop in order until the second."""
+    process = ApiServerProcess(settings)
+    try:
+        await process.start()
+    except ListenError as error:
+        raise CommandError(f"{error}; {error.hint}") from error
+    except StoreError as error:
+        raise CommandError(str(error)) from error
+    except StatusError as error:
+        raise CommandError(f"the first objects cannot be made: {error.message}") from error
+    log_start(process)
+    if on_started is not None:
+        on_started(process)
+    await signals.first.wait()
+    logger.info("stopping; another signal stops at once")
+    stopping = spawn(process.stop(), name="stopping")
+    second = spawn(signals.wait_for_second(), name="waiting for a second signal")
+    await asyncio.wait([stopping, second], return_when=asyncio.FIRST_COMPLETED)
+    second.cancel()
+    if stopping.done():
+        stopping.result()
+        logger.info("stopped")
+        return OK
+    stopping.cancel()
+    await asyncio.wait([stopping])
+    logger.warning("stopped before all requests ended")
+    return FAILED
+
+
+def log_start(process: ApiServerProcess) -> None:
+    """Say where the server listens and where the objects are."""
+    settings = process.settings
+    address = dataclasses.replace(settings.listen, port=process.port)
+    logger.info(
+        "apfproxy %s serves the API on http://%s; objects are in %s; controllers: %s",
+        __version__,
+        address,
+        "memory only and end with the process" if settings.store is None else settings.store,
+        ", ".join(sorted(settings.controllers)) or "none",
+    )
