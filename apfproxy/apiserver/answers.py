@@ -103,7 +103,7 @@ async def in_thread_if_large(change: Callable[[bytes], bytes], body: bytes) -> b
 async def stream(
     request: web.Request, form: Form, chunks: Iterator[bytes], warnings: Sequence[str]
 ) -> web.StreamResponse:
-    """An answer that is written as it is made."""
+    """An answer that is written as it is made; YAML in a thread, since that takes its time."""
     response = web.StreamResponse(headers=headers_for(form, warnings))
     compressor = None
     if takes_gzip(request):
@@ -112,7 +112,10 @@ async def stream(
         response.headers["Vary"] = "Accept-Encoding"
     response.enable_chunked_encoding()
     await response.prepare(request)
-    for chunk in chunks:
+    while True:
+        chunk = await asyncio.to_thread(next, chunks, None) if form.is_yaml else next(chunks, None)
+        if chunk is None:
+            break
         data = compressor.compress(chunk) if compressor else chunk
         if data:
             await response.write(data)

@@ -36,7 +36,7 @@ from apfproxy.apiserver.patches import (
 )
 from apfproxy.apiserver.paths import EVICTION
 from apfproxy.apiserver.registry import WriteOptions, check_identity, selectable
-from apfproxy.apiserver.rendering import Renderer, encode
+from apfproxy.apiserver.rendering import Renderer, encode, indented_list, yaml_list
 from apfproxy.apiserver.selection import Selection
 from apfproxy.apiserver.store.entries import Entry
 from apfproxy.apiserver.watches import Watch, cache_key
@@ -160,9 +160,12 @@ class Call:
             return await self._watch(form, options, selection)
         found = await page(self._store, self._collection, selection, options)
         chunks = self._renderer(form).list_chunks(found.entries, found.metadata)
-        is_whole = form.is_yaml or wants_indented(self._request, self._pretty)
-        if is_whole or len(found.entries) < STREAMED_ITEMS:
+        if len(found.entries) < STREAMED_ITEMS:
             return await self._document(form, b"".join(chunks))
+        if form.is_yaml:
+            chunks = yaml_list(chunks)
+        elif wants_indented(self._request, self._pretty):
+            chunks = indented_list(chunks)
         return await stream(self._request, form, chunks, self._deprecation())
 
     async def create(self) -> web.StreamResponse:

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 CHUNK_ITEMS = 64
 """Items of a list that are put together before they are written: some 64 KiB of usual objects."""
 
+LIST_END = b"]}"
+"""The last part of a list."""
+
 DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 encode = msgspec.json.encode
@@ -109,7 +112,7 @@ class Renderer:
         for start in range(0, len(entries), CHUNK_ITEMS):
             items = b",".join(map(write, entries[start : start + CHUNK_ITEMS]))
             yield b"," + items if start else items
-        yield b"]}"
+        yield LIST_END
 
     def event(self, type_: str, entry: Entry) -> bytes:
         """A line of a watch."""
@@ -193,7 +196,24 @@ def columns(kind: Kind) -> list[dict[str, Any]]:
 
 def indented(body: bytes) -> bytes:
     """JSON for people."""
-    return json.dumps(json.loads(body), indent=2, ensure_ascii=False).encode() + b"\n"
+    return msgspec.json.format(body, indent=2) + b"\n"
+
+
+def indented_list(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """A list for people, in parts as `Renderer.list_chunks` gives them."""
+    yield msgspec.json.format(next(chunks) + LIST_END, indent=2).removesuffix(b"]\n}")
+    has_items = False
+    for chunk in chunks:
+        if chunk == LIST_END:
+            break
+        # Laid out as in a document of its own, of which only the items are taken.
+        laid_out = msgspec.json.format(
+            b'{"":[%b%b' % (chunk.removeprefix(b","), LIST_END), indent=2
+        )
+        items = laid_out.removeprefix(b'{\n  "": [').removesuffix(b"\n  ]\n}")
+        yield b"," + items if has_items else items
+        has_items = True
+    yield b"\n  ]\n}\n" if has_items else b"]\n}\n"
 
 
 def as_yaml(body: bytes) -> bytes:
@@ -202,3 +222,23 @@ def as_yaml(body: bytes) -> bytes:
         json.loads(body), Dumper=DUMPER, default_flow_style=False, allow_unicode=True
     )
     return text.encode()
+
+
+def yaml_list(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """A list as YAML, in parts; each takes tens of milliseconds to make.
+
+    Args:
+        chunks: As `Renderer.list_chunks` gives them.
+    """
+    head: Object = json.loads(next(chunks) + LIST_END)
+    name = next(reversed(head))  # of the items, for now an empty list
+    before = {key: value for key, value in head.items() if key < name}
+    after = {key: value for key, value in head.items() if key > name}
+    yield as_yaml(encode(before)) + name.encode()
+    start = b":\n"
+    for chunk in chunks:
+        if chunk == LIST_END:
+            break
+        yield start + as_yaml(b"[%b]" % chunk.removeprefix(b","))
+        start = b""
+    yield (b": []\n" if start else b"") + (as_yaml(encode(after)) if after else b"")

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from apfproxy.apiserver.rendering import as_yaml, indented
+import pytest
+
+from apfproxy.apiserver.rendering import as_yaml, indented, indented_list, yaml_list
+
+LISTS = [
+    pytest.param([], b'"items":[', id="empty"),
+    pytest.param([b'{"b":{},"a":1}'], b'"items":[', id="one-part"),
+    pytest.param([b'{"a":[1]},{"a":[]}', b',{"a":"]}"}'], b'"items":[', id="two-parts"),
+    pytest.param([b'{"cells":[1]}'], b'"columnDefinitions":[{"name":"x"}],"rows":[', id="table"),
+]
+HEAD = b'{"kind":"L","apiVersion":"v1","metadata":{"resourceVersion":"1"},'
 
 
 def test_indented() -> None:
@@ -13,3 +23,13 @@ def test_indented() -> None:
 def test_yaml() -> None:
     """YAML is in block style, its keys in order."""
     assert b"a: x\nb:\n- 1\n" == as_yaml(b'{"b":[1],"a":"x"}')
+
+
+@pytest.mark.parametrize(("parts", "name"), LISTS)
+def test_lists_in_parts(parts: list[bytes], name: bytes) -> None:
+    """A list that is made in parts is the same as one that is made as a whole."""
+    chunks = [HEAD + name, *parts, b"]}"]
+    whole = b"".join(chunks)
+
+    assert indented(whole) == b"".join(indented_list(iter(chunks)))
+    assert as_yaml(whole) == b"".join(yaml_list(iter(chunks)))
