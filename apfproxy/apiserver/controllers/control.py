@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from apfproxy.apiserver.controllers.bootstrap import Bootstrap
 from apfproxy.apiserver.controllers.dangling import Dangling
 from apfproxy.apiserver.controllers.disruption import Disruption
+from apfproxy.apiserver.controllers.garbage import GarbageCollector
 from apfproxy.apiserver.controllers.namespaces import Namespaces
 from apfproxy.apiserver.controllers.pods import PodTermination
 from apfproxy.apiserver.controllers.runner import Runner
@@ -19,9 +20,17 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.controllers.runner import Controller
     from apfproxy.apiserver.registry import Registry
 
-CONTROLLERS: dict[str, type[Bootstrap | Dangling | Disruption | Namespaces | PodTermination]] = {
+AnyController = Bootstrap | Dangling | Disruption | GarbageCollector | Namespaces | PodTermination
+CONTROLLERS: dict[str, type[AnyController]] = {
     controller.name: controller
-    for controller in (Bootstrap, Dangling, Disruption, Namespaces, PodTermination)
+    for controller in (
+        Bootstrap,
+        Dangling,
+        Disruption,
+        GarbageCollector,
+        Namespaces,
+        PodTermination,
+    )
 }
 """All controllers by name."""
 

@@ -70,7 +70,7 @@ async def test_only_what_is_served() -> None:
     """A controller needs all kinds that it watches."""
     controllers = Controllers(Scene(FLOW_CONTROL_KINDS).registry, ALL)
 
-    assert "<Controllers bootstrap, flow-schema-status>" == repr(controllers)
+    assert "<Controllers bootstrap, flow-schema-status, garbage-collector>" == repr(controllers)
 
 
 async def test_none() -> None:
