@@ -122,6 +122,8 @@ def page_at(
     """
     namespace = selection.namespace or None
     metadata: Object = {"resourceVersion": str(current if at is None else at)}
+    if selection.shard is not None:
+        metadata["shardInfo"] = {"selector": selection.shard.text}
     if limit <= 0:
         entries = collection.snapshot(namespace, at, start)
         if not selection.is_whole:

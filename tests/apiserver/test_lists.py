@@ -22,3 +22,22 @@ async def test_pages(site: Site) -> None:
     assert ["c"] == [item["metadata"]["name"] for item in second["items"]]
     assert 1 == first["metadata"]["remainingItemCount"]
     assert "continue" not in second["metadata"]
+
+
+async def test_shards(site: Site) -> None:
+    """A list of a part says which, as the client wrote it; the parts make up the whole."""
+    for name in "abcdef":
+        await site.send("POST", SCHEMAS, flow_schema(name))
+    whole = (await site.get(SCHEMAS)).body
+    names = []
+    for bounds in (
+        "'0x0000000000000000','0x8000000000000000'",
+        "'0x8000000000000000','0x10000000000000000'",
+    ):
+        selector = f"shardRange(object.metadata.uid,{bounds})"
+        answer = (await site.get(f"{SCHEMAS}?shardSelector={selector}")).body
+        names += [item["metadata"]["name"] for item in answer["items"]]
+        assert {"selector": selector} == answer["metadata"]["shardInfo"]
+
+    assert [item["metadata"]["name"] for item in whole["items"]] == sorted(names)
+    assert "shardInfo" not in whole["metadata"]

@@ -120,6 +120,13 @@ OBJECT_META = Struct(
     "What every stored object carries beside its content.",
 )
 
+SHARD_INFO = Struct(
+    "ShardInfo",
+    (required("selector", Scalar.STRING, "The shard selector of the request."),),
+    META,
+    "Which part of a collection a list shows.",
+)
+
 LIST_META = Struct(
     "ListMeta",
     (
@@ -129,6 +136,7 @@ LIST_META = Struct(
         pointer(
             "remainingItemCount", Scalar.INT64, "Number of items that follow, where it is known."
         ),
+        pointer("shardInfo", SHARD_INFO, "Set if the list shows one part of the collection."),
     ),
     META,
     "What lists, and other answers that are not stored, carry.",

@@ -10,6 +10,7 @@ Source: Kubernetes API reference, `shardSelector`; apiserver `pkg/sharding`.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from dataclasses import dataclass
@@ -41,10 +42,12 @@ class ShardSelector:
     Attributes:
         field: One of `FIELDS`.
         ranges: Each with its lower bound, which counts, and its upper one, which does not.
+        text: As the client wrote it.
     """
 
     field: str
     ranges: tuple[tuple[int, int], ...]
+    text: str = dataclasses.field(default="", compare=False)
 
     def matches(self, uid: str, namespace: str) -> bool:
         """Whether an object is in one of the ranges."""
@@ -111,7 +114,7 @@ def parse_shard_selector(text: str) -> ShardSelector:
             raise SelectorError(
                 f'all shard ranges must use the same field, got "{fields[0]}" and "{field}"'
             )
-    return ShardSelector(fields[0], tuple(ranges))
+    return ShardSelector(fields[0], tuple(ranges), text)
 
 
 def _bound(text: str, name: str) -> int:

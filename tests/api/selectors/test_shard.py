@@ -39,7 +39,9 @@ def test_fnv1a(text: str, value: int) -> None:
 )
 def test_parse_shard_selector(text: str, ranges: tuple[tuple[int, int], ...]) -> None:
     """Ranges between `||` are read."""
-    assert ShardSelector(UID, ranges) == parse_shard_selector(text)
+    selector = parse_shard_selector(text)
+    assert ShardSelector(UID, ranges) == selector
+    assert text == selector.text
 
 
 @pytest.mark.parametrize(
