@@ -63,7 +63,7 @@ def has_finalizers(obj: Object) -> bool:
 
 
 def no_objection(_obj: Object) -> str:
-    """Let it be deleted."""
+    """Let it be created, or deleted."""
     return ""
 
 
@@ -103,7 +103,8 @@ class Rules:
     """What happens to objects on the way to the store: the "strategy" of a kind.
 
     Attributes:
-        admit_create: What admission adds before the other rules, owned by no field manager.
+        admit_create: Adds what admission does before the other rules, owned by no field manager;
+            returns why the object may not be created, "" if it may.
         stamp: Gives absent times in an object that is to be written the second argument, now in
             RFC 3339; called before `prepare_create` and `prepare_update`.
         prepare_create: Resets what a creation may not set; sets `generation` where the kind has it.
@@ -124,7 +125,7 @@ class Rules:
         reset_status_fields: What a write to the status subresource does not own.
     """
 
-    admit_create: Change = nothing
+    admit_create: Callable[[Object], str] = no_objection
     stamp: Callable[[Object, str], None] = no_stamp
     prepare_create: Change = nothing
     prepare_update: ChangeFromOld = nothing_from_old

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from apfproxy.api.field_errors import invalid as invalid_field
-from apfproxy.api.metadata import carry_over
+from apfproxy.api.integers import parse_uint64
+from apfproxy.api.kind import no_grace
+from apfproxy.api.metadata import carry_over, drop_repeated_owners
 from apfproxy.api.names import generated_name
 from apfproxy.api.ownership.applied import AppliedTypeError
 from apfproxy.api.ownership.managed import (
@@ -35,6 +37,7 @@ from apfproxy.apiserver.errors import (
     conflict,
     forbidden,
     invalid,
+    no_name_left,
     not_found,
     unknown_error,
 )
@@ -88,6 +91,7 @@ class DeleteOptions:
         resource_version: The object must have it; "" for any.
         propagation: `Background`, `Foreground`, `Orphan`, or "" for the kind's default.
         manager: Field manager.
+        is_cascading: Whether the client said so in the old way, `orphanDependents: false`.
     """
 
     is_dry_run: bool = False
@@ -96,6 +100,7 @@ class DeleteOptions:
     resource_version: str = ""
     propagation: str = ""
     manager: str = "unknown"
+    is_cascading: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +111,13 @@ class Written:
         obj: The object as stored, in the storage version, with `kind` and `apiVersion`.
         is_created: Whether it was not there before.
         is_gone: Whether it is there no more.
+        warnings: For the client.
     """
 
     obj: Object
     is_created: bool = False
     is_gone: bool = False
+    warnings: tuple[str, ...] = ()
 
 
 class Registry:
@@ -167,8 +174,9 @@ class Registry:
         Raises:
             StatusError: It may not be added.
         """
+        warnings = drop_repeated_owners(obj["metadata"])
         self._own(kind, version, None, obj, options)
-        return await self._create(kind, version, namespace, obj, options)
+        return await self._create(kind, version, namespace, obj, options, warnings)
 
     async def update(
         self,
@@ -180,6 +188,7 @@ class Registry:
         options: WriteOptions,
         *,
         subresource: str = "",
+        uid: str = "",
     ) -> Written:
         """Replace an object by what becomes of it.
 
@@ -192,16 +201,19 @@ class Registry:
                 defaults.
             options: Who and how.
             subresource: `status`, `finalize` or "".
+            uid: The object must have it; "" for any.
 
         Raises:
-            StatusError: It is not there, or may not become that.
+            StatusError: It is not there, not the one that is meant, or may not become that.
         """
+        check_uid(kind, self.store.head(kind.resource, namespace, name), name, uid)
         entry = self._entry(kind, namespace, name)
         live = in_version(kind, version, entry)
         new = change(in_version(kind, version, entry))
         set_type(new, kind, version)
+        warnings = drop_repeated_owners(new["metadata"])
         self._own(kind, version, live, new, options, subresource)
-        return await self._replace(kind, version, entry, new, options, subresource)
+        return await self._replace(kind, version, entry, new, options, subresource, warnings)
 
     async def apply(
         self,
@@ -260,9 +272,10 @@ class Registry:
         check_identity(new, namespace, name)
         version.set_defaults(new)
         new = canonical(version.schema, new)
+        warnings = drop_repeated_owners(new["metadata"])
         if entry is None:
-            return await self._create(kind, version, namespace, new, options)
-        return await self._replace(kind, version, entry, new, options, subresource)
+            return await self._create(kind, version, namespace, new, options, warnings)
+        return await self._replace(kind, version, entry, new, options, subresource, warnings)
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, options: DeleteOptions
@@ -277,17 +290,27 @@ class Registry:
         if objection := kind.rules.objection(obj):
             raise forbidden(kind.group, kind.plural, name, objection)
         check_preconditions(kind, entry, options)
-        self._mark_deleted(kind, obj, options)
+        is_graceful = self._give_grace(kind, obj, options)
+        if is_graceful is None:
+            return Written(obj)
         metadata = obj["metadata"]
-        is_gone = not metadata.get("deletionGracePeriodSeconds") and not kind.rules.is_held(obj)
-        if is_gone:
-            obj = decoded(kind, entry) if "deletionTimestamp" not in entry_metadata(entry) else obj
-        elif obj == decoded(kind, entry):
-            return Written(obj)  # deleted before, and held since
+        set_propagation(metadata, options.propagation)
+        is_held = kind.rules.is_held(obj)
+        is_gone = not is_held and not (is_graceful and metadata["deletionGracePeriodSeconds"])
+        if not is_graceful and is_held:
+            self._mark_held(kind, obj)
+        elif not is_graceful:
+            obj = decoded(kind, entry)
         if options.is_dry_run:
             return Written(obj, is_gone=is_gone)
-        stored = self._delete(kind, obj) if is_gone else self._put(kind, obj)
-        await asyncio.shield(stored)
+        stored = None
+        if obj != decoded(kind, entry):
+            # One that gets time to end is seen to be deleted even if that time is none at all.
+            stored = self._put(kind, obj)
+        if is_gone:
+            stored = self._delete(kind, obj)
+        if stored is not None:
+            await asyncio.shield(stored)
         return Written(obj, is_gone=is_gone)
 
     def _entry(self, kind: Kind, namespace: str, name: str) -> Entry:
@@ -317,18 +340,25 @@ class Registry:
         )
 
     async def _create(
-        self, kind: Kind, version: Version, namespace: str, obj: Object, options: WriteOptions
+        self,
+        kind: Kind,
+        version: Version,
+        namespace: str,
+        obj: Object,
+        options: WriteOptions,
+        warnings: list[str],
     ) -> Written:
         """Add an object whose fields are owned."""
         obj = version.to_storage(obj)
         set_type(obj, kind, kind.storage)
         metadata = obj["metadata"]
-        if metadata.get("resourceVersion"):
-            raise unknown_error("resourceVersion should not be set on objects to be created")
         place(metadata, namespace)
         if self._has_namespaces and kind.is_namespaced:
             self._check_namespace(kind, metadata)
-        kind.rules.admit_create(obj)
+        if objection := kind.rules.admit_create(obj):
+            # Names are generated after admission.
+            name = metadata.get("name") or metadata.get("generateName") or "Unknown"
+            raise forbidden(kind.group, kind.plural, name, objection)
         for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
             metadata.pop(field, None)
         metadata["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
@@ -341,11 +371,17 @@ class Registry:
         name = metadata.get("name", "")
         if errors := kind.rules.validate(obj):
             raise invalid(kind.group, kind.name, name, errors)
-        if self.store.head(kind.resource, namespace, name) is not None:
+        warnings += kind.rules.warnings(obj, None)
+        is_taken = self.store.head(kind.resource, namespace, name) is not None
+        if not options.is_dry_run and is_version(metadata.get("resourceVersion", "")):
+            raise unknown_error("resourceVersion should not be set on objects to be created")
+        if is_taken and metadata.get("generateName"):
+            raise no_name_left(kind.group, kind.plural, name)
+        if is_taken:
             raise already_exists(kind.group, kind.plural, name)
         if not options.is_dry_run:
             await asyncio.shield(self._put(kind, obj))
-        return Written(obj, is_created=True)
+        return Written(obj, is_created=True, warnings=tuple(warnings))
 
     async def _replace(
         self,
@@ -355,6 +391,7 @@ class Registry:
         new: Object,
         options: WriteOptions,
         subresource: str,
+        warnings: list[str],
     ) -> Written:
         """Put an object whose fields are owned in place of the entry."""
         rules = kind.rules
@@ -380,19 +417,21 @@ class Registry:
         keep_times(new, old)
         if errors := validate(new, old):
             raise invalid(kind.group, kind.name, entry.name, errors)
-        metadata = new["metadata"]
+        if not subresource:
+            warnings += rules.warnings(new, old)
+        metadata = old["metadata"]
         is_gone = (
             "deletionTimestamp" in metadata
             and not metadata.get("deletionGracePeriodSeconds")
             and not rules.is_held(new)
         )
-        if options.is_dry_run:
-            return Written(new, is_gone=is_gone)
-        if is_gone:
-            await asyncio.shield(self._delete(kind, new))
-        elif new != old:
-            await asyncio.shield(self._put(kind, new))
-        return Written(new, is_gone=is_gone)
+        if not options.is_dry_run:
+            if is_gone:
+                # What nothing holds any more is never stored: watchers see what was there last.
+                await asyncio.shield(self._delete(kind, old))
+            elif new != old:
+                await asyncio.shield(self._put(kind, new))
+        return Written(new, is_gone=is_gone, warnings=tuple(warnings))
 
     def _check_namespace(self, kind: Kind, metadata: Object) -> None:
         """Refuse new objects where no namespace is, or one that is about to end."""
@@ -431,24 +470,49 @@ class Registry:
                 break
         return name
 
-    def _mark_deleted(self, kind: Kind, obj: Object, options: DeleteOptions) -> None:
-        """Change an object to one that is being deleted, or sooner so."""
-        metadata = obj["metadata"]
-        grace_s = kind.rules.grace_s(obj, options.grace_period_s)
-        is_new = "deletionTimestamp" not in metadata
-        if is_new:
-            set_propagation(metadata, options.propagation)
-        current_s = metadata.get("deletionGracePeriodSeconds") or 0
-        if is_new:
+    def _give_grace(self, kind: Kind, obj: Object, options: DeleteOptions) -> bool | None:
+        """Change an object whose kind gets time to end to one that is ending, or sooner so.
+
+        Returns:
+            Whether that is so; None if the deletion began before and nothing more is to be done.
+        """
+        rules, metadata = kind.rules, obj["metadata"]
+        is_ending = "deletionTimestamp" in metadata
+        if rules.grace_s is no_grace:
+            is_for_its_finalizer = rules.prepare_finalize is not None and rules.is_held(obj)
+            return None if is_ending and is_for_its_finalizer else False
+        if not is_ending:
+            grace_s = rules.grace_s(obj, options.grace_period_s)
             metadata["deletionTimestamp"] = rfc3339(self.clock() + grace_s)
             metadata["deletionGracePeriodSeconds"] = grace_s
-            if metadata.get("generation"):
-                metadata["generation"] += 1
-            kind.rules.mark_deleted(obj)
-        elif grace_s < current_s:
-            sooner = parse_time(metadata["deletionTimestamp"]) - (current_s - grace_s)
-            metadata["deletionTimestamp"] = rfc3339(max(sooner, self.clock()))
-            metadata["deletionGracePeriodSeconds"] = grace_s
+            self._begin_to_end(kind, obj)
+            return True
+        current_s = metadata.get("deletionGracePeriodSeconds", 0)
+        if current_s == 0:
+            return False
+        if options.grace_period_s is None or options.grace_period_s >= current_s:
+            return None
+        began = parse_time(metadata["deletionTimestamp"]) - current_s
+        metadata["deletionTimestamp"] = rfc3339(began + options.grace_period_s)
+        metadata["deletionGracePeriodSeconds"] = options.grace_period_s
+        return True
+
+    def _mark_held(self, kind: Kind, obj: Object) -> None:
+        """Change an object that something holds to one that is to go as soon as nothing does."""
+        metadata, now = obj["metadata"], self.clock()
+        is_ending = "deletionTimestamp" in metadata
+        if not is_ending or parse_time(metadata["deletionTimestamp"]) > now:
+            metadata["deletionTimestamp"] = rfc3339(now)
+        metadata["deletionGracePeriodSeconds"] = 0
+        if not is_ending:
+            self._begin_to_end(kind, obj)
+
+    def _begin_to_end(self, kind: Kind, obj: Object) -> None:
+        """Change what else changes in an object when its deletion begins."""
+        metadata = obj["metadata"]
+        if metadata.get("generation"):
+            metadata["generation"] += 1
+        kind.rules.mark_deleted(obj)
 
     def _put(self, kind: Kind, obj: Object) -> Future[Entry]:
         metadata = obj["metadata"]
@@ -575,23 +639,44 @@ def check_no_uid(kind: Kind, name: str, patch: Object) -> None:
         raise conflict(kind.group, kind.plural, name, reason)
 
 
+def check_uid(kind: Kind, entry: Entry | None, name: str, uid: str) -> None:
+    """Make sure that an object is not another one of its name; one that is gone is another one.
+
+    Raises:
+        StatusError: It is.
+    """
+    own = "" if entry is None else entry.uid
+    if uid and uid != own:
+        reason = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {own}"
+        raise conflict(kind.group, kind.plural, name, reason)
+
+
 def check_unchanged(kind: Kind, entry: Entry, metadata: Object) -> None:
     """Make sure that the object is still as the client believes.
 
     Raises:
-        StatusError: It is another one, or has changed.
+        StatusError: It has changed.
     """
-    uid = metadata.get("uid", "")
-    if uid and uid != entry.uid:
-        reason = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {entry.uid}"
-        raise conflict(kind.group, kind.plural, entry.name, reason)
-    version = metadata.get("resourceVersion", "")
-    if version in {"", "0"}:
+    text = metadata.get("resourceVersion", "")
+    try:
+        version = parse_uint64(text) if text else 0
+    except ValueError as error:
+        raise unknown_error(str(error)) from error
+    if version == 0:
         if not kind.rules.allows_unconditional_update:
-            error = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
-            raise invalid(kind.group, kind.name, entry.name, [error])
-    elif version != str(entry.resource_version):
+            wrong = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
+            # The plural where others have the kind is Kubernetes' own slip.
+            raise invalid(kind.group, kind.plural, entry.name, [wrong])
+    elif version != entry.resource_version:
         raise conflict(kind.group, kind.plural, entry.name, MODIFIED)
+
+
+def is_version(text: str) -> bool:
+    """Whether the text is a resource version that objects can have."""
+    try:
+        return parse_uint64(text) > 0
+    except ValueError:
+        return False
 
 
 def check_preconditions(kind: Kind, entry: Entry, options: DeleteOptions) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.api.core.kinds import POD
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.errors import StatusError
 from tests.apiserver.controllers.scene import Scene
@@ -19,3 +20,23 @@ async def test_get() -> None:
 
     found = scene.registry.get(FLOW_SCHEMA, "", "f")
     assert ("FlowSchema", "f") == (found["kind"], found["metadata"]["name"])
+
+
+async def test_admission_may_refuse() -> None:
+    """A creation that it objects to is forbidden; without a name its prefix is told."""
+    scene = Scene()
+    await scene.namespace()
+    spec = {"containers": [{"name": "c", "image": "i"}], "priorityClassName": "mine"}
+    for metadata, name in (
+        ({"name": "p"}, "p"),
+        ({"generateName": "p-"}, "p-"),
+        ({}, "Unknown"),
+    ):
+        with pytest.raises(StatusError) as caught:
+            await scene.create(POD, {"metadata": metadata, "spec": spec}, "default")
+        text = f'pods "{name}" is forbidden: no PriorityClass with name mine was found'
+        assert (403, "Forbidden", text) == (
+            caught.value.code,
+            caught.value.reason,
+            caught.value.message,
+        )

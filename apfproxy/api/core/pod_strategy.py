@@ -38,9 +38,41 @@ GATED = {
 }
 
 
-def admit_create(obj: Object) -> None:
-    """Add what admission does: tolerations, and a priority."""
+PREEMPTION_POLICY = "PreemptLowerPriority"
+"""Of all priority classes that there are, and of pods without one."""
+
+
+def admit_create(obj: Object) -> str:
+    """Add what admission does: tolerations, and a priority.
+
+    Returns:
+        Why the pod may not be created; "" if it may.
+    """
     spec: dict[str, Any] = obj["spec"]
+    class_name = spec.get("priorityClassName", "")
+    priority = SYSTEM_PRIORITIES.get(class_name) if class_name else 0
+    if priority is None:
+        return f"no PriorityClass with name {class_name} was found"
+    computed = "priority admission controller computed"
+    if spec.get("priority", priority) != priority:
+        return (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec;"
+            f" {computed} {priority} from the given PriorityClass name"
+        )
+    policy = spec.get("preemptionPolicy", PREEMPTION_POLICY)
+    if policy != PREEMPTION_POLICY:
+        return (
+            f"the string value of PreemptionPolicy ({policy}) must not be provided in pod spec;"
+            f" {computed} {PREEMPTION_POLICY} from the given PriorityClass name"
+        )
+    spec["priority"] = priority
+    spec["preemptionPolicy"] = PREEMPTION_POLICY
+    add_tolerations(spec)
+    return ""
+
+
+def add_tolerations(spec: Object) -> None:
+    """Let the pod leave nodes in trouble after some minutes, unless it says otherwise."""
     missing = [key for key in TOLERATED_TAINTS if not is_tolerated(spec, key)]
     if missing:
         spec["tolerations"] = [
@@ -55,8 +87,6 @@ def admit_create(obj: Object) -> None:
                 for key in missing
             ),
         ]
-    spec["priority"] = SYSTEM_PRIORITIES.get(spec.get("priorityClassName", ""), 0)
-    spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
 def is_tolerated(spec: Object, key: str) -> bool:
@@ -67,9 +97,24 @@ def is_tolerated(spec: Object, key: str) -> bool:
     )
 
 
+def drop_disabled(spec: Object) -> None:
+    """Drop the fields that belong to features that are off unless turned on."""
+    spec.pop("schedulingGroup", None)
+    for volume in spec.get("volumes", ()):
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            source.pop("clusterTrustBundle", None)
+            source.pop("podCertificate", None)
+    for field in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(field) or ():
+            lifecycle = container.get("lifecycle")
+            if lifecycle and lifecycle.pop("stopSignal", None) and not lifecycle:
+                del container["lifecycle"]
+
+
 def prepare_create(obj: Object) -> None:
     """Start at generation 1, pending, and settle what the pod's labels decide."""
     spec, metadata = obj["spec"], obj["metadata"]
+    drop_disabled(spec)
     metadata["generation"] = 1
     status: dict[str, Any] = {"phase": "Pending"}
     if spec.get("schedulingGates"):
@@ -112,7 +157,13 @@ def add_label_keys(term: Object, labels: dict[str, str]) -> None:
 
 
 def prepare_update(new: Object, old: Object) -> None:
-    """Keep the status, and count the generation up if the specification differs."""
+    """Keep the status and what admission added; count the generation up if the spec differs."""
+    spec, old_spec = new["spec"], old["spec"]
+    for field in ("priority", "preemptionPolicy"):
+        if field in old_spec:
+            spec.setdefault(field, old_spec[field])
+    add_tolerations(spec)
+    drop_disabled(spec)
     new["status"] = old["status"]
     count_generation(new, old)
 

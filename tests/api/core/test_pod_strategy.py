@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from apfproxy.api.core.pod_strategy import (
     prepare_status,
     prepare_update,
 )
-from tests.api.core.pods import pod, stored
+from tests.api.core.pods import container, pod, stored
 
 Spec = dict[str, Any]
 
@@ -47,7 +48,7 @@ def test_tolerations(tolerations: list[Spec], added: list[str]) -> None:
     ("given", "expected"),
     [
         ({}, (0, "PreemptLowerPriority")),
-        ({"preemptionPolicy": "Never"}, (0, "Never")),
+        ({"preemptionPolicy": "PreemptLowerPriority", "priority": 0}, (0, "PreemptLowerPriority")),
         (
             {"priorityClassName": "system-node-critical"},
             (2_000_001_000, "PreemptLowerPriority"),
@@ -57,9 +58,74 @@ def test_tolerations(tolerations: list[Spec], added: list[str]) -> None:
 def test_priority(given: Spec, expected: tuple[int, str]) -> None:
     """Every pod has a priority."""
     obj = pod(**given)
-    admit_create(obj)
 
+    assert "" == admit_create(obj)
     assert expected == (obj["spec"]["priority"], obj["spec"]["preemptionPolicy"])
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"priorityClassName": "mine"}, "no PriorityClass with name mine was found"),
+        (
+            {"priorityClassName": "system-cluster-critical", "priority": 5},
+            "the integer value of priority (5) must not be provided in pod spec; {} 2000000000 {}",
+        ),
+        (
+            {"preemptionPolicy": "Never"},
+            (
+                "the string value of PreemptionPolicy (Never) must not be provided in pod spec; {}"
+                " PreemptLowerPriority {}"
+            ),
+        ),
+    ],
+)
+def test_refused_priority(given: Spec, expected: str) -> None:
+    """A pod may not say another priority than its class does, nor name an unknown class."""
+    words = ("priority admission controller computed", "from the given PriorityClass name")
+    assert expected.format(*words) == admit_create(pod(**given))
+
+
+def test_disabled_features() -> None:
+    """Fields of features that are off are dropped, from new pods and new states of pods."""
+    bundle = {"name": "a", "path": "b"}
+    sources = [{"clusterTrustBundle": bundle}, {"secret": {"name": "s"}}]
+    volumes = [{"name": "v", "projected": {"sources": sources}}, {"name": "w", "emptyDir": {}}]
+    for prepare in (prepare_create, lambda obj: prepare_update(obj, stored(volumes=volumes))):
+        obj = pod(schedulingGroup={"podGroupName": "g"}, volumes=copy.deepcopy(volumes))
+        prepare(obj)
+        assert "schedulingGroup" not in obj["spec"]
+        assert [{}, {"secret": {"name": "s"}}] == [
+            {name: {"name": "s"} for name in source}
+            for source in obj["spec"]["volumes"][0]["projected"]["sources"]
+        ]
+
+
+@pytest.mark.parametrize(
+    ("lifecycle", "expected"),
+    [
+        ({"stopSignal": "SIGUSR1"}, None),
+        ({"stopSignal": "SIGUSR1", "preStop": {"sleep": {"seconds": 1}}}, ["preStop"]),
+        ({"preStop": {"sleep": {"seconds": 1}}}, ["preStop"]),
+    ],
+)
+def test_stop_signals(lifecycle: Spec, expected: list[str] | None) -> None:
+    """Containers cannot choose theirs, and a lifecycle of nothing else is none."""
+    obj = pod(containers=[container(lifecycle=lifecycle)])
+    prepare_create(obj)
+    left = obj["spec"]["containers"][0].get("lifecycle")
+    assert expected == (None if left is None else list(left))
+
+
+def test_updates_keep_what_admission_added() -> None:
+    """A replacement may leave it out."""
+    old = stored()
+    admit_create(old)
+    new = pod()
+    prepare_update(new, old)
+
+    for field in ("priority", "preemptionPolicy", "tolerations"):
+        assert old["spec"][field] == new["spec"][field]
 
 
 def test_creation() -> None:
