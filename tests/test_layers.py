@@ -41,6 +41,7 @@ ARROWS: dict[str, frozenset[str]] = {
 
 EXCEPTIONS = {
     ("observe", "apfproxy.proxy.counters"): "plain integers that the data plane keeps for it",
+    ("observe", "apfproxy.apiserver.counters"): "plain integers that the API server keeps for it",
 }
 """Imports against the arrows: part and module, to the reason."""
 

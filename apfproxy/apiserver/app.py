@@ -29,10 +29,13 @@ from apfproxy.request.target import parse_query
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Awaitable, Callable
 
     from apfproxy.api.kind import Object
     from apfproxy.apiserver.openapi.documents import Document
     from apfproxy.apiserver.registry import Registry
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 log = logging.getLogger(__name__)
 
@@ -70,10 +73,14 @@ class Api:
     def __repr__(self) -> str:
         return f"<Api over {self.registry!r}>"
 
-    def routes(self) -> list[web.RouteDef]:
-        """All of it, for an application."""
+    def routes(self, handler: Handler | None = None) -> list[web.RouteDef]:
+        """All of it, for an application.
+
+        Args:
+            handler: Gets the requests, and hands them to `handle`; None for nothing in between.
+        """
         return [
-            web.route("*", f"{prefix}{rest}", self.handle)
+            web.route("*", f"{prefix}{rest}", handler or self.handle)
             for prefix in PREFIXES
             for rest in ("", "/{path:.*}")
         ]

@@ -39,7 +39,7 @@ from apfproxy.apiserver.registry import WriteOptions, check_identity, selectable
 from apfproxy.apiserver.rendering import Renderer, encode, indented_list, yaml_list
 from apfproxy.apiserver.selection import Selection
 from apfproxy.apiserver.store.entries import Entry
-from apfproxy.apiserver.watches import Watch, cache_key
+from apfproxy.apiserver.watches import ON_INITIAL, Watch, cache_key
 from apfproxy.request.target import parse_query
 
 if TYPE_CHECKING:
@@ -251,13 +251,12 @@ class Call:
         selected = parameters.list_options(self._query, self._kind, is_watch=False)
         found = await page(self._store, self._collection, self._selection(selected), selected)
         kind = self._kind
-        deleted = []
         for entry in found.entries:
             # One that another client deletes meanwhile is gone, as it should be.
             if self._store.head(kind.resource, entry.namespace, entry.name) is not None:
-                written = await self._registry.delete(kind, entry.namespace, entry.name, options)
-                deleted.append(entry_of(kind, written))
-        chunks = self._renderer(form).list_chunks(deleted, found.metadata)
+                await self._registry.delete(kind, entry.namespace, entry.name, options)
+        # The objects as they were found, not as they ended.
+        chunks = self._renderer(form).list_chunks(found.entries, found.metadata)
         return await self._document(form, b"".join(chunks))
 
     async def evict(self) -> web.StreamResponse:
@@ -295,7 +294,7 @@ class Call:
         response = web.StreamResponse(headers=headers_for(form, self._deprecation()))
         response.enable_chunked_encoding()
         await response.prepare(self._request)
-        await watch.run(response.write)
+        await watch.run(response.write, self._request.get(ON_INITIAL))
         await response.write_eof()
         return response
 

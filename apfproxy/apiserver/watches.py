@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
     Write = Callable[[bytes], Awaitable[None]]
 
+ON_INITIAL = "apfproxy.on_initial"
+"""Key of a request: what to call when the initial events of a watch are written."""
+
 SHORTEST_S, LONGEST_S = 1800, 3600
 """How long a watch lasts that sets no time: drawn from between, so that not all end together."""
 
@@ -105,22 +108,29 @@ class Watch:
         else:
             self._position = int(options.resource_version)
 
-    async def run(self, write: Write) -> None:
-        """Write events until the time is over, the server stops or the client leaves."""
+    async def run(self, write: Write, on_initial: Callable[[], None] | None = None) -> None:
+        """Write events until the time is over, the server stops or the client leaves.
+
+        Args:
+            write: Takes lines of events.
+            on_initial: Called once when the initial events are written.
+        """
+        end = asyncio.get_running_loop().time() + self._duration_s
         try:
             # From here on no event is missed, although writing the initial ones takes its time.
             self._watcher = self._collection.watch(self._position)
-            await self._run(self._watcher, write)
+            await self._write_initial(write)
+            if on_initial is not None:
+                on_initial()
+            await self._run(self._watcher, write, end)
         except TooOldError as error:
             await write(error_line(str(error)))
         finally:
             if self._watcher is not None:
                 self._watcher.close()
 
-    async def _run(self, watcher: Watcher, write: Write) -> None:
+    async def _run(self, watcher: Watcher, write: Write, end: float) -> None:
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._duration_s
-        await self._write_initial(write)
         while True:
             bookmark = self._next_bookmark(loop.time(), end)
             with contextlib.suppress(TimeoutError):

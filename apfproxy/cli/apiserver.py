@@ -14,10 +14,13 @@ from apfproxy import __version__
 from apfproxy.apiserver.app import EXTERNAL_ADDRESS
 from apfproxy.apiserver.controllers.control import parse_controllers
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.load import LoadSettings
+from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
+from apfproxy.cli.load_flags import parse_faults, parse_latencies, parse_seeds
 from apfproxy.cli.log import configure_logging
 from apfproxy.cli.parameters import ADDRESS
 from apfproxy.cli.process import ListenError
@@ -27,8 +30,6 @@ from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from apfproxy.settings import Address
 
 logger = logging.getLogger(__name__)
 
@@ -80,23 +81,80 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
     help="What /api tells clients to connect to.",
 )
 @click.option(
+    "--latency",
+    "latencies",
+    multiple=True,
+    metavar="[VERB=]TIME",
+    help="What requests take: 5ms, 20ms-50ms, exp(10ms), normal(10ms,2ms) or lognormal(10ms,0.5);"
+    " get=5ms for a verb.  Repeatable.",
+)
+@click.option(
+    "--capacity",
+    type=click.IntRange(1, 1_000_000),
+    metavar="N",
+    help="With more requests at once each takes (requests / N) ^ 1.5 times as long.",
+)
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar="KIND=SHARE",
+    help="What fails: 500=1%, reset=0.1%, stall=0.1%.  Repeatable.",
+)
+@click.option(
+    "--seed-objects",
+    metavar="KIND=N,...",
+    help="Objects from the start: slices=20000,pods=500,budgets=20.",
+)
+@click.option(
     "--random-seed",
     type=click.IntRange(0, (1 << 63) - 1),
     metavar="NUMBER",
-    help="Makes uids and names the same in each run. [default: others each time]",
+    help="Makes uids, names, latencies and faults the same in each run.",
 )
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True)
-def apiserver(listen: Address, controllers: tuple[str, ...], **others: Any) -> int:  # noqa: ANN401 - as click gives them
-    """Serve a small Kubernetes API: flow control, slices, budgets, pods, namespaces."""
-    try:
-        names = parse_controllers(controllers)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="'--controllers'") from error
-    settings = ApiServerSettings(listen=listen, controllers=names, **others)
+def apiserver(**flags: Any) -> int:  # noqa: ANN401 - as click gives them
+    """Serve a small Kubernetes API: flow control, slices, budgets, pods, namespaces.
+
+    There is no authentication: whoever reaches the address may do everything.
+    """
+    settings = settings_of(flags)
     configure_logging(settings.log_level)
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(run(settings))
+
+
+def settings_of(flags: dict[str, Any]) -> ApiServerSettings:
+    """Make settings of the flags, some of which are texts with a form of their own.
+
+    Raises:
+        click.BadParameter: One of them has another form.
+    """
+
+    def read(flag: str, parse: Callable[[Any], Any], text: object) -> Any:  # noqa: ANN401 - as `parse` gives it
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint=f"'{flag}'") from error
+
+    load = LoadSettings(
+        latency=read("--latency", parse_latencies, flags["latencies"]),
+        capacity=flags["capacity"],
+        faults=read("--fault", parse_faults, flags["faults"]),
+    )
+    seeds = flags["seed_objects"]
+    return ApiServerSettings(
+        listen=flags["listen"],
+        store=flags["store"],
+        watch_window=flags["watch_window"],
+        controllers=read("--controllers", parse_controllers, flags["controllers"]),
+        external_address=flags["external_address"],
+        load=load,
+        seeds=SeedCounts() if seeds is None else read("--seed-objects", parse_seeds, seeds),
+        random_seed=flags["random_seed"],
+        log_level=flags["log_level"],
+    )
 
 
 async def run(
@@ -129,7 +187,9 @@ async def run_until(
     """Serve until the first signal, stop in order until the second."""
     process = ApiServerProcess(settings)
     try:
-        await process.start()
+        if not await started(process, signals):
+            logger.info("stopped before it had started")
+            return OK
     except ListenError as error:
         raise CommandError(f"{error}; {error.hint}") from error
     except StoreError as error:
@@ -155,10 +215,38 @@ async def run_until(
     return FAILED
 
 
+async def started(process: ApiServerProcess, signals: Signals) -> bool:
+    """Start; whether that was done before a signal came, which takes it back.
+
+    Raises:
+        Exception: It cannot start.
+    """
+    task = asyncio.current_task()
+    assert task is not None, "this is a coroutine"
+
+    async def cancel() -> None:
+        await signals.first.wait()
+        task.cancel()
+
+    canceller = spawn(cancel(), name="waiting for a signal while starting")
+    try:
+        await process.start()
+    except asyncio.CancelledError:
+        if not signals.first.is_set():
+            raise
+        task.uncancel()
+        return False
+    finally:
+        canceller.cancel()
+    return True
+
+
 def log_start(process: ApiServerProcess) -> None:
     """Say where the server listens and where the objects are."""
     settings = process.settings
     address = dataclasses.replace(settings.listen, port=process.port)
+    if process.seeded:
+        logger.info("%d objects were seeded", process.seeded)
     logger.info(
         "apfproxy %s serves the API on http://%s; objects are in %s; controllers: %s",
         __version__,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import random
 import time
@@ -12,18 +14,29 @@ from aiohttp import web
 
 from apfproxy.apiserver.app import EXTERNAL_ADDRESS, Api
 from apfproxy.apiserver.controllers.control import CONTROLLERS, Controllers
+from apfproxy.apiserver.counters import ApiServerCounters
+from apfproxy.apiserver.discovery import Discovery
+from apfproxy.apiserver.gate import Gate
 from apfproxy.apiserver.kinds import KINDS
+from apfproxy.apiserver.load import Load, LoadSettings
 from apfproxy.apiserver.registry import Registry
+from apfproxy.apiserver.seeds import SeedCounts, Seeder
+from apfproxy.apiserver.store.measured import MeasuredBackend
 from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.cli.process import ListenError
-from apfproxy.observe.health import READYZ, HealthRegistry
+from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
+from apfproxy.observe.health import HEALTHZ, READYZ, HealthRegistry
+from apfproxy.observe.health_pages import HealthPages
+from apfproxy.observe.metrics import ScrapedPage
 from apfproxy.settings import Address
 
 if TYPE_CHECKING:
     from apfproxy.apiserver.store.store import Backend
 
+REQUESTS_S = 10.0
+"""For requests that are under way when the server is to stop."""
 SHUTDOWN_S = 5.0
 """For answers that are under way once watches were told to end; then connections are cut."""
 BACKLOG = 4096
@@ -31,6 +44,9 @@ BACKLOG = 4096
 
 DEFAULT_LISTEN = Address(host="127.0.0.1", port=6443)
 """Kubernetes' port, for this machine only: there is no authentication."""
+
+OWN_PATHS = ("/healthz", "/livez", "/metrics", "/readyz")
+"""Beside those of the API, for `/`."""
 
 START = "start"
 SHUTDOWN = "shutdown"
@@ -49,6 +65,8 @@ class ApiServerSettings:
         watch_window: Changes of each resource that a watch can go back.
         controllers: Names of those that run.
         external_address: What `/api` tells clients to connect to.
+        load: How slow and how faulty it is on purpose.
+        seeds: Objects that are there from the start.
         random_seed: Of uids, names, faults and latencies; None for others each time.
         log_level: What is logged.
     """
@@ -58,6 +76,8 @@ class ApiServerSettings:
     watch_window: int = DEFAULT_CHANGES
     controllers: frozenset[str] = field(default_factory=lambda: frozenset(CONTROLLERS))
     external_address: str = EXTERNAL_ADDRESS
+    load: LoadSettings = field(default_factory=LoadSettings)
+    seeds: SeedCounts = field(default_factory=SeedCounts)
     random_seed: int | None = None
     log_level: str = "info"
 
@@ -76,8 +96,11 @@ class ApiServerProcess:
         self.health = HealthRegistry()
         self.health.add(START, pages=(READYZ,), problem="not started yet")
         self.health.add(SHUTDOWN, pages=(READYZ,))
+        self.counters = ApiServerCounters()
         self.store: Store | None = None
+        self.seeded = 0
         self._controllers: Controllers | None = None
+        self._gate: Gate | None = None
         self._runner: web.AppRunner | None = None
 
     def __repr__(self) -> str:
@@ -99,18 +122,30 @@ class ApiServerProcess:
         """
         settings = self.settings
         try:
-            backend: Backend | None = None
-            if settings.store is not None:
-                backend = SqliteBackend(settings.store)
-            self.store = Store(window=settings.watch_window, backend=backend)
+            self.store = Store(window=settings.watch_window, backend=self._backend())
             registry = Registry(KINDS, self.store, time.time, self._chance("objects"))
-            await self._listen(Api(registry, self._chance("watches"), settings.external_address))
+            await self._listen(registry)
             self._controllers = Controllers(registry, settings.controllers)
             await self._controllers.start()
+            self.seeded = await Seeder(registry, self._chance("seeds")).seed(settings.seeds)
         except BaseException:
             await self.stop()
             raise
         self.health.report(START, None)
+
+    def _backend(self) -> Backend | None:
+        """What keeps the store; its failures show on the health pages."""
+        if self.settings.store is None:
+            return None
+        # Reads go on from memory, and only the next write can tell that all is well again.
+        self.health.add(STORE, pages=(READYZ, HEALTHZ), is_blocking=False)
+        loop = asyncio.get_running_loop()
+
+        def report(problem: str | None) -> None:
+            loop.call_soon_threadsafe(self.health.report, STORE, problem)
+
+        backend = SqliteBackend(self.settings.store)
+        return MeasuredBackend(backend, self.counters, time.monotonic_ns, report)
 
     def _chance(self, purpose: str) -> random.Random:
         """Random numbers for one purpose, so that more of one kind does not change another."""
@@ -118,10 +153,24 @@ class ApiServerProcess:
         # Not for secrets: uids and names are told to everybody.
         return random.Random(None if seed is None else f"{seed} {purpose}")  # noqa: S311
 
-    async def _listen(self, api: Api) -> None:
-        listen = self.settings.listen
+    async def _listen(self, registry: Registry) -> None:
+        settings, listen = self.settings, self.settings.listen
+        api = Api(registry, self._chance("watches"), settings.external_address)
+        load = None
+        if settings.load != LoadSettings():
+            load = Load(settings.load, self._chance("latencies"), self._chance("faults"))
+        self._gate = Gate(api.handle, KINDS, self.counters, load)
+        metrics = ScrapedPage(
+            lambda is_canonical: ApiServerMetrics(
+                self.counters, self._store_state, is_canonical=is_canonical
+            )
+        )
+        paths = sorted([*Discovery(KINDS).root_paths()["paths"], *OWN_PATHS])
         app = web.Application()
-        app.add_routes(api.routes())
+        app.add_routes(api.routes(self._gate.handle))
+        app.add_routes(HealthPages(self.health, metrics).routes())
+        app.router.add_get("/", lambda _request: index(paths))
+        app.router.add_route("*", "/{path:.*}", not_found)
         # Watches must notice that their clients are gone, which aiohttp tells only by cancelling.
         self._runner = web.AppRunner(
             app,
@@ -142,6 +191,9 @@ class ApiServerProcess:
         if self._runner is not None:
             for site in list(self._runner.sites):
                 await site.stop()
+        if self._gate is not None:
+            await self._gate.drain(REQUESTS_S)
+            self._gate = None
         if self._controllers is not None:
             await self._controllers.stop()
             self._controllers = None
@@ -150,3 +202,23 @@ class ApiServerProcess:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+
+    def _store_state(self) -> StoreState:
+        """What the store has now, for a scrape."""
+        store = self.store
+        assert store is not None, "scrapes come after the start"
+        resources = []
+        for kind in KINDS:
+            found = store.collection(kind.resource)
+            resources.append(ResourceState(kind.group, kind.plural, found.count(), found.watchers))
+        return StoreState(resources, store.pending, store.resource_version)
+
+
+async def index(paths: list[str]) -> web.Response:
+    """Say what is there."""
+    return web.json_response({"paths": paths}, dumps=lambda body: json.dumps(body, indent=2))
+
+
+async def not_found(_request: web.Request) -> web.Response:
+    """Answer for a path that nothing is at, as Kubernetes does."""
+    return web.Response(text="404 page not found\n", status=404)

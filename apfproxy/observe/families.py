@@ -6,12 +6,15 @@ its `Sample` tuples directly, which makes a scrape a third cheaper.
 
 from __future__ import annotations
 
+import platform
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
 from prometheus_client.utils import floatToGoString
+
+import apfproxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,6 +43,12 @@ def info(name: str, help_text: str, labels: Mapping[str, str]) -> Metric:
     metric = Metric(name.removesuffix("_info"), help_text, "info")
     metric.samples = [Sample(name, dict(labels), 1)]
     return metric
+
+
+def build_info() -> Metric:
+    """What runs."""
+    labels = {"version": apfproxy.__version__, "python_version": platform.python_version()}
+    return info("apfproxy_build_info", "What runs", labels)
 
 
 class HistogramFamily:

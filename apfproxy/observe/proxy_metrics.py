@@ -5,19 +5,17 @@
 
 from __future__ import annotations
 
-import platform
 from typing import TYPE_CHECKING, Protocol
 
-import apfproxy
 from apfproxy.flowcontrol.counters import DURATION_BOUNDS_S
 from apfproxy.observe.families import (
     NO_LABELS,
     NS_PER_S,
     HistogramFamily,
     bound_texts,
+    build_info,
     counter,
     gauge,
-    info,
 )
 
 if TYPE_CHECKING:
@@ -152,11 +150,7 @@ class ProxyMetrics:
 
     def collect(self) -> Iterator[Metric]:
         """All families, as of now."""
-        yield info(
-            PREFIX + "build_info",
-            "What runs",
-            {"version": apfproxy.__version__, "python_version": platform.python_version()},
-        )
+        yield build_info()
         yield from self._data_plane()
         yield from self._configuration()
 

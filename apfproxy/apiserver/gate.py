@@ -1,0 +1,229 @@
+"""What every request of the API passes: it is counted, and held up where a load test wants it.
+
+A watch takes part in the load until its initial events are written; then it only is one that is
+open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from apfproxy.apiserver.answers import failure
+from apfproxy.apiserver.counters import RequestLabels
+from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.load import Fault
+from apfproxy.apiserver.patches import APPLY_PATCH
+from apfproxy.apiserver.watches import ON_INITIAL
+from apfproxy.flowcontrol.counters import NS_PER_S
+from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from apfproxy.api.kind import Kind
+    from apfproxy.apiserver.counters import ApiServerCounters
+    from apfproxy.apiserver.load import Load
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+STALL_S = 60.0
+"""After so long a request without an answer is given up: Kubernetes' own time for requests."""
+RESET_S = 1.0
+"""In which the loop notices that a connection was reset, and ends its request."""
+
+NO_ATTRIBUTES = RequestAttributes(is_resource_request=False, path="", verb="")
+METHOD_VERBS = {"GET": "GET", "HEAD": "GET", "POST": "POST", "PUT": "PUT", "PATCH": "PATCH",
+                "DELETE": "DELETE"}  # fmt: skip
+COLLECTION_VERBS = {"list": "LIST", "watch": "WATCH", "deletecollection": "DELETECOLLECTION"}
+OTHER = "other"
+SUBRESOURCES = frozenset({"", "status", "finalize", "eviction"})
+
+log = logging.getLogger(__name__)
+
+
+class Gate:
+    """Before the handler of the API.
+
+    Args:
+        handler: Answers requests.
+        kinds: That are served: only their names are labels.
+        counters: Get what happens.
+        load: How slow and how faulty requests are; None for neither.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        kinds: Iterable[Kind],
+        counters: ApiServerCounters,
+        load: Load | None = None,
+    ) -> None:
+        self._handler = handler
+        self._counters = counters
+        self._load = load
+        self._resources = frozenset(
+            (kind.group, version.name, kind.plural) for kind in kinds for version in kind.versions
+        )
+        self._ending = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    def __repr__(self) -> str:
+        return f"<Gate of {self._counters!r}, {self._load!r}>"
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        now = asyncio.get_running_loop().time
+        started_s = now()
+        attributes = attributes_of(request)
+        counters = self._counters.of(self._labels(request, attributes))
+        slot = Slot(self, is_mutating=attributes.is_mutating)
+        code = 0
+        if attributes.long_running:
+            counters.long_running += 1
+            request[ON_INITIAL] = slot.leave
+            code = 200  # what its client has seen, if it leaves
+        try:
+            response = await self._answer(request, attributes.verb)
+            code = response.status
+        finally:
+            slot.leave()
+            if attributes.long_running:
+                counters.long_running -= 1
+            counters.end(code, round((now() - started_s) * NS_PER_S))
+        return response
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait until no request is there but watches; those that stall are let go at once."""
+        self._ending.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._idle.wait()
+
+    def enter(self, *, is_mutating: bool) -> None:
+        """Take part in the load."""
+        counters = self._counters
+        if is_mutating:
+            counters.in_flight_mutating += 1
+        else:
+            counters.in_flight_read_only += 1
+        if self._load is not None:
+            self._load.concurrency += 1
+        self._idle.clear()
+
+    def leave(self, *, is_mutating: bool) -> None:
+        """Take part no more."""
+        counters = self._counters
+        if is_mutating:
+            counters.in_flight_mutating -= 1
+        else:
+            counters.in_flight_read_only -= 1
+        if self._load is not None:
+            self._load.concurrency -= 1
+        if not counters.in_flight_mutating and not counters.in_flight_read_only:
+            self._idle.set()
+
+    async def _answer(self, request: web.Request, verb: str) -> web.StreamResponse:
+        load = self._load
+        if load is not None:
+            fault, delay_s = load.fault(), load.delay_s(verb)
+            if delay_s > 0:
+                await asyncio.sleep(delay_s)
+            if fault is not None:
+                self._counters.count_fault(fault.value)
+                return await self._fail(request, fault)
+        try:
+            return await self._handler(request)
+        except (web.HTTPException, ConnectionError):
+            raise
+        except Exception as error:
+            log.exception("%s %s failed", request.method, request.path)
+            if request.writer.output_size:
+                raise  # aiohttp cuts the connection: a second head would be taken for content
+            message = f"Internal error occurred: {type(error).__name__}; the server's log has more"
+            return await failure(request, StatusError(500, "InternalError", message))
+
+    async def _fail(self, request: web.Request, fault: Fault) -> web.StreamResponse:
+        """Let a request fail."""
+        if fault is Fault.ERROR:
+            message = "Internal error occurred: a fault that --fault asked for"
+            return await failure(request, StatusError(500, "InternalError", message))
+        if fault is Fault.STALL:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(STALL_S):
+                    await self._ending.wait()
+        if request.transport is not None:
+            request.transport.abort()
+        await asyncio.sleep(RESET_S)  # the loop cancels this request, since its client is gone
+        return web.Response(status=500)
+
+    def _labels(self, request: web.Request, attributes: RequestAttributes) -> RequestLabels:
+        """What a request is counted by."""
+        verb = COLLECTION_VERBS.get(attributes.verb) or METHOD_VERBS.get(request.method, OTHER)
+        if verb == "PATCH" and request.content_type == APPLY_PATCH:
+            verb = "APPLY"
+        resource = (attributes.api_group, attributes.api_version, attributes.resource)
+        if resource not in self._resources:
+            return RequestLabels(verb)
+        subresource = attributes.subresource
+        return RequestLabels(
+            verb,
+            *resource,
+            subresource if subresource in SUBRESOURCES else OTHER,
+            scope_of(attributes),
+            dry_run_of(attributes),
+        )
+
+
+class Slot:
+    """A request's part in the load, which ends once.
+
+    Args:
+        gate: Counts it.
+        is_mutating: Whether the request may change anything.
+    """
+
+    __slots__ = ("_gate", "_is_mutating", "_is_over")
+
+    def __init__(self, gate: Gate, *, is_mutating: bool) -> None:
+        self._gate = gate
+        self._is_mutating = is_mutating
+        self._is_over = False
+        gate.enter(is_mutating=is_mutating)
+
+    def __repr__(self) -> str:
+        return f"<Slot: {'over' if self._is_over else 'taken'}>"
+
+    def leave(self) -> None:
+        """Take part no more; harmless once done."""
+        if not self._is_over:
+            self._is_over = True
+            self._gate.leave(is_mutating=self._is_mutating)
+
+
+def attributes_of(request: web.Request) -> RequestAttributes:
+    """What a request does; nothing in particular if its target makes no sense."""
+    try:
+        return parse_attributes(request.method, request.rel_url.raw_path_qs.encode())
+    except AttributesError:
+        return NO_ATTRIBUTES
+
+
+def scope_of(attributes: RequestAttributes) -> str:
+    """How much of a resource a request is about, in the words of Kubernetes' metrics."""
+    if attributes.name or attributes.verb == "create":
+        return "resource"
+    return "namespace" if attributes.namespace else "cluster"
+
+
+def dry_run_of(attributes: RequestAttributes) -> str:
+    """The parameter, if it makes sense."""
+    values = attributes.query.get("dryRun", ())
+    if not values or values == ("",):
+        return ""
+    return "All" if set(values) == {"All"} else "invalid"

@@ -1,0 +1,219 @@
+"""Objects to begin load tests with: slices of devices, pods and the budgets that select them.
+
+They are created as a client would, so they are valid and owned.  Names tell the number of each, so
+that a server with a store makes only those that are not there yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.api.core.kinds import NAMESPACE, POD
+from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.api.resource.kinds import RESOURCE_SLICE
+from apfproxy.api.schema.reading import canonical
+from apfproxy.api.times import rfc3339
+from apfproxy.apiserver.registry import WriteOptions
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from apfproxy.api.kind import Kind, Object
+    from apfproxy.apiserver.registry import Registry
+
+OPTIONS = WriteOptions("apfproxy-seed")
+BATCH = 500
+"""Objects that share a commit, and after which others get their turn."""
+PODS_PER_NAMESPACE = 100
+READY_SHARE = 0.9
+PODS_PER_NODE = 30
+DRIVER = "gpu.example.com"
+DEVICES_PER_SLICE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class SeedCounts:
+    """How many objects there are to be.
+
+    Attributes:
+        slices: ResourceSlices of about 1 KiB, one of a node each.
+        pods: In namespaces of `PODS_PER_NAMESPACE`; most of them ready.
+        budgets: PodDisruptionBudgets, each of which selects the pods of one application.
+    """
+
+    slices: int = 0
+    pods: int = 0
+    budgets: int = 0
+
+    @property
+    def namespaces(self) -> int:
+        """Namespaces that the pods and budgets are in."""
+        if not self.pods and not self.budgets:
+            return 0
+        return max(1, math.ceil(self.pods / PODS_PER_NAMESPACE))
+
+    @property
+    def applications(self) -> int:
+        """Applications in each namespace, of which a budget selects one."""
+        return max(1, math.ceil(self.budgets / max(1, self.namespaces)))
+
+
+class Seeder:
+    """Makes the objects.
+
+    Args:
+        registry: Gets them.
+        chance: Draws what differs between them.
+    """
+
+    def __init__(self, registry: Registry, chance: random.Random) -> None:
+        self._registry = registry
+        self._chance = chance
+
+    def __repr__(self) -> str:
+        return f"<Seeder of {self._registry!r}>"
+
+    async def seed(self, counts: SeedCounts) -> int:
+        """Let the objects be there.
+
+        Returns:
+            How many were made.
+
+        Raises:
+            StatusError: The registry refuses one.
+            StoreError: The disk does.
+        """
+        namespaces = range(counts.namespaces)
+        made = await self._all(self._namespace(number) for number in namespaces)
+        made += await self._all(self._slice(number) for number in range(counts.slices))
+        made += await self._all(self._budget(number, counts) for number in range(counts.budgets))
+        made += await self._all(self._pod(number, counts) for number in range(counts.pods))
+        return made
+
+    async def _all(self, coroutines: Iterable[Coroutine[None, None, bool]]) -> int:
+        """Do all, a batch at a time; the number of those that made something."""
+        made, batch = 0, []
+        for coroutine in coroutines:
+            batch.append(coroutine)
+            if len(batch) == BATCH:
+                made += sum(await asyncio.gather(*batch))
+                batch = []
+        return made + sum(await asyncio.gather(*batch))
+
+    async def _create(
+        self, kind: Kind, namespace: str, name: str, make: Callable[[], Object]
+    ) -> bool:
+        """Create an object that is not there; whether it was not."""
+        if self._registry.store.head(kind.resource, namespace, name) is not None:
+            return False
+        version = kind.storage
+        raw = make()
+        raw["metadata"] = {"name": name, **raw.get("metadata", {})}
+        obj = canonical(version.schema, raw)
+        version.set_defaults(obj)
+        obj = canonical(version.schema, obj)
+        await self._registry.create(kind, version, namespace, obj, OPTIONS)
+        return True
+
+    async def _namespace(self, number: int) -> bool:
+        return await self._create(NAMESPACE, "", namespace_name(number), dict)
+
+    async def _slice(self, number: int) -> bool:
+        node = f"node-{number:05}"
+        return await self._create(
+            RESOURCE_SLICE, "", f"{node}-{DRIVER}", lambda: slice_of(node, self._chance)
+        )
+
+    async def _budget(self, number: int, counts: SeedCounts) -> bool:
+        namespace = namespace_name(number % counts.namespaces)
+        name = f"app-{number // counts.namespaces}"
+        # A number: a percentage counts only pods that have a controller.
+        available = max(1, counts.pods // max(1, counts.namespaces * counts.applications * 2))
+        spec = {"minAvailable": available, "selector": {"matchLabels": {"app": name}}}
+        return await self._create(POD_DISRUPTION_BUDGET, namespace, name, lambda: {"spec": spec})
+
+    async def _pod(self, number: int, counts: SeedCounts) -> bool:
+        namespace = namespace_name(number % counts.namespaces)
+        of_namespace = number // counts.namespaces
+        app = f"app-{of_namespace % counts.applications}"
+        name = f"{app}-{of_namespace:05}"
+        is_ready = self._chance.random() < READY_SHARE
+        node = f"node-{number // PODS_PER_NODE:05}"
+        if not await self._create(POD, namespace, name, lambda: pod_of(app, node)):
+            return False
+        if is_ready:
+            started = rfc3339(self._registry.clock())
+
+            def ready(pod: Object) -> Object:
+                pod["status"] = {**pod["status"], **ready_status(started)}
+                return canonical(POD.storage.schema, pod)
+
+            await self._registry.update(
+                POD, POD.storage, namespace, name, ready, OPTIONS, subresource="status"
+            )
+        return True
+
+
+def namespace_name(number: int) -> str:
+    """The name of a namespace."""
+    return f"load-{number}"
+
+
+def slice_of(node: str, chance: random.Random) -> Object:
+    """A slice with the devices of a node, without its name."""
+    devices = [
+        {
+            "name": f"gpu-{index}",
+            "attributes": {
+                "index": {"int": index},
+                "uuid": {"string": f"GPU-{chance.getrandbits(64):016x}"},
+                "model": {"string": chance.choice(("A-100", "H-200", "L-40"))},
+                "driverVersion": {"version": "550.54.15"},
+            },
+            "capacity": {"memory": {"value": chance.choice(("40Gi", "80Gi", "141Gi"))}},
+        }
+        for index in range(DEVICES_PER_SLICE)
+    ]
+    return {
+        "metadata": {"labels": {"zone": f"zone-{chance.randrange(3)}"}},
+        "spec": {
+            "driver": DRIVER,
+            "nodeName": node,
+            "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+            "devices": devices,
+        },
+    }
+
+
+def pod_of(app: str, node: str) -> Object:
+    """A pod of an application, without its name."""
+    return {
+        "metadata": {"labels": {"app": app}},
+        "spec": {
+            "nodeName": node,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": f"registry.example.com/{app}:1.0",
+                    "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+                }
+            ],
+        },
+    }
+
+
+def ready_status(started: str) -> Object:
+    """What a kubelet says of a pod that is ready."""
+    condition = {"status": "True", "lastProbeTime": None, "lastTransitionTime": started}
+    return {
+        "phase": "Running",
+        "startTime": started,
+        "conditions": [
+            {**condition, "type": kind}
+            for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+        ],
+    }

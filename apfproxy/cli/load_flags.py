@@ -1,0 +1,134 @@
+"""The texts of the flags that make the API server a target for load tests.
+
+    --latency [VERB=]TIME       5ms  20ms-50ms  exp(10ms)  normal(10ms,2ms)  lognormal(10ms,0.5)
+    --fault KIND=SHARE          500=1%  reset=0.1%  stall=0.001
+    --seed-objects KIND=N,...   slices=20000,pods=500,budgets=20
+
+Each function raises ValueError with what it expected instead.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+
+from apfproxy.apiserver.load import EVERY_VERB, LONGEST_S, VERBS, Fault, Latency, Shape
+from apfproxy.apiserver.seeds import SeedCounts
+from apfproxy.sources.setting_values import parse_duration
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+LATENCY_EXAMPLES = "5ms, 20ms-50ms, exp(10ms), normal(10ms,2ms) or lognormal(10ms,0.5)"
+CALL = re.compile(r"([a-z]+)\(([^()]*)\)")
+NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
+ARGUMENTS = {Shape.EXPONENTIAL: 1, Shape.NORMAL: 2, Shape.LOGNORMAL: 2}
+MOST_SIGMA = 10.0
+SEEDS = {"slices": 200_000, "pods": 200_000, "budgets": 20_000}
+"""What can be seeded, and how many at most: they are all in memory."""
+
+
+def parse_latencies(texts: Iterable[str]) -> dict[str, Latency]:
+    """Read all latencies; one without a verb is for all verbs that are not named."""
+    found: dict[str, Latency] = {}
+    for text in texts:
+        verb, equals, latency = text.partition("=")
+        if not equals:
+            verb, latency = EVERY_VERB, text
+        if verb != EVERY_VERB and verb not in VERBS:
+            raise ValueError(
+                f"expected a verb, {EVERY_VERB} or one of {', '.join(VERBS)}, not {verb!r}"
+            )
+        if verb in found:
+            raise ValueError(f"{verb} is given twice; keep one")
+        found[verb] = parse_latency(latency)
+    return found
+
+
+def parse_latency(text: str) -> Latency:
+    """Read a duration or a distribution of them."""
+    call = CALL.fullmatch(text)
+    if call is None:
+        first, dash, second = text.partition("-")
+        if not dash:
+            return Latency(Shape.FIXED, duration(text, text))
+        least, greatest = duration(first, text), duration(second, text)
+        if least > greatest:
+            raise ValueError(f"expected the shorter duration first, not {text!r}")
+        return Latency(Shape.UNIFORM, least, greatest)
+    name, arguments = call[1], [each.strip() for each in call[2].split(",")]
+    shape = next((shape for shape in ARGUMENTS if shape == name), None)
+    if shape is None or len(arguments) != ARGUMENTS[shape]:
+        raise ValueError(f"expected a latency such as {LATENCY_EXAMPLES}, not {text!r}")
+    centre = duration(arguments[0], text)
+    if shape is Shape.EXPONENTIAL:
+        return Latency(shape, centre)
+    if shape is Shape.NORMAL:
+        return Latency(shape, centre, duration(arguments[1], text))
+    if NUMBER.fullmatch(arguments[1]) is None or float(arguments[1]) > MOST_SIGMA:
+        raise ValueError(
+            f"expected a number up to {MOST_SIGMA:g} as the second argument, the standard"
+            f" deviation of the logarithm, such as lognormal(10ms,0.5), not {text!r}"
+        )
+    return Latency(shape, centre, float(arguments[1]))
+
+
+def duration(text: str, whole: str) -> float:
+    """Read one duration of a latency, in seconds."""
+    try:
+        found = parse_duration(text)
+    except ValueError as error:
+        hint = str(error).partition("; ")[2]
+        raise ValueError(
+            f"expected a latency such as {LATENCY_EXAMPLES}, not {whole!r}"
+            + (f"; {hint}" if hint else "")
+        ) from None
+    if found > LONGEST_S:
+        raise ValueError(f"expected at most {LONGEST_S:g} s, not {whole!r}")
+    return found
+
+
+def parse_faults(texts: Iterable[str]) -> dict[Fault, float]:
+    """Read the shares of requests that fail."""
+    found: dict[Fault, float] = {}
+    for text in texts:
+        for item in text.split(","):
+            name, _, share = item.strip().partition("=")
+            fault = next((fault for fault in Fault if fault.value == name), None)
+            if fault is None:
+                known = ", ".join(f"{fault.value}=SHARE" for fault in Fault)
+                raise ValueError(f"expected one of {known}, with a share such as 1%, not {item!r}")
+            if fault in found:
+                raise ValueError(f"{name} is given twice; keep one")
+            found[fault] = parse_share(share, item)
+    if sum(found.values()) > 1 and not math.isclose(sum(found.values()), 1):
+        raise ValueError(f"the shares add up to {sum(found.values()):.1%}, more than all requests")
+    return found
+
+
+def parse_share(text: str, whole: str) -> float:
+    """Read a share, 0 to 1, as a percentage or a number."""
+    number = text.removesuffix("%")
+    if NUMBER.fullmatch(number) is not None:
+        share = float(number) / (100 if text.endswith("%") else 1)
+        if share <= 1:
+            return share
+    raise ValueError(f"expected a share from 0% to 100%, such as 0.1%, not {whole!r}")
+
+
+def parse_seeds(text: str) -> SeedCounts:
+    """Read how many objects there are to be."""
+    found: dict[str, int] = {}
+    for item in text.split(","):
+        name, _, count = item.strip().partition("=")
+        most = SEEDS.get(name)
+        if most is None:
+            known = ", ".join(f"{name}=N" for name in SEEDS)
+            raise ValueError(f"expected some of {known}, such as slices=20000, not {item!r}")
+        if name in found:
+            raise ValueError(f"{name} is given twice; keep one")
+        if re.fullmatch(r"[0-9]{1,9}", count) is None or int(count) > most:
+            raise ValueError(f"expected a number from 0 to {most}, not {item!r}")
+        found[name] = int(count)
+    return SeedCounts(**found)
