@@ -76,6 +76,11 @@ def no_warnings(_new: Object, _old: Object | None) -> list[str]:
     return []
 
 
+def no_row_conditions(_obj: Object) -> Sequence[Object]:
+    """Say nothing about the row."""
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Version:
     """One version of a kind.
@@ -177,6 +182,7 @@ class Kind:
         rules: What happens to its objects.
         columns: Of a Table.
         cells: The cells of an object's row; the second argument is now, in seconds since 1970.
+        row_conditions: What is to be known of an object's row as a whole, as Tables have it.
         selectable: The values of the fields that field selectors may name, `metadata.name` and
             `metadata.namespace` apart.
         selectable_fields: Their names.
@@ -196,6 +202,7 @@ class Kind:
     rules: Rules
     columns: tuple[Column, ...]
     cells: Callable[[Object, float], Sequence[object]]
+    row_conditions: Callable[[Object], Sequence[Object]] = no_row_conditions
     selectable: Callable[[Object], dict[str, str]] = lambda _obj: {}
     selectable_fields: tuple[str, ...] = ()
     short_names: tuple[str, ...] = ()

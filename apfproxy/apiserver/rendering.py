@@ -168,11 +168,14 @@ class Renderer:
         return b'{"metadata":%b}' % bytes(METADATA_DECODER.decode(entry.data).metadata)
 
     def _row(self, entry: Entry) -> bytes:
-        cells = encode(list(self._kind.cells(decoded(self._kind, entry), self._now_s)))
+        obj = decoded(self._kind, entry)
+        row = b'{"cells":' + encode(list(self._kind.cells(obj, self._now_s)))
+        if conditions := self._kind.row_conditions(obj):
+            row += b',"conditions":' + encode(conditions)
         if self._include == "None":
-            return b'{"cells":%b}' % cells
+            return row + b"}"
         shown = self._partial(entry) if self._include == "Metadata" else self._object(entry)
-        return b'{"cells":%b,"object":%b}' % (cells, shown)
+        return b'%b,"object":%b}' % (row, shown)
 
 
 def type_bytes(kind: str, api_version: str) -> bytes:

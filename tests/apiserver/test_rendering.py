@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from apfproxy.apiserver.rendering import as_yaml, indented, indented_list, yaml_list
+from apfproxy.api.core.kinds import POD
+from apfproxy.apiserver.negotiation import Form, Shape
+from apfproxy.apiserver.rendering import Renderer, as_yaml, indented, indented_list, yaml_list
+from tests.apiserver.controllers.scene import Scene
 
 LISTS = [
     pytest.param([], b'"items":[', id="empty"),
@@ -33,3 +38,22 @@ def test_lists_in_parts(parts: list[bytes], name: bytes) -> None:
 
     assert indented(whole) == b"".join(indented_list(iter(chunks)))
     assert as_yaml(whole) == b"".join(yaml_list(iter(chunks)))
+
+
+@pytest.mark.parametrize("include", ["None", "Metadata", "Object"])
+async def test_conditions_of_rows(include: str) -> None:
+    """A row of a Table tells what is to be known of it, between its cells and its object."""
+    scene = Scene()
+    await scene.namespace()
+    for name in ("a", "b"):
+        await scene.pod(name)
+    status = {**scene.registry.get(POD, "default", "b")["status"], "phase": "Failed"}
+    await scene.change(POD, "b", {"status": status}, "default", "status")
+    form = Form(shape=Shape.TABLE)
+    renderer = Renderer(POD, POD.storage, form, include, scene.now_s)
+    entries = scene.store.collection(POD.resource).snapshot()
+    rows = json.loads(b"".join(renderer.list_chunks(entries, {})))["rows"]
+
+    shown = ["object"] if include != "None" else []
+    assert [["cells", *shown], ["cells", "conditions", *shown]] == [list(row) for row in rows]
+    assert ["Failed"] == [condition["reason"] for condition in rows[1]["conditions"]]

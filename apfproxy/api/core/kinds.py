@@ -8,7 +8,7 @@ from apfproxy.api.core import namespaces, pod_strategy
 from apfproxy.api.core.defaults import set_namespace_defaults, set_pod_defaults
 from apfproxy.api.core.namespace_schema import NAMESPACE_OBJECT
 from apfproxy.api.core.pod_schema import POD_OBJECT
-from apfproxy.api.core.pod_table import POD_COLUMNS, pod_cells
+from apfproxy.api.core.pod_table import POD_COLUMNS, pod_cells, pod_row_conditions
 from apfproxy.api.core.pod_update_validation import validate_pod_status, validate_pod_update
 from apfproxy.api.core.pod_validation import validate_pod
 from apfproxy.api.kind import Kind, Rules, Version
@@ -57,6 +57,7 @@ POD = Kind(
     ),
     columns=POD_COLUMNS,
     cells=pod_cells,
+    row_conditions=pod_row_conditions,
     selectable=pod_fields,
     selectable_fields=(
         "spec.nodeName",

@@ -33,6 +33,15 @@ POD_COLUMNS = (
 )
 
 
+ROW_CONDITIONS = {
+    phase: (
+        {"type": "Completed", "status": "True", "reason": phase, "message": f"The pod {told}."},
+    )
+    for phase, told in (("Succeeded", "has completed successfully"), ("Failed", "failed"))
+}
+"""What Tables say of pods that run no more, by phase."""
+
+
 class Summary:
     """What the statuses of a pod's containers come to.
 
@@ -131,6 +140,11 @@ def is_true(status: Object, type_: str) -> bool:
     """Whether a condition of the pod is true."""
     condition = find_condition(status, type_)
     return condition is not None and condition["status"] == "True"
+
+
+def pod_row_conditions(obj: Object) -> Sequence[Object]:
+    """What is to be known of a pod's row as a whole: that it has ended."""
+    return ROW_CONDITIONS.get(obj["status"].get("phase", ""), ())
 
 
 def pod_cells(obj: Object, now_s: float) -> Sequence[object]:

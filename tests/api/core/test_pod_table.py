@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.api.core.pod_table import POD_COLUMNS, pod_cells
+from apfproxy.api.core.pod_table import POD_COLUMNS, pod_cells, pod_row_conditions
 from apfproxy.api.times import parse_time
 from tests.api.core.pods import container, pod
 
@@ -213,3 +213,19 @@ def test_wide_columns() -> None:
     assert ("60m", "10.0.0.1", "n", "m", "1/3") == tuple(pod_cells(obj, NOW_S)[4:])
     assert ("<none>",) * 4 == tuple(pod_cells(pod(), NOW_S)[5:])
     assert len(POD_COLUMNS) == len(pod_cells(obj, NOW_S))
+
+
+@pytest.mark.parametrize(
+    ("phase", "told"),
+    [
+        ("Succeeded", "The pod has completed successfully."),
+        ("Failed", "The pod failed."),
+        ("Running", None),
+        ("", None),
+    ],
+)
+def test_conditions(phase: str, told: str | None) -> None:
+    """The rows of pods that run no more say so."""
+    expected = [{"type": "Completed", "status": "True", "reason": phase, "message": told}]
+    found = list(pod_row_conditions(pod(status={"phase": phase})))
+    assert (expected if told else []) == found
