@@ -1,0 +1,64 @@
+"""An API server to be killed: `python -m tests.end_to_end.forked_apiserver FILE`.
+
+For each line on its standard input it forks a server on the file, as `apfproxy apiserver` runs it.
+That has imported everything before, so that it starts in milliseconds; else it is no different.  On
+standard output is a line of JSON for each: its process id, the port once it is ready, its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+import uvloop
+
+from apfproxy.cli.apiserver import run
+from apfproxy.cli.apiserver_process import ApiServerSettings
+from apfproxy.settings import Address
+
+if TYPE_CHECKING:
+    from apfproxy.cli.apiserver_process import ApiServerProcess
+
+WATCH_WINDOW = 600
+"""Changes of a resource: more than one server makes, fewer than all, so that the file is pruned."""
+
+
+def say(**fields: int) -> None:
+    """Write a line in one piece."""
+    os.write(1, (json.dumps(fields) + "\n").encode())
+
+
+def serve(path: str) -> None:
+    """Run a server until it is killed."""
+
+    def on_started(process: ApiServerProcess) -> None:
+        say(port=process.port)
+
+    settings = ApiServerSettings(
+        listen=Address(host="127.0.0.1", port=0), store=path, watch_window=WATCH_WINDOW
+    )
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(run(settings, on_started))
+
+
+def main(path: str) -> None:
+    """Fork a server for each line."""
+    for _ in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            try:
+                serve(path)
+            finally:
+                traceback.print_exc()
+                os._exit(1)
+        say(pid=child)
+        _, status = os.waitpid(child, 0)
+        say(status=status)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
