@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import random
@@ -169,7 +170,7 @@ class ApiServerProcess:
         app = web.Application()
         app.add_routes(api.routes(self._gate.handle))
         app.add_routes(HealthPages(self.health, metrics).routes())
-        app.router.add_get("/", lambda _request: index(paths))
+        app.router.add_get("/", functools.partial(index, paths))
         app.router.add_route("*", "/{path:.*}", not_found)
         # Watches must notice that their clients are gone, which aiohttp tells only by cancelling.
         self._runner = web.AppRunner(
@@ -214,7 +215,7 @@ class ApiServerProcess:
         return StoreState(resources, store.pending, store.resource_version)
 
 
-async def index(paths: list[str]) -> web.Response:
+async def index(paths: list[str], _request: web.Request) -> web.Response:
     """Say what is there."""
     return web.json_response({"paths": paths}, dumps=lambda body: json.dumps(body, indent=2))
 
