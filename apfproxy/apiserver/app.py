@@ -44,6 +44,7 @@ V2_PROTOBUF_NAME = "com.github.proto-openapi.spec.v2"
 PREFIXES = ("/api", "/apis", "/openapi", "/version")
 EXTERNAL_ADDRESS = "127.0.0.1:6443"
 """Kubernetes' port on this machine; where clients come through a proxy only they know better."""
+UNFORESEEN = "Internal error occurred: unforeseen; the server's log says more"
 DISCOVERY_GROUP = "apidiscovery.k8s.io"
 
 
@@ -98,6 +99,12 @@ class Api:
             log.error("%s %s: %s", request.method, request.path, error)  # noqa: TRY400 - it is ours
             message = f"Internal error occurred: {error}"
             return await failure(request, StatusError(500, "InternalError", message))
+        except ConnectionError:
+            # The client left while it was answered; aiohttp would log what is raised as a fault.
+            return web.Response()
+        except Exception:
+            log.exception("%s %s: failed unforeseen", request.method, request.path)
+            return await failure(request, StatusError(500, "InternalError", UNFORESEEN))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         segments = [unquote(each, errors="replace") for each in request.rel_url.raw_path.split("/")]

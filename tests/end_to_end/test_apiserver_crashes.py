@@ -121,15 +121,17 @@ class Forker:
 @contextlib.asynccontextmanager
 async def forking(path: Path) -> AsyncIterator[Forker]:
     """Have a process that starts servers on a file."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "tests.end_to_end.forked_apiserver",
-        str(path),
-        cwd=Path(__file__).parents[2],
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-    )
+    with path.with_suffix(".log").open("wb") as log:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "tests.end_to_end.forked_apiserver",
+            str(path),
+            cwd=Path(__file__).parents[2],
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=log,
+        )
     forker = Forker(process)
     try:
         yield forker
@@ -355,6 +357,7 @@ async def test_nothing_answered_is_lost(tmp_path: Path) -> None:
             since = record.versions[-LIVES]
             told = await reader.changes(since, record.state.resource_version)
 
+    assert "" == (tmp_path / "store.log").read_text(), "no client's end is an error of the server"
     assert [write for write in record.history if write.resource_version > since] == told
     assert record.answers > 1000
     assert len(record.history) >= record.answers
