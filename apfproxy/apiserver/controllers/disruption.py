@@ -3,6 +3,8 @@
 Of each pod only what budgets need to know is kept, so that a changed pod costs a comparison with
 the budgets of its namespace, and a budget a walk over the pods that it matches.
 
+It also takes back that a pod is about to be disrupted, if nothing comes of it.
+
 Source: Kubernetes, `pkg/controller/disruption`.
 """
 
@@ -13,7 +15,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.api.conditions import FALSE, TRUE, find_condition
 from apfproxy.api.core.kinds import POD
+from apfproxy.api.core.pod_strategy import ENDED
 from apfproxy.api.policy.budget import (
     PodState,
     assess,
@@ -21,9 +25,11 @@ from apfproxy.api.policy.budget import (
     is_up_to_date,
     pod_state,
 )
+from apfproxy.api.policy.eviction_rules import DISRUPTION_TARGET
 from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.api.selectors.errors import SelectorError
 from apfproxy.api.selectors.labels import NOTHING, LabelSelector, selector_of
+from apfproxy.api.times import parse_time, rfc3339
 from apfproxy.apiserver.controllers.runner import is_not_found
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.registry import WriteOptions
@@ -38,6 +44,14 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.store.entries import Change, Entry
 
 MANAGER = "kube-controller-manager"
+POD_MANAGER = "DisruptionController"
+STALE_S = 120
+"""How long a pod may be about to be disrupted without being deleted."""
+MARK = DISRUPTION_TARGET.encode()
+ENDED_BY_KUBELET = "TerminationByKubelet"
+"""The reason of disruptions that may take any time."""
+STALE = "stale"
+"""Third part of the keys that stand for pods; those for budgets have two."""
 
 
 @dataclass(slots=True)
@@ -85,12 +99,15 @@ class Disruption:
 
     def _note_pod(self, entry: Entry) -> list[Key]:
         namespace, name = entry.namespace, entry.name
-        state = pod_state(msgspec.json.decode(entry.data))
+        pod = msgspec.json.decode(entry.data)
+        state = pod_state(pod)
+        concerned: list[Key] = []
+        if MARK in entry.data and disrupted_at(pod):
+            concerned.append((namespace, name, STALE))
         pods = self._pods.setdefault(namespace, {})
         if pods.get(name) == (entry.labels, state):
-            return []
+            return concerned
         pods[name] = entry.labels, state
-        concerned: list[Key] = []
         for budget_name, budget in self._budgets.get(namespace, {}).items():
             if budget.selector.matches(entry.labels):
                 budget.pods.add(name)
@@ -136,7 +153,9 @@ class Disruption:
         return []
 
     async def look(self, key: Key) -> float | None:
-        """Write the status of a budget if it is not right."""
+        """Write the status of a budget if it is not right, or that of a pod if it is stale."""
+        if key[2:]:
+            return await self._undisrupt(*key[:2])
         namespace, name = key
         known = self._budgets.get(namespace, {}).get(name)
         if known is None:
@@ -164,6 +183,35 @@ class Disruption:
             return failed_status(budget, str(error), now_s), None
         return assessment.status, assessment.recheck_s
 
+    async def _undisrupt(self, namespace: str, name: str) -> float | None:
+        """Take back that a pod is about to be disrupted, if it is time."""
+        try:
+            since = disrupted_at(self._registry.get(POD, namespace, name))
+            now_s = self._registry.clock()
+            if not since:
+                return None
+            if parse_time(since) + STALE_S > now_s:
+                return parse_time(since) + STALE_S
+            condition = {
+                "type": DISRUPTION_TARGET,
+                "status": FALSE,
+                "lastTransitionTime": rfc3339(now_s),
+            }
+            await self._registry.apply(
+                POD,
+                POD.storage,
+                namespace,
+                name,
+                {"metadata": {"name": name}, "status": {"conditions": [condition]}},
+                WriteOptions(POD_MANAGER),
+                force=True,
+                subresource="status",
+            )
+        except StatusError as error:
+            if not is_not_found(error):
+                raise
+        return None
+
     async def _write(self, namespace: str, name: str, status: Object) -> None:
         def changed(budget: Object) -> Object:
             budget["status"] = status
@@ -178,3 +226,18 @@ class Disruption:
             WriteOptions(MANAGER),
             subresource="status",
         )
+
+
+def disrupted_at(pod: Object) -> str:
+    """Since when a pod is about to be disrupted, RFC 3339; "" if it is not, or by its kubelet.
+
+    A pod that is being deleted, or has ended, is not.
+    """
+    if "deletionTimestamp" in pod["metadata"] or pod["status"].get("phase") in ENDED:
+        return ""
+    condition = find_condition(pod["status"], DISRUPTION_TARGET)
+    if condition is None or condition["status"] != TRUE:
+        return ""
+    return (
+        "" if condition.get("reason") == ENDED_BY_KUBELET else condition["lastTransitionTime"] or ""
+    )

@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from apfproxy.api.conditions import find_condition
 from apfproxy.api.core.kinds import POD
 from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.controllers.disruption import Disruption
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.registry import DeleteOptions
-from tests.apiserver.controllers.scene import Driver, Scene, refuse
+from tests.apiserver.controllers.scene import NOW, Driver, Scene, refuse
 
 GONE = DeleteOptions(grace_period_s=0)
 
@@ -197,3 +198,56 @@ async def test_some_of_many_budgets() -> None:
 
     assert looks + 2 == driver.looks
     assert (0, 0, 1, 0) == numbers(scene)
+
+
+async def disrupt(scene: Scene, name: str, **more: object) -> None:
+    """Mark a pod as one that is about to be disrupted."""
+    status = scene.registry.get(POD, "default", name)["status"]
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "lastTransitionTime": NOW,
+        **more,
+    }
+    status = {**status, "conditions": [*status["conditions"], condition]}
+    await scene.change(POD, name, {"status": status}, "default", "status")
+
+
+def target(scene: Scene, name: str) -> tuple[str, str, str]:
+    """Status, reason and time of the condition."""
+    pod = scene.registry.get(POD, "default", name)
+    condition = find_condition(pod["status"], "DisruptionTarget")
+    assert condition is not None
+    return condition["status"], condition["reason"], condition["lastTransitionTime"]
+
+
+async def test_disruptions_that_do_not_come() -> None:
+    """A pod that is to be disrupted, and is not deleted, says no more so after two minutes."""
+    scene, driver = await started("p", "q", "gone", "ending")
+    for name in ("p", "gone", "ending"):
+        await disrupt(scene, name)
+    await disrupt(scene, "q", reason="TerminationByKubelet")
+    await driver.settle()
+    scene.now_s += 119
+    await driver.settle()
+    assert ("True", "EvictionByEvictionAPI", NOW) == target(scene, "p")
+
+    await scene.delete(POD, "ending", "default")
+    await scene.registry.delete(POD, "default", "gone", GONE)
+    scene.now_s += 1
+    await driver.settle()
+    later = "2001-09-09T01:48:40Z"
+    assert ("False", "EvictionByEvictionAPI", later) == target(scene, "p")
+    assert ("True", "TerminationByKubelet", NOW) == target(scene, "q")
+    assert ("True", "EvictionByEvictionAPI", NOW) == target(scene, "ending")
+
+
+async def test_disruptions_that_cannot_be_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refusal is reported, to be tried again."""
+    scene, driver = await started("p")
+    await disrupt(scene, "p")
+    scene.now_s += 200
+    monkeypatch.setattr(scene.registry, "apply", refuse)
+    with pytest.raises(StatusError, match="not today"):
+        await driver.controller.look(("default", "p", "stale"))
