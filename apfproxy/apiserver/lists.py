@@ -81,18 +81,21 @@ async def page(
     """
     at: int | None = None
     start: tuple[str, str] | None = None
+    limit = options.limit
     if options.continue_token:
         resource_version, start = continue_token.decode(options.continue_token)
         at = None if resource_version == LATEST else resource_version
-    elif options.resource_version not in {"", "0"}:
+    elif options.resource_version == "0":
+        limit = 0  # whoever takes any state gets all of it, as from Kubernetes' watch cache
+    elif options.resource_version:
         wanted = int(options.resource_version)
         if wanted > store.resource_version and not await store.wait_for(wanted, NEWER_WAIT_S):
             raise too_large(wanted, store.resource_version)
-        is_paged = options.limit > 0 and not options.resource_version_match
+        is_paged = limit > 0 and not options.resource_version_match
         if options.resource_version_match == EXACT or is_paged:
             at = wanted
     try:
-        return page_at(store.resource_version, collection, selection, options.limit, at, start)
+        return page_at(store.resource_version, collection, selection, limit, at, start)
     except TooOldError as error:
         if start is None:
             raise expired(LIST_TOO_OLD) from error

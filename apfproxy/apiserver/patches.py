@@ -83,7 +83,12 @@ class Patch:
         except PatchError as error:
             details: Object | None = {} if error.code != 400 else None  # noqa: PLR2004 - as Kubernetes has it
             raise StatusError(error.code, error.reason, str(error), details) from error
-        check_type(self._expected, patched)
+        if self._type != STRATEGIC_MERGE_PATCH:
+            # A strategic merge patch is of the kind that its path says, whatever it says itself.
+            try:
+                check_type(self._expected, patched)
+            except StatusError as error:
+                raise self._refused(patched, error.message) from error
         try:
             found = read(self._version.schema, patched)
         except MismatchError as error:

@@ -24,6 +24,16 @@ async def test_pages(site: Site) -> None:
     assert "continue" not in second["metadata"]
 
 
+async def test_any_state_comes_whole(site: Site) -> None:
+    """Who takes any state of a list gets all of it, whatever the limit."""
+    for name in "abc":
+        await site.send("POST", SCHEMAS, flow_schema(name))
+    found = (await site.get(f"{SCHEMAS}?limit=2&resourceVersion=0")).body
+
+    assert ["a", "b", "c"] == [item["metadata"]["name"] for item in found["items"]]
+    assert "continue" not in found["metadata"]
+
+
 async def test_shards(site: Site) -> None:
     """A list of a part says which, as the client wrote it; the parts make up the whole."""
     for name in "abcdef":
