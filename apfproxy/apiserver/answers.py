@@ -6,6 +6,7 @@ Source: Kubernetes documentation, "API Concepts"; apiserver's `endpoints/handler
 from __future__ import annotations
 
 import asyncio
+import logging
 import zlib
 from typing import TYPE_CHECKING
 
@@ -15,9 +16,11 @@ from apfproxy.apiserver.negotiation import AS_JSON, Form, forms
 from apfproxy.apiserver.rendering import as_yaml, encode, indented
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from apfproxy.apiserver.errors import StatusError
+
+log = logging.getLogger(__name__)
 
 COMPRESSED_BYTES = 128 * 1024
 """From this size on answers are compressed for clients that take it, as in Kubernetes."""
@@ -86,6 +89,8 @@ async def document(
         body = await in_thread_if_large(as_yaml, body)
     elif wants_indented(request, pretty):
         body = await in_thread_if_large(indented, body)
+    else:
+        body += b"\n"
     headers = headers_for(form, warnings)
     if len(body) >= COMPRESSED_BYTES and request.method == "GET" and takes_gzip(request):
         body = await asyncio.to_thread(zlib.compress, body, GZIP_LEVEL, GZIP_WINDOW)
@@ -104,26 +109,54 @@ async def stream(
     request: web.Request, form: Form, chunks: Iterator[bytes], warnings: Sequence[str]
 ) -> web.StreamResponse:
     """An answer that is written as it is made; YAML in a thread, since that takes its time."""
-    response = web.StreamResponse(headers=headers_for(form, warnings))
+    headers = headers_for(form, warnings)
     compressor = None
     if takes_gzip(request):
         compressor = zlib.compressobj(GZIP_LEVEL, wbits=GZIP_WINDOW)
-        response.headers["Content-Encoding"] = "gzip"
-        response.headers["Vary"] = "Accept-Encoding"
-    response.enable_chunked_encoding()
+        headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
+
+    async def write(response: web.StreamResponse) -> None:
+        while True:
+            chunk = (
+                await asyncio.to_thread(next, chunks, None) if form.is_yaml else next(chunks, None)
+            )
+            if chunk is None:
+                break
+            data = compressor.compress(chunk) if compressor else chunk
+            if data:
+                await response.write(data)
+            # A fast client never makes writing wait; others want their turn all the same.
+            await asyncio.sleep(0)
+        if compressor:
+            await response.write(compressor.flush())
+
+    return await written_piecemeal(request, headers, write)
+
+
+async def written_piecemeal(
+    request: web.Request,
+    headers: list[tuple[str, str]],
+    write: Callable[[web.StreamResponse], Awaitable[None]],
+) -> web.StreamResponse:
+    """An answer whose status is sent before all of it is known.
+
+    Args:
+        request: That is answered.
+        headers: Of the answer.
+        write: Writes the body.  If it fails the connection is cut: an answer that ends in order
+            would seem to be complete.
+    """
+    response = web.StreamResponse(headers=headers)
     await response.prepare(request)
-    while True:
-        chunk = await asyncio.to_thread(next, chunks, None) if form.is_yaml else next(chunks, None)
-        if chunk is None:
-            break
-        data = compressor.compress(chunk) if compressor else chunk
-        if data:
-            await response.write(data)
-        # A fast client never makes writing wait; others want their turn all the same.
-        await asyncio.sleep(0)
-    if compressor:
-        await response.write(compressor.flush())
-    await response.write_eof()
+    try:
+        await write(response)
+        await response.write_eof()
+    except ConnectionError:
+        log.debug("%s %s: the client left", request.method, request.path)
+    except Exception:
+        log.exception("%s %s: failed in the middle of the answer", request.method, request.path)
+        if request.transport is not None:
+            request.transport.abort()
     return response
 
 

@@ -86,17 +86,25 @@ def media_type(content_type: str) -> str:
     return content_type.partition(";")[0].strip().lower() or JSON
 
 
+def check_media_type(content_type: str) -> None:
+    """Make sure that bodies of this type can be read.
+
+    Raises:
+        StatusError: 415.
+    """
+    if media_type(content_type) not in {JSON, YAML}:
+        raise unsupported_media_type()
+
+
 def parse(content_type: str, data: bytes, kind_name: str) -> Parsed:
     """Parse a body.
 
     Raises:
         StatusError: 400 or 415.
     """
-    kind_of_body = media_type(content_type)
-    if kind_of_body not in {JSON, YAML}:
-        raise unsupported_media_type()
+    check_media_type(content_type)
     try:
-        return parse_yaml(data) if kind_of_body == YAML else parse_json(data)
+        return parse_yaml(data) if media_type(content_type) == YAML else parse_json(data)
     except BodyError as error:
         shown = data[:256].decode(errors="replace") or "<empty>"
         message = (

@@ -87,6 +87,16 @@ def already_exists(group: str, resource: str, name: str) -> StatusError:
     return StatusError(409, "AlreadyExists", message, object_details(group, resource, name))
 
 
+def no_name_left(group: str, resource: str, name: str) -> StatusError:
+    """409: no name could be generated that is not taken."""
+    message = (
+        f'{qualified(group, resource)} "{name}" already exists,'
+        " the server was not able to generate a unique name for the object"
+    )
+    details = object_details(group, resource, name)
+    return StatusError(409, "AlreadyExists", message, details, retry_after_s=1)
+
+
 def conflict(group: str, resource: str, name: str, reason: str) -> StatusError:
     """409: the object is not as the client believes."""
     message = f'Operation cannot be fulfilled on {qualified(group, resource)} "{name}": {reason}'

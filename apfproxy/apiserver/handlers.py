@@ -6,16 +6,25 @@ Source: Kubernetes API reference; apiserver's `endpoints/handlers`.
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from apfproxy.api.policy.schema import EVICTIONS
 from apfproxy.apiserver import options as parameters
-from apfproxy.apiserver.answers import STREAMED_ITEMS, document, headers_for, stream, wants_indented
+from apfproxy.apiserver.answers import (
+    STREAMED_ITEMS,
+    document,
+    headers_for,
+    stream,
+    wants_indented,
+    written_piecemeal,
+)
 from apfproxy.apiserver.bodies import (
     LARGEST_BYTES,
     Expected,
+    check_media_type,
     decode,
     expected_of,
     media_type,
@@ -24,6 +33,7 @@ from apfproxy.apiserver.bodies import (
 )
 from apfproxy.apiserver.errors import bad_request, method_not_allowed, not_found
 from apfproxy.apiserver.eviction import evict
+from apfproxy.apiserver.identity import check_identity
 from apfproxy.apiserver.lists import NEWER_WAIT_S, page
 from apfproxy.apiserver.lists import too_large as too_large_version
 from apfproxy.apiserver.negotiation import Form, Shape, chosen
@@ -35,7 +45,7 @@ from apfproxy.apiserver.patches import (
     unsupported_patch_type,
 )
 from apfproxy.apiserver.paths import EVICTION
-from apfproxy.apiserver.registry import WriteOptions, check_identity, selectable
+from apfproxy.apiserver.registry import WriteOptions, selectable
 from apfproxy.apiserver.rendering import Renderer, encode, indented_list, yaml_list
 from apfproxy.apiserver.selection import Selection
 from apfproxy.apiserver.store.entries import Entry
@@ -166,13 +176,17 @@ class Call:
             chunks = yaml_list(chunks)
         elif wants_indented(self._request, self._pretty):
             chunks = indented_list(chunks)
+        else:
+            chunks = chain(chunks, (b"\n",))
         return await stream(self._request, form, chunks, self._deprecation())
 
     async def create(self) -> web.StreamResponse:
         """Add an object."""
         form = self._form(OF_ONE)
+        check_media_type(self._content_type)
+        data = await self._body()
         options = parameters.create_options(self._query, self._user_agent)
-        sent = await self._sent(options.field_validation)
+        sent = self._sent(data, options.field_validation)
         write = WriteOptions(options.field_manager, options.is_dry_run)
         written = await self._registry.create(
             self._kind, self._version, self._target.namespace, sent.obj, write
@@ -182,8 +196,9 @@ class Call:
     async def replace(self) -> web.StreamResponse:
         """Put a whole object in place of what is there."""
         form = self._form(OF_ONE)
+        data = await self._body()
         options = parameters.update_options(self._query, self._user_agent)
-        sent = await self._sent(options.field_validation)
+        sent = self._sent(data, options.field_validation)
         target = self._target
         check_identity(sent.obj, target.namespace, target.name)
         written = await self._registry.update(
@@ -194,19 +209,20 @@ class Call:
             lambda _live: sent.obj,
             WriteOptions(options.field_manager, options.is_dry_run),
             subresource=target.subresource,
+            uid=sent.obj["metadata"].get("uid", ""),
         )
         return await self._written(form, written, sent.warnings)
 
     async def patch(self) -> web.StreamResponse:
         """Change parts of an object."""
-        form = self._form(OF_ONE)
-        patch_type = media_type(self._request.headers.get("Content-Type", ""))
+        patch_type = media_type(self._content_type)
         if patch_type not in PATCH_TYPES:
             raise unsupported_patch_type()
+        form = self._form(OF_ONE)
+        data = await self._body()
         options = parameters.patch_options(
             self._query, self._user_agent, is_apply=patch_type == APPLY_PATCH
         )
-        data = await self._body()
         kind, version, target = self._kind, self._version, self._target
         write = WriteOptions(options.field_manager, options.is_dry_run)
         if patch_type == APPLY_PATCH:
@@ -241,7 +257,8 @@ class Call:
         target, kind = self._target, self._kind
         written = await self._registry.delete(kind, target.namespace, target.name, options)
         if not written.is_gone or kind.answers_deleted:
-            return await self._written(form, written, (), status=200)
+            status = 202 if options.is_cascading and not written.is_gone else 200
+            return await self._written(form, written, (), status=status)
         return await self._document(form, encode(self._success(written)))
 
     async def delete_collection(self) -> web.StreamResponse:
@@ -262,9 +279,10 @@ class Call:
     async def evict(self) -> web.StreamResponse:
         """Delete a pod if the budgets of its namespace allow it."""
         form = self._form(OBJECTS_ONLY)
-        options = parameters.create_options(self._query, self._user_agent)
+        check_media_type(self._content_type)
         data = await self._body()
-        parsed = parse(self._request.headers.get("Content-Type", ""), data, "Eviction")
+        options = parameters.create_options(self._query, self._user_agent)
+        parsed = parse(self._content_type, data, "Eviction")
         api_version = parsed.raw.get("apiVersion") if isinstance(parsed.raw, dict) else None
         if api_version not in EVICTIONS:
             api_version = "policy/v1"
@@ -291,12 +309,11 @@ class Call:
             self._chance,
         )
         await watch.begin()
-        response = web.StreamResponse(headers=headers_for(form, self._deprecation()))
-        response.enable_chunked_encoding()
-        await response.prepare(self._request)
-        await watch.run(response.write, self._request.get(ON_INITIAL))
-        await response.write_eof()
-        return response
+
+        async def write(response: web.StreamResponse) -> None:
+            await watch.run(response.write, ON_INITIAL.get())
+
+        return await written_piecemeal(self._request, headers_for(form, self._deprecation()), write)
 
     def _form(self, shapes: frozenset[Shape]) -> Form:
         return chosen(self._request.headers.get("Accept", ""), shapes=shapes)
@@ -305,6 +322,10 @@ class Call:
     def _pretty(self) -> bool | None:
         """What the client says about the layout; None for nothing."""
         return parameters.pretty(self._query) if self._query.get("pretty", ("",))[0] else None
+
+    @property
+    def _content_type(self) -> str:
+        return self._request.headers.get("Content-Type", "")
 
     @property
     def _user_agent(self) -> str:
@@ -328,7 +349,7 @@ class Call:
         """The request's body.
 
         Raises:
-            StatusError: 413.
+            StatusError: 413, or 400 for one that is not encoded as it says.
         """
         request = self._request
         if (request.content_length or 0) > LARGEST_BYTES:
@@ -336,18 +357,19 @@ class Call:
         if not request.can_read_body:
             return b""
         chunks, size = [], 0
-        async for chunk in request.content.iter_any():
-            size += len(chunk)
-            if size > LARGEST_BYTES:
-                raise too_large()
-            chunks.append(chunk)
+        try:
+            async for chunk in request.content.iter_any():
+                size += len(chunk)
+                if size > LARGEST_BYTES:
+                    raise too_large()
+                chunks.append(chunk)
+        except web.RequestPayloadError as error:
+            raise bad_request(f"the body of the request cannot be read: {error}") from error
         return b"".join(chunks)
 
-    async def _sent(self, validation: str) -> Sent:
+    def _sent(self, data: bytes, validation: str) -> Sent:
         """The object in the request's body."""
-        data = await self._body()
-        content_type = self._request.headers.get("Content-Type", "")
-        parsed = parse(content_type, data, self._kind.name)
+        parsed = parse(self._content_type, data, self._kind.name)
         return decode(expected_of(self._kind, self._version), parsed, validation)
 
     async def _delete_options(self) -> DeleteOptions:
@@ -355,8 +377,7 @@ class Call:
         data = await self._body()
         raw = None
         if data.strip():
-            content_type = self._request.headers.get("Content-Type", "")
-            raw = parse(content_type, data, "DeleteOptions").raw
+            raw = parse(self._content_type, data, "DeleteOptions").raw
         return parameters.delete_options(self._query, raw, self._user_agent)
 
     async def _written(
@@ -367,7 +388,7 @@ class Call:
         body = self._renderer(form).document(entry_of(kind, written))
         if status is None:
             status = 201 if written.is_created else 200
-        warnings = [*warnings, *kind.rules.warnings(written.obj, None)]
+        warnings = [*warnings, *written.warnings]
         return await self._document(form, body, status=status, warnings=warnings)
 
     async def _document(

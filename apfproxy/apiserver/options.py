@@ -272,9 +272,10 @@ def delete_options(query: Query, raw: object, user_agent: str) -> DeleteOptions:
     return DeleteOptions(
         is_dry_run=bool(options.get("dryRun")),
         grace_period_s=grace_period_s,
-        uid=preconditions.get("uid") or "",
-        resource_version=preconditions.get("resourceVersion") or "",
+        uid=preconditions.get("uid"),
+        resource_version=preconditions.get("resourceVersion"),
         propagation=propagation,
+        is_cascading=orphans is False,
         manager=manager_of(user_agent),
     )
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from apfproxy.api.field_errors import invalid as invalid_field
-from apfproxy.api.integers import parse_uint64
 from apfproxy.api.kind import no_grace
 from apfproxy.api.metadata import carry_over, drop_repeated_owners
 from apfproxy.api.names import generated_name
@@ -34,12 +32,20 @@ from apfproxy.apiserver.errors import (
     StatusError,
     already_exists,
     bad_request,
-    conflict,
     forbidden,
     invalid,
     no_name_left,
     not_found,
     unknown_error,
+)
+from apfproxy.apiserver.identity import (
+    check_identity,
+    check_no_uid,
+    check_preconditions,
+    check_uid,
+    check_unchanged,
+    is_version,
+    place,
 )
 
 if TYPE_CHECKING:
@@ -51,9 +57,6 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.store.entries import Entry
     from apfproxy.apiserver.store.store import Store
 
-MODIFIED = (
-    "the object has been modified; please apply your changes to the latest version and try again"
-)
 NAMESPACES = "namespaces"
 SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names: without vowels and look-alikes, as Kubernetes has it."""
@@ -87,8 +90,8 @@ class DeleteOptions:
     Attributes:
         is_dry_run: Whether to answer as if, and delete nothing.
         grace_period_s: Seconds that the object gets to end; None for the kind's default.
-        uid: The object must have it; "" for any.
-        resource_version: The object must have it; "" for any.
+        uid: The object must have it; None for any.
+        resource_version: The object must have it; None for any.
         propagation: `Background`, `Foreground`, `Orphan`, or "" for the kind's default.
         manager: Field manager.
         is_cascading: Whether the client said so in the old way, `orphanDependents: false`.
@@ -96,8 +99,8 @@ class DeleteOptions:
 
     is_dry_run: bool = False
     grace_period_s: int | None = None
-    uid: str = ""
-    resource_version: str = ""
+    uid: str | None = None
+    resource_version: str | None = None
     propagation: str = ""
     manager: str = "unknown"
     is_cascading: bool = False
@@ -289,7 +292,7 @@ class Registry:
         obj = decoded(kind, entry)
         if objection := kind.rules.objection(obj):
             raise forbidden(kind.group, kind.plural, name, objection)
-        check_preconditions(kind, entry, options)
+        check_preconditions(kind, entry, options.uid, options.resource_version)
         is_graceful = self._give_grace(kind, obj, options)
         if is_graceful is None:
             return Written(obj)
@@ -581,123 +584,6 @@ def set_type(obj: Object, kind: Kind, version: Version) -> None:
 def reset_fields(kind: Kind, subresource: str) -> tuple[tuple[str, ...], ...]:
     """What a write to the subresource, or to the object itself, does not own."""
     return kind.rules.reset_status_fields if subresource == STATUS else kind.rules.reset_fields
-
-
-def place(metadata: Object, namespace: str) -> None:
-    """Put an object into the namespace of the request.
-
-    Raises:
-        StatusError: It names another one.
-    """
-    own = metadata.get("namespace", "")
-    if own and namespace and own != namespace:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-    if namespace:
-        metadata["namespace"] = namespace
-    else:
-        metadata.pop("namespace", None)
-
-
-def check_identity(obj: Object, namespace: str, name: str) -> None:
-    """Make sure that an object is the one that the request is about.
-
-    Raises:
-        StatusError: It has another name or namespace.
-    """
-    metadata = obj.get("metadata", {})
-    own = metadata.get("name", "")
-    if not own:
-        raise bad_request(
-            f"the name of the object ({name} based on URL) was undeterminable:"
-            " name must be provided"
-        )
-    if own != name:
-        raise bad_request(
-            f"the name of the object ({own}) does not match the name on the URL ({name})"
-        )
-    own = metadata.get("namespace", "")
-    if namespace and own and own != namespace:
-        raise bad_request(
-            f"the namespace of the object ({own}) does not match"
-            f" the namespace on the request ({namespace})"
-        )
-
-
-def check_no_uid(kind: Kind, name: str, patch: Object) -> None:
-    """Refuse to create an object of a uid that the client chose.
-
-    Raises:
-        StatusError: The patch has a uid.
-    """
-    if uid := patch.get("metadata", {}).get("uid"):
-        reason = (
-            f"uid mismatch: the provided object specified uid {uid},"
-            " and no existing object was found"
-        )
-        raise conflict(kind.group, kind.plural, name, reason)
-
-
-def check_uid(kind: Kind, entry: Entry | None, name: str, uid: str) -> None:
-    """Make sure that an object is not another one of its name; one that is gone is another one.
-
-    Raises:
-        StatusError: It is.
-    """
-    own = "" if entry is None else entry.uid
-    if uid and uid != own:
-        reason = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {own}"
-        raise conflict(kind.group, kind.plural, name, reason)
-
-
-def check_unchanged(kind: Kind, entry: Entry, metadata: Object) -> None:
-    """Make sure that the object is still as the client believes.
-
-    Raises:
-        StatusError: It has changed.
-    """
-    text = metadata.get("resourceVersion", "")
-    try:
-        version = parse_uint64(text) if text else 0
-    except ValueError as error:
-        raise unknown_error(str(error)) from error
-    if version == 0:
-        if not kind.rules.allows_unconditional_update:
-            wrong = invalid_field("metadata.resourceVersion", 0, "must be specified for an update")
-            # The plural where others have the kind is Kubernetes' own slip.
-            raise invalid(kind.group, kind.plural, entry.name, [wrong])
-    elif version != entry.resource_version:
-        raise conflict(kind.group, kind.plural, entry.name, MODIFIED)
-
-
-def is_version(text: str) -> bool:
-    """Whether the text is a resource version that objects can have."""
-    try:
-        return parse_uint64(text) > 0
-    except ValueError:
-        return False
-
-
-def check_preconditions(kind: Kind, entry: Entry, options: DeleteOptions) -> None:
-    """Make sure that the object to be deleted is the one that is meant.
-
-    Raises:
-        StatusError: It is another one, or has changed.
-    """
-    if options.uid and options.uid != entry.uid:
-        reason = (
-            f"the UID in the precondition ({options.uid}) does not match the UID in record"
-            f" ({entry.uid}). The object might have been deleted and then recreated"
-        )
-        raise conflict(kind.group, kind.name, entry.name, reason)
-    version = str(entry.resource_version)
-    if options.resource_version and options.resource_version != version:
-        reason = (
-            f"the ResourceVersion in the precondition ({options.resource_version}) does not match"
-            f" the ResourceVersion in record ({version}). The object might have been modified"
-        )
-        raise conflict(kind.group, kind.name, entry.name, reason)
 
 
 def set_propagation(metadata: Object, propagation: str) -> None:

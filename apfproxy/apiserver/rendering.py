@@ -62,7 +62,7 @@ class Renderer:
     def __init__(
         self, kind: Kind, version: Version, form: Form, include: str, now_s: float
     ) -> None:
-        if include not in INCLUDED:
+        if form.shape is Shape.TABLE and include not in INCLUDED:
             raise bad_request(f'unrecognized includeObject value: "{include}"')
         self._kind = kind
         self._version = version

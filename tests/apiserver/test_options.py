@@ -355,8 +355,17 @@ def test_manager_of(user_agent: str, manager: str) -> None:
         ("gracePeriodSeconds=-5", None, {"grace_period_s": 1}),
         ("propagationPolicy=Foreground", None, {"propagation": "Foreground"}),
         ("orphanDependents=true", None, {"propagation": "Orphan"}),
-        ("orphanDependents=false", None, {"propagation": "Background"}),
+        (
+            "orphanDependents=false",
+            None,
+            {"propagation": "Background", "is_cascading": True},
+        ),
         ("uid=a", None, {"uid": "a"}),
+        (
+            "",
+            {"preconditions": {"uid": "", "resourceVersion": ""}},
+            {"uid": "", "resource_version": ""},
+        ),
         ("ignoreStoreReadErrorWithClusterBreakingPotential=true", None, {}),
         (
             "",

@@ -75,6 +75,8 @@ def is_held(obj: Object) -> bool:
 def mark_deleted(obj: Object) -> None:
     """Show that the namespace is about to end."""
     obj["status"] = {**obj["status"], "phase": TERMINATING}
+    # Its end is not for a time to decide.
+    obj["metadata"].pop("deletionGracePeriodSeconds", None)
 
 
 def objection(obj: Object) -> str:
