@@ -86,7 +86,7 @@ class Gate:
         code = 0
         if attributes.long_running:
             counters.long_running += 1
-            request[ON_INITIAL] = slot.leave
+            ON_INITIAL.set(slot.leave)
             code = 200  # what its client has seen, if it leaves
         try:
             response = await self._answer(request, attributes.verb)

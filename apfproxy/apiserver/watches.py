@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
     Write = Callable[[bytes], Awaitable[None]]
 
-ON_INITIAL = "apfproxy.on_initial"
-"""Key of a request: what to call when the initial events of a watch are written."""
+ON_INITIAL: ContextVar[Callable[[], None] | None] = ContextVar("on_initial", default=None)
+"""What to call when the initial events of the request, a watch, are written."""
 
 SHORTEST_S, LONGEST_S = 1800, 3600
 """How long a watch lasts that sets no time: drawn from between, so that not all end together."""
