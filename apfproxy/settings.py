@@ -93,6 +93,7 @@ class FlowControlSettings:
 
     server_concurrency_limit: int = bounded(600, 1, (1 << 31) - 1)
     objects: tuple[str, ...] = ()
+    store: str | None = None
     suggested_objects: bool = True
     hash_seed: int | None = bounded(None, 0, (1 << 32) - 1)
     object_counts_from: str | None = field(default=None, metadata={"form": "url"})
@@ -109,4 +110,5 @@ class Settings:
     drain: DrainSettings = field(default_factory=DrainSettings)
     flow_control: FlowControlSettings = field(default_factory=FlowControlSettings)
     admin: Address | None = Address(host="127.0.0.1", port=8081)
+    admin_token_file: str | None = None
     log_level: str = field(default="info", metadata={"choices": LOG_LEVELS})

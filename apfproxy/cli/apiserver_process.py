@@ -26,6 +26,7 @@ from apfproxy.apiserver.store.measured import MeasuredBackend
 from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
+from apfproxy.apiserver.write_guard import WriteGuard
 from apfproxy.cli.process import ListenError
 from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
 from apfproxy.observe.health import HEALTHZ, READYZ, HealthRegistry
@@ -160,7 +161,9 @@ class ApiServerProcess:
         load = None
         if settings.load != LoadSettings():
             load = Load(settings.load, self._chance("latencies"), self._chance("faults"))
-        self._gate = Gate(api.handle, KINDS, self.counters, load)
+        # Nobody needs to say who he is, but a web page is nobody's client.
+        guard = WriteGuard(api.handle, lambda: True, checks_host=False)
+        self._gate = Gate(guard.handle, KINDS, self.counters, load)
         metrics = ScrapedPage(
             lambda is_canonical: ApiServerMetrics(
                 self.counters, self._store_state, is_canonical=is_canonical

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from apfproxy.apiserver.write_guard import is_loopback
+from apfproxy.cli.flow_control_api import FlowControlApi
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -24,6 +26,7 @@ from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.sources.files import ObjectFiles
 from apfproxy.sources.object_counts import ObjectCounts
+from apfproxy.sources.stored_objects import StoredObjects
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
@@ -39,6 +42,7 @@ ADMIN_SHUTDOWN_S = 1.0
 CONFIGURATION = "configuration"
 OBJECT_COUNTS = "object-counts"
 SHUTDOWN = "shutdown"
+STORE = "store"
 
 logger = logging.getLogger(__name__)
 
@@ -100,12 +104,8 @@ class ProxyProcess:
         self.health.add(CONFIGURATION, pages=(READYZ,), is_blocking=False)
         self.health.add(SHUTDOWN, pages=(READYZ,))
         self.config_status = ConfigStatus()
-        self.files = ObjectFiles(
-            flow_control.objects,
-            self.controller,
-            with_suggested=flow_control.suggested_objects,
-            on_load=self._on_load,
-        )
+        self.source: ObjectFiles | StoredObjects | None = None
+        self._api: FlowControlApi | None = None
         self.object_counts: ObjectCounts | None = None
         if flow_control.object_counts_from is not None:
             self.object_counts = ObjectCounts(
@@ -140,20 +140,54 @@ class ProxyProcess:
         """Load the objects, then listen; all or nothing.
 
         Raises:
-            ObjectsError: The object files have problems.
+            ObjectsError: The objects have problems.
+            StoreError: The store cannot be used.
+            TokenFileError: There is no token for writing to it.
+            StatusError: The store refuses the built-in objects.
             ListenError: An address cannot be listened on.
         """
         try:
-            self.files.load_first()
+            self.source = await self._objects()
+            self.source.load_first()
             await self._listen()
         except BaseException:
             await self.stop()
             raise
         self.start_adjustments(self._loop.call_later)
-        if self.files.paths:
-            self._tasks.append(spawn(self.files.watch(), name="watching the object files"))
+        if isinstance(self.source, StoredObjects) or self.source.paths:
+            self._tasks.append(spawn(self.source.watch(), name="watching the objects"))
         if self.object_counts is not None:
             self._tasks.append(spawn(self.object_counts.run(), name="reading object counts"))
+
+    async def _objects(self) -> ObjectFiles | StoredObjects:
+        """Where the objects come from; a store has the built-in ones by then."""
+        flow_control = self.settings.flow_control
+        if flow_control.store is None:
+            return ObjectFiles(
+                flow_control.objects,
+                self.controller,
+                with_suggested=flow_control.suggested_objects,
+                on_load=self._on_load,
+            )
+        # The proxy goes on with what it has, and only the next write can tell that all is well.
+        self.health.add(STORE, pages=(READYZ,), is_blocking=False)
+        self._api = FlowControlApi(
+            flow_control.store,
+            external_address=str(self.settings.admin),
+            token_file=self.settings.admin_token_file,
+            is_local=self._is_admin_local,
+            on_problem=lambda problem: self.health.report(STORE, problem),
+            with_suggested=flow_control.suggested_objects,
+        )
+        await self._api.start()
+        return StoredObjects(
+            self._api.store, flow_control.store, self.controller, on_load=self._on_load
+        )
+
+    def _is_admin_local(self) -> bool:
+        """Whether the admin listener is on loopback addresses only."""
+        addresses = self._admin.addresses if self._admin is not None else []
+        return bool(addresses) and all(is_loopback(address[0]) for address in addresses)
 
     async def _listen(self) -> None:
         listen, admin = self.settings.downstream.listen, self.settings.admin
@@ -171,10 +205,21 @@ class ProxyProcess:
             self.server.pool,
             self.config_status,
         )
-        app = build_admin_app(self.controller, metrics, self.health, self._wall_offset_ns)
-        # A runner logs each request by default, and takes signals that are `serve`'s.
+        app = build_admin_app(
+            self.controller,
+            metrics,
+            self.health,
+            self._wall_offset_ns,
+            () if self._api is None else self._api.routes(),
+        )
+        # A runner logs each request by default, and takes signals that are `serve`'s.  Watches
+        # must notice that their clients are gone, which aiohttp tells only by cancelling.
         self._admin = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=ADMIN_SHUTDOWN_S
+            app,
+            access_log=None,
+            handle_signals=False,
+            handler_cancellation=True,
+            shutdown_timeout=ADMIN_SHUTDOWN_S,
         )
         await self._admin.setup()
         try:
@@ -202,6 +247,9 @@ class ProxyProcess:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         await self.server.stop()
+        if self._api is not None:
+            await self._api.stop()  # watches end by this
+            self._api = None
         if self._admin is not None:
             await self._admin.cleanup()
             self._admin = None

@@ -15,6 +15,8 @@ import click
 import uvloop
 
 from apfproxy import __version__
+from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError, SettingsFileError
 from apfproxy.cli.log import configure_logging
 from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NETWORK, NOWHERE, ORIGIN, URL
@@ -22,6 +24,7 @@ from apfproxy.cli.process import ListenError, ProxyProcess
 from apfproxy.settings import LOG_LEVELS, Settings
 from apfproxy.sources.files import ObjectsError
 from apfproxy.sources.settings_file import SettingsError, load_settings
+from apfproxy.sources.token_file import TokenFileError
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
@@ -36,6 +39,7 @@ EPILOG = f"""\b
 Examples:
   apfproxy serve --upstream http://127.0.0.1:8000 --listen 0.0.0.0:8080
   apfproxy serve --settings apfproxy.yaml --objects objects/
+  apfproxy serve --upstream http://127.0.0.1:8000 --store objects.db
 
 SIGTERM or SIGINT drains: /readyz fails at once, connections are accepted for the shutdown delay,
 then requests get their time to end.  A second signal stops at once.
@@ -60,6 +64,18 @@ then requests get their time to end.  A second signal stops at once.
     metavar="PATH",
     type=click.Path(exists=True),
     help="File or directory of FlowSchemas and PriorityLevelConfigurations; watched.  Repeatable.",
+)
+@click.option(
+    "--store",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="SQLite file of such objects instead, for kubectl --server http://ADMIN; followed live.",
+)
+@click.option(
+    "--admin-token-file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Has the bearer token that writing to the store takes. [default: --admin on loopback]",
 )
 @click.option(
     "--suggested-objects/--no-suggested-objects",
@@ -102,6 +118,7 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
     if settings_path is None and flags["upstream"] is None:
         raise click.UsageError("say where to forward: --upstream URL, or --settings FILE")
     settings = with_flags(settings, flags)
+    check_combination(settings)
     configure_logging(settings.log_level)
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -115,7 +132,11 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
     def picked(**names: str) -> dict[str, Any]:
         return {field: given[flag] for field, flag in names.items() if flag in given}
 
-    changes: dict[str, Any] = picked(admin="admin", log_level="log_level")
+    changes: dict[str, Any] = picked(
+        admin="admin",
+        admin_token_file="admin_token_file",  # noqa: S106 - the name of a flag
+        log_level="log_level",
+    )
     if changes.get("admin") == NOWHERE:
         changes["admin"] = None
     return dataclasses.replace(
@@ -130,12 +151,31 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
             **picked(
                 server_concurrency_limit="server_concurrency_limit",
                 objects="objects",
+                store="store",
                 suggested_objects="suggested_objects",
                 object_counts_from="object_counts_from",
             ),
         ),
         **changes,
     )
+
+
+def check_combination(settings: Settings) -> None:
+    """Refuse settings that make no sense together.
+
+    Raises:
+        click.UsageError: There are some.
+    """
+    store, objects = settings.flow_control.store, settings.flow_control.objects
+    if store is not None and objects:
+        raise click.UsageError(
+            "give either --store or --objects: with both, what is in force would depend on which"
+            " changed last; to move files into a store: kubectl --server http://ADMIN apply -f PATH"
+        )
+    if store is not None and settings.admin is None:
+        raise click.UsageError("--store needs --admin: nobody could read or change the objects")
+    if store is None and settings.admin_token_file is not None:
+        raise click.UsageError("--admin-token-file is of no use without --store")
 
 
 def raise_descriptor_limit() -> None:
@@ -175,6 +215,10 @@ async def run_until(
         raise CommandError(*error.problems) from error
     except ListenError as error:
         raise CommandError(f"{error}; {error.hint}") from error
+    except (StoreError, TokenFileError) as error:
+        raise CommandError(str(error)) from error
+    except StatusError as error:
+        raise CommandError(f"the built-in objects cannot be stored: {error.message}") from error
     log_start(process)
     # What exists now stays: the collector need not look at it again while requests wait.
     gc.collect()
@@ -213,6 +257,12 @@ def log_start(process: ProxyProcess) -> None:
         settings.flow_control.server_concurrency_limit,
         len(process.controller.levels),
     )
+    if settings.flow_control.store is not None:
+        logger.info(
+            "objects are in %s: kubectl --server http://%s get flowschemas",
+            settings.flow_control.store,
+            dataclasses.replace(admin, port=process.admin_port or 0) if admin else "",
+        )
 
 
 class Signals:

@@ -45,6 +45,13 @@ INDEX = {
     f"{DUMPS}/dump_requests": "every waiting or executing request; ?includeRequestDetails=1",
 }
 
+API_INDEX = {
+    "/apis": "the objects, for kubectl --server",
+    "/openapi/v2": "what they look like",
+    "/openapi/v3": "the same by group",
+    "/version": "the version of Kubernetes that this behaves as",
+}
+
 
 class AdminPages:
     """Handlers of the admin listener; see `build_admin_app`."""
@@ -53,8 +60,10 @@ class AdminPages:
         self,
         controller: Controller,
         wall_offset_ns: Callable[[], int],
+        index: dict[str, str],
     ) -> None:
         self._controller = controller
+        self._index = index
         self._wall_offset_ns = wall_offset_ns
 
     def routes(self) -> list[web.RouteDef]:
@@ -69,9 +78,9 @@ class AdminPages:
     async def index(self, request: web.Request) -> web.Response:
         """Say what is there."""
         if wants_json(header(request, "Accept")):
-            return web.json_response({"paths": list(INDEX)})
-        width = max(map(len, INDEX))
-        lines = [f"{path:<{width}}  {what}\n" for path, what in INDEX.items()]
+            return web.json_response({"paths": list(self._index)})
+        width = max(map(len, self._index))
+        lines = [f"{path:<{width}}  {what}\n" for path, what in self._index.items()]
         return web.Response(text="".join(lines))
 
     async def dump_priority_levels(self, request: web.Request) -> web.Response:
@@ -100,6 +109,7 @@ def build_admin_app(
     metrics: MetricsPage,
     health: HealthRegistry,
     wall_offset_ns: Callable[[], int],
+    api_routes: Sequence[web.RouteDef] = (),
 ) -> web.Application:
     """The application that the admin listener serves.
 
@@ -108,10 +118,13 @@ def build_admin_app(
         metrics: Renders `/metrics`.
         health: Checks of the health pages.
         wall_offset_ns: Nanoseconds since 1970 less the controller's clock, now.
+        api_routes: Of the API of the objects; empty if there is none.
     """
+    index = {**INDEX, **(API_INDEX if api_routes else {})}
     app = web.Application(middlewares=[plain_errors])
-    app.add_routes(AdminPages(controller, wall_offset_ns).routes())
+    app.add_routes(AdminPages(controller, wall_offset_ns, index).routes())
     app.add_routes(HealthPages(health, metrics).routes())
+    app.add_routes(api_routes)
     return app
 
 

@@ -62,9 +62,18 @@ def load_settings(path: Path) -> Settings:
         raise SettingsError((f"{path}: larger than {MAX_FILE_BYTES} bytes; not a settings file?",))
     settings = parse_settings(data, str(path))
     flow_control = settings.flow_control
-    objects = tuple(str(path.parent / name) for name in flow_control.objects)
+
+    def found(name: str | None) -> str | None:
+        return None if name is None else str(path.parent / name)
+
     return dataclasses.replace(
-        settings, flow_control=dataclasses.replace(flow_control, objects=objects)
+        settings,
+        flow_control=dataclasses.replace(
+            flow_control,
+            objects=tuple(str(path.parent / name) for name in flow_control.objects),
+            store=found(flow_control.store),
+        ),
+        admin_token_file=found(settings.admin_token_file),
     )
 
 

@@ -22,7 +22,7 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
-from apfproxy.sources.files import ObjectsError
+from apfproxy.sources.files import ObjectFiles, ObjectsError
 from tests.sources.test_object_files import SCHEMA, level
 
 if TYPE_CHECKING:
@@ -90,11 +90,12 @@ async def test_objects_take_effect_and_problems_show(
     process = ProxyProcess(settings_for(9, FlowControlSettings(objects=(str(path),))))
     seen = []
     # Only this test is to say when the file is read.
-    monkeypatch.setattr(process.files, "watch", asyncio.Event().wait)
+    monkeypatch.setattr(ObjectFiles, "watch", lambda _files: asyncio.Event().wait())
     await process.start()
+    assert isinstance(process.source, ObjectFiles)
     for text in ("broken", SCHEMA.replace("NAME", "x").replace("LEVEL", "gone"), level("second")):
         path.write_text(text)
-        await process.files.reload()
+        await process.source.reload()
         seen.append(process.health.problem("configuration"))
     is_ready = process.health.is_healthy("readyz")
     await process.stop()

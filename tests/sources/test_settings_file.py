@@ -143,7 +143,7 @@ logLevel: debug
         pytest.param(
             "? [a]\n: 1",
             "f:1: ?: unknown key; known at the top: downstream, upstream,"
-            " watch, drain, flowControl, admin, logLevel",
+            " watch, drain, flowControl, admin, adminTokenFile, logLevel",
             id="key-is-a-list",
         ),
         pytest.param(

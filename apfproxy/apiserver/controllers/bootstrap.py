@@ -146,11 +146,16 @@ def wanted_spec(built_in: BuiltIn, current: Object) -> Object:
 
 
 class Bootstrap:
-    """Keeps the objects that are always there."""
+    """Keeps the objects that are always there.
+
+    Args:
+        registry: Has them.
+        with_suggested: Whether the suggested objects are among them.
+    """
 
     name = "bootstrap"
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, *, with_suggested: bool = True) -> None:
         self._registry = registry
         kinds = (PRIORITY_LEVEL_CONFIGURATION, FLOW_SCHEMA, NAMESPACE)
         self.kinds = tuple(kind for kind in kinds if kind in registry.kinds)
@@ -158,6 +163,7 @@ class Bootstrap:
             (built_in.kind.plural, built_in.name): built_in
             for built_in in (*system_namespaces(), *built_in_objects())
             if built_in.kind in self.kinds
+            and (with_suggested or built_in.is_mandatory or built_in.kind is NAMESPACE)
         }
 
     def __repr__(self) -> str:

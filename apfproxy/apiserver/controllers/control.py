@@ -71,11 +71,20 @@ class Controllers:
     Args:
         registry: Has the objects.
         enabled: Names of those that run.  One runs only if all kinds that it watches are served.
+        with_suggested: Whether the suggested objects of flow control are always there, too.
     """
 
-    def __init__(self, registry: Registry, enabled: frozenset[str]) -> None:
+    def __init__(
+        self, registry: Registry, enabled: frozenset[str], *, with_suggested: bool = True
+    ) -> None:
         self._registry = registry
-        created = [CONTROLLERS[name](registry) for name in CONTROLLERS if name in enabled]
+        created = [
+            Bootstrap(registry, with_suggested=with_suggested)
+            if each is Bootstrap
+            else each(registry)
+            for name, each in CONTROLLERS.items()
+            if name in enabled
+        ]
         self.running: list[Controller] = [
             controller
             for controller in created

@@ -1,0 +1,121 @@
+"""Who may write where the proxy keeps its configuration.
+
+1. Reading is as free as the other pages of the listener.
+2. With a token, a write needs it as a bearer token.
+3. Without one, a write has to come over a listener that this machine alone can reach.  A browser
+   on it is no such client: any web page can make it send requests to 127.0.0.1.  So what a browser
+   sends for a page is refused (`Origin`, `Sec-Fetch-Site`), and so is a `Host` that is no name of
+   this machine, since a page's own host name can be made to resolve to 127.0.0.1.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from typing import TYPE_CHECKING
+
+from apfproxy.apiserver.answers import failure
+from apfproxy.apiserver.errors import StatusError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from aiohttp import web
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
+OWN_SITES = frozenset({"same-origin", "none"})
+"""Values of `Sec-Fetch-Site` that no foreign page causes."""
+SCHEME = "bearer "
+UNAUTHORIZED = StatusError(401, "Unauthorized", "Unauthorized")
+
+
+class WriteGuard:
+    """Before the handler of an API.
+
+    Args:
+        handler: Answers what may pass.
+        is_local: Whether only this machine can reach the listener.
+        token: The token that writers have to have, as of now; None if there is none to have.
+            May raise ValueError, with what is wrong with it.
+        checks_host: Whether `Host` has to be a name of this machine; not so behind a proxy.
+    """
+
+    def __init__(
+        self,
+        handler: Handler,
+        is_local: Callable[[], bool],
+        token: Callable[[], bytes] | None = None,
+        *,
+        checks_host: bool = True,
+    ) -> None:
+        self._handler = handler
+        self._is_local = is_local
+        self._token = token
+        self._checks_host = checks_host
+
+    def __repr__(self) -> str:
+        return f"<WriteGuard {'with' if self._token else 'without'} token>"
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one request."""
+        if request.method not in READING and (refusal := self._refusal(request)) is not None:
+            return await failure(request, refusal)
+        return await self._handler(request)
+
+    def _refusal(self, request: web.Request) -> StatusError | None:
+        """Why a write is refused; None if it is not."""
+        if self._token is not None:
+            try:
+                token = self._token()
+            except ValueError as error:
+                return StatusError(500, "InternalError", f"Internal error occurred: {error}")
+            return None if has_token(request, token) else UNAUTHORIZED
+        if not self._is_local():
+            return refused(
+                "this listener can be reached from other machines;"
+                " start the proxy with --admin-token-file, or with --admin on a loopback address"
+            )
+        if "Origin" in request.headers:
+            return refused("it comes from a web page (Origin)")
+        if request.headers.get("Sec-Fetch-Site", "none") not in OWN_SITES:
+            return refused("it comes from a web page (Sec-Fetch-Site)")
+        if self._checks_host and not is_local_host(request.headers.get("Host", "")):
+            return refused(
+                "its Host is no name of this machine, such as 127.0.0.1 or localhost;"
+                " use --admin-token-file to allow others"
+            )
+        return None
+
+
+def has_token(request: web.Request, token: bytes) -> bool:
+    """Whether the client shows the token; takes as long whatever it shows."""
+    shown = request.headers.getall("Authorization", [])
+    if len(shown) != 1 or not shown[0].lower().startswith(SCHEME):
+        return False
+    text = shown[0][len(SCHEME) :].strip()
+    return hmac.compare_digest(text.encode("utf-8", "surrogateescape"), token)
+
+
+def refused(reason: str) -> StatusError:
+    """403: nobody may write like that."""
+    return StatusError(403, "Forbidden", f"forbidden: writing is not allowed: {reason}", {})
+
+
+def is_local_host(host: str) -> bool:
+    """Whether a Host header, with or without a port, names this machine by loopback."""
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isdigit():
+        name = host
+    if name.lower() == "localhost":
+        return True
+    return is_loopback(name.removeprefix("[").removesuffix("]"))
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an IP address is one of loopback."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,77 @@
+"""A file with one bearer token, read for each use: it may be replaced at any time.
+
+The token is in no message and no repr.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+MAX_BYTES = 4096
+"""Of the file; tokens have some hundred characters."""
+MIN_CHARACTERS = 16
+"""A shorter one can be guessed."""
+TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
+"""What a bearer token may consist of: RFC 6750."""
+
+
+class TokenFileError(ValueError):
+    """The file has no token that can be used; the operator's fault."""
+
+
+class TokenFile:
+    """The file.
+
+    Args:
+        path: Where it is.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"<TokenFile {self.path}>"
+
+    def token(self) -> bytes:
+        """The token that is in the file now; blocks on the file system for a moment.
+
+        Raises:
+            TokenFileError: There is none.
+        """
+        try:
+            with open(self.path, "rb", opener=open_at_once) as file:
+                data = file.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise TokenFileError(
+                f"the token file {self.path} cannot be read: {error.strerror or error}"
+            ) from error
+        return checked(self.path, data)
+
+
+def open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for the writer of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def checked(path: Path, data: bytes) -> bytes:
+    """The token in the bytes of a file; white space around it does not count.
+
+    Raises:
+        TokenFileError: They are no token.
+    """
+    token = data.strip()
+    if not token:
+        raise TokenFileError(f"the token file {path} is empty; write one token into it")
+    if len(data) > MAX_BYTES or TOKEN.fullmatch(token) is None:
+        raise TokenFileError(
+            f"the token file {path} holds something else than one token of letters, digits and"
+            " ._~+/-"
+        )
+    if len(token) < MIN_CHARACTERS:
+        raise TokenFileError(
+            f"the token in {path} is shorter than {MIN_CHARACTERS} characters; make one with"
+            " openssl rand -hex 32"
+        )
+    return token
