@@ -1,0 +1,28 @@
+"""Servers that tests of blocking clients share, since each test has objects of its own names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.end_to_end.api_servers import api_servers
+from tests.end_to_end.kubectl import Targets, find_kubectl, minor_version
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[dict[str, str]]:
+    """Two API servers, one behind the proxy: name to URL."""
+    with api_servers() as urls:
+        yield urls
+
+
+@pytest.fixture(scope="session")
+def targets(servers: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Targets:
+    """Both, for kubectl."""
+    program = find_kubectl()
+    homes = tmp_path_factory.mktemp("kubectl")
+    return Targets(program, minor_version(program, homes), servers, homes)

@@ -1,0 +1,227 @@
+"""kubectl for tests: one scenario, played against a server direct and behind the proxy."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import IO, TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+PROGRAM = "APFPROXY_KUBECTL"
+"""Names another kubectl than the one on the path."""
+COMMAND_S = 30
+"""A command that takes longer hangs."""
+
+CHANGING = (
+    (re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"), "UID"),
+    (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "TIME"),
+    (re.compile(r"\b\w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d [+-]\d{4}\b"), "TIME"),
+    (re.compile(r"^([WIE])\d{4} \d\d:\d\d:\d\d\.\d+ +\d+ ", re.MULTILINE), r"\1 "),
+    (re.compile(r"((?:resourceVersion|Resource Version)\"?: +\"?)\d+"), r"\1VERSION"),
+    (re.compile(r"(?<=\s)\d+[smh](?=\s|$)"), "AGE"),
+    (re.compile(r"((?:LIVE|MERGED)-)\d+"), r"\1N"),
+    (re.compile(r"((?:LIVE|MERGED)-N\S*\s)\d{4}-\d\d-\d\d .*"), r"\1TIME"),
+    # Columns are as wide as the ages in them.
+    (re.compile(r"(?<=\S) {2,}"), "  "),
+)
+"""What differs from run to run, and what stands for it in transcripts."""
+
+
+def find_kubectl() -> str:
+    """The program; without one the test is skipped, but for a CI, which has to have it."""
+    named = os.environ.get(PROGRAM)
+    program = shutil.which(named or "kubectl")
+    if program is None:
+        message = f"{named or 'kubectl'} is not installed; tests/run installs it"
+        if named or os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return program
+
+
+def minor_version(program: str, home: Path) -> int:
+    """The second number of its version."""
+    text = subprocess.run(  # noqa: S603  kubectl
+        [program, "version", "--client", "-o", "json"],
+        env=environment(home),
+        capture_output=True,
+        check=True,
+        timeout=COMMAND_S,
+    ).stdout
+    return int(json.loads(text)["clientVersion"]["minor"].rstrip("+"))
+
+
+def environment(home: Path) -> dict[str, str]:
+    """An environment without a configuration: nothing of the user's is read or written."""
+    return {
+        "HOME": str(home),
+        "PATH": os.environ.get("PATH", ""),
+        "TMPDIR": str(home),
+    }
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command came to; a text, with what changes from run to run replaced.
+
+    Attributes:
+        command: Its arguments.
+        code: Exit code.
+        out: What it wrote.
+        err: What it complained about.
+    """
+
+    command: tuple[str, ...]
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Kubectl:
+    """kubectl, of one server.
+
+    Attributes:
+        program: Its path.
+        minor: The second number of its version.
+        server: The server's URL.
+        home: A directory for all that it keeps.
+        folder: A directory for the files of the scenario, the same one for all servers.
+        transcript: What was done, and what came of it.
+    """
+
+    program: str
+    minor: int
+    server: str
+    home: Path
+    folder: Path
+    transcript: list[Result] = field(default_factory=list)
+
+    def run(self, *arguments: str, stdin: str = "", **variables: str) -> Result:
+        """Run a command.
+
+        Args:
+            arguments: Of the command.
+            stdin: What it may read.
+            variables: Of its environment, beside the usual ones.
+        """
+        done = subprocess.run(  # noqa: S603  kubectl
+            self._command(arguments),
+            env=environment(self.home) | variables,
+            cwd=self.folder,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=COMMAND_S,
+        )
+        result = Result(
+            arguments, done.returncode, self._normal(done.stdout), self._normal(done.stderr)
+        )
+        self.transcript.append(result)
+        return result
+
+    def __call__(self, *arguments: str, stdin: str = "", **variables: str) -> str:
+        """Run a command that succeeds: what it wrote."""
+        result = self.run(*arguments, stdin=stdin, **variables)
+        assert 0 == result.code, result
+        return result.out
+
+    def fail(self, *arguments: str, stdin: str = "", code: int = 1) -> str:
+        """Run a command that fails: what it complained about."""
+        result = self.run(*arguments, stdin=stdin)
+        assert code == result.code, result
+        return result.err
+
+    def json(self, *arguments: str) -> Any:  # noqa: ANN401  JSON
+        """Run a command that succeeds: what it wrote, decoded."""
+        return json.loads(self(*arguments, "-o", "json"))
+
+    @contextmanager
+    def running(self, *arguments: str) -> Iterator[IO[str]]:
+        """Run a command until the end of the context: what it writes.
+
+        It is ended too if it takes too long, so that nothing waits for ever for a line.
+        """
+        with subprocess.Popen(  # noqa: S603  kubectl
+            self._command(arguments),
+            env=environment(self.home),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        ) as process:
+            limit = threading.Timer(COMMAND_S, process.kill)
+            limit.start()
+            try:
+                assert process.stdout is not None
+                yield process.stdout
+            finally:
+                limit.cancel()
+                process.send_signal(signal.SIGTERM)
+
+    def record(self, text: str) -> None:
+        """Add to the transcript what something else came to."""
+        self.transcript.append(Result((), 0, self._normal(text), ""))
+
+    def _command(self, arguments: tuple[str, ...]) -> list[str]:
+        cache = str(self.home / "cache")
+        return [self.program, "--server", self.server, "--cache-dir", cache, *arguments]
+
+    def _normal(self, text: str) -> str:
+        text = text.replace(self.server, "SERVER").replace(str(self.home), "HOME")
+        for pattern, stand_in in CHANGING:
+            text = pattern.sub(stand_in, text)
+        return text
+
+
+@dataclass(frozen=True)
+class Targets:
+    """Servers that a scenario is played against.
+
+    Attributes:
+        program: The path of kubectl.
+        minor: The second number of its version.
+        urls: Name to URL of the servers, of which each has its own objects.
+        homes: A directory for each of them.
+    """
+
+    program: str
+    minor: int
+    urls: dict[str, str]
+    homes: Path
+
+    def play(self, scenario: Callable[[Kubectl], None], folder: Path) -> None:
+        """Play a scenario against all servers at once, and compare what they answered.
+
+        Args:
+            scenario: The commands; checks what they write.
+            folder: Has the files that they read.
+        """
+        clients = [
+            Kubectl(self.program, self.minor, url, self._home(name), folder)
+            for name, url in self.urls.items()
+        ]
+        with ThreadPoolExecutor(len(clients)) as pool:
+            for done in [pool.submit(scenario, client) for client in clients]:
+                done.result()
+        first, *others = [client.transcript for client in clients]
+        for other in others:
+            assert first == other
+
+    def _home(self, name: str) -> Path:
+        home = self.homes / name
+        home.mkdir(exist_ok=True)
+        return home

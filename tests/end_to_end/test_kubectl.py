@@ -1,0 +1,395 @@
+"""kubectl reads: each scenario against a server direct and behind the proxy, with equal answers."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.end_to_end.manifests import (
+    budget,
+    flow_schema,
+    level,
+    listed,
+    namespace,
+    pod,
+    resource_slice,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.end_to_end.kubectl import Kubectl, Targets
+
+BUDGETS_V1 = 21
+"""From this minor version on budgets of policy/v1 are described; before, of a version long gone."""
+WAIT_JSONPATH = 23
+"""From this minor version on `wait` takes jsonpath."""
+
+NO_SUCH_RESOURCE = (
+    "Error from server (NotFound): the server could not find the requested resource\n"
+)
+
+
+SCHEMA_COLUMNS = [
+    "NAME",
+    "PRIORITYLEVEL",
+    "MATCHINGPRECEDENCE",
+    "DISTINGUISHERMETHOD",
+    "AGE",
+    "MISSINGPL",
+]
+LEVEL_COLUMNS = [
+    "NAME",
+    "TYPE",
+    "NOMINALCONCURRENCYSHARES",
+    "QUEUES",
+    "HANDSIZE",
+    "QUEUELENGTHLIMIT",
+    "AGE",
+]
+POD_COLUMNS = ["NAME", "READY", "STATUS", "RESTARTS", "AGE"]
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of what `get` prints."""
+    return [line.split() for line in table.splitlines()]
+
+
+def test_get_as_tables(targets: Targets, tmp_path: Path) -> None:
+    """Each kind has the columns that Kubernetes gives it."""
+
+    def scenario(kubectl: Kubectl) -> None:
+        kubectl(
+            "create",
+            "-f",
+            "-",
+            stdin=listed(
+                namespace("tables"),
+                level("tables"),
+                flow_schema("tables", "tables", 7000),
+                resource_slice("tables"),
+                budget("tables", "tables", "50%", app="tables"),
+                pod("tables", "tables", app="tables"),
+            ),
+        )
+        kubectl("wait", "flowschema/tables", "--for=condition=Dangling=False")
+        assert [
+            SCHEMA_COLUMNS,
+            ["tables", "tables", "7000", "ByUser", "AGE", "False"],
+        ] == rows(kubectl("get", "flowschema", "tables"))
+        assert [
+            LEVEL_COLUMNS,
+            ["tables", "Limited", "5", "<none>", "<none>", "<none>", "AGE"],
+        ] == rows(kubectl("get", "prioritylevelconfiguration", "tables"))
+        assert [
+            ["NAME", "NODE", "DRIVER", "POOL", "AGE"],
+            ["tables", "node-a", "gpu.example.com", "node-a", "AGE"],
+        ] == rows(kubectl("get", "resourceslices", "tables"))
+        assert (
+            "NAME  MIN AVAILABLE  MAX UNAVAILABLE  ALLOWED DISRUPTIONS  AGE\n"
+            "tables  50%  N/A  0  AGE\n"
+        ) == kubectl("get", "pdb", "tables", "-n", "tables")
+        assert [
+            POD_COLUMNS,
+            ["tables", "0/1", "Pending", "0", "AGE"],
+        ] == rows(kubectl("get", "pods", "-n", "tables"))
+        wide = rows(kubectl("get", "po", "-n", "tables", "-o", "wide"))
+        assert ["<none>"] * 4 == wide[1][5:]
+        assert "tables" in kubectl("get", "po", "-n", "tables", "--show-labels")
+        assert [
+            ["NAME", "STATUS", "AGE", "METADATA.NAME"],
+            ["tables", "Active", "AGE", "tables"],
+        ] == rows(kubectl("get", "ns", "tables", "-L", "kubernetes.io/metadata.name"))
+        table = kubectl("get", "pdb,pods", "-n", "tables")
+        assert "poddisruptionbudget.policy/tables" in table
+        assert "pod/tables" in table
+        assert "tables" in kubectl("get", "all", "-n", "tables")
+
+    targets.play(scenario, tmp_path)
+
+
+def test_get_in_other_forms(targets: Targets, tmp_path: Path) -> None:
+    """YAML, JSON, names, jsonpath, templates and columns of one's own are made of whole objects."""
+
+    def scenario(kubectl: Kubectl) -> None:
+        pods = [pod(name, "forms", app=name) for name in ("one", "two")]
+        kubectl("create", "-f", "-", stdin=listed(namespace("forms"), *pods))
+        get = ("get", "pods", "-n", "forms")
+        one = kubectl.json(*get, "one")
+        assert ("Pod", "one", "Always") == (
+            one["kind"],
+            one["metadata"]["name"],
+            one["spec"]["restartPolicy"],
+        )
+        every = kubectl.json(*get)
+        assert ("List", ["one", "two"]) == (
+            every["kind"],
+            [each["metadata"]["name"] for each in every["items"]],
+        )
+        assert "kind: Pod\n" in kubectl(*get, "one", "-o", "yaml")
+        assert "pod/one\npod/two\n" == kubectl(*get, "-o", "name")
+        assert "one two" == kubectl(*get, "-o", "jsonpath={.items[*].metadata.name}")
+        assert "app:1" == kubectl(
+            *get, "one", "-o", "go-template={{(index .spec.containers 0).image}}"
+        )
+        assert [["NAME", "PHASE"], ["one", "Pending"], ["two", "Pending"]] == rows(
+            kubectl(*get, "-o", "custom-columns=NAME:.metadata.name,PHASE:.status.phase")
+        )
+        assert [["one", "0/1", "Pending", "0", "AGE"]] == rows(kubectl(*get, "one", "--no-headers"))
+        assert ["one", "two"] == [
+            row[0] for row in rows(kubectl(*get, "--sort-by", ".metadata.name"))[1:]
+        ]
+        assert ["one", "two"] == [row[0] for row in rows(kubectl(*get, "--chunk-size=1"))[1:]]
+
+    targets.play(scenario, tmp_path)
+
+
+def test_get_what_is_selected(targets: Targets, tmp_path: Path) -> None:
+    """Labels, fields and namespaces select."""
+
+    def scenario(kubectl: Kubectl) -> None:
+        kubectl(
+            "create",
+            "-f",
+            "-",
+            stdin=listed(
+                *(namespace(f"choice-{letter}") for letter in "ab"),
+                pod("first", "choice-a", tier="front", of="choice"),
+                pod("second", "choice-a", tier="back", of="choice"),
+                pod("third", "choice-b", tier="back", of="choice"),
+                resource_slice("choice-1", "choice-node", of="choice"),
+                resource_slice("choice-2", "other-node", of="choice"),
+            ),
+        )
+
+        def names(*arguments: str) -> list[str]:
+            text = kubectl("get", *arguments, "-o", "name", "-l", "of=choice")
+            return [line.partition("/")[2] for line in text.splitlines()]
+
+        def labelled(selector: str) -> list[str]:
+            return kubectl("get", "pods", "-A", "-l", selector, "-o", "name").split()
+
+        assert ["first", "second", "third"] == names("pods", "-A")
+        assert ["first", "second"] == names("pods", "-n", "choice-a")
+        assert ["third"] == names("pods", "-A", "--field-selector", "metadata.name=third")
+        assert ["third"] == names("pods", "-A", "--field-selector=metadata.namespace!=choice-a")
+        assert [] == names("pods", "-A", "--field-selector", "status.phase=Running")
+        assert ["choice-1"] == names(
+            "resourceslices", "--field-selector", "spec.nodeName=choice-node"
+        )
+        assert ["pod/second", "pod/third"] == labelled("of=choice,tier in (back,side)")
+        assert ["pod/first"] == labelled("of=choice,tier!=back")
+        assert [] == labelled("of=choice,!tier")
+        table = rows(kubectl("get", "pods", "-A", "-l", "of=choice"))
+        assert ["NAMESPACE", "choice-a", "choice-a", "choice-b"] == [row[0] for row in table]
+        assert "No resources found in choice-b namespace.\n" == (
+            kubectl.run("get", "pods", "-n", "choice-b", "-l", "none=here").err
+        )
+        assert "field label not supported: spec.color\n" in (
+            kubectl.fail("get", "pods", "--field-selector", "spec.color=red")
+        )
+        assert "unable to parse requirement" in kubectl.fail("get", "pods", "-l", "a in (")
+
+    targets.play(scenario, tmp_path)
+
+
+def test_describe(targets: Targets, tmp_path: Path) -> None:
+    """Each kind is described, those that kubectl knows in words of their own."""
+
+    def scenario(kubectl: Kubectl) -> None:
+        kubectl(
+            "create",
+            "-f",
+            "-",
+            stdin=listed(
+                namespace("described"),
+                level("described"),
+                flow_schema("described", "described"),
+                resource_slice("described"),
+                budget("described", "described", app="described"),
+                pod("described", "described", app="described"),
+            ),
+        )
+        inside = ("-n", "described")
+        kubectl("wait", "flowschema/described", "--for=condition=Dangling=False")
+        kubectl("wait", "pdb/described", "--for=condition=DisruptionAllowed=False", *inside)
+        words = kubectl("describe", "flowschemas", "described")
+        assert "Matching Precedence:  5000" in words
+        assert "Reason:  Found" in words
+        words = kubectl("describe", "prioritylevelconfigurations", "described")
+        assert "Nominal Concurrency Shares:  5" in words
+        assert "Value:  80Gi" in kubectl("describe", "resourceslices", "described")
+        words = kubectl("describe", "pods", "described", *inside)
+        assert "Port:  80/TCP" in words
+        assert "QoS Class:  BestEffort" in words
+        assert "Status:  Active" in kubectl("describe", "namespaces", "described")
+        if kubectl.minor < BUDGETS_V1:
+            assert NO_SUCH_RESOURCE == kubectl.fail("describe", "pdb", "described", *inside)
+            return
+        words = kubectl("describe", "pdb", "described", *inside)
+        assert "Min available:  1\nSelector:  app=described\n" in words
+        assert "Desired:  1\n" in words
+
+    targets.play(scenario, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param(["flowschema.spec"], "matchingPrecedence", id="of-a-group"),
+        pytest.param(["pdb", "--recursive"], "maxUnavailable", id="recursive"),
+        pytest.param(["pod.spec.containers"], "imagePullPolicy", id="of-a-list"),
+        pytest.param(["resourceslice"], "spec", id="a-kind"),
+        pytest.param(["resourceslice.spec.devices.capacity"], "value", id="deep"),
+        pytest.param(["pod.metadata.labels"], "map[string]string", id="a-map"),
+        pytest.param(
+            ["flowschema", "--api-version=flowcontrol.apiserver.k8s.io/v1beta3"],
+            "v1beta3",
+            id="another-version",
+        ),
+    ],
+)
+def test_explain(targets: Targets, tmp_path: Path, arguments: list[str], expected: str) -> None:
+    """Kinds and their fields are explained."""
+
+    def scenario(kubectl: Kubectl) -> None:
+        words = kubectl("explain", *arguments)
+        assert expected in words
+        assert "DESCRIPTION:" in words
+
+    targets.play(scenario, tmp_path)
+
+
+def test_explain_what_is_not_there(targets: Targets, tmp_path: Path) -> None:
+    """Fields and kinds that are not there are said to be so."""
+
+    def scenario(kubectl: Kubectl) -> None:
+        assert 'field "colour" does not exist' in kubectl.fail("explain", "pod.spec.colour")
+        assert "gizmo" in kubectl.fail("explain", "gizmo")
+
+    targets.play(scenario, tmp_path)
+
+
+def test_discovery(targets: Targets, tmp_path: Path) -> None:
+    """What is served is found, with short names, verbs and versions."""
+
+    def scenario(kubectl: Kubectl) -> None:
+        assert {
+            "flowschemas.flowcontrol.apiserver.k8s.io",
+            "namespaces",
+            "poddisruptionbudgets.policy",
+            "pods",
+            "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
+            "resourceslices.resource.k8s.io",
+        } == set(kubectl("api-resources", "-o", "name").split())
+        assert "poddisruptionbudgets.policy\n" == kubectl(
+            "api-resources", "--api-group=policy", "-o", "name"
+        )
+        wide = kubectl("api-resources", "--namespaced=true", "-o", "wide")
+        assert ["pods", "po", "v1", "true", "Pod"] == next(
+            row for row in rows(wide) if row[0] == "pods"
+        )[:5]
+        assert [
+            "flowcontrol.apiserver.k8s.io/v1",
+            "flowcontrol.apiserver.k8s.io/v1beta3",
+            "policy/v1",
+            "resource.k8s.io/v1",
+            "resource.k8s.io/v1beta1",
+            "v1",
+        ] == kubectl("api-versions").split()
+        assert ("1", "36") == (
+            kubectl.json("version")["serverVersion"]["major"],
+            kubectl.json("version")["serverVersion"]["minor"],
+        )
+        # It lists services of kube-system, which no server without services has.
+        assert 'the server doesn\'t have a resource type "services"' in kubectl.fail("cluster-info")
+        assert "ok" == kubectl("get", "--raw", "/readyz")
+        assert "APIVersions" == json.loads(kubectl("get", "--raw", "/api"))["kind"]
+
+    targets.play(scenario, tmp_path)
+
+
+def test_what_is_not_there(targets: Targets, tmp_path: Path) -> None:
+    """Objects, kinds and namespaces that are not there have errors of their own."""
+
+    def scenario(kubectl: Kubectl) -> None:
+        assert 'Error from server (NotFound): pods "none" not found\n' == kubectl.fail(
+            "get", "pod", "none"
+        )
+        assert (
+            "Error from server (NotFound):"
+            ' flowschemas.flowcontrol.apiserver.k8s.io "none" not found\n'
+        ) == kubectl.fail("get", "flowschema", "none")
+        assert 'error: the server doesn\'t have a resource type "gizmos"\n' == kubectl.fail(
+            "get", "gizmos"
+        )
+        assert 'namespaces "nowhere" not found' in kubectl.fail(
+            "create", "-f", "-", stdin=json.dumps(pod("one", "nowhere"))
+        )
+        assert NO_SUCH_RESOURCE == kubectl.fail("get", "--raw", "/apis/batch/v1")
+        assert "" == kubectl("get", "pod", "none", "--ignore-not-found")
+
+    targets.play(scenario, tmp_path)
+
+
+def test_watch(targets: Targets, tmp_path: Path) -> None:
+    """A watch shows objects as they come, change and go."""
+
+    def scenario(kubectl: Kubectl) -> None:
+        kubectl("create", "-f", "-", stdin=listed(namespace("watched"), pod("one", "watched")))
+        with (
+            kubectl.running("get", "pods", "-n", "watched", "--watch", "-o", "name") as names,
+            kubectl.running("get", "pods", "-n", "watched", "--watch") as table,
+            kubectl.running(
+                "get",
+                "pods",
+                "-n",
+                "watched",
+                "--watch",
+                "--output-watch-events",
+                "-o",
+                "jsonpath={.type} {.object.metadata.name} {.object.metadata.labels}{'\\n'}",
+            ) as events,
+        ):
+            assert "pod/one\n" == names.readline()
+            assert POD_COLUMNS == table.readline().split()
+            assert ["one", "0/1", "Pending", "0"] == table.readline().split()[:4]
+            assert "ADDED one" == events.readline().strip()
+            kubectl("create", "-f", "-", stdin=json.dumps(pod("two", "watched")))
+            assert "pod/two\n" == names.readline()
+            assert ["two", "0/1", "Pending", "0"] == table.readline().split()[:4]
+            assert "ADDED two" == events.readline().strip()
+            kubectl("label", "pod", "-n", "watched", "two", "a=b")
+            assert "pod/two\n" == names.readline()
+            assert ["two", "0/1", "Pending", "0"] == table.readline().split()[:4]
+            assert 'MODIFIED two {"a":"b"}' == events.readline().strip()
+            kubectl("delete", "pod", "-n", "watched", "two")
+            # A pod without a node is marked for deletion, then goes at once.
+            assert ["pod/two\n", "pod/two\n"] == [names.readline(), names.readline()]
+            assert ["MODIFIED", "DELETED"] == [events.readline().split()[0] for _ in "ab"]
+
+    targets.play(scenario, tmp_path)
+
+
+def test_wait(targets: Targets, tmp_path: Path) -> None:
+    """One waits for conditions, for fields and for the end of objects."""
+
+    def scenario(kubectl: Kubectl) -> None:
+        kubectl("create", "-f", "-", stdin=json.dumps(flow_schema("waiting", "waiting")))
+        wait = ("wait", "flowschema/waiting", "--timeout=20s")
+        assert "condition met" in kubectl(*wait, "--for=condition=Dangling")
+        with kubectl.running(*wait, "--for=condition=Dangling=False") as words:
+            kubectl("create", "-f", "-", stdin=json.dumps(level("waiting")))
+            assert words.readline().endswith("/waiting condition met\n")
+        if kubectl.minor >= WAIT_JSONPATH:
+            kubectl(*wait, "--for=jsonpath={.spec.matchingPrecedence}=5000")
+        assert "timed out waiting for the condition" in kubectl.fail(
+            *wait[:2], "--timeout=200ms", "--for=condition=Ready"
+        )
+        with kubectl.running(*wait, "--for=delete") as words:
+            kubectl("delete", "flowschema", "waiting")
+            words.read()
+
+    targets.play(scenario, tmp_path)
