@@ -97,11 +97,19 @@ def refuse_constant(name: str) -> object:
     raise BodyError(message)
 
 
+def refuse_fraction(text: str) -> float:
+    """Refuse what is no whole number: YAML makes some of 1.0."""
+    raise BodyError(text)
+
+
 UNIQUE_DECODER = json.JSONDecoder(
     object_pairs_hook=unique, parse_float=finite, parse_constant=refuse_constant
 )
 PAIRS_DECODER = json.JSONDecoder(
     object_pairs_hook=Pairs, parse_float=finite, parse_constant=refuse_constant
+)
+PLAIN_DECODER = json.JSONDecoder(
+    object_pairs_hook=unique, parse_float=refuse_fraction, parse_constant=refuse_constant
 )
 
 
@@ -193,6 +201,8 @@ def parse_yaml(data: bytes) -> Parsed:
     except UnicodeDecodeError as error:
         message = f"yaml: not UTF-8: {error.reason} at byte {error.start}"
         raise BodyError(message) from error
+    if text.startswith("{") and (found := json_of(data, text)):
+        return found
     try:
         events = Events(text, unique_keys=False)
         while not events.is_next(yaml.StreamEndEvent):
@@ -212,3 +222,22 @@ def parse_yaml(data: bytes) -> Parsed:
         message = f"yaml: {str(error).splitlines()[0]}"
         raise BodyError(message) from error
     return Parsed(None)
+
+
+def json_of(data: bytes, text: str) -> Parsed | None:
+    """The YAML as JSON, if it is that too: clients write it so, and it takes a tenth of the time.
+
+    Args:
+        data: The body.
+        text: The same.
+
+    Returns:
+        None as well where the two would differ: with keys that occur twice, with fractions, and
+        nested too deeply.
+    """
+    try:
+        raw = PLAIN_DECODER.decode(text)
+        check_depth(data, raw)
+    except (ValueError, RecursionError, RepeatedKeyError):
+        return None
+    return Parsed(encodable(raw) if b"\\u" in data else raw)

@@ -94,6 +94,10 @@ def test_bad_json(data: bytes, expected: str) -> None:
         (b"---\n", Parsed(None)),
         (b"a: 1\nb: [x, 1.0]\n---\nc: 2\n", Parsed({"a": 1, "b": ["x", 1]})),
         (b'{"a": "b"}', Parsed({"a": "b"})),
+        (b'{"a": "\\ud83d\\ude00", "b": -0}\n', Parsed({"a": "\U0001f600", "b": 0})),
+        (b'{"a": 1.0, "b": 1.5}', Parsed({"a": 1, "b": 1.5})),
+        (b'{"a": 1, "a": 2}', Parsed({"a": 2}, ("a",))),
+        (b"{a: 1}\n---\n{}", Parsed({"a": 1})),
         (
             b"a:\n- b: 1\n- c: {d: 1, d: 2}\na: x\n",
             Parsed({"a": "x"}, ("a[1].c.d", "a")),
@@ -113,6 +117,8 @@ def test_yaml(data: bytes, expected: Parsed) -> None:
         (b"a: [", "yaml: line 2: did not find expected node content"),
         (b"a: \x01", "yaml: unacceptable character #x0001: control characters are not allowed"),
         (b"[" * (DEEPEST + 2), "yaml: line 1: nested too deeply"),
+        (b'{"a":' * 200 + b"1" + b"}" * 200, "yaml: line 1: nested too deeply"),
+        (b'{"a":' * 5000 + b"1" + b"}" * 5000, "yaml: line 1: nested too deeply"),
     ],
 )
 def test_bad_yaml(data: bytes, expected: str) -> None:
