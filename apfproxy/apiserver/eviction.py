@@ -105,12 +105,13 @@ async def delete_unprotected(
         if not ignores_budgets(pod):
             return pod
         as_seen = options
-        if may_start(pod) and not options.resource_version:
+        if may_start(pod) and options.resource_version is None:
             as_seen = only_as_seen(pod, options)
         try:
             await delete(registry, namespace, name, as_seen)
         except StatusError as error:
-            if options.resource_version or not is_conflict(error) or attempts == ATTEMPTS:
+            is_exact = options.resource_version is not None
+            if is_exact or not is_conflict(error) or attempts == ATTEMPTS:
                 raise
         else:
             return None
@@ -124,7 +125,7 @@ async def delete_unhealthy(
     try:
         await delete(registry, metadata["namespace"], metadata["name"], only_as_seen(pod, options))
     except StatusError as error:
-        if is_conflict(error) and not options.resource_version:
+        if is_conflict(error) and options.resource_version is None:
             raise refused(budget, unprocessed(budget["metadata"]["name"])) from error
         raise
 
@@ -174,7 +175,7 @@ async def delete(registry: Registry, namespace: str, name: str, options: DeleteO
             WriteOptions(MANAGER),
             subresource="status",
         )
-        if options.resource_version:
+        if options.resource_version is not None:
             options = only_as_seen(written.obj, options)
     await registry.delete(POD, namespace, name, options)
 
@@ -190,7 +191,7 @@ def check_preconditions(pod: Object, options: DeleteOptions) -> None:
         ("UID", options.uid, metadata["uid"]),
         ("ResourceVersion", options.resource_version, metadata["resourceVersion"]),
     ):
-        if wanted and wanted != is_:
+        if wanted not in {None, is_}:
             happened = "modified" if what == "ResourceVersion" else "deleted and then recreated"
             reason = (
                 f"the {what} in the precondition ({wanted}) does not match the {what} in record"
