@@ -14,7 +14,7 @@ from httptools import HttpResponseParser
 from processes import LoadTestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from processes import Process
 
@@ -214,6 +214,34 @@ async def walk(server: Process, target: str, limit: int) -> tuple[Load, int]:
         token = found[1].decode()
 
 
+async def beside(server: Process, text: bytes, count: int, others: bytes, connections: int) -> Load:
+    """Send a request over and over while other clients keep the server busy.
+
+    Args:
+        server: Answers.
+        text: The request that is measured.
+        count: How often.
+        others: The request of the others.
+        connections: How many of them.
+    """
+    is_over = False
+
+    def more() -> Iterator[bytes]:
+        while not is_over:
+            yield others
+
+    loop = asyncio.get_running_loop()
+    clients = [
+        (await loop.create_connection(lambda: Client(Load(), more()), "127.0.0.1", server.port))[1]
+        for _ in range(connections)
+    ]
+    try:
+        return await answers(server, [text] * count)
+    finally:
+        is_over = True
+        await asyncio.gather(*(client.done for client in clients))
+
+
 class Crowd:
     """Many watches of one collection, each on a connection of its own.
 
@@ -264,6 +292,20 @@ class Crowd:
                 f"{self._awaited - self.events} of {len(self._watches)} watches did not get a"
                 f" change within {ANSWER_WITHIN_S:g} s"
             ) from error
+        return (time.perf_counter() - start) * 1e3
+
+    async def fill(self, server: Process, target: str, events: int) -> float:
+        """Open one watch and wait for the events that it begins with.
+
+        Returns:
+            Until the last of them, in milliseconds.
+        """
+        self._awaited = events
+        self._arrived = asyncio.get_running_loop().create_future()
+        start = time.perf_counter()
+        await self.open(server, target, 1)
+        async with asyncio.timeout(ANSWER_WITHIN_S):
+            await self._arrived
         return (time.perf_counter() - start) * 1e3
 
     def add(self, events: int) -> None:

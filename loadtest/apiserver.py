@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvloop
-from api_clients import Crowd, Load, answers, read_slowly, request, walk
+from api_clients import Crowd, Load, answers, beside, read_slowly, request, walk
 from arguments import Parser, count_up_to
 from driver import percentile
 from processes import LoadTestError, Process, exit_status, free_ports, pin, raise_descriptor_limit
@@ -43,6 +43,7 @@ FEW = 7
 WRITES = 4000
 """Of each kind but creations: enough for seconds."""
 SLOW_READERS = 10
+LISTERS = 4
 SLOW_S = 2.0
 
 
@@ -178,10 +179,19 @@ async def _lists(server: Process, options: argparse.Namespace, report: Report) -
     load = await answers(server, [request("GET", SLICES, encoding="gzip")] * FEW)
     report.add("list of all, gzip", load.latency_ms(100), "ms")
     report.add("list of all, gzip, size", len(load.body) / 2**20, "MiB")
+    load = await answers(server, [request("GET", f"{SLICES}?pretty=true")] * FEW)
+    report.add("list of all, indented", load.latency_ms(100), "ms")
     load = await answers(server, [request("GET", f"{SLICES}?labelSelector=team%3Db")] * FEW)
     report.add("list of none by label among all", load.latency_ms(50), "ms")
     load, pages = await walk(server, SLICES, PAGE)
     report.add(f"walk of all in {pages} pages", load.seconds * 1e3, "ms")
+    crowd = Crowd()
+    took_ms = await crowd.fill(server, f"{SLICES}?watch=true&resourceVersion=0", len(names))
+    crowd.close()
+    report.add("watch of all, its first events", took_ms, "ms")
+    one = request("GET", f"{SLICES}/{names[0]}")
+    load = await beside(server, one, REPEATS * FEW, every, LISTERS)
+    report.add(f"get beside {LISTERS} lists of all, p99", load.latency_ms(99), "ms")
     grown = await read_slowly(server, every, SLOW_READERS, SLOW_S)
     report.add("a slow reader of all holds", grown / 1024 / SLOW_READERS, "KiB")
     return names
