@@ -54,6 +54,103 @@ async def test_conditions_of_rows(include: str) -> None:
     entries = scene.store.collection(POD.resource).snapshot()
     rows = json.loads(b"".join(renderer.list_chunks(entries, {})))["rows"]
 
-    shown = ["object"] if include != "None" else []
-    assert [["cells", *shown], ["cells", "conditions", *shown]] == [list(row) for row in rows]
+    assert [["cells", "object"], ["cells", "conditions", "object"]] == [list(row) for row in rows]
+    assert (include == "None") == (rows[0]["object"] is None)
     assert ["Failed"] == [condition["reason"] for condition in rows[1]["conditions"]]
+
+
+SCHEMA_COLUMNS = 6
+
+
+async def rendered(form: Form, include: str = "") -> tuple[Renderer, list[Entry]]:
+    """A renderer, and two FlowSchemas, of which the second comes first for requests."""
+    scene = Scene()
+    for name, precedence in (("a", 2000), ("b", 1000)):
+        await scene.create(FLOW_SCHEMA, flow_schema(name, precedence))
+    renderer = Renderer(FLOW_SCHEMA, FLOW_SCHEMA.storage, form, include, scene.now_s)
+    return renderer, scene.store.collection(FLOW_SCHEMA.resource).snapshot()
+
+
+async def test_rows_are_in_order() -> None:
+    """FlowSchemas are shown in the order in which requests meet them, and listed by name."""
+    table, entries = await rendered(Form(shape=Shape.TABLE))
+    objects, _ = await rendered(Form())
+    rows = json.loads(b"".join(table.list_chunks(entries, {})))["rows"]
+    items = json.loads(b"".join(objects.list_chunks(entries, {})))["items"]
+
+    assert ["b", "a"] == [row["cells"][0] for row in rows]
+    assert ["a", "b"] == [item["metadata"]["name"] for item in items]
+
+
+async def test_columns_of_watches() -> None:
+    """Only the first Table of a watch says what its columns are."""
+    renderer, entries = await rendered(Form(shape=Shape.TABLE))
+    first, second = (json.loads(renderer.event("ADDED", entry))["object"] for entry in entries)
+    bookmark = json.loads(renderer.bookmark(7, is_end_of_initial=True))["object"]
+
+    assert SCHEMA_COLUMNS == len(first["columnDefinitions"])
+    assert None is second["columnDefinitions"] is bookmark["columnDefinitions"]
+    assert [first["metadata"]["resourceVersion"]] == [
+        row["object"]["metadata"]["resourceVersion"] for row in first["rows"]
+    ]
+    assert {"resourceVersion": "7"} == bookmark["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "has_spec"),
+    [
+        pytest.param(Form(), "FlowSchema", True, id="object"),
+        pytest.param(Form(shape=Shape.METADATA), "PartialObjectMetadata", False, id="metadata"),
+        pytest.param(
+            Form(shape=Shape.METADATA_LIST), "PartialObjectMetadata", False, id="metadata-list"
+        ),
+    ],
+)
+async def test_bookmarks(form: Form, kind: str, has_spec: bool) -> None:
+    """A bookmark has nothing but a version, in the form of the other events."""
+    renderer, _ = await rendered(form)
+    event = json.loads(renderer.bookmark(7, is_end_of_initial=False))
+
+    assert ("BOOKMARK", kind) == (event["type"], event["object"]["kind"])
+    assert {"resourceVersion": "7"} == {
+        name: value for name, value in event["object"]["metadata"].items() if value
+    }
+    assert has_spec == ("spec" in event["object"])
+
+
+async def test_only_metadata() -> None:
+    """A list of metadata has no more."""
+    renderer, entries = await rendered(Form(shape=Shape.METADATA_LIST, meta_version="v1beta1"))
+    listed = json.loads(b"".join(renderer.list_chunks(entries, {"resourceVersion": "7"})))
+    alone = json.loads(renderer.document(entries[0]))
+
+    assert ("PartialObjectMetadataList", "meta.k8s.io/v1beta1") == (
+        listed["kind"],
+        listed["apiVersion"],
+    )
+    assert [{"metadata"}, {"metadata"}] == [set(item) for item in listed["items"]]
+    assert {"kind", "apiVersion", "metadata"} == set(alone)
+
+
+async def test_other_versions() -> None:
+    """Objects are written in the version that the client asks for."""
+    scene = Scene()
+    await scene.create(FLOW_SCHEMA, flow_schema())
+    version = FLOW_SCHEMA.versions[1]
+    renderer = Renderer(FLOW_SCHEMA, version, Form(), "", scene.now_s)
+    entries = scene.store.collection(FLOW_SCHEMA.resource).snapshot()
+    listed = json.loads(b"".join(renderer.list_chunks(entries, {})))
+    alone = json.loads(renderer.document(entries[0]))
+
+    assert listed["apiVersion"].endswith("/v1beta3")
+    assert alone["apiVersion"].endswith("/v1beta3")
+    assert {"metadata", "spec", "status"} == set(listed["items"][0])
+
+
+async def test_bad_include() -> None:
+    """What a row cannot carry is refused, where there are rows."""
+    await rendered(Form(), "Everything")
+    with pytest.raises(StatusError) as error:
+        await rendered(Form(shape=Shape.TABLE), "Everything")
+
+    assert 400 == error.value.code
