@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import gc
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from apfproxy.cli.load_flags import parse_faults, parse_latencies, parse_seeds
 from apfproxy.cli.log import configure_logging
 from apfproxy.cli.parameters import ADDRESS
 from apfproxy.cli.process import ListenError
-from apfproxy.cli.serve import Signals, raise_descriptor_limit
+from apfproxy.cli.serve import GC_THRESHOLDS, Signals, raise_descriptor_limit
 from apfproxy.settings import LOG_LEVELS
 from apfproxy.tasks import spawn
 
@@ -197,6 +198,10 @@ async def run_until(
     except StatusError as error:
         raise CommandError(f"the first objects cannot be made: {error.message}") from error
     log_start(process)
+    # What exists now stays: with thousands of watches a look at all of it takes 0.1 s.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLDS)
     if on_started is not None:
         on_started(process)
     await signals.first.wait()
