@@ -26,8 +26,19 @@ if TYPE_CHECKING:
 
     from apfproxy.cli.demo_servers import Ports
 
-GREEDY = ClientKind("greedy", ("greedy",), in_flight=200)
-MODEST = ClientKind("modest", tuple(f"modest-{number}" for number in range(5)), in_flight=1)
+NAMESPACE = "/namespaces/load-0"
+GREEDY = ClientKind(
+    "greedy",
+    ("greedy",),
+    in_flight=200,
+    path=f"/apis/policy/v1{NAMESPACE}/poddisruptionbudgets",
+)
+MODEST = ClientKind(
+    "modest",
+    tuple(f"modest-{number}" for number in range(5)),
+    in_flight=1,
+    path=f"/api/v1{NAMESPACE}/pods/app-0-00000",
+)
 KINDS = (GREEDY, MODEST)
 
 WITHOUT = "without"
@@ -57,9 +68,11 @@ Example:
 def demo(seconds: float) -> int:
     """Show what each client gets with and without flow control.
 
-    Starts a small server (5 ms a request while it has at most 20 of them, slower beyond), the
-    proxy before it, and two kinds of client: a greedy one with 200 requests in flight, and five
-    modest ones with one each.  Everything stays on this machine, on ports that the system chooses.
+    Starts an API server (10 ms a request while it has at most 20 of them, slower beyond), the
+    proxy before it, and two kinds of client: a greedy one that lists budgets, with 200 requests in
+    flight, and five modest ones that each get a pod, with one.  Everything stays on this machine,
+    on ports that the system chooses.  While it runs, kubectl shows and changes the proxy's objects;
+    the line to type is on the screen.
     """
     console = Console()
     if not console.is_terminal:
@@ -99,6 +112,7 @@ async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
     loop.add_signal_handler(signal.SIGINT, interrupted.set)
     try:
         with contextlib.ExitStack() as stack:
+            console.print(kubectl_line(ports), highlight=False, soft_wrap=True)
             show: Callable[[str], None] = lambda _status: None  # noqa: E731 - replaced below
             if console.is_terminal:
                 live = stack.enter_context(
@@ -186,6 +200,14 @@ def table_of(arms: list[Arm]) -> Table:
             label = ""
         table.add_section()
     return table
+
+
+def kubectl_line(ports: Ports) -> str:
+    """How to look at the objects of the proxy that limits, while the demo runs."""
+    return (
+        "The proxy's objects, while this runs:"
+        f"  kubectl --server http://127.0.0.1:{ports.admin} get flowschemas"
+    )
 
 
 def described(kind: ClientKind) -> str:

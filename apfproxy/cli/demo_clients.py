@@ -30,11 +30,13 @@ class ClientKind(NamedTuple):
         name: As the table shows it.
         users: Names of the clients; each is a flow of its own.
         in_flight: Requests that each of them keeps in flight.
+        path: What they ask for.
     """
 
     name: str
     users: tuple[str, ...]
     in_flight: int
+    path: str
 
 
 class Tally:
@@ -76,16 +78,18 @@ class ClientConnection(asyncio.Protocol):
         loop: For pauses and connections.
         port: Of the proxy, on this machine.
         user: Who the requests say they are from.
+        path: What they ask for.
         tally: Counts what comes back.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, port: int, user: str, tally: Tally) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, port: int, user: str, path: str, tally: Tally
+    ) -> None:
         self._loop = loop
         self._port = port
         self._tally = tally
         self._request = (
-            f"GET /api/v1/namespaces/demo/pods/{user} HTTP/1.1\r\nHost: demo\r\n"
-            f"X-Remote-User: {user}\r\n\r\n"
+            f"GET {path} HTTP/1.1\r\nHost: demo\r\nX-Remote-User: {user}\r\n\r\n"
         ).encode()
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
@@ -160,7 +164,7 @@ class Load:
         loop = asyncio.get_running_loop()
         self.tallies = {kind.name: Tally() for kind in kinds}
         self._connections = [
-            (kind.name, ClientConnection(loop, port, user, self.tallies[kind.name]))
+            (kind.name, ClientConnection(loop, port, user, kind.path, self.tallies[kind.name]))
             for kind in kinds
             for user in kind.users
             for _ in range(kind.in_flight)

@@ -1,9 +1,9 @@
-"""The servers of the demo, in processes of their own: a target, and two proxies before it.
+"""The servers of the demo, in processes of their own: an API server, and two proxies before it.
 
-The target answers after 5 ms while at most 20 requests are there.  Beyond, it is overloaded as
-real servers are: its requests contend for what there is, so that it does less in all the more
-there are.  Both proxies forward to it and differ only in their objects: one limits and queues,
-the other exempts all requests.
+The API server answers after 10 ms while at most 20 requests are there.  Beyond, it is overloaded
+as real servers are: its requests contend for what there is, so that it does less in all the more
+there are.  Both proxies forward to it and differ only in their objects, which each has in a store
+of its own: one limits and queues, the other exempts all requests.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
-import math
 import multiprocessing
 import signal
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
-import httptools
+import aiohttp
 import uvloop
 
+from apfproxy.apiserver.load import EVERY_VERB, Latency, LoadSettings, Shape
+from apfproxy.apiserver.seeds import SeedCounts
+from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.cli.log import configure_logging
 from apfproxy.cli.process import ProxyProcess
 from apfproxy.settings import (
@@ -32,55 +34,76 @@ from apfproxy.settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
     from multiprocessing.connection import Connection
 
-SEATS = 20
-SERVICE_S = 0.005
-OVERLOAD_EXPONENT = 1.5
-"""Of the service time over the requests beyond `SEATS`.
+    from apfproxy.api.kind import Object
 
-With 1 a server would do the same work in all however many requests it has; caches that no longer
-fit, locks and collectors make real ones worse.
-"""
+SEATS = 20
+SERVICE_S = 0.01
+SEEDS = SeedCounts(pods=20, budgets=2)
+"""What the clients ask for."""
 
 START_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 5.0
 
 LOCALHOST = "127.0.0.1"
-ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 3\r\n\r\nok\n"
+ANY_PORT = Address(host=LOCALHOST, port=0)
+OBJECTS_PATH = "/apis/flowcontrol.apiserver.k8s.io/v1"
 
-RULES = """
-  rules:
-    - subjects: [{kind: Group, group: {name: "*"}}]
-      resourceRules:
-        - {verbs: ["*"], apiGroups: ["*"], resources: ["*"], namespaces: ["*"], clusterScope: true}
-      nonResourceRules: [{verbs: ["*"], nonResourceURLs: ["*"]}]
-"""
-FLOW_SCHEMA = """
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: FlowSchema
-metadata: {name: demo}
-spec:
-  matchingPrecedence: 2
-  distinguisherMethod: {type: ByUser}
-"""
-LIMITED = f"""{FLOW_SCHEMA}  priorityLevelConfiguration: {{name: demo}}{RULES}
----
+ALL_REQUESTS: Object = {
+    "subjects": [{"kind": "Group", "group": {"name": "*"}}],
+    "resourceRules": [
+        {
+            "verbs": ["*"],
+            "apiGroups": ["*"],
+            "resources": ["*"],
+            "namespaces": ["*"],
+            "clusterScope": True,
+        }
+    ],
+    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+}
 # Nearly all of the server's seats.  A flow is dealt 6 of 128 queues: the greedy one fills its six,
 # and a modest one has nearly always a queue that is its own.
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: PriorityLevelConfiguration
-metadata: {{name: demo}}
-spec:
-  type: Limited
-  limited:
-    nominalConcurrencyShares: 10000
-    limitResponse:
-      type: Queue
-      queuing: {{queues: 128, handSize: 6, queueLengthLimit: 50}}
-"""
-EXEMPT = f"{FLOW_SCHEMA}  priorityLevelConfiguration: {{name: exempt}}{RULES}"
+LEVEL: Object = {
+    "type": "Limited",
+    "limited": {
+        "nominalConcurrencyShares": 10000,
+        "limitResponse": {
+            "type": "Queue",
+            "queuing": {"queues": 128, "handSize": 6, "queueLengthLimit": 50},
+        },
+    },
+}
+
+
+def flow_schema(level: str) -> Object:
+    """The FlowSchema `demo`, which sends all requests to a level, each user's as a flow."""
+    return {
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "FlowSchema",
+        "metadata": {"name": "demo"},
+        "spec": {
+            "matchingPrecedence": 2,
+            "distinguisherMethod": {"type": "ByUser"},
+            "priorityLevelConfiguration": {"name": level},
+            "rules": [ALL_REQUESTS],
+        },
+    }
+
+
+EXEMPT = (flow_schema("exempt"),)
+LIMITED = (
+    {
+        "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+        "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": "demo"},
+        "spec": LEVEL,
+    },
+    flow_schema("demo"),
+)
+"""The objects of the two proxies, beside the mandatory ones."""
 
 
 class DemoError(Exception):
@@ -94,94 +117,49 @@ class Ports(NamedTuple):
     """Of the proxy that exempts all requests."""
     limited: int
     """Of the proxy that limits and queues."""
+    admin: int
+    """Of that proxy's admin listener, which has its objects."""
 
 
-class Target:
-    """The server that the proxies protect.
-
-    Attributes:
-        concurrency: Requests that are there now.
-    """
-
-    def __init__(self) -> None:
-        self.concurrency = 0
-
-    def __repr__(self) -> str:
-        return f"<Target with {self.concurrency} requests>"
-
-    def service_s(self) -> float:
-        """How long the request that came last takes."""
-        return SERVICE_S * math.pow(max(1.0, self.concurrency / SEATS), OVERLOAD_EXPONENT)
-
-    async def start(self, port: int = 0) -> asyncio.Server:
-        """Listen on this machine."""
-        loop = asyncio.get_running_loop()
-        return await loop.create_server(
-            lambda: TargetConnection(self, loop), LOCALHOST, port, backlog=1024
-        )
+def api_server_settings() -> ApiServerSettings:
+    """Settings of the API server: at its best up to `SEATS` requests at once."""
+    return ApiServerSettings(
+        listen=ANY_PORT,
+        load=LoadSettings(
+            latency={EVERY_VERB: Latency(Shape.FIXED, SERVICE_S)},
+            capacity=SEATS,
+        ),
+        seeds=SEEDS,
+        log_level="error",
+    )
 
 
-class TargetConnection(asyncio.Protocol):
-    """Answers the requests of one connection, each after its service time."""
-
-    def __init__(self, target: Target, loop: asyncio.AbstractEventLoop) -> None:
-        self._target = target
-        self._loop = loop
-        self._parser = httptools.HttpRequestParser(self)
-        self._transport: asyncio.Transport | None = None
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __repr__(self) -> str:
-        return f"<TargetConnection {'busy' if self._timer else 'idle'}>"
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        # uvloop's transports only behave like asyncio's, they do not inherit.
-        self._transport = cast("asyncio.Transport", transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        """Give up the request that is there, if any."""
-        self._transport = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._end()
-
-    def data_received(self, data: bytes) -> None:
-        """Parse; what is no HTTP ends the connection."""
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError:
-            if self._transport is not None:
-                self._transport.abort()
-
-    def on_message_complete(self) -> None:
-        """Begin to serve a request; the proxy sends the next one only after its answer."""
-        self._target.concurrency += 1
-        self._timer = self._loop.call_later(self._target.service_s(), self._answer)
-
-    def _answer(self) -> None:
-        self._end()
-        if self._transport is not None:
-            self._transport.write(ANSWER)
-
-    def _end(self) -> None:
-        self._timer = None
-        self._target.concurrency -= 1
-
-
-def proxy_settings(target_port: int, objects: Path) -> Settings:
-    """Settings of a proxy before the target."""
+def proxy_settings(server_port: int, store: Path) -> Settings:
+    """Settings of a proxy before the API server."""
     return Settings(
         downstream=DownstreamSettings(
-            listen=Address(host=LOCALHOST, port=0),
-            identity_headers_from=(ipaddress.ip_network("127.0.0.0/8"),),
+            listen=ANY_PORT, identity_headers_from=(ipaddress.ip_network("127.0.0.0/8"),)
         ),
-        upstream=UpstreamSettings(address=Address(host=LOCALHOST, port=target_port)),
+        upstream=UpstreamSettings(address=Address(host=LOCALHOST, port=server_port)),
         flow_control=FlowControlSettings(
-            server_concurrency_limit=SEATS, objects=(str(objects),), suggested_objects=False
+            server_concurrency_limit=SEATS, store=str(store), suggested_objects=False
         ),
-        admin=None,
+        admin=ANY_PORT,
     )
+
+
+async def create(
+    session: aiohttp.ClientSession, admin_port: int, objects: Sequence[Object]
+) -> None:
+    """Create objects in the store of a proxy, as kubectl would.
+
+    Raises:
+        aiohttp.ClientError: The proxy does not take them.
+    """
+    for obj in objects:
+        url = f"http://{LOCALHOST}:{admin_port}{OBJECTS_PATH}/{obj['kind'].lower()}s"
+        async with session.post(url, json=obj) as response:
+            response.raise_for_status()
 
 
 @contextlib.contextmanager
@@ -210,9 +188,8 @@ def demo_servers() -> Iterator[Ports]:
                 pass
             raise DemoError("the demo's servers did not start; try again, or see the lines above")
 
-        (target_port,) = start(run_target)
-        without, limited = start(run_proxies, target_port)
-        yield Ports(without, limited)
+        (server_port,) = start(run_api_server)
+        yield Ports(*start(run_proxies, server_port))
 
 
 def end_process(process: multiprocessing.process.BaseProcess, pipe: Connection) -> None:
@@ -224,30 +201,36 @@ def end_process(process: multiprocessing.process.BaseProcess, pipe: Connection) 
         process.join()
 
 
-def run_target(pipe: Connection) -> None:
-    """Serve the target in this process until the pipe closes."""
+def run_api_server(pipe: Connection) -> None:
+    """Serve the API in this process until the pipe closes."""
 
     async def start() -> tuple[int, ...]:
-        server = await Target().start()
-        return (server.sockets[0].getsockname()[1],)
+        process = ApiServerProcess(api_server_settings())
+        await process.start()
+        return (process.port,)
 
     run_process(pipe, start)
 
 
-def run_proxies(pipe: Connection, target_port: int) -> None:
+def run_proxies(pipe: Connection, server_port: int) -> None:
     """Serve both proxies in this process until the pipe closes."""
-    # The files stay as long as the proxies watch them.
+    # The stores stay as long as the proxies have them open.
     with tempfile.TemporaryDirectory(prefix="apfproxy-demo-") as directory:
 
         async def start() -> tuple[int, ...]:
-            ports = []
-            for name, text in (("without", EXEMPT), ("limited", LIMITED)):
-                objects = Path(directory) / f"{name}.yaml"
-                objects.write_text(text)
-                process = ProxyProcess(proxy_settings(target_port, objects))
-                await process.start()
-                ports.append(process.port)
-            return tuple(ports)
+            ports: list[int] = []
+            admin_port = None
+            async with aiohttp.ClientSession() as session:
+                for name, objects in (("without", EXEMPT), ("limited", LIMITED)):
+                    store = Path(directory) / f"{name}.db"
+                    process = ProxyProcess(proxy_settings(server_port, store))
+                    await process.start()
+                    admin_port = process.admin_port
+                    assert admin_port is not None, "the settings have it"
+                    await create(session, admin_port, objects)
+                    ports.append(process.port)
+            assert admin_port is not None, "there are proxies"
+            return (*ports, admin_port)
 
         run_process(pipe, start)
 

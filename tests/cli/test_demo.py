@@ -13,9 +13,10 @@ import pytest
 from rich.console import Console
 
 from apfproxy.cli import demo as demo_module
+from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.cli.demo import GREEDY, KINDS, MODEST, Arm, run_arm, run_demo, summary, table_of
 from apfproxy.cli.demo_clients import Tally
-from apfproxy.cli.demo_servers import DemoError, Ports, Target
+from apfproxy.cli.demo_servers import ANY_PORT, SEEDS, DemoError, Ports
 from apfproxy.cli.main import main
 
 if TYPE_CHECKING:
@@ -83,29 +84,36 @@ def test_summary(names: list[str], is_whole: bool, text: str) -> None:
     assert summary([arm(name, 0.1) for name in names], is_whole=is_whole) == text
 
 
-async def run_with_target(seconds: float, *, is_terminal: bool) -> tuple[int, str]:
-    """Run the demo with a target in the place of both proxies: its exit code and output."""
-    server = await Target().start()
-    port = server.sockets[0].getsockname()[1]
+async def api_server() -> ApiServerProcess:
+    """A server that has what the clients ask for, and is fast."""
+    server = ApiServerProcess(ApiServerSettings(listen=ANY_PORT, seeds=SEEDS))
+    await server.start()
+    return server
+
+
+async def run_with_server(seconds: float, *, is_terminal: bool) -> tuple[int, str]:
+    """Run the demo with the server in the place of both proxies: its exit code and output."""
+    server = await api_server()
     output = io.StringIO()
     console = Console(file=output, force_terminal=is_terminal, width=100)
-    code = await run_demo(Ports(port, port), seconds, console)
-    server.close()
+    code = await run_demo(Ports(server.port, server.port, 1234), seconds, console)
+    await server.stop()
     return code, output.getvalue()
 
 
 async def test_run() -> None:
     """Both halves are measured and summed up."""
-    code, output = await run_with_target(0.8, is_terminal=False)
+    code, output = await run_with_server(0.8, is_terminal=False)
 
     assert code == 0
     assert "flow control: " not in output
+    assert "kubectl --server http://127.0.0.1:1234 get flowschemas\n" in output
     assert "Half of a modest client's requests took at most" in output
 
 
 async def test_run_in_a_terminal() -> None:
     """In a terminal it also shows what goes on."""
-    code, output = await run_with_target(0.8, is_terminal=True)
+    code, output = await run_with_server(0.8, is_terminal=True)
 
     assert code == 0
     assert "without flow control: warming up (Ctrl-C ends)" in output
@@ -124,7 +132,7 @@ async def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
         await interrupted.wait()
 
     monkeypatch.setattr(demo_module, "run_arm", interrupt)
-    code, output = await run_with_target(600, is_terminal=False)
+    code, output = await run_with_server(600, is_terminal=False)
 
     assert code == 1
     assert names == ["without"]
@@ -133,7 +141,7 @@ async def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_interrupted_half() -> None:
     """An interrupted half ends without its time being over."""
-    server = await Target().start()
+    server = await api_server()
     interrupted = asyncio.Event()
     half = Arm("without", {kind.name: Tally() for kind in KINDS})
 
@@ -141,9 +149,8 @@ async def test_interrupted_half() -> None:
         del status
         interrupted.set()
 
-    port = server.sockets[0].getsockname()[1]
-    await run_arm(half, port, 600, interrupted, show)
-    server.close()
+    await run_arm(half, server.port, 600, interrupted, show)
+    await server.stop()
 
     assert half.duration_s == 0.0
 

@@ -12,7 +12,7 @@ from apfproxy.cli.demo_clients import ClientConnection, ClientKind, Load, Tally
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-KIND = ClientKind("some", ("a", "b"), in_flight=2)
+KIND = ClientKind("some", ("a", "b"), in_flight=2, path="/a")
 ANSWER = b"HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -59,7 +59,7 @@ def test_statuses() -> None:
 async def test_connection_keeps_one_request_in_flight() -> None:
     """Each answer makes the connection send its next request, as its user."""
     tally, measured = Tally(), Tally()
-    connection = ClientConnection(asyncio.get_running_loop(), 1, "me", tally)
+    connection = ClientConnection(asyncio.get_running_loop(), 1, "me", "/a", tally)
     transport = Transport()
     connection.connection_made(transport)
     connection.data_received(ANSWER % 200)
@@ -78,7 +78,7 @@ async def test_connection_keeps_one_request_in_flight() -> None:
 async def test_connection_pauses_after_a_rejection(monkeypatch: pytest.MonkeyPatch) -> None:
     """A rejected client comes back a little later."""
     loop = asyncio.get_running_loop()
-    connection = ClientConnection(loop, 1, "me", Tally())
+    connection = ClientConnection(loop, 1, "me", "/a", Tally())
     transport = Transport()
     pauses: list[float] = []
 
@@ -98,7 +98,7 @@ async def test_connection_pauses_after_a_rejection(monkeypatch: pytest.MonkeyPat
 async def test_connection_that_ends(closes: bool, failed: int) -> None:
     """A request without an answer has failed, unless we closed the connection."""
     tally = Tally()
-    connection = ClientConnection(asyncio.get_running_loop(), 1, "me", tally)
+    connection = ClientConnection(asyncio.get_running_loop(), 1, "me", "/a", tally)
     connection.connection_made(Transport())
     if closes:
         connection.close()
@@ -110,7 +110,7 @@ async def test_connection_that_ends(closes: bool, failed: int) -> None:
 
 async def test_no_http() -> None:
     """A connection that gets something else than HTTP is given up."""
-    connection = ClientConnection(asyncio.get_running_loop(), 1, "me", Tally())
+    connection = ClientConnection(asyncio.get_running_loop(), 1, "me", "/a", Tally())
     transport = Transport()
     connection.connection_made(transport)
     connection.data_received(b"\0\0\0\0")

@@ -126,7 +126,7 @@ logLevel: debug
         pytest.param(
             "head_timeout: 1s",
             "f:1: head_timeout: unknown key; known at the top: downstream, upstream, watch, drain,"
-            " flowControl, admin, logLevel",
+            " flowControl, admin, adminTokenFile, logLevel",
             id="nothing-like-it",
         ),
         pytest.param(
