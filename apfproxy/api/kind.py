@@ -183,6 +183,7 @@ class Kind:
         columns: Of a Table.
         cells: The cells of an object's row; the second argument is now, in seconds since 1970.
         row_conditions: What is to be known of an object's row as a whole, as Tables have it.
+        row_order: Sorts the rows of a list; None for the order of namespace and name.
         selectable: The values of the fields that field selectors may name, `metadata.name` and
             `metadata.namespace` apart.
         selectable_fields: Their names.
@@ -203,6 +204,7 @@ class Kind:
     columns: tuple[Column, ...]
     cells: Callable[[Object, float], Sequence[object]]
     row_conditions: Callable[[Object], Sequence[Object]] = no_row_conditions
+    row_order: Callable[[Object], tuple[Any, ...]] | None = None
     selectable: Callable[[Object], dict[str, str]] = lambda _obj: {}
     selectable_fields: tuple[str, ...] = ()
     short_names: tuple[str, ...] = ()

@@ -107,8 +107,8 @@ class Api:
             return await failure(request, StatusError(500, "InternalError", UNFORESEEN))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        segments = [unquote(each, errors="replace") for each in request.rel_url.raw_path.split("/")]
-        segments = segments[1:]
+        # Decoded before it is split, as Kubernetes does it and whoever judges requests before.
+        segments = unquote(request.rel_url.raw_path, errors="replace").split("/")[1:]
         if segments[-1] == "":
             segments.pop()
         is_discovery = segments[0] in {"api", "apis"}

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.errors import no_such_resource
+from apfproxy.apiserver.errors import bad_request, no_such_resource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -80,7 +80,7 @@ class Paths:
             segments: Of the path, decoded, from `api` or `apis` on.
 
         Raises:
-            StatusError: 404, there is no such thing.
+            StatusError: 404, there is no such thing; 400, there can be none of that name.
         """
         if segments[0] == "api":
             group, rest = "", segments[1:]
@@ -113,6 +113,9 @@ class Paths:
             raise no_such_resource()
         if subresource and subresource not in self._subresources(kind):
             raise no_such_resource()
+        if name in {".", ".."} or "%" in name:
+            wrong = "may not contain '%'" if "%" in name else f"may not be '{name}'"
+            raise bad_request(f'Name parameter invalid: "{name}": {wrong}')
         return Target(kind, version, namespace, name, subresource)
 
     def _subresources(self, kind: Kind) -> list[str]:

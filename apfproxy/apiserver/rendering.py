@@ -69,6 +69,7 @@ class Renderer:
         self._form = form
         self._include = include or "Metadata"
         self._now_s = now_s
+        self._has_columns = False
         self._is_stored = version is kind.storage
         self._type = type_bytes(kind.name, kind.api_version(version.name))
         self._meta_version = f"{META_GROUP}/{form.meta_version}"
@@ -96,9 +97,10 @@ class Renderer:
             head = type_bytes("Table", self._meta_version)
             head += b'"metadata":%b,"columnDefinitions":%b,"rows":[' % (
                 encode(metadata),
-                encode(columns(self._kind)),
+                encode(self._columns()),
             )
             write = self._row
+            entries = self._in_order_of_rows(entries)
         else:
             if shape is Shape.OBJECT:
                 name, api_version = self._kind.name, self._kind.api_version(self._version.name)
@@ -116,7 +118,9 @@ class Renderer:
 
     def event(self, type_: str, entry: Entry) -> bytes:
         """A line of a watch."""
-        return b'{"type":"%b","object":%b}\n' % (type_.encode(), self.document(entry))
+        document = self.document(entry)
+        self._has_columns = True
+        return b'{"type":"%b","object":%b}\n' % (type_.encode(), document)
 
     def bookmark(self, resource_version: int, *, is_end_of_initial: bool) -> bytes:
         """The line of a watch that says how far it has come."""
@@ -124,6 +128,7 @@ class Renderer:
         if is_end_of_initial:
             metadata["annotations"] = {"k8s.io/initial-events-end": "true"}
         obj = self._empty(metadata)
+        self._has_columns = True
         return b'{"type":"BOOKMARK","object":%b}\n' % encode(obj)
 
     def _empty(self, metadata: Object) -> Object:
@@ -143,9 +148,21 @@ class Renderer:
             "kind": "Table",
             "apiVersion": self._meta_version,
             "metadata": {"resourceVersion": metadata["resourceVersion"]},
-            "columnDefinitions": columns(self._kind),
+            "columnDefinitions": self._columns(),
             "rows": [{"cells": [], "object": partial}],
         }
+
+    def _columns(self) -> list[dict[str, Any]] | None:
+        """The column definitions of a Table; of a watch only the first one has them."""
+        return None if self._has_columns else columns(self._kind)
+
+    def _in_order_of_rows(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """The objects in the order in which people read them."""
+        kind = self._kind
+        if kind.row_order is None or len(entries) <= 1:
+            return entries
+        row_order = kind.row_order
+        return sorted(entries, key=lambda entry: row_order(decoded(kind, entry)))
 
     def _object(self, entry: Entry) -> bytes:
         if self._is_stored:
@@ -173,7 +190,7 @@ class Renderer:
         if conditions := self._kind.row_conditions(obj):
             row += b',"conditions":' + encode(conditions)
         if self._include == "None":
-            return row + b"}"
+            return row + b',"object":null}'
         shown = self._partial(entry) if self._include == "Metadata" else self._object(entry)
         return b'%b,"object":%b}' % (row, shown)
 

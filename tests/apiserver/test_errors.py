@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from apfproxy.api.field_errors import invalid as invalid_field
 from apfproxy.api.field_errors import required
-from apfproxy.apiserver.errors import StatusError, bad_request, conflict, invalid, not_found
+from apfproxy.apiserver.errors import (
+    StatusError,
+    bad_request,
+    conflict,
+    invalid,
+    no_name_left,
+    not_found,
+)
 
 
 def test_status() -> None:
@@ -60,3 +67,13 @@ def test_invalid_with_one_cause_has_no_brackets() -> None:
         'Pod "a" is invalid: spec.x: Required value'
         == invalid("", "Pod", "a", [required("spec.x")]).message
     )
+
+
+def test_no_name_left() -> None:
+    """Clients whose name is generated may try again."""
+    status = no_name_left("g", "things", "t-1").status()
+
+    assert {"name": "t-1", "group": "g", "kind": "things", "retryAfterSeconds": 1} == (
+        status["details"]
+    )
+    assert "AlreadyExists" == status["reason"]

@@ -132,3 +132,12 @@ def test_nothing_there(path: str) -> None:
         PATHS.target(path.split("/"))
 
     assert 404 == caught.value.code
+
+
+@pytest.mark.parametrize("name", [".", "..", "a%b"])
+def test_names_that_cannot_be(name: str) -> None:
+    """400, as Kubernetes answers names that are no part of a path."""
+    with pytest.raises(StatusError, match="Name parameter invalid") as error:
+        PATHS.target(["apis", "g.io", "v1", "slices", name])
+
+    assert 400 == error.value.code

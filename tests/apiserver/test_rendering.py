@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy.api.core.kinds import POD
+from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
+from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.negotiation import Form, Shape
 from apfproxy.apiserver.rendering import Renderer, as_yaml, indented, indented_list, yaml_list
 from tests.apiserver.controllers.scene import Scene
+from tests.apiserver.site import flow_schema
+
+if TYPE_CHECKING:
+    from apfproxy.apiserver.store.entries import Entry
 
 LISTS = [
     pytest.param([], b'"items":[', id="empty"),

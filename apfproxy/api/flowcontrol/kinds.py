@@ -160,6 +160,11 @@ def flow_schema_cells(obj: Object, now_s: float) -> tuple[object, ...]:
     )
 
 
+def by_precedence(obj: Object) -> tuple[int, str]:
+    """What FlowSchemas are sorted by: the order in which requests are matched with them."""
+    return obj["spec"]["matchingPrecedence"], obj["metadata"]["name"]
+
+
 def priority_level_cells(obj: Object, now_s: float) -> tuple[object, ...]:
     """The cells of a PriorityLevelConfiguration's row."""
     metadata, spec = obj["metadata"], obj["spec"]
@@ -229,6 +234,7 @@ FLOW_SCHEMA = Kind(
         Column("MissingPL", "string", "Whether the priority level does not exist."),
     ),
     cells=flow_schema_cells,
+    row_order=by_precedence,
     storage_hash="GJVAJZSZBIw=",
 )
 
