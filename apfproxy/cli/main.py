@@ -19,8 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 EPILOG = f"""\b
-Example:
+Examples:
   apfproxy serve --upstream http://127.0.0.1:8000 --listen 127.0.0.1:8080
+  apfproxy apiserver --listen 127.0.0.1:6443
 
 {EXIT_CODES}"""
 
@@ -36,7 +37,8 @@ def cli(context: click.Context) -> None:
     """Give any HTTP API server the flow control of kube-apiserver.
 
     apfproxy is a reverse proxy.  It classifies each request with FlowSchemas, limits it by the
-    seats of its priority level, queues it fairly among the flows there, and forwards it.
+    seats of its priority level, queues it fairly among the flows there, and forwards it.  With it
+    comes a small Kubernetes API server, for tests of the proxy and of clients.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help(), err=True)
