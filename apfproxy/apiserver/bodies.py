@@ -125,7 +125,7 @@ def decode(expected: Expected, parsed: Parsed, validation: str) -> Sent:
     Raises:
         StatusError: 400.
     """
-    raw = parsed.raw
+    raw = {} if parsed.raw is None else parsed.raw  # null leaves Go's objects as they are
     check_type(expected, raw)
     cannot = f'{expected.kind} in version "{expected.version}" cannot be handled as'
     try:
