@@ -18,17 +18,22 @@ if TYPE_CHECKING:
 
 
 def pod_fields(obj: Object) -> dict[str, str]:
-    """The values of the fields of a pod that field selectors may name."""
+    """The values of the fields of a pod that field selectors may name.
+
+    `spec.host` is the old name of `spec.nodeName`; `status.podIPs` may be named, but has no value.
+    """
     spec, status = obj["spec"], obj["status"]
     addresses = status.get("podIPs")
     return {
         "spec.nodeName": spec.get("nodeName", ""),
+        "spec.host": spec.get("nodeName", ""),
         "spec.restartPolicy": spec.get("restartPolicy", ""),
         "spec.schedulerName": spec.get("schedulerName", ""),
         "spec.serviceAccountName": spec.get("serviceAccountName", ""),
         "spec.hostNetwork": "true" if spec.get("hostNetwork") else "false",
         "status.phase": status.get("phase", ""),
         "status.podIP": addresses[0]["ip"] if addresses else "",
+        "status.podIPs": "",
         "status.nominatedNodeName": status.get("nominatedNodeName", ""),
     }
 
@@ -61,12 +66,14 @@ POD = Kind(
     selectable=pod_fields,
     selectable_fields=(
         "spec.nodeName",
+        "spec.host",
         "spec.restartPolicy",
         "spec.schedulerName",
         "spec.serviceAccountName",
         "spec.hostNetwork",
         "status.phase",
         "status.podIP",
+        "status.podIPs",
         "status.nominatedNodeName",
     ),
     short_names=("po",),

@@ -40,12 +40,14 @@ def test_fields_of_pods() -> None:
 
     assert {
         "spec.nodeName": "n",
+        "spec.host": "n",
         "spec.restartPolicy": "Always",
         "spec.schedulerName": "default-scheduler",
         "spec.serviceAccountName": "",
         "spec.hostNetwork": "true",
         "status.phase": "Running",
         "status.podIP": "10.0.0.1",
+        "status.podIPs": "",
         "status.nominatedNodeName": "",
     } == POD.selectable(obj)
     assert ("false", "") == tuple(
