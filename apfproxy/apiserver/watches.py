@@ -170,11 +170,10 @@ class Watch:
 
     def _line(self, change: Change) -> bytes:
         """The event of a change; empty where it is none for this client."""
-        matches = self._selection.matches(change.entry)
-        if change.type is ChangeType.DELETED:
-            matched = change.old is not None and self._selection.matches(change.old)
-            return self._shared(change) if matched or matches else b""
         matched = change.old is not None and self._selection.matches(change.old)
+        if change.type is ChangeType.DELETED:
+            return self._shared(change) if matched else b""
+        matches = self._selection.matches(change.entry)
         if matches and matched == (change.old is not None):
             return self._shared(change)
         if matches:

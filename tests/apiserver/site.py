@@ -131,7 +131,9 @@ class Site:
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         self.port = self._runner.addresses[0][1]
         self._session = aiohttp.ClientSession(
-            auto_decompress=False, skip_auto_headers=["User-Agent", "Accept", "Accept-Encoding"]
+            auto_decompress=False,
+            skip_auto_headers=["User-Agent", "Accept", "Accept-Encoding"],
+            timeout=aiohttp.ClientTimeout(),  # none: a watch may take an hour of virtual time
         )
         if NAMESPACE in self.registry.kinds:
             await self.add(NAMESPACE, {"metadata": {"name": "default"}})
