@@ -181,14 +181,25 @@ def validate_owner_references(owners: tuple[OwnerReference, ...], field: str) ->
     return errors
 
 
-def validate_finalizers(finalizers: tuple[str, ...], field: str) -> list[FieldError]:
-    """What is wrong with finalizers, one by one and together."""
+def validate_finalizers(
+    finalizers: tuple[str, ...], field: str, *, allows_bare: bool = False
+) -> list[FieldError]:
+    """What is wrong with finalizers, one by one and together.
+
+    Args:
+        finalizers: In order.
+        field: Path of the list.
+        allows_bare: Whether they may be of any name without a domain: most kinds have only
+            those names that Kubernetes itself uses.
+    """
     errors = []
     for finalizer in finalizers:
         errors += checked(field, finalizer, check_qualified_name)
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
         errors.append(invalid(field, finalizers, detail))
+    if allows_bare:
+        return errors
     errors += [
         invalid(
             f"{field}[{index}]",

@@ -61,6 +61,7 @@ def validate_metadata(
     *,
     is_namespaced: bool,
     check_name: Callable[[str], list[str]] = check_dns_subdomain,
+    allows_bare_finalizers: bool = False,
 ) -> list[FieldError]:
     """What is wrong with the metadata of an object that is to be created.
 
@@ -68,6 +69,7 @@ def validate_metadata(
         metadata: After name generation, if there is any.
         is_namespaced: Whether objects of the kind belong to a namespace.
         check_name: From `names`.
+        allows_bare_finalizers: Whether finalizers may be of any name without a domain.
     """
     errors: list[FieldError] = []
     prefix, name = metadata.get("generateName", ""), metadata.get("name", "")
@@ -86,10 +88,10 @@ def validate_metadata(
         errors += checked(f"{FIELD}.namespace", namespace, check_dns_label)
     else:
         errors.append(required(f"{FIELD}.namespace"))
-    return errors + validate_common(metadata)
+    return errors + validate_common(metadata, allows_bare_finalizers=allows_bare_finalizers)
 
 
-def validate_common(metadata: Object) -> list[FieldError]:
+def validate_common(metadata: Object, *, allows_bare_finalizers: bool = False) -> list[FieldError]:
     """What is wrong with the fields that follow the same rules in all objects at any time."""
     errors: list[FieldError] = []
     generation = metadata.get("generation", 0)
@@ -104,7 +106,9 @@ def validate_common(metadata: Object) -> list[FieldError]:
         read = msgspec.convert(owners, tuple[OwnerReference, ...])
         errors += validate_owner_references(read, f"{FIELD}.ownerReferences")
     if finalizers := metadata.get("finalizers"):
-        errors += validate_finalizers(tuple(finalizers), f"{FIELD}.finalizers")
+        errors += validate_finalizers(
+            tuple(finalizers), f"{FIELD}.finalizers", allows_bare=allows_bare_finalizers
+        )
     if entries := metadata.get("managedFields"):
         errors += validate_managed_fields(entries, f"{FIELD}.managedFields")
     return errors
@@ -140,7 +144,11 @@ def validate_manager(manager: str, field: str) -> list[FieldError]:
 
 
 def validate_metadata_update(
-    new: Object, old: Object, *, check_name: Callable[[str], list[str]] = check_path_segment
+    new: Object,
+    old: Object,
+    *,
+    check_name: Callable[[str], list[str]] = check_path_segment,
+    allows_bare_finalizers: bool = False,
 ) -> list[FieldError]:
     """What is wrong with metadata that replaces old metadata.
 
@@ -148,6 +156,7 @@ def validate_metadata_update(
         new: Metadata after `carry_over` and with its generation.
         old: Metadata; its name and namespace are right.
         check_name: From `names`; of `generateName`, since the name cannot change.
+        allows_bare_finalizers: Whether finalizers may be of any name without a domain.
     """
     errors: list[FieldError] = []
     if "deletionTimestamp" in old:
@@ -174,7 +183,7 @@ def validate_metadata_update(
     if prefix:
         wrong = check_name_prefix(prefix, check_name)
         errors += [invalid(f"{FIELD}.generateName", prefix, each) for each in wrong]
-    return errors + validate_common(new)
+    return errors + validate_common(new, allows_bare_finalizers=allows_bare_finalizers)
 
 
 def carry_over(new: Object, old: Object) -> None:

@@ -41,7 +41,7 @@ def validate_budget_update(new: Object, old: Object) -> list[FieldError]:
     """All errors of a budget that replaces another."""
     return [
         *validate_budget_metadata(new),
-        *validate_metadata_update(new["metadata"], old["metadata"]),
+        *validate_metadata_update(new["metadata"], old["metadata"], allows_bare_finalizers=True),
         *validate_spec(new["spec"]),
     ]
 
@@ -50,14 +50,19 @@ def validate_budget_status(new: Object, old: Object) -> list[FieldError]:
     """All errors of a budget whose status is replaced."""
     return [
         *validate_budget_metadata(new),
-        *validate_metadata_update(new["metadata"], old["metadata"]),
+        *validate_metadata_update(new["metadata"], old["metadata"], allows_bare_finalizers=True),
         *validate_status(new["status"]),
     ]
 
 
 def validate_budget_metadata(obj: Object) -> list[FieldError]:
     """The errors of a budget's metadata alone."""
-    return validate_metadata(obj["metadata"], is_namespaced=True, check_name=check_path_segment)
+    return validate_metadata(
+        obj["metadata"],
+        is_namespaced=True,
+        check_name=check_path_segment,
+        allows_bare_finalizers=True,
+    )
 
 
 def validate_spec(spec: Object) -> list[FieldError]:

@@ -85,6 +85,17 @@ def test_names_are_segments_of_paths() -> None:
     assert ["may not contain '/'", "may not contain '%'"] == check_path_segment("a/%")
 
 
+def test_finalizers_need_no_domain() -> None:
+    """A budget's finalizers may be of any name, but have to be names."""
+    old = budget()
+    old["metadata"]["resourceVersion"] = "1"
+    for name, expected in (("mine", []), ("no name", ["metadata.finalizers"])):
+        new = budget()
+        new["metadata"].update(resourceVersion="1", finalizers=[name])
+        assert expected == [error.field for error in validate_budget(new)]
+        assert set(expected) == {error.field for error in validate_budget_update(new, old)}
+
+
 def test_specifications_may_change() -> None:
     """Nothing in it is fixed."""
     assert [] == validate_budget_update(budget(maxUnavailable=1), budget(minAvailable=1))
