@@ -2,10 +2,26 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 import pytest
 
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
-from apfproxy.apiserver.bodies import decode, expected_of, media_type, parse
+from apfproxy.apiserver.bodies import (
+    Sent,
+    check_media_type,
+    decode,
+    expected_of,
+    media_type,
+    parse,
+    too_large,
+)
+from apfproxy.apiserver.errors import StatusError
+
+GROUP = "flowcontrol.apiserver.k8s.io"
+EXPECTED = expected_of(FLOW_SCHEMA, FLOW_SCHEMA.storage)
+SPEC: dict[str, Any] = {"priorityLevelConfiguration": {"name": "p"}}
 
 
 @pytest.mark.parametrize(
@@ -21,12 +37,90 @@ def test_media_type(content_type: str, expected: str) -> None:
     assert expected == media_type(content_type)
 
 
-@pytest.mark.parametrize(
-    ("content_type", "data"), [("application/json", b"null"), ("application/yaml", b"")]
-)
-def test_null_is_an_empty_object(content_type: str, data: bytes) -> None:
-    """A body of null, which an empty one is in YAML, is an object that says nothing."""
-    expected = expected_of(FLOW_SCHEMA, FLOW_SCHEMA.storage)
-    obj = decode(expected, parse(content_type, data, "FlowSchema"), "Strict").obj
+def test_unknown_media_types() -> None:
+    """415, with what can be read."""
+    check_media_type("application/yaml")
+    with pytest.raises(StatusError, match="application/json, application/yaml") as error:
+        parse("application/vnd.kubernetes.protobuf", b"{}", "FlowSchema")
 
-    assert ("FlowSchema", {}) == (obj["kind"], obj["metadata"])
+    assert (415, "UnsupportedMediaType") == (error.value.code, error.value.reason)
+
+
+def sent(data: bytes, validation: str = "Warn", content_type: str = "") -> Sent:
+    """What comes of a body."""
+    return decode(EXPECTED, parse(content_type, data, "FlowSchema"), validation)
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "application/yaml"])
+def test_objects(content_type: str) -> None:
+    """They get their kind, if need be, and their defaults."""
+    found = sent(json.dumps({"metadata": {"name": "f"}, "spec": SPEC}).encode(), "", content_type)
+
+    assert ("FlowSchema", f"{GROUP}/v1") == (found.obj["kind"], found.obj["apiVersion"])
+    assert 1000 == found.obj["spec"]["matchingPrecedence"]
+    assert () == found.warnings
+
+
+def test_yaml_objects() -> None:
+    """A body may be YAML."""
+    found = sent(b"kind: FlowSchema\nmetadata: {name: f}\nbogus: 1", "Warn", "application/yaml")
+
+    assert "f" == found.obj["metadata"]["name"]
+    assert ('unknown field "bogus"',) == found.warnings
+
+
+def test_nothing() -> None:
+    """A body of null is an object without anything, as Go reads it."""
+    assert {} == sent(b"null").obj["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        pytest.param(b"", "unexpected end of JSON input", id="empty"),
+        pytest.param(b"not json", "couldn't get version/kind", id="no-json"),
+        pytest.param(b"[]", "cannot unmarshal array", id="array"),
+        pytest.param(b'"x"', "cannot unmarshal string", id="string"),
+        pytest.param(b"\xff\xfe", "couldn't get version/kind", id="no-text"),
+        pytest.param(b'{"kind": 1}', "json: cannot unmarshal", id="kind-of-no-type"),
+        pytest.param(b'{"kind": "Pod"}', "unknown conversion", id="other-kind"),
+        pytest.param(
+            b'{"apiVersion": "v1"}', r"API version in the data \(v1\) does not match", id="version"
+        ),
+        pytest.param(b'{"spec": {"rules": 1}}', "cannot be handled as a FlowSchema", id="type"),
+        pytest.param(b"[" * 100_000 + b"]" * 100_000, "couldn't get version/kind", id="deep"),
+        pytest.param(
+            b'{"metadata":' + b'{"a":' * 20_000 + b"1" + b"}" * 20_001,
+            "couldn't get version/kind",
+            id="deep-object",
+        ),
+    ],
+)
+def test_bad_bodies(data: bytes, message: str) -> None:
+    """400, in Kubernetes' words."""
+    with pytest.raises(StatusError, match=message) as error:
+        sent(data)
+
+    assert (400, "BadRequest") == (error.value.code, error.value.reason)
+    assert len(error.value.message) < 1000
+
+
+@pytest.mark.parametrize("validation", ["Strict", "Warn", "Ignore"])
+def test_what_is_lost(validation: str) -> None:
+    """Repeated and unknown fields are an error, a warning or nothing."""
+    data = b'{"spec": {"matchingPrecedence": 1, "matchingPrecedence": 2, "bogus": {}}}'
+    lost = ('duplicate field "spec.matchingPrecedence"', 'unknown field "spec.bogus"')
+    if validation == "Strict":
+        with pytest.raises(StatusError) as error:
+            sent(data, validation)
+        assert error.value.message.endswith(f"strict decoding error: {', '.join(lost)}")
+        return
+    found = sent(data, validation)
+
+    assert (lost if validation == "Warn" else ()) == found.warnings
+    assert 2 == found.obj["spec"]["matchingPrecedence"]
+
+
+def test_too_large() -> None:
+    """413 says how large a body may be."""
+    assert "limit is 3145728" in too_large().message
