@@ -1,0 +1,99 @@
+"""Objects to begin with."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import msgspec
+
+from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
+from apfproxy.api.resource.kinds import RESOURCE_SLICE
+from apfproxy.apiserver.seeds import SeedCounts, Seeder
+from tests.apiserver.controllers.scene import Scene
+
+COUNTS = SeedCounts(slices=5, pods=210, budgets=7)
+
+
+async def seeded(counts: SeedCounts = COUNTS, scene: Scene | None = None) -> tuple[Scene, int]:
+    """A scene with objects, and how many were made."""
+    scene = scene or Scene()
+    made = await Seeder(scene.registry, random.Random(3)).seed(counts)  # noqa: S311  seeds of tests
+    return scene, made
+
+
+def stored(scene: Scene, resource: str) -> list[dict[str, Any]]:
+    """The objects of a resource."""
+    return [msgspec.json.decode(each.data) for each in scene.store.collection(resource).snapshot()]
+
+
+async def test_numbers() -> None:
+    """As many objects are there as were wanted, in namespaces for a hundred pods each."""
+    scene, made = await seeded()
+
+    found = {
+        resource: len(stored(scene, resource))
+        for resource in (RESOURCE_SLICE.resource, "pods", POD_DISRUPTION_BUDGET.resource)
+    }
+    assert [5, 210, 7] == list(found.values())
+    assert ["load-0", "load-1", "load-2"] == [
+        each["metadata"]["name"] for each in stored(scene, "namespaces")
+    ]
+    assert 5 + 210 + 7 + 3 == made
+
+
+async def test_nothing() -> None:
+    """Nothing is made where nothing is wanted."""
+    scene, made = await seeded(SeedCounts())
+
+    assert 0 == made
+    assert 1 == scene.store.resource_version
+
+
+async def test_slices_have_a_real_size() -> None:
+    """A slice has about 1 KiB, without what its manager owns."""
+    scene, _ = await seeded()
+
+    sizes = []
+    for obj in stored(scene, RESOURCE_SLICE.resource):
+        obj["metadata"].pop("managedFields")
+        sizes.append(len(msgspec.json.encode(obj)))
+    assert 700 < min(sizes) <= max(sizes) < 1500
+
+
+async def test_budgets_select_pods() -> None:
+    """Each budget selects pods of its namespace, most of which are ready."""
+    scene, _ = await seeded()
+
+    pods = stored(scene, "pods")
+    ready = [
+        pod
+        for pod in pods
+        if "Ready" in {each["type"] for each in pod["status"].get("conditions", ())}
+    ]
+    assert 0.8 * len(pods) < len(ready) < len(pods)
+    for budget in stored(scene, POD_DISRUPTION_BUDGET.resource):
+        app = budget["spec"]["selector"]["matchLabels"]["app"]
+        selected = [
+            pod
+            for pod in pods
+            if pod["metadata"]["namespace"] == budget["metadata"]["namespace"]
+            and pod["metadata"]["labels"]["app"] == app
+        ]
+        assert len(selected) > budget["spec"]["minAvailable"] > 0
+
+
+async def test_only_what_is_not_there() -> None:
+    """A second time only what is missing is made."""
+    scene, _ = await seeded()
+    _, made = await seeded(SeedCounts(slices=8, pods=210, budgets=7), scene)
+
+    assert 3 == made
+
+
+async def test_same_seed_same_objects() -> None:
+    """The same seeds make the same objects, uids included."""
+    first, second = (await seeded())[0], (await seeded())[0]
+
+    for resource in (RESOURCE_SLICE.resource, "pods"):
+        assert stored(first, resource) == stored(second, resource)

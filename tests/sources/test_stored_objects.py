@@ -1,0 +1,207 @@
+"""The objects of a store as the configuration."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
+from apfproxy.apiserver.registry import DeleteOptions
+from apfproxy.apiserver.store.store import Store
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.sources.files import ObjectsError
+from apfproxy.sources.stored_objects import StoredObjects
+from apfproxy.tasks import spawn
+from tests.apiserver.controllers.scene import Scene
+from tests.sources.test_files import Loads
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.api.kind import Object
+
+
+def level(name: str, shares: int = 10) -> Object:
+    """A level that rejects."""
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "type": "Limited",
+            "limited": {"nominalConcurrencyShares": shares, "limitResponse": {"type": "Reject"}},
+        },
+    }
+
+
+def schema(name: str, level_name: str) -> Object:
+    """A FlowSchema of a level."""
+    return {
+        "metadata": {"name": name},
+        "spec": {"priorityLevelConfiguration": {"name": level_name}, "matchingPrecedence": 5},
+    }
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop come round until something is so."""
+    for _ in range(10_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError
+
+
+class Source:
+    """A scene with its stored objects and a controller."""
+
+    def __init__(self) -> None:
+        self.scene = Scene(FLOW_CONTROL_KINDS)
+        self.controller = Controller(VirtualClock(), 100, 0)
+        self.loads = Loads()
+        self.pauses = 0
+        self.stored = StoredObjects(
+            self.scene.store, "the store", self.controller, on_load=self.loads, sleep=self._pause
+        )
+
+    async def _pause(self, _duration_s: float) -> None:
+        self.pauses += 1
+        await asyncio.sleep(0)
+
+    def spoil(self) -> None:
+        """Put an object into the store that no registry would take."""
+        bad: dict[str, Any] = {"metadata": {"name": "bad"}, "spec": {"type": "Odd"}}
+        self.scene.store.put(
+            PRIORITY_LEVEL_CONFIGURATION.resource, "", "bad", bad, labels={}, fields={}, uid="u"
+        )
+
+
+async def test_first() -> None:
+    """What is in the store at first is in force, with the mandatory objects even without them."""
+    source = Source()
+    await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("mine"))
+    source.stored.load_first()
+
+    assert {"mine", "exempt", "catch-all"} == set(source.controller.levels)
+    assert [(0, 0)] == source.loads.outcomes
+
+
+async def test_spoilt_at_first() -> None:
+    """A process does not start with an object that is not valid."""
+    source = Source()
+    source.spoil()
+
+    with pytest.raises(ObjectsError, match='the store: PriorityLevelConfiguration "bad"'):
+        source.stored.load_first()
+
+
+async def test_spoilt_later(caplog: pytest.LogCaptureFixture) -> None:
+    """With an object that is not valid the last good configuration stays, until it is gone."""
+    source = Source()
+    await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("mine"))
+    source.stored.load_first()
+    source.spoil()
+    await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("other"))
+    source.stored.load()
+    source.stored.load()
+    during = set(source.controller.levels)
+    broken = repr(source.stored)
+    (entry,) = [
+        each
+        for each in source.scene.store.collection(PRIORITY_LEVEL_CONFIGURATION.resource).snapshot()
+        if each.name == "bad"
+    ]
+    source.scene.store.delete(
+        entry.resource, "", "bad", msgspec.json.decode(entry.data), labels={}, fields={}, uid="u"
+    )
+    source.stored.load()
+
+    assert {"mine", "exempt", "catch-all"} == during
+    assert {"mine", "other", "exempt", "catch-all"} == set(source.controller.levels)
+    assert [(0, 0), (1, 0), (0, 0)] == source.loads.outcomes
+    assert "the configuration stays as it was" in caplog.text
+    assert "<StoredObjects of the store: 1 problems>" == broken
+
+
+async def test_dangling() -> None:
+    """A FlowSchema without its level is told, and used when the level comes."""
+    source = Source()
+    await source.scene.create(FLOW_SCHEMA, schema("mine", "later"))
+    source.stored.load_first()
+    dangling = list(source.controller.dangling)
+    await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("later"))
+    source.stored.load()
+
+    assert 1 == len(dangling)
+    assert not source.controller.dangling
+    assert [(0, 1), (0, 0)] == source.loads.outcomes
+
+
+async def test_only_what_matters() -> None:
+    """A change that changes nothing for requests does not make a new configuration."""
+    source = Source()
+    await source.scene.create(FLOW_SCHEMA, schema("mine", "exempt"))
+    source.stored.load_first()
+    generation = source.controller.generation
+    labelled = {"metadata": {"name": "mine", "labels": {"a": "b"}}}
+    obj = source.scene.registry.get(FLOW_SCHEMA, "", "mine")
+    obj["metadata"] |= labelled["metadata"]
+    await source.scene.change(FLOW_SCHEMA, "mine", {"metadata": obj["metadata"]})
+    source.stored.load()
+
+    assert generation == source.controller.generation
+
+
+async def test_follows() -> None:
+    """Changes are in force soon after, many of them at once, until the store is closed."""
+    source = Source()
+    source.stored.load_first()
+    watching = spawn(source.stored.watch(), name="watching")
+    await asyncio.sleep(0)
+    for number in range(50):
+        await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level(f"level-{number}"))
+    await until(lambda: "level-49" in source.controller.levels)
+    await source.scene.registry.delete(PRIORITY_LEVEL_CONFIGURATION, "", "level-7", DeleteOptions())
+    await until(lambda: "level-7" not in source.controller.levels)
+    await source.scene.store.close()
+    await watching
+
+    assert 2 + 49 == len(source.controller.levels)
+    assert 10 > source.pauses
+
+
+async def test_follows_after_too_much() -> None:
+    """A source that was left behind by the window of changes catches up."""
+    source = Source()
+    source.scene.store = Store(window=8)
+    source.scene.registry.store = source.scene.store
+    stored = StoredObjects(source.scene.store, "x", source.controller)
+    stored.load_first()
+    watching = spawn(stored.watch(), name="watching")
+    await asyncio.sleep(0)
+    for number in range(100):
+        await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level(f"level-{number}"))
+    await until(lambda: "level-99" in source.controller.levels)
+    watching.cancel()
+
+    assert 102 == len(source.controller.levels)
+
+
+async def test_failure_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A failure that nobody foresaw does not end the watch."""
+    source = Source()
+    source.stored.load_first()
+    with monkeypatch.context() as patch:
+        patch.setattr(source.stored, "load", lambda: 1 / 0)
+        watching = spawn(source.stored.watch(), name="watching")
+        await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("a"))
+        await until(lambda: "cannot be taken" in caplog.text)
+    await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("b"))
+    await until(lambda: "b" in source.controller.levels)
+    watching.cancel()
+
+    assert {"a", "b", "exempt", "catch-all"} == set(source.controller.levels)

@@ -1,0 +1,66 @@
+"""Files with a token."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.sources.token_file import MAX_BYTES, TokenFile, TokenFileError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKEN = b"0123456789abcdef"
+
+
+def test_token_of_now(tmp_path: Path) -> None:
+    """The token is what the file has whenever it is asked for, without white space around it."""
+    path = tmp_path / "token"
+    path.write_bytes(TOKEN + b"\n")
+    file = TokenFile(str(path))
+    first = file.token()
+    path.write_bytes(b" " + TOKEN[::-1])
+
+    assert TOKEN == first
+    assert TOKEN[::-1] == file.token()
+    assert TOKEN.decode() not in repr(file)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is empty"),
+        (b" \n", "is empty"),
+        (b"short", "shorter than 16 characters"),
+        (b"two tokens of some length", "something else than one token"),
+        (b"0123456789abcdef\0", "something else than one token"),
+        (b"\xff" * 20, "something else than one token"),
+        (b"x" * (MAX_BYTES + 1), "something else than one token"),
+    ],
+)
+def test_no_token(tmp_path: Path, data: bytes, message: str) -> None:
+    """What is no token is refused with a reason that does not show it."""
+    path = tmp_path / "token"
+    path.write_bytes(data)
+
+    with pytest.raises(TokenFileError, match=message) as caught:
+        TokenFile(str(path)).token()
+    assert str(path) in str(caught.value)
+    assert "tokens of some" not in str(caught.value)
+
+
+def test_no_file(tmp_path: Path) -> None:
+    """A file that is not there, or a directory, is said to be so."""
+    for path in (tmp_path, tmp_path / "nothing"):
+        with pytest.raises(TokenFileError, match="cannot be read"):
+            TokenFile(str(path)).token()
+
+
+def test_pipe(tmp_path: Path) -> None:
+    """A pipe without a writer does not hold up anything."""
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(TokenFileError, match="is empty"):
+        TokenFile(str(tmp_path / "pipe")).token()
