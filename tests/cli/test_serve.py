@@ -83,6 +83,18 @@ def test_flags(served: list[Settings], tmp_path: Path) -> None:
     ]
 
 
+def test_store(served: list[Settings], tmp_path: Path) -> None:
+    """A store and the token for it are settings, too; files in a settings file lie beside it."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("flowControl: {store: objects.db}\nadminTokenFile: token\n")
+
+    assert main(f"serve --upstream http://a:1 --store b.db --admin-token-file {path}".split()) == 0
+    assert main(["serve", "--settings", str(path)]) == 0
+    assert [("b.db", str(path)), (str(tmp_path / "objects.db"), str(tmp_path / "token"))] == [
+        (each.flow_control.store, each.admin_token_file) for each in served
+    ]
+
+
 def test_flags_win_over_the_file(served: list[Settings], tmp_path: Path) -> None:
     """A flag replaces what the settings file says; the rest of the file holds."""
     path = tmp_path / "settings.yaml"
@@ -108,6 +120,16 @@ def test_flags_win_over_the_file(served: list[Settings], tmp_path: Path) -> None
         (["--objects", "/nowhere"], "Path '/nowhere' does not exist"),
         (["--settings", "/nowhere"], "File '/nowhere' does not exist"),
         (["--server-concurrency-limit", "0"], "0 is not in the range"),
+        (
+            ["--upstream", "http://a:1", "--store", "a.db", "--objects", "/"],
+            "give either --store or",
+        ),
+        (
+            ["--upstream", "http://a:1", "--store", "a.db", "--admin", "none"],
+            "--store needs --admin",
+        ),
+        (["--upstream", "http://a:1", "--admin-token-file", __file__], "of no use without --store"),
+        (["--store", "/"], "is a directory"),
         (["--object-counts-from", "x"], "expected a URL such as http://127.0.0.1:8000/metrics"),
     ],
 )

@@ -1,0 +1,171 @@
+"""`apfproxy apiserver`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.apiserver.controllers.control import CONTROLLERS
+from apfproxy.apiserver.load import Fault, Latency, LoadSettings, Shape
+from apfproxy.apiserver.seeds import SeedCounts
+from apfproxy.cli import apiserver as apiserver_module
+from apfproxy.cli.apiserver import run
+from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.cli.errors import CommandError
+from apfproxy.cli.main import main
+from apfproxy.settings import Address
+from tests.cli.test_process import ANY_PORT
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[ApiServerSettings]:
+    """The settings that the command would have run with; it runs nothing."""
+    seen: list[ApiServerSettings] = []
+
+    async def run_nothing(settings: ApiServerSettings) -> int:
+        seen.append(settings)
+        return 0
+
+    monkeypatch.setattr(apiserver_module, "run", run_nothing)
+    monkeypatch.setattr(apiserver_module, "configure_logging", lambda _level: None)
+    monkeypatch.setattr(apiserver_module, "raise_descriptor_limit", lambda: None)
+    return seen
+
+
+def test_defaults(served: list[ApiServerSettings]) -> None:
+    """Without flags it is Kubernetes' port on this machine, and everything in memory."""
+    assert main(["apiserver"]) == 0
+    assert [ApiServerSettings()] == served
+    assert "127.0.0.1:6443" == str(served[0].listen)
+
+
+def test_flags(served: list[ApiServerSettings], tmp_path: Path) -> None:
+    """Each flag sets its setting."""
+    code = main(
+        f"apiserver --listen 0.0.0.0:80 --store {tmp_path}/a.db --watch-window 7"
+        " --controllers=-disruption --external-address a:1 --latency get=5ms --capacity 20"
+        " --fault 500=1% --seed-objects slices=3,pods=2,budgets=1 --random-seed 4"
+        " --log-level debug".split()
+    )
+
+    assert code == 0
+    assert served == [
+        ApiServerSettings(
+            listen=Address(host="0.0.0.0", port=80),  # noqa: S104 - nothing listens
+            store=f"{tmp_path}/a.db",
+            watch_window=7,
+            controllers=frozenset(CONTROLLERS) - {"disruption"},
+            external_address="a:1",
+            load=LoadSettings(
+                latency={"get": Latency(Shape.FIXED, 0.005)},
+                capacity=20,
+                faults={Fault.ERROR: 0.01},
+            ),
+            seeds=SeedCounts(slices=3, pods=2, budgets=1),
+            random_seed=4,
+            log_level="debug",
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--listen 80", "expected HOST:PORT, such as 0.0.0.0:80"),
+        ("--controllers evil", "there is no controller 'evil'"),
+        ("--latency 5", "write 5s for seconds"),
+        ("--fault x=1%", "expected one of 500=SHARE"),
+        ("--seed-objects x", "expected some of slices=N"),
+        ("--capacity 0", "0 is not in the range"),
+        ("--watch-window 0", "0 is not in the range"),
+        ("--store /", "is a directory"),
+        ("more", "Got unexpected extra argument"),
+    ],
+)
+def test_wrong_flags(
+    arguments: str,
+    message: str,
+    served: list[ApiServerSettings],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A wrong flag is refused in one line that says what to write."""
+    assert main(["apiserver", *arguments.split()]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert 1 == error.count("\n")
+    assert not served
+
+
+async def test_port_in_use() -> None:
+    """A port in use ends the command with a line that says what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = Address(host="127.0.0.1", port=taken.getsockname()[1])
+        with pytest.raises(CommandError, match="stop what listens there, or choose another"):
+            await run(ApiServerSettings(listen=address))
+
+
+async def test_store_that_is_none(tmp_path: Path) -> None:
+    """A file that is no store ends the command with a line that says what to do."""
+    path = tmp_path / "text"
+    path.write_text("something else " * 100)
+    with pytest.raises(CommandError, match="it is no SQLite file"):
+        await run(ApiServerSettings(listen=ANY_PORT, store=str(path)))
+
+
+async def test_signal() -> None:
+    """A signal ends it in order."""
+    started: list[ApiServerProcess] = []
+
+    def on_started(process: ApiServerProcess) -> None:
+        started.append(process)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert 0 == await run(
+        ApiServerSettings(listen=ANY_PORT, seeds=SeedCounts(slices=1)), on_started
+    )
+    assert "the process is shutting down" == started[0].health.problem("shutdown")
+
+
+async def test_signal_while_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal that comes during the start takes that back."""
+
+    async def start(self: ApiServerProcess) -> None:
+        del self
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(ApiServerProcess, "start", start)
+    started: list[ApiServerProcess] = []
+
+    assert 0 == await run(ApiServerSettings(listen=ANY_PORT), started.append)
+    assert not started
+
+
+async def test_second_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second signal does not wait for the end."""
+
+    async def stop(self: ApiServerProcess) -> None:
+        del self
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.Event().wait()
+
+    real = ApiServerProcess.stop
+    processes: list[ApiServerProcess] = []
+
+    def on_started(process: ApiServerProcess) -> None:
+        processes.append(process)
+        monkeypatch.setattr(ApiServerProcess, "stop", stop)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    code = await run(ApiServerSettings(listen=ANY_PORT), on_started)
+    await real(processes[0])
+
+    assert 1 == code
