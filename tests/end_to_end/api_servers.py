@@ -1,12 +1,18 @@
-"""API servers in a thread, for clients that block: one to reach direct, one behind the proxy."""
+"""API servers for clients that block: direct and behind the proxy, in a thread or restarted."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import Future
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import uvloop
 
@@ -23,6 +29,8 @@ from apfproxy.settings import (
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+
+T = TypeVar("T")
 
 DIRECT = "direct"
 PROXIED = "proxied"
@@ -68,14 +76,14 @@ async def proxy(upstream_port: int) -> AsyncIterator[int]:
 
 
 @contextlib.contextmanager
-def api_servers() -> Iterator[dict[str, str]]:
-    """Run two servers in a thread until the end of the context: their URLs by name."""
-    started: Future[dict[str, str]] = Future()
+def in_thread(running: contextlib.AbstractAsyncContextManager[T]) -> Iterator[T]:
+    """Run what is in a thread with a loop of its own, until the end of the context."""
+    started: Future[T] = Future()
     stop: Future[None] = Future()
 
     async def serve() -> None:
-        async with api_server() as direct, api_server() as origin, proxy(origin) as proxied:
-            started.set_result({DIRECT: url_of(direct), PROXIED: url_of(proxied)})
+        async with running as value:
+            started.set_result(value)
             await asyncio.wrap_future(stop)
 
     def run() -> None:
@@ -87,7 +95,7 @@ def api_servers() -> Iterator[dict[str, str]]:
                 raise  # pytest tells what ended a thread
             started.set_exception(error)
 
-    thread = threading.Thread(target=run, name="API servers")
+    thread = threading.Thread(target=run, name="servers")
     thread.start()
     try:
         yield started.result(WITHIN_S)
@@ -95,3 +103,73 @@ def api_servers() -> Iterator[dict[str, str]]:
         stop.set_result(None)
         thread.join(WITHIN_S)
     assert not thread.is_alive()
+
+
+@contextlib.asynccontextmanager
+async def api_servers() -> AsyncIterator[dict[str, str]]:
+    """Two servers, one of them behind the proxy: name to URL."""
+    async with api_server() as direct, api_server() as origin, proxy(origin) as proxied:
+        yield {DIRECT: url_of(direct), PROXIED: url_of(proxied)}
+
+
+class Restarted:
+    """A server on a file and a port that is ended and started again.
+
+    Args:
+        process: `tests.end_to_end.forked_apiserver`.
+        port: Where it listens.
+    """
+
+    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
+        self._process = process
+        self.port = port
+        self._pid = 0
+
+    def start(self) -> None:
+        """Start it; it is ready."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{self.port}\n")
+        self._process.stdin.flush()
+        fields: dict[str, int] = {}
+        while not fields.keys() >= {"pid", "port"}:
+            fields |= self._read()
+        self._pid = fields["pid"]
+
+    def end(self, number: signal.Signals) -> int:
+        """End it by a signal: its exit code, negative for a signal that killed it."""
+        os.kill(self._pid, number)
+        while (status := self._read().get("status")) is None:
+            pass
+        self._pid = 0
+        return os.waitstatus_to_exitcode(status)
+
+    def close(self) -> None:
+        """Kill it if it runs."""
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+
+    def _read(self) -> dict[str, int]:
+        assert self._process.stdout is not None
+        fields: dict[str, int] = json.loads(self._process.stdout.readline())
+        return fields
+
+
+@contextlib.contextmanager
+def restarted(store: Path, port: int) -> Iterator[Restarted]:
+    """Have a server, not started yet, that keeps its objects in a file."""
+    with (
+        store.with_suffix(".log").open("wb") as log,
+        subprocess.Popen(  # noqa: S603  Python, on a module of the tests
+            [sys.executable, "-m", "tests.end_to_end.forked_apiserver", str(store)],
+            cwd=Path(__file__).parents[2],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        ) as process,
+    ):
+        server = Restarted(process, port)
+        try:
+            yield server
+        finally:
+            server.close()

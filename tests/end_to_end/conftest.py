@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.api_servers import api_servers
+from tests.end_to_end.api_servers import api_servers, in_thread
 from tests.end_to_end.kubectl import Targets, find_kubectl, minor_version
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def servers() -> Iterator[dict[str, str]]:
     """Two API servers, one behind the proxy: name to URL."""
-    with api_servers() as urls:
+    with in_thread(api_servers()) as urls:
         yield urls
 
 

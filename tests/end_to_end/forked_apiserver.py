@@ -1,6 +1,7 @@
 """An API server to be killed: `python -m tests.end_to_end.forked_apiserver FILE`.
 
-For each line on its standard input it forks a server on the file, as `apfproxy apiserver` runs it.
+For each line on its standard input, a port or nothing for any, it forks a server on the file, as
+`apfproxy apiserver` runs it.
 That has imported everything before, so that it starts in milliseconds; else it is no different.  On
 standard output is a line of JSON for each: its process id, the port once it is ready, its end.
 """
@@ -32,26 +33,26 @@ def say(**fields: int) -> None:
     os.write(1, (json.dumps(fields) + "\n").encode())
 
 
-def serve(path: str) -> None:
-    """Run a server until it is killed."""
+def serve(path: str, port: int) -> int:
+    """Run a server until it is stopped or killed: its exit code."""
 
     def on_started(process: ApiServerProcess) -> None:
         say(port=process.port)
 
     settings = ApiServerSettings(
-        listen=Address(host="127.0.0.1", port=0), store=path, watch_window=WATCH_WINDOW
+        listen=Address(host="127.0.0.1", port=port), store=path, watch_window=WATCH_WINDOW
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(run(settings, on_started))
+        return runner.run(run(settings, on_started))
 
 
 def main(path: str) -> None:
     """Fork a server for each line."""
-    for _ in sys.stdin:
+    for line in sys.stdin:
         child = os.fork()
         if child == 0:
             try:
-                serve(path)
+                os._exit(serve(path, int(line.strip() or 0)))
             finally:
                 traceback.print_exc()
                 os._exit(1)
