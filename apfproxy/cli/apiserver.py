@@ -76,6 +76,7 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
 )
 @click.option(
     "--external-address",
+    type=ADDRESS,
     default=EXTERNAL_ADDRESS,
     show_default=True,
     metavar="HOST:PORT",
@@ -150,7 +151,7 @@ def settings_of(flags: dict[str, Any]) -> ApiServerSettings:
         store=flags["store"],
         watch_window=flags["watch_window"],
         controllers=read("--controllers", parse_controllers, flags["controllers"]),
-        external_address=flags["external_address"],
+        external_address=str(flags["external_address"]),
         load=load,
         seeds=SeedCounts() if seeds is None else read("--seed-objects", parse_seeds, seeds),
         random_seed=flags["random_seed"],
