@@ -27,6 +27,7 @@ from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.apiserver.write_guard import WriteGuard
+from apfproxy.cli.listening import runner_of
 from apfproxy.cli.process import ListenError
 from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
 from apfproxy.observe.health import HEALTHZ, READYZ, HealthRegistry
@@ -175,14 +176,7 @@ class ApiServerProcess:
         app.add_routes(HealthPages(self.health, metrics).routes())
         app.router.add_get("/", functools.partial(index, paths))
         app.router.add_route("*", "/{path:.*}", not_found)
-        # Watches must notice that their clients are gone, which aiohttp tells only by cancelling.
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            handler_cancellation=True,
-            shutdown_timeout=SHUTDOWN_S,
-        )
+        self._runner = runner_of(app, shutdown_s=SHUTDOWN_S)
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, listen.host, listen.port, backlog=BACKLOG).start()

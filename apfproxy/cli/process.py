@@ -13,6 +13,7 @@ from aiohttp import web
 
 from apfproxy.apiserver.write_guard import is_loopback
 from apfproxy.cli.flow_control_api import FlowControlApi
+from apfproxy.cli.listening import runner_of
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -212,15 +213,7 @@ class ProxyProcess:
             self._wall_offset_ns,
             () if self._api is None else self._api.routes(),
         )
-        # A runner logs each request by default, and takes signals that are `serve`'s.  Watches
-        # must notice that their clients are gone, which aiohttp tells only by cancelling.
-        self._admin = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            handler_cancellation=True,
-            shutdown_timeout=ADMIN_SHUTDOWN_S,
-        )
+        self._admin = runner_of(app, shutdown_s=ADMIN_SHUTDOWN_S)
         await self._admin.setup()
         try:
             await web.TCPSite(self._admin, admin.host, admin.port).start()

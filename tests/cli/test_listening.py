@@ -1,0 +1,137 @@
+"""How listeners are served, with bounds on what clients may do."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+
+import pytest
+from aiohttp import web
+
+from apfproxy.cli import listening
+from apfproxy.cli.listening import LINE_BYTES, LOOKS, StalledClients, runner_of
+
+
+class Transport:
+    """A transport whose client takes what a test wants.
+
+    Args:
+        sizes: Bytes that are to be taken, look by look; the last one for good.
+    """
+
+    def __init__(self, *sizes: int) -> None:
+        self._sizes = list(sizes)
+        self.is_cut = False
+
+    def get_write_buffer_size(self) -> int:
+        """Give the next one."""
+        return self._sizes.pop(0) if len(self._sizes) > 1 else self._sizes[0]
+
+    def abort(self) -> None:
+        """Remember it."""
+        self.is_cut = True
+
+
+@pytest.mark.parametrize(
+    ("sizes", "cut_at"),
+    [
+        ((5,), LOOKS + 1),
+        ((7, 5), LOOKS + 2),
+        ((5, 5, 0, 5), LOOKS + 4),
+        ((0,), None),
+        ((5, 4, 5, 4, 5, 4, 5, 4, 0), None),
+    ],
+)
+def test_stalled(sizes: tuple[int, ...], cut_at: int | None) -> None:
+    """A connection is cut once nothing was taken for some looks, and others are left alone."""
+    transport, idle = Transport(*sizes), Transport(0)
+    clients = StalledClients()
+    found = None
+    for look in range(1, 12):
+        clients.look([(1, transport), (2, idle)])
+        if transport.is_cut:
+            found = look
+            break
+
+    assert cut_at == found
+    assert not idle.is_cut
+
+
+async def seen(request: web.Request) -> web.Response:
+    """Say how long a target and how large a body are."""
+    return web.Response(text=f"{len(request.raw_path)} {len(await request.read())}")
+
+
+async def answer_of(data: bytes) -> bytes:
+    """What a listener answers to some bytes until it closes the connection."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", seen)
+    runner = runner_of(app, shutdown_s=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        reader, writer = await asyncio.open_connection(*runner.addresses[0])
+        writer.write(data)
+        found = await reader.read()
+        writer.close()
+    finally:
+        await runner.cleanup()
+    return found
+
+
+async def test_bodies_stay_encoded() -> None:
+    """A compressed body is what was sent: nothing unfolds."""
+    body = gzip.compress(bytes(1_000_000))
+    head = (
+        "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Encoding: gzip\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    answer = await answer_of(head.encode() + body)
+
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(f"\r\n\r\n1 {len(body)}".encode())
+
+
+@pytest.mark.parametrize(("size", "status"), [(LINE_BYTES - 100, 200), (LINE_BYTES + 100, 400)])
+async def test_long_targets(size: int, status: int) -> None:
+    """Targets may be as long as selectors make them, up to a bound."""
+    head = f"GET /{'x' * size} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+    assert f"HTTP/1.{1 if status == 200 else 0} {status} ".encode() in await answer_of(
+        head.encode()
+    )
+
+
+async def test_heads_that_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection whose request head does not end is closed."""
+    monkeypatch.setattr(listening, "IDLE_S", 0.01)
+
+    assert b"" == await answer_of(b"GET / HTTP/1.1\r\nHost: x\r\n")
+
+
+async def test_clients_that_take_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that reads nothing of a large answer loses its connection."""
+    monkeypatch.setattr(listening, "LOOK_S", 0.001)
+    ended = asyncio.Event()
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            while True:
+                await response.write(bytes(1_000_000))
+        finally:
+            ended.set()
+
+    app = web.Application()
+    app.router.add_get("/", endless)
+    runner = runner_of(app, shutdown_s=1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    _, writer = await asyncio.open_connection(*runner.addresses[0], limit=1)
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    await ended.wait()
+    writer.close()
+    await runner.cleanup()
+
+    assert ended.is_set()
