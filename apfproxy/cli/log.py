@@ -3,23 +3,42 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 
+from aiohttp.http_exceptions import HttpProcessingError
+
 FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 DATE_FORMAT = "%Y-%m-%dT%H:%M:%S"
+
+CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
+"""What breaks lines, and what makes terminals do things."""
 
 
 class OneLineFormatter(logging.Formatter):
     r"""Writes each record in one line of UTC time, level, logger and text.
 
     A line break in a message, which may hold what a client sent, or in a traceback becomes `\n`,
-    so that nobody can forge a record.
+    so that nobody can forge a record; so does what else controls a terminal.
     """
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record."""
-        return super().format(record).replace("\r", "\\r").replace("\n", "\\n")
+        return CONTROLS.sub(escaped, super().format(record))
+
+
+def escaped(control: re.Match[str]) -> str:
+    """A control character as Python writes it."""
+    return control[0].encode("unicode_escape").decode()
+
+
+def is_no_client_fault(record: logging.LogRecord) -> bool:
+    """Whether a record of an HTTP server is of something else than a request that is no HTTP.
+
+    Anybody can send such ones without end, and what they hold, a token maybe, is in the record.
+    """
+    return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 
 def configure_logging(level: str) -> None:
@@ -33,3 +52,4 @@ def configure_logging(level: str) -> None:
     for name in ("asyncio", "aiohttp", "watchfiles"):
         logging.getLogger(name).setLevel(max(logging.INFO, logging.getLogger().level))
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
+    logging.getLogger("aiohttp.server").addFilter(is_no_client_fault)

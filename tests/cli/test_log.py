@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
+from aiohttp.http_exceptions import BadHttpMessage
 
 from apfproxy.cli.log import OneLineFormatter, configure_logging
 
@@ -63,3 +64,25 @@ def test_configured(level: str, count: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert len(lines) == count
     assert all(line[:2] == "20" and "Z " in line for line in lines)
     assert [line.endswith("INFO apfproxy.x: hello there") for line in lines[-1:]] == [True][:count]
+
+
+def test_control_characters() -> None:
+    """What would control a terminal is written as text; other characters stay."""
+    record = logging.LogRecord("a", logging.INFO, "", 1, "\x1b[2J\x85\u2028\x00 \t\xfc", None, None)
+
+    assert "\\x1b[2J\\x85\\u2028\\x00 \t\xfc" == OneLineFormatter().format(record)
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"), [(BadHttpMessage("Authorization: x"), False), (ValueError("ours"), True)]
+)
+def test_requests_that_are_none(
+    error: Exception, *, shown: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a client sent instead of HTTP is not logged; what fails otherwise is."""
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    configure_logging("info")
+    logging.getLogger("aiohttp.server").error("failed", exc_info=error)
+
+    assert shown == ("failed" in stderr.getvalue())
