@@ -9,18 +9,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.api.kind import Change, Object, nothing
-from apfproxy.api.schema.body import BodyError, parse_json, parse_yaml
+from apfproxy.api.schema.body import BodyError, Parsed, parse_json, parse_yaml
+from apfproxy.api.schema.protobuf import MessageError, SchemaFor, parse_protobuf
 from apfproxy.api.schema.reading import MismatchError, canonical, read, value_name
 from apfproxy.apiserver.errors import StatusError, bad_request
-from apfproxy.apiserver.negotiation import AVAILABLE, JSON, YAML
+from apfproxy.apiserver.negotiation import AVAILABLE, JSON, PROTOBUF, YAML
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
     from apfproxy.api.kind import Kind, Version
-    from apfproxy.api.schema.body import Parsed
     from apfproxy.api.schema.types import Struct
 
 LARGEST_BYTES = 3 * 1024 * 1024
 """Of a body: Kubernetes' limit."""
+
+MOST_SHOWN = 30
+"""Bytes of a body that is no text in a message: as many as Kubernetes shows."""
+
+READERS: dict[str, Callable[[bytes, SchemaFor], Parsed]] = {
+    JSON: lambda data, _schema_for: parse_json(data),
+    YAML: lambda data, _schema_for: parse_yaml(data),
+    PROTOBUF: parse_protobuf,
+}
+"""Media type to what reads bodies of it."""
 
 STRICT = "Strict"
 IGNORE = "Ignore"
@@ -92,25 +104,53 @@ def check_media_type(content_type: str) -> None:
     Raises:
         StatusError: 415.
     """
-    if media_type(content_type) not in {JSON, YAML}:
+    if media_type(content_type) not in READERS:
         raise unsupported_media_type()
 
 
-def parse(content_type: str, data: bytes, kind_name: str) -> Parsed:
+def versions(kind: str, schemas: Mapping[str, Struct]) -> SchemaFor:
+    """Knows the structs of a kind by `apiVersion`, the first where a body does not say it."""
+    default = next(iter(schemas))
+
+    def schema_for(api_version: str, own_kind: str) -> Struct | None:
+        return schemas.get(api_version or default) if own_kind in {"", kind} else None
+
+    return schema_for
+
+
+def any_version(kind: str, schema: Struct) -> SchemaFor:
+    """Knows the struct of a kind, which all groups and versions share."""
+    return lambda _api_version, own_kind: schema if own_kind in {"", kind} else None
+
+
+def parse(content_type: str, data: bytes, kind_name: str, schema_for: SchemaFor) -> Parsed:
     """Parse a body.
+
+    Args:
+        content_type: The request's header.
+        data: The body.
+        kind_name: What it must be, for messages.
+        schema_for: Knows the structs that it may have: protobuf cannot be read without.
 
     Raises:
         StatusError: 400 or 415.
     """
     check_media_type(content_type)
     try:
-        return parse_yaml(data) if media_type(content_type) == YAML else parse_json(data)
+        return READERS[media_type(content_type)](data, schema_for)
+    except MessageError as error:
+        own_kind = error.kind or kind_name
+        version = error.api_version.rpartition("/")[2]
+        raise bad_request(
+            f'{own_kind} in version "{version}" cannot be handled as a {kind_name}: {error}'
+        ) from error
     except BodyError as error:
+        unrecognized = f"the object provided is unrecognized (must be of type {kind_name})"
+        if media_type(content_type) == PROTOBUF:
+            shown = data[:MOST_SHOWN].hex() + " ..." * (len(data) > MOST_SHOWN) or "<empty>"
+            raise bad_request(f"{unrecognized}: {error} ({shown})") from error
         shown = data[:256].decode(errors="replace") or "<empty>"
-        message = (
-            f"the object provided is unrecognized (must be of type {kind_name}):"
-            f" couldn't get version/kind; json parse error: {error} ({shown})"
-        )
+        message = f"{unrecognized}: couldn't get version/kind; json parse error: {error} ({shown})"
         raise bad_request(message) from error
 
 

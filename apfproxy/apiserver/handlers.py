@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from apfproxy.api.policy.schema import EVICTIONS
+from apfproxy.api.schema.meta import DELETE_OPTIONS
 from apfproxy.apiserver import options as parameters
 from apfproxy.apiserver.answers import (
     STREAMED_ITEMS,
@@ -25,12 +26,14 @@ from apfproxy.apiserver.answers import (
 from apfproxy.apiserver.bodies import (
     LARGEST_BYTES,
     Expected,
+    any_version,
     check_media_type,
     decode,
     expected_of,
     media_type,
     parse,
     too_large,
+    versions,
 )
 from apfproxy.apiserver.errors import bad_request, method_not_allowed, not_found
 from apfproxy.apiserver.eviction import evict
@@ -278,7 +281,7 @@ class Call:
         check_media_type(self._content_type)
         data = await self._body()
         options = parameters.create_options(self._query, self._user_agent)
-        parsed = parse(self._content_type, data, "Eviction")
+        parsed = parse(self._content_type, data, "Eviction", versions("Eviction", EVICTIONS))
         api_version = parsed.raw.get("apiVersion") if isinstance(parsed.raw, dict) else None
         if api_version not in EVICTIONS:
             api_version = "policy/v1"
@@ -378,15 +381,18 @@ class Call:
 
     def _sent(self, data: bytes, validation: str) -> Sent:
         """The object in the request's body."""
-        parsed = parse(self._content_type, data, self._kind.name)
-        return decode(expected_of(self._kind, self._version), parsed, validation)
+        expected = expected_of(self._kind, self._version)
+        schemas = versions(expected.kind, {expected.api_version: expected.schema})
+        parsed = parse(self._content_type, data, expected.kind, schemas)
+        return decode(expected, parsed, validation)
 
     async def _delete_options(self) -> DeleteOptions:
         """How to delete, from the body or the query."""
         data = await self._body()
         raw = None
         if data.strip():
-            raw = parse(self._content_type, data, "DeleteOptions").raw
+            schemas = any_version("DeleteOptions", DELETE_OPTIONS)
+            raw = parse(self._content_type, data, "DeleteOptions", schemas).raw
         return parameters.delete_options(self._query, raw, self._user_agent)
 
     async def _written(

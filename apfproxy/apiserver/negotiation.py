@@ -16,7 +16,7 @@ JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 AVAILABLE = f"{JSON}, {YAML}, {PROTOBUF}"
-"""As Kubernetes words it; protobuf is not written here, so clients get their next choice."""
+"""As Kubernetes words it; protobuf is only read here, so that clients get their next choice."""
 
 META_GROUP = "meta.k8s.io"
 META_VERSIONS = ("v1", "v1beta1")

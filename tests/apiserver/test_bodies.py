@@ -3,24 +3,34 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
+from apfproxy.api.policy.schema import EVICTIONS
+from apfproxy.api.schema.meta import DELETE_OPTIONS
 from apfproxy.apiserver.bodies import (
     Sent,
+    any_version,
     check_media_type,
     decode,
     expected_of,
     media_type,
     parse,
     too_large,
+    versions,
 )
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.negotiation import PROTOBUF
+from tests.api.schema.protobuf_writer import block, document
+
+if TYPE_CHECKING:
+    from apfproxy.api.schema.types import Struct
 
 GROUP = "flowcontrol.apiserver.k8s.io"
 EXPECTED = expected_of(FLOW_SCHEMA, FLOW_SCHEMA.storage)
+SCHEMAS = versions("FlowSchema", {EXPECTED.api_version: EXPECTED.schema})
 SPEC: dict[str, Any] = {"priorityLevelConfiguration": {"name": "p"}}
 
 
@@ -41,14 +51,14 @@ def test_unknown_media_types() -> None:
     """415, with what can be read."""
     check_media_type("application/yaml")
     with pytest.raises(StatusError, match="application/json, application/yaml") as error:
-        parse("application/vnd.kubernetes.protobuf", b"{}", "FlowSchema")
+        parse("application/cbor", b"{}", "FlowSchema", SCHEMAS)
 
     assert (415, "UnsupportedMediaType") == (error.value.code, error.value.reason)
 
 
 def sent(data: bytes, validation: str = "Warn", content_type: str = "") -> Sent:
     """What comes of a body."""
-    return decode(EXPECTED, parse(content_type, data, "FlowSchema"), validation)
+    return decode(EXPECTED, parse(content_type, data, "FlowSchema", SCHEMAS), validation)
 
 
 @pytest.mark.parametrize("content_type", ["application/json", "application/yaml"])
@@ -67,6 +77,86 @@ def test_yaml_objects() -> None:
 
     assert "f" == found.obj["metadata"]["name"]
     assert ('unknown field "bogus"',) == found.warnings
+
+
+@pytest.mark.parametrize("api_version", [EXPECTED.api_version, ""])
+@pytest.mark.parametrize("kind", [EXPECTED.kind, ""])
+def test_protobuf_objects(api_version: str, kind: str) -> None:
+    """A body may be protobuf, which need not say what it is."""
+    obj = {"metadata": {"name": "f"}, "spec": SPEC}
+    body = document(EXPECTED.schema, api_version, kind, obj)
+
+    assert sent(json.dumps(obj).encode()) == sent(body, "Strict", f"{PROTOBUF}; charset=utf-8")
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        pytest.param(
+            b"",
+            "the object provided is unrecognized (must be of type FlowSchema): empty data"
+            " (<empty>)",
+            id="empty",
+        ),
+        pytest.param(
+            b"{" * 31,
+            "the object provided is unrecognized (must be of type FlowSchema): provided data does"
+            " not appear to be a protobuf message, expected prefix [107 56 115 0]"
+            f" ({'7b' * 30} ...)",
+            id="no-protobuf",
+        ),
+        pytest.param(
+            document(EXPECTED.schema, EXPECTED.api_version, "FlowSchema", {}) + b"\x12\x01\x0a",
+            'FlowSchema in version "v1" cannot be handled as a FlowSchema: unexpected EOF',
+            id="cut",
+        ),
+        pytest.param(
+            b"k8s\x00" + block(2, b"\x0a"),
+            'FlowSchema in version "" cannot be handled as a FlowSchema: unexpected EOF',
+            id="cut-and-nameless",
+        ),
+        pytest.param(
+            document(EXPECTED.schema, "v1", "Pod", {}),
+            'Pod in version "v1" cannot be handled as a FlowSchema: converting (v1.Pod) to'
+            " (flowcontrol.FlowSchema): unknown conversion",
+            id="other-kind",
+        ),
+        pytest.param(
+            document(EXPECTED.schema, f"{GROUP}/v1beta3", "FlowSchema", {}),
+            f"the API version in the data ({GROUP}/v1beta3) does not match the expected API"
+            f" version ({GROUP}/v1)",
+            id="other-version",
+        ),
+    ],
+)
+def test_bad_protobuf(data: bytes, message: str) -> None:
+    """400; what is no text is shown as hexadecimal digits."""
+    with pytest.raises(StatusError) as error:
+        sent(data, "Warn", PROTOBUF)
+
+    assert (400, message) == (error.value.code, error.value.message)
+
+
+@pytest.mark.parametrize(
+    ("api_version", "kind", "expected"),
+    [
+        ("", "", EVICTIONS["policy/v1"]),
+        ("policy/v1beta1", "Eviction", EVICTIONS["policy/v1beta1"]),
+        ("policy/v2", "Eviction", None),
+        ("policy/v1", "Pod", None),
+    ],
+)
+def test_versions(api_version: str, kind: str, expected: Struct | None) -> None:
+    """A body that says nothing is of the first version."""
+    assert expected is versions("Eviction", EVICTIONS)(api_version, kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("", DELETE_OPTIONS), ("DeleteOptions", DELETE_OPTIONS), ("Pod", None)]
+)
+def test_any_version(kind: str, expected: Struct | None) -> None:
+    """The version makes no difference, the kind does."""
+    assert expected is any_version("DeleteOptions", DELETE_OPTIONS)("policy/v1", kind)
 
 
 def test_nothing() -> None:

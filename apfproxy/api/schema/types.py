@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -104,6 +105,10 @@ class Struct:
 
 
 Type = Scalar | Map | List | Struct
+
+Numbers = Mapping[str, "int | tuple[int, ...]"]
+"""Names of a struct's fields to their numbers in protobuf; to several where Go embeds a struct that
+JSON does not show: the number of each message on the way, and that of the field."""
 
 
 @dataclass(frozen=True, slots=True)

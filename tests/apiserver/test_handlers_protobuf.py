@@ -1,0 +1,106 @@
+"""Tests of requests whose bodies are Kubernetes' protobuf."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.api.policy.schema import EVICTIONS
+from apfproxy.api.schema.meta import DELETE_OPTIONS
+from apfproxy.apiserver.kinds import KINDS
+from apfproxy.apiserver.negotiation import PROTOBUF
+from tests.api.schema.protobuf_writer import document
+from tests.apiserver.site import BUDGETS, NAMESPACES, PODS, budget, namespace, pod
+
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Object
+    from tests.apiserver.site import Answer, Site
+
+ACCEPT = f"{PROTOBUF},application/json"
+"""As Go's clients ask."""
+STORAGE = {kind.name: kind for kind in KINDS}
+
+
+def written(kind: str, obj: Object) -> bytes:
+    """An object in the version that is stored."""
+    known = STORAGE[kind]
+    body = {name: value for name, value in obj.items() if name not in {"apiVersion", "kind"}}
+    return document(known.storage.schema, known.api_version(known.storage.name), kind, body)
+
+
+async def send(site: Site, method: str, path: str, body: bytes) -> Answer:
+    """Send protobuf."""
+    return await site.send(method, path, body, accept=ACCEPT, content_type=PROTOBUF)
+
+
+@pytest.mark.parametrize(
+    ("collection", "kind", "raw"),
+    [
+        pytest.param(NAMESPACES, "Namespace", namespace("x"), id="namespace"),
+        pytest.param(BUDGETS, "PodDisruptionBudget", budget("x"), id="budget"),
+        pytest.param(PODS, "Pod", pod("x"), id="pod"),
+    ],
+)
+async def test_writes(site: Site, collection: str, kind: str, raw: Object) -> None:
+    """An object is the same whether it comes as protobuf or as JSON."""
+    created = await send(site, "POST", f"{collection}?dryRun=All", written(kind, raw))
+    expected = await site.send("POST", collection, raw)
+    labelled = {**expected.body, "metadata": {**expected.body["metadata"], "labels": {"a": "b"}}}
+    replaced = await send(site, "PUT", f"{collection}/x", written(kind, labelled))
+
+    assert (201, 201, 200) == (created.status, expected.status, replaced.status), replaced.data
+    assert "application/json" == created.headers["Content-Type"]
+    for name in ("kind", "apiVersion", "spec", "status"):
+        assert expected.body.get(name) == created.body.get(name)
+    assert "b" == replaced.body["metadata"]["labels"]["a"]
+
+
+async def test_other_kinds(site: Site) -> None:
+    """An object of another kind, and bytes that are none, are refused."""
+    other = await send(site, "POST", NAMESPACES, written("Pod", pod()))
+    broken = await send(site, "POST", NAMESPACES, b"{}")
+
+    assert [(400, "BadRequest")] * 2 == [other.summary, broken.summary]
+    assert "unknown conversion" in other.body["message"]
+
+
+async def test_evictions(site: Site) -> None:
+    """An eviction says how to delete, and a bad one is refused."""
+    await site.send("POST", PODS, pod())
+    path = f"{PODS}/p/eviction"
+    schema = EVICTIONS["policy/v1"]
+    uid = {"metadata": {"name": "p"}, "deleteOptions": {"preconditions": {"uid": "x"}}}
+    plain = {"metadata": {"name": "p", "namespace": "default"}, "deleteOptions": {}}
+    conflict = await send(site, "POST", path, document(schema, "policy/v1", "Eviction", uid))
+    other = await send(site, "POST", path, written("Pod", pod()))
+    evicted = await send(site, "POST", path, document(schema, "policy/v1", "Eviction", plain))
+
+    assert (409, "Conflict") == conflict.summary
+    assert (400, "BadRequest") == other.summary
+    assert (201, "Success") == (evicted.status, evicted.body["status"])
+
+
+async def test_deletions(site: Site) -> None:
+    """Options of a deletion are read; they may be of any version, but of no other kind."""
+    await site.send("POST", PODS, pod())
+    options = {"preconditions": {"uid": "x"}, "gracePeriodSeconds": 0}
+    path = f"{PODS}/p"
+    other = await send(site, "DELETE", path, written("Pod", pod()))
+    conflict = await send(
+        site, "DELETE", path, document(DELETE_OPTIONS, "policy/v1", "DeleteOptions", options)
+    )
+    gone = await send(site, "DELETE", path, document(DELETE_OPTIONS, "v1", "DeleteOptions", {}))
+
+    assert (400, "BadRequest") == other.summary
+    assert (409, "Conflict") == conflict.summary
+    assert 200 == gone.status
+
+
+async def test_no_protobuf_answers(site: Site) -> None:
+    """Who accepts nothing else gets 406; patches in protobuf are none."""
+    only = await site.get(NAMESPACES, accept=PROTOBUF)
+    patch = await send(site, "PATCH", f"{NAMESPACES}/default", b"k8s\x00")
+
+    assert (406, "NotAcceptable") == only.summary
+    assert 415 == patch.status
