@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 STALL_S = 60.0
 """After so long a request without an answer is given up: Kubernetes' own time for requests."""
+REQUEST_S = 60.0
+"""For a request that is no watch, from its head to the end of its answer: Kubernetes' time."""
 RESET_S = 1.0
 """In which the loop notices that a connection was reset, and ends its request."""
 
@@ -89,7 +91,7 @@ class Gate:
             ON_INITIAL.set(slot.leave)
             code = 200  # what its client has seen, if it leaves
         try:
-            response = await self._answer(request, attributes.verb)
+            response = await self._answer(request, attributes)
             code = response.status
         finally:
             slot.leave()
@@ -128,23 +130,33 @@ class Gate:
         if not counters.in_flight_mutating and not counters.in_flight_read_only:
             self._idle.set()
 
-    async def _answer(self, request: web.Request, verb: str) -> web.StreamResponse:
+    async def _answer(
+        self, request: web.Request, attributes: RequestAttributes
+    ) -> web.StreamResponse:
         load = self._load
         if load is not None:
-            fault, delay_s = load.fault(), load.delay_s(verb)
+            fault, delay_s = load.fault(), load.delay_s(attributes.verb)
             if delay_s > 0:
                 await asyncio.sleep(delay_s)
             if fault is not None:
                 self._counters.count_fault(fault.value)
                 return await self._fail(request, fault)
+        limit = asyncio.timeout(None if attributes.long_running else REQUEST_S)
         try:
-            return await self._handler(request)
+            async with limit:
+                return await self._handler(request)
         except (web.HTTPException, ConnectionError):
             raise
         except Exception as error:
-            log.exception("%s %s failed", request.method, request.path)
+            # The body may come too slowly, or the client may take too little at a time.
+            is_late = isinstance(error, TimeoutError) and limit.expired()
+            if not is_late:
+                log.exception("%s %s failed", request.method, request.path)
             if request.writer.output_size:
                 raise  # aiohttp cuts the connection: a second head would be taken for content
+            if is_late:
+                message = "Timeout: request did not complete within the allotted timeout"
+                return await failure(request, StatusError(504, "Timeout", message, {}))
             message = f"Internal error occurred: {type(error).__name__}; the server's log has more"
             return await failure(request, StatusError(500, "InternalError", message))
 

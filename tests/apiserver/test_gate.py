@@ -18,6 +18,8 @@ from apfproxy.apiserver.load import EVERY_VERB, Fault, Latency, Load, LoadSettin
 from apfproxy.apiserver.watches import ON_INITIAL
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from apfproxy.apiserver.gate import Handler
 
     Client = TestClient[web.Request, web.Application]
@@ -211,3 +213,55 @@ async def test_latency(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert 12.5 in waits
     assert "<Load of 0 requests" in repr(gated.gate)
+
+
+async def read_to_end(request: web.Request) -> web.Response:
+    """Answer once the body is there."""
+    await request.read()
+    return web.Response(text="ok")
+
+
+async def waiting_midway(request: web.Request) -> web.StreamResponse:
+    """Begin an answer that never ends."""
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await response.write(b"begun")
+    await asyncio.Event().wait()
+    return response
+
+
+async def endless_body() -> AsyncIterator[bytes]:
+    """A body that does not end."""
+    yield b"{"
+    await asyncio.Event().wait()
+
+
+async def test_slow_bodies(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A request whose body does not come in time is answered that it took too long."""
+    monkeypatch.setattr("apfproxy.apiserver.gate.REQUEST_S", 0.01)
+    async with (
+        Gated(read_to_end) as gated,
+        gated.client.post(PODS, data=endless_body()) as response,
+    ):
+        status = await response.json()
+
+    assert (504, "Timeout") == (status["code"], status["reason"])
+    assert 0 == gated.counters.in_flight_mutating
+    assert [] == caplog.messages
+
+
+async def test_slow_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that is not over in time is cut, and does not seem complete."""
+    monkeypatch.setattr("apfproxy.apiserver.gate.REQUEST_S", 0.01)
+    async with Gated(waiting_midway) as gated, gated.client.get(PODS) as response:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await response.read()
+
+
+async def test_watches_may_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch has no such limit."""
+    monkeypatch.setattr("apfproxy.apiserver.gate.REQUEST_S", 0)
+    async with Gated() as gated, gated.client.get(f"{PODS}?watch=1") as response:
+        assert 200 == response.status
