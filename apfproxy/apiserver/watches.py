@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
@@ -44,7 +45,10 @@ BEFORE_END_S = 2.0
 """Before the end of a watch its last bookmark comes, so that the next one begins close to now."""
 
 BATCH = 128
-"""Changes, or objects, that are written at once."""
+"""Changes that are read at once."""
+WRITTEN_BYTES = 64 * 1024
+"""From so many on events are handed over, before others are made: a client that takes nothing
+costs so much, and one event."""
 
 
 class Watch:
@@ -78,7 +82,8 @@ class Watch:
         self._cache_key = cache_key
         timeout_s = options.timeout_s
         self._duration_s = timeout_s or chance.uniform(SHORTEST_S, LONGEST_S)
-        self._initial: list[Entry] | None = None
+        self._initial: deque[Entry] | None = None
+        self._unwritten: deque[Change] = deque()
         self._watcher: Watcher | None = None
         self._position = 0
 
@@ -103,7 +108,7 @@ class Watch:
         if is_initial:
             namespace = self._selection.namespace or None
             entries = self._collection.snapshot(namespace)
-            self._initial = [entry for entry in entries if self._selection.matches(entry)]
+            self._initial = deque(entry for entry in entries if self._selection.matches(entry))
         if is_initial or is_any:
             self._position = store.resource_version
         else:
@@ -137,10 +142,13 @@ class Watch:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(end if bookmark is None else bookmark):
                     while await watcher.wait():
-                        await self._write_changes(watcher, write)
+                        self._unwritten.extend(watcher.read(BATCH))
+                        await self._write_changes(write)
                     return  # the server stops
             if bookmark is None:
                 return
+            # The bookmark says that all before it is written.
+            await self._write_changes(write)
             await write(self._renderer.bookmark(watcher.position, is_end_of_initial=False))
 
     def _next_bookmark(self, now: float, end: float) -> float | None:
@@ -153,20 +161,31 @@ class Watch:
     async def _write_initial(self, write: Write) -> None:
         if self._initial is None:
             return
-        for start in range(0, len(self._initial), BATCH):
-            lines = [
-                self._renderer.event(ChangeType.ADDED, entry)
-                for entry in self._initial[start : start + BATCH]
-            ]
+        event, entries = self._renderer.event, self._initial
+        while entries:
+            lines: list[bytes] = []
+            size = 0
+            while entries and size < WRITTEN_BYTES:
+                lines.append(event(ChangeType.ADDED, entries.popleft()))
+                size += len(lines[-1])
             await write(b"".join(lines))
+            # A fast client never makes writing wait; others want their turn all the same.
+            await asyncio.sleep(0)
         self._initial = None
         if self._options.send_initial_events and self._options.allow_watch_bookmarks:
             await write(self._renderer.bookmark(self._position, is_end_of_initial=True))
 
-    async def _write_changes(self, watcher: Watcher, write: Write) -> None:
-        lines = [line for change in watcher.read(BATCH) if (line := self._line(change))]
-        if lines:
-            await write(b"".join(lines))
+    async def _write_changes(self, write: Write) -> None:
+        """Write what was read; what is cut short is written by the next call."""
+        changes = self._unwritten
+        while changes:
+            lines: list[bytes] = []
+            size = 0
+            while changes and size < WRITTEN_BYTES:
+                lines.append(self._line(changes.popleft()))
+                size += len(lines[-1])
+            if size:
+                await write(b"".join(lines))
 
     def _line(self, change: Change) -> bytes:
         """The event of a change; empty where it is none for this client."""

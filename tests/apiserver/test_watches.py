@@ -375,3 +375,54 @@ async def test_initial_events_are_told(scene: Scene) -> None:
     await running
 
     assert ["ADDED", "through", "ADDED"] == heard
+
+
+@pytest.mark.parametrize("is_initial", [True, False])
+async def test_large_events(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, *, is_initial: bool
+) -> None:
+    """No more is made of events than a client takes: where it takes none, one piece of them."""
+    monkeypatch.setattr("apfproxy.apiserver.watches.WRITTEN_BYTES", 1)
+    written: list[bytes] = []
+
+    async def write(data: bytes) -> None:
+        written.append(data)
+        if len(written) == 3:
+            await asyncio.Event().wait()
+
+    watch = watch_of(scene.store, resource_version="" if is_initial else "1")
+    if is_initial:
+        await changes(scene, 5)
+    await watch.begin()
+    running = asyncio.create_task(watch.run(write))
+    await asyncio.sleep(0)
+    if not is_initial:
+        await changes(scene, 5)
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.wait([running])
+
+    assert ["ADDED"] * 3 == [json.loads(data)["type"] for data in written]
+
+
+async def test_events_before_bookmarks(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a bookmark interrupts is written before it: nobody gets it after that."""
+    monkeypatch.setattr("apfproxy.apiserver.watches.WRITTEN_BYTES", 1)
+    monkeypatch.setattr("apfproxy.apiserver.watches.BOOKMARK_S", 0.001)
+    types: list[str] = []
+
+    async def write(data: bytes) -> None:
+        event = json.loads(data)
+        types.append(event["type"])
+        if event["type"] == "BOOKMARK" and "ADDED" in types:
+            await scene.store.close()
+        elif len(types) == 1:
+            await asyncio.Event().wait()  # until the bookmark is due
+
+    watch = watch_of(scene.store, resource_version="1", allow_watch_bookmarks=True)
+    await changes(scene, 4)
+    await watch.begin()
+    await watch.run(write)
+
+    assert ["ADDED"] * 4 + ["BOOKMARK"] == types
