@@ -1,0 +1,215 @@
+"""An informer, made with the Kubernetes client for Python, follows a server that is restarted."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
+from tests.end_to_end.api_servers import (
+    ANY_PORT,
+    DIRECT,
+    PROXIED,
+    in_thread,
+    proxy,
+    restarted,
+    url_of,
+)
+from tests.end_to_end.informer import NUMBER, Away, Informer, Seen
+from tests.end_to_end.programs import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
+
+client: Any = importlib.import_module("kubernetes.client")
+
+ENDS = (signal.SIGTERM, signal.SIGKILL, signal.SIGTERM, signal.SIGKILL)
+WRITES = 40
+"""In each life of the server."""
+NAMES = 4
+STEPS = ("create", "replace", "patch", "replace", "delete")
+"""What becomes of an object, over and over."""
+LAST = "last"
+WITHIN_S = 60
+
+
+def slices_of(url: str) -> Any:  # noqa: ANN401  a class of the client
+    """The API of slices at a server."""
+    configuration = client.Configuration()
+    configuration.host = url
+    configuration.retries = False
+    return client.ResourceV1Api(client.ApiClient(configuration))
+
+
+def resource_slice(name: str, number: int) -> Any:  # noqa: ANN401  an object of the client
+    """A slice that a write of a number makes."""
+    return client.V1ResourceSlice(
+        metadata=client.V1ObjectMeta(name=name, annotations={NUMBER: str(number)}),
+        spec=client.V1ResourceSliceSpec(
+            driver="gpu.example.com",
+            node_name="node-a",
+            pool=client.V1ResourcePool(name="node-a", generation=1, resource_slice_count=1),
+            devices=[],
+        ),
+    )
+
+
+class Writer:
+    """Writes without a pause, each write with the next number, until all servers have lived.
+
+    Attributes:
+        done: What all of its writes were, with the versions that were answered.
+
+    Args:
+        slices: The API of slices.
+    """
+
+    def __init__(self, slices: Any) -> None:  # noqa: ANN401  a class of the client
+        self.done: list[Seen] = []
+        self._slices = slices
+        self._away = Away()
+        self._counted = threading.Semaphore(0)
+
+    def run(self, stop: threading.Event) -> None:
+        """Write until told to stop, then a last one."""
+        number = 0
+        while not stop.is_set():
+            name = f"slice-{number % NAMES}"
+            self._write(STEPS[number // NAMES % len(STEPS)], name, number + 1)
+            number += 1
+            self._counted.release()
+        self._write("create", LAST, number + 1)
+
+    def wait_for(self, count: int) -> None:
+        """Wait until so many writes more are done."""
+        for _ in range(count):
+            assert self._counted.acquire(timeout=WITHIN_S), "the writer is stuck"
+
+    def _write(self, step: str, name: str, number: int) -> None:
+        """Make a write, as often as it takes to know that it is made."""
+        while True:
+            try:
+                self.done.append(getattr(self, f"_{step}")(name, number))
+            except Exception as error:  # noqa: BLE001  raised again unless the server is away
+                self._away.wait(error)
+            else:
+                return
+
+    def _create(self, name: str, number: int) -> Seen:
+        try:
+            made = self._slices.create_resource_slice(resource_slice(name, number))
+        except client.ApiException as error:
+            if error.status != 409:
+                raise
+            made = self._slices.read_resource_slice(name)  # made before, but not answered
+        return Seen("ADDED", name, int(made.metadata.resource_version), number)
+
+    def _patch(self, name: str, number: int) -> Seen:
+        patch = {"metadata": {"annotations": {NUMBER: str(number)}}}
+        made = self._slices.patch_resource_slice(name, patch)
+        return Seen("MODIFIED", name, int(made.metadata.resource_version), number)
+
+    def _replace(self, name: str, number: int) -> Seen:
+        made = self._slices.read_resource_slice(name)
+        if made.metadata.annotations[NUMBER] != str(number):
+            made.metadata.annotations = {NUMBER: str(number)}
+            made = self._slices.replace_resource_slice(name, made)
+        return Seen("MODIFIED", name, int(made.metadata.resource_version), number)
+
+    def _delete(self, name: str, _number: int) -> Seen:
+        before = next(one for one in reversed(self.done) if one.name == name)
+        try:
+            self._slices.delete_resource_slice(name)
+        except client.ApiException as error:
+            if error.status != 404:
+                raise
+        # Its answer has the object as it was; only watches tell the version of the deletion.
+        return Seen("DELETED", name, 0, before.number)
+
+
+@contextlib.contextmanager
+def reached(target: str, port: int) -> Iterator[str]:
+    """The URL of a server, direct or through the proxy."""
+    if target == DIRECT:
+        yield url_of(port)
+        return
+    with in_thread(proxy(port)) as proxied:
+        yield url_of(proxied)
+
+
+@pytest.mark.parametrize("target", [DIRECT, PROXIED])
+def test_no_event_is_missed(target: str, tmp_path: Path) -> None:
+    """Through stops and kills an informer sees each version of each object once, in order."""
+    stop = threading.Event()
+    with (
+        restarted(tmp_path / "store.db", free_port()) as server,
+        reached(target, server.port) as url,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        server.start()
+        informer, writer = Informer(slices_of(url).list_resource_slice), Writer(slices_of(url))
+        following = pool.submit(informer.run, lambda one: one.name == LAST)
+        writing = pool.submit(writer.run, stop)
+        try:
+            for number in ENDS:
+                writer.wait_for(WRITES)
+                server.end(number)
+                server.start()
+            writer.wait_for(WRITES)
+        finally:
+            stop.set()
+        writing.result(WITHIN_S)
+        following.result(WITHIN_S)
+
+    assert [(one.type, one.name, one.number) for one in writer.done] == [
+        (one.type, one.name, one.number) for one in informer.seen
+    ]
+    assert [one for one in writer.done if one.version] == [
+        one for one in informer.seen if one.type != "DELETED"
+    ]
+    versions = [one.version for one in informer.seen]
+    assert sorted(set(versions)) == versions
+    assert 1 == informer.lists
+    assert informer.watches > len(ENDS)
+
+
+@contextlib.asynccontextmanager
+async def forgetful() -> AsyncIterator[str]:
+    """A server whose watches go back to the last change only: its URL."""
+    process = ApiServerProcess(ApiServerSettings(listen=ANY_PORT, watch_window=1))
+    await process.start()
+    try:
+        yield url_of(process.port)
+    finally:
+        await process.stop()
+
+
+def test_what_was_forgotten_is_listed() -> None:
+    """After 410 the difference between two lists stands for what happened between them."""
+    with in_thread(forgetful()) as url:
+        slices = slices_of(url)
+        for name in ("changed", "deleted", "same", "seen"):
+            slices.create_resource_slice(resource_slice(name, 1))
+        informer = Informer(slices.list_resource_slice)
+        informer.run(lambda one: one.name == "seen")
+        before = len(informer.seen)
+        for number in range(10):
+            slices.create_resource_slice(resource_slice(f"new-{number}", 2))
+            slices.delete_resource_slice(f"new-{number}")
+        slices.delete_resource_slice("deleted")
+        slices.patch_resource_slice("changed", {"metadata": {"annotations": {NUMBER: "2"}}})
+        slices.create_resource_slice(resource_slice("unseen", 2))
+
+        informer.run(lambda one: one.name == "unseen")
+
+    assert [("DELETED", "deleted", 1), ("MODIFIED", "changed", 2), ("ADDED", "unseen", 2)] == [
+        (one.type, one.name, one.number) for one in informer.seen[before:]
+    ]
+    assert 2 == informer.lists
