@@ -72,7 +72,7 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
     "--controllers",
     multiple=True,
     metavar="LIST",
-    help="Which run: * for all, NAME, or -NAME for all but one; between commas.  [default: *]",
+    help="Which run: * for all, NAME or -NAME; without * only those named.  [default: *]",
 )
 @click.option(
     "--external-address",

@@ -51,7 +51,7 @@ def test_flags(served: list[ApiServerSettings], tmp_path: Path) -> None:
     """Each flag sets its setting."""
     code = main(
         f"apiserver --listen 0.0.0.0:80 --store {tmp_path}/a.db --watch-window 7"
-        " --controllers=-disruption --external-address a:1 --latency get=5ms --capacity 20"
+        " --controllers=*,-disruption --external-address a:1 --latency get=5ms --capacity 20"
         " --fault 500=1% --seed-objects slices=3,pods=2,budgets=1 --random-seed 4"
         " --log-level debug".split()
     )

@@ -36,14 +36,17 @@ CONTROLLERS: dict[str, type[AnyController]] = {
 
 EVERY = "*"
 
+OWN = frozenset({Bootstrap.name, Dangling.name})
+"""What kube-apiserver does itself; the others are kube-controller-manager's, or a kubelet's."""
+
 
 def parse_controllers(texts: Iterable[str]) -> frozenset[str]:
     """The names of the controllers that a list turns on.
 
     Args:
         texts: `*` for all, `name` for one, `-name` for all but one; an item may hold several,
-            between commas.  A list that turns none on means all, but for those that it turns off.
-            What names a controller goes before `*`.
+            between commas.  As in kube-controller-manager a list without `*` turns on only what it
+            names; but those of `OWN` run unless they, or `*`, are turned off.  No list means `*`.
 
     Raises:
         ValueError: A name is unknown.
@@ -61,8 +64,12 @@ def parse_controllers(texts: Iterable[str]) -> frozenset[str]:
     on = {item for item in items if not item.startswith("-") and item != EVERY}
     if both := sorted(on & off):
         raise ValueError(f"controller {both[0]!r} is turned on and off at once")
-    is_all = EVERY in items or (not on and f"-{EVERY}" not in items)
-    return frozenset((CONTROLLERS.keys() - off if is_all else set()) | on)
+    wanted = set(on)
+    if EVERY in items or not items:
+        wanted |= CONTROLLERS.keys()
+    if f"-{EVERY}" not in items:
+        wanted |= OWN
+    return frozenset(wanted - off)
 
 
 class Controllers:

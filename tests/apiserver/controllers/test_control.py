@@ -7,7 +7,12 @@ import asyncio
 import pytest
 
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
-from apfproxy.apiserver.controllers.control import CONTROLLERS, Controllers, parse_controllers
+from apfproxy.apiserver.controllers.control import (
+    CONTROLLERS,
+    OWN,
+    Controllers,
+    parse_controllers,
+)
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from tests.apiserver.controllers.scene import Scene
 
@@ -19,11 +24,12 @@ ALL = frozenset(CONTROLLERS)
     [
         ([], ALL),
         (["*"], ALL),
-        (["-disruption"], ALL - {"disruption"}),
+        (["-disruption"], OWN),
+        (["-disruption", "-bootstrap"], OWN - {"bootstrap"}),
         (["*", "-disruption", "-namespace"], ALL - {"disruption", "namespace"}),
         (["*,-disruption"], ALL - {"disruption"}),
-        (["disruption"], {"disruption"}),
-        (["disruption", "-namespace"], {"disruption"}),
+        (["disruption"], {*OWN, "disruption"}),
+        (["disruption", "-namespace"], {*OWN, "disruption"}),
         (["*", "disruption"], ALL),
         (["-*"], set()),
         (["-*", "namespace"], {"namespace"}),
@@ -31,7 +37,7 @@ ALL = frozenset(CONTROLLERS)
     ],
 )
 def test_lists(texts: list[str], expected: set[str]) -> None:
-    """A list that turns none on starts from all."""
+    """A list without a star turns on what it names, and what the server does itself."""
     assert expected == parse_controllers(texts)
 
 
