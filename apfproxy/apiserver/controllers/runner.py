@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.apiserver.controllers.queue import Queue
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.store.entries import Change, ChangeType, TooOldError
+from apfproxy.apiserver.store.entries import Change, ChangeType, StoreError, TooOldError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -157,6 +157,9 @@ class Runner:
             values = (self.controller.name, "/".join(key), pause_s)
             if isinstance(error, StatusError):
                 log.info(f"{text}: %s", *values, error.message)  # noqa: G004  a constant
+            elif isinstance(error, StoreError):
+                # Each object of a controller meets it while the disk is full.
+                log.warning(f"{text}: %s", *values, error)  # noqa: G004  a constant
             else:
                 log.exception(text, *values)
             return

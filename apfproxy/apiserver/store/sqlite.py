@@ -11,6 +11,8 @@ Rules:
    a deletion.  Nothing else is ever removed.
 4. One process has the file: the lock that SQLite holds ends with the process, however it ends.
 5. A file that is not understood is refused and left as it is.
+6. Nothing is written once the file at the path is another one: it would be kept where nobody finds
+   it again.
 
 Not for network file systems, whose locks and fsync are not to be relied on (sqlite.org/wal.html).
 """
@@ -135,6 +137,7 @@ class SqliteBackend:
         except StoreError:
             self._connection.close()
             raise
+        self._identity = identity(self.path)
 
     def __repr__(self) -> str:
         return f"<SqliteBackend {self.path}>"
@@ -158,6 +161,11 @@ class SqliteBackend:
         Raises:
             StoreError: None of them is kept; the next call tries anew.
         """
+        if identity(self.path) != self._identity:
+            raise StoreError(
+                f"store {self.path}: it was deleted or replaced while in use; put it back with"
+                " all that is beside it, or restart to go on with what is there now"
+            )
         connection = self._connection
         moved = {
             resource: floor
@@ -310,6 +318,19 @@ def create(path: Path) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def identity(path: Path) -> list[tuple[int, int] | None]:
+    """What tells the file and the log beside it from all others; None for one that is not there."""
+    found: list[tuple[int, int] | None] = []
+    for each in (path, path.with_name(f"{path.name}-wal")):
+        try:
+            status = each.stat()
+        except OSError:
+            found.append(None)
+        else:
+            found.append((status.st_dev, status.st_ino))
+    return found
 
 
 def refusal(path: Path, error: sqlite3.Error) -> StoreError:

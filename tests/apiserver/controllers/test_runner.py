@@ -12,7 +12,7 @@ from apfproxy.api.core.kinds import NAMESPACE
 from apfproxy.apiserver.controllers import runner as runner_module
 from apfproxy.apiserver.controllers.runner import Runner, is_not_found
 from apfproxy.apiserver.errors import bad_request, not_found
-from apfproxy.apiserver.store.entries import TooOldError
+from apfproxy.apiserver.store.entries import StoreError, TooOldError
 from tests.apiserver.controllers.scene import Scene
 
 if TYPE_CHECKING:
@@ -139,7 +139,12 @@ async def test_a_time_to_come_is_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"), [(ValueError("odd"), "ValueError: odd"), (bad_request("bad"), "s: bad")]
+    ("error", "told"),
+    [
+        (ValueError("odd"), "ValueError: odd"),
+        (bad_request("bad"), "s: bad"),
+        (StoreError("full"), "s: full"),
+    ],
 )
 async def test_failures_are_logged_and_repeated(
     error: Exception, told: str, caplog: pytest.LogCaptureFixture

@@ -297,3 +297,24 @@ def test_a_batch_is_kept_whole_or_not_at_all(path: Path) -> None:
         loaded.changes,
         loaded.resource_version,
     )
+
+
+@pytest.mark.parametrize("suffix", ["", "-wal"])
+@pytest.mark.parametrize("is_replaced", [True, False])
+async def test_a_file_that_is_gone(path: Path, suffix: str, *, is_replaced: bool) -> None:
+    """Nothing is written to a file that nobody finds again, until it is back in its place."""
+    store = Store(backend=SqliteBackend(path))
+    await change(store, "x")
+    away, file = path.with_name("away"), path.with_name(f"{path.name}{suffix}")
+    file.rename(away)
+    if is_replaced:
+        file.write_bytes(b"something else")
+    with pytest.raises(StoreError, match="deleted or replaced while in use; put it back"):
+        await change(store, "y")
+    away.rename(file)
+    await change(store, "z")
+    await store.close()
+    again = Store(backend=SqliteBackend(path))
+
+    assert ["x", "z"] == [entry.name for entry in again.collection("pods").snapshot()]
+    await again.close()
