@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import logging
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.answers import failure
@@ -29,6 +30,13 @@ OWN_SITES = frozenset({"same-origin", "none"})
 """Values of `Sec-Fetch-Site` that no foreign page causes."""
 SCHEME = "bearer "
 UNAUTHORIZED = StatusError(401, "Unauthorized", "Unauthorized")
+NO_TOKEN = StatusError(
+    500,
+    "InternalError",
+    "Internal error occurred: the token that writers need cannot be had; the server's log says why",
+)
+
+log = logging.getLogger(__name__)
 
 
 class WriteGuard:
@@ -54,6 +62,7 @@ class WriteGuard:
         self._is_local = is_local
         self._token = token
         self._checks_host = checks_host
+        self._problem = ""
 
     def __repr__(self) -> str:
         return f"<WriteGuard {'with' if self._token else 'without'} token>"
@@ -67,10 +76,9 @@ class WriteGuard:
     def _refusal(self, request: web.Request) -> StatusError | None:
         """Why a write is refused; None if it is not."""
         if self._token is not None:
-            try:
-                token = self._token()
-            except ValueError as error:
-                return StatusError(500, "InternalError", f"Internal error occurred: {error}")
+            token = self._current_token(self._token)
+            if token is None:
+                return NO_TOKEN
             return None if has_token(request, token) else UNAUTHORIZED
         if not self._is_local():
             return refused(
@@ -79,7 +87,7 @@ class WriteGuard:
             )
         if "Origin" in request.headers:
             return refused("it comes from a web page (Origin)")
-        if request.headers.get("Sec-Fetch-Site", "none") not in OWN_SITES:
+        if not OWN_SITES.issuperset(request.headers.getall("Sec-Fetch-Site", [])):
             return refused("it comes from a web page (Sec-Fetch-Site)")
         if self._checks_host and not is_local_host(request.headers.get("Host", "")):
             return refused(
@@ -87,6 +95,17 @@ class WriteGuard:
                 " use --admin-token-file to allow others"
             )
         return None
+
+    def _current_token(self, token: Callable[[], bytes]) -> bytes | None:
+        """The token as of now; None if there is none, which is for the operator's eyes alone."""
+        try:
+            found, problem = token(), ""
+        except ValueError as error:
+            found, problem = None, str(error)
+        if problem and problem != self._problem:
+            log.error("nobody may write: %s", problem)
+        self._problem = problem
+        return found
 
 
 def has_token(request: web.Request, token: bytes) -> bool:
