@@ -10,16 +10,17 @@ import re
 from typing import TYPE_CHECKING
 
 from apfproxy.api.field_errors import (
-    FieldError,
-    Reason,
     checked,
+    duplicate,
     invalid,
     not_supported,
     required,
+    too_long,
 )
 from apfproxy.api.names import check_qualified_name
 
 if TYPE_CHECKING:
+    from apfproxy.api.field_errors import FieldError
     from apfproxy.api.kind import Object
 
 TRUE, FALSE, UNKNOWN = "True", "False", "Unknown"
@@ -71,7 +72,7 @@ def validate_conditions(conditions: list[Object], path: str) -> list[FieldError]
     for number, condition in enumerate(conditions):
         field = f"{path}[{number}]"
         if condition["type"] in seen:
-            wrong.append(FieldError(f"{field}.type", Reason.DUPLICATE, value=condition["type"]))
+            wrong.append(duplicate(f"{field}.type", condition["type"]))
         seen.add(condition["type"])
         wrong += validate_condition(condition, field)
     return wrong
@@ -94,13 +95,10 @@ def validate_condition(condition: Object, field: str) -> list[FieldError]:
         wrong.append(required(f"{field}.reason", "must be set"))
     elif not REASON.fullmatch(reason):
         wrong.append(invalid(f"{field}.reason", reason, REASON_RULE))
-    wrong += too_long(f"{field}.reason", reason, LONGEST_REASON)
-    wrong += too_long(f"{field}.message", message, LONGEST_MESSAGE)
+    for name, text, limit in (
+        ("reason", reason, LONGEST_REASON),
+        ("message", message, LONGEST_MESSAGE),
+    ):
+        if len(text.encode()) > limit:
+            wrong.append(too_long(f"{field}.{name}", limit))
     return wrong
-
-
-def too_long(field: str, text: str, limit: int) -> list[FieldError]:
-    """The error of a text of more bytes than allowed."""
-    if len(text.encode()) <= limit:
-        return []
-    return [FieldError(field, Reason.TOO_LONG, f"may not be more than {limit} bytes")]

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 LONGEST_VALUE = 200
 """Characters of a wrong value that a message shows: enough to recognise it on a log line."""
 
+NOT_NEGATIVE = "must be greater than or equal to 0"
+"""How most fields refuse negative numbers."""
+
 
 class Reason(enum.StrEnum):
     """Why a field is refused; the `reason` of a cause in a Kubernetes Status."""

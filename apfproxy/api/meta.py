@@ -11,7 +11,15 @@ import uuid
 
 import msgspec
 
-from apfproxy.api.field_errors import FieldError, Reason, checked, forbidden, invalid, required
+from apfproxy.api.field_errors import (
+    NOT_NEGATIVE,
+    FieldError,
+    checked,
+    forbidden,
+    invalid,
+    required,
+    too_long,
+)
 from apfproxy.api.names import (
     check_dns_subdomain,
     check_label_value,
@@ -114,11 +122,7 @@ def validate_object_meta(metadata: ObjectMeta, field: str = "metadata") -> list[
     if metadata.namespace:
         errors.append(forbidden(f"{field}.namespace", "not allowed on this type"))
     if metadata.generation < 0:
-        errors.append(
-            invalid(
-                f"{field}.generation", metadata.generation, "must be greater than or equal to 0"
-            )
-        )
+        errors.append(invalid(f"{field}.generation", metadata.generation, NOT_NEGATIVE))
     errors += validate_labels(metadata.labels, f"{field}.labels")
     errors += validate_annotations(metadata.annotations, f"{field}.annotations")
     errors += validate_owner_references(metadata.owner_references, f"{field}.ownerReferences")
@@ -144,8 +148,7 @@ def validate_annotations(annotations: dict[str, str], field: str) -> list[FieldE
     ]
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > LARGEST_ANNOTATIONS_BYTES:
-        detail = f"may not be more than {LARGEST_ANNOTATIONS_BYTES} bytes"
-        errors.append(FieldError(field, Reason.TOO_LONG, detail))
+        errors.append(too_long(field, LARGEST_ANNOTATIONS_BYTES))
     return errors
 
 

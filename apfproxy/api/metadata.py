@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.field_errors import checked, forbidden, invalid, required, too_long
+from apfproxy.api.field_errors import NOT_NEGATIVE, checked, forbidden, invalid, required
 from apfproxy.api.meta import (
     OwnerReference,
     validate_annotations,
@@ -25,17 +25,13 @@ from apfproxy.api.names import (
     check_name_prefix,
     check_path_segment,
 )
+from apfproxy.api.ownership.entries import validate_managed_fields
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.api.field_errors import FieldError
     from apfproxy.api.kind import Object
-
-LONGEST_MANAGER = 128
-"""Bytes of a field manager's name."""
-LONGEST_SUBRESOURCE = 256
-OPERATIONS = frozenset({"Apply", "Update"})
 
 IMMUTABLE = (
     "name",
@@ -96,8 +92,7 @@ def validate_common(metadata: Object, *, allows_bare_finalizers: bool = False) -
     errors: list[FieldError] = []
     generation = metadata.get("generation", 0)
     if generation < 0:
-        detail = "must be greater than or equal to 0"
-        errors.append(invalid(f"{FIELD}.generation", generation, detail))
+        errors.append(invalid(f"{FIELD}.generation", generation, NOT_NEGATIVE))
     if labels := metadata.get("labels"):
         errors += validate_labels(labels, f"{FIELD}.labels")
     if annotations := metadata.get("annotations"):
@@ -111,35 +106,6 @@ def validate_common(metadata: Object, *, allows_bare_finalizers: bool = False) -
         )
     if entries := metadata.get("managedFields"):
         errors += validate_managed_fields(entries, f"{FIELD}.managedFields")
-    return errors
-
-
-def validate_managed_fields(entries: list[Object], field: str) -> list[FieldError]:
-    """What is wrong with the entries about managers."""
-    errors: list[FieldError] = []
-    for index, entry in enumerate(entries):
-        at = f"{field}[{index}]"
-        operation = entry.get("operation", "")
-        if operation not in OPERATIONS:
-            errors.append(invalid(f"{at}.operation", operation, "must be `Apply` or `Update`"))
-        fields_type = entry.get("fieldsType", "FieldsV1")
-        if fields_type != "FieldsV1":
-            errors.append(invalid(f"{at}.fieldsType", fields_type, "must be `FieldsV1`"))
-        errors += validate_manager(entry.get("manager", ""), f"{at}.manager")
-        if len(entry.get("subresource", "").encode()) > LONGEST_SUBRESOURCE:
-            errors.append(too_long(f"{at}.subresource", LONGEST_SUBRESOURCE))
-    return errors
-
-
-def validate_manager(manager: str, field: str) -> list[FieldError]:
-    """What is wrong with the name of a field manager."""
-    errors: list[FieldError] = []
-    if len(manager.encode()) > LONGEST_MANAGER:
-        errors.append(too_long(field, LONGEST_MANAGER))
-    if not manager.isprintable():
-        position = next(at for at, each in enumerate(manager) if not each.isprintable())
-        detail = f"invalid character U+{ord(manager[position]):04X} (at position {position})"
-        errors.append(invalid(field, manager, detail))
     return errors
 
 

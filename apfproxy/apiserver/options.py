@@ -21,9 +21,9 @@ from apfproxy.api.field_errors import (
     invalid,
     not_supported,
     required,
-    too_long,
 )
 from apfproxy.api.integers import parse_int64, parse_uint64
+from apfproxy.api.ownership.entries import LONGEST_MANAGER, validate_manager
 from apfproxy.api.schema.meta import DELETE_OPTIONS
 from apfproxy.api.schema.reading import MismatchError, read
 from apfproxy.api.selectors.errors import SelectorError
@@ -32,6 +32,7 @@ from apfproxy.api.selectors.labels import LabelSelector, parse_label_selector
 from apfproxy.api.selectors.shard import ShardSelector, parse_shard_selector
 from apfproxy.apiserver.errors import bad_request, unknown_error
 from apfproxy.apiserver.errors import invalid as invalid_object
+from apfproxy.apiserver.negotiation import META_GROUP
 from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.request.list_options import first, parse_bool
 
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
 
     Query = Mapping[str, tuple[str, ...]]
 
-META_GROUP = "meta.k8s.io"
 
 EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"
@@ -54,7 +54,6 @@ FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
 WARN = "Warn"
 PROPAGATION_POLICIES = ("Foreground", "Background", "Orphan")
 
-LONGEST_MANAGER_BYTES = 128
 UNKNOWN_MANAGER = "unknown"
 
 TRUTHS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
@@ -284,7 +283,7 @@ def delete_options(query: Query, raw: object, user_agent: str) -> DeleteOptions:
 def manager_of(user_agent: str) -> str:
     """The field manager that a User-Agent stands for: its first product, without the version."""
     name = ""
-    left_bytes = LONGEST_MANAGER_BYTES
+    left_bytes = LONGEST_MANAGER
     for character in user_agent.partition("/")[0]:
         if character.isprintable():
             left_bytes -= len(character.encode(errors="replace"))
@@ -386,10 +385,7 @@ def _write_parameters(
 ) -> WriteParameters:
     """Decode what all writes have, and refuse them with the errors so far and those of it."""
     manager = first(query, "fieldManager")
-    if len(manager.encode(errors="replace")) > LONGEST_MANAGER_BYTES:
-        errors.append(too_long("fieldManager", LONGEST_MANAGER_BYTES))
-    if not manager.isprintable():
-        errors += _unprintable(manager)
+    errors += validate_manager(manager)
     dry_run = query.get("dryRun", ())
     errors += _validate_dry_run(dry_run)
     validation = first(query, "fieldValidation")
@@ -403,18 +399,6 @@ def _write_parameters(
         validation or WARN,
         _boolean(query, "force") or False,
     )
-
-
-def _unprintable(manager: str) -> list[FieldError]:
-    """The errors of characters of a field manager that cannot be shown."""
-    errors = []
-    position = 0  # in bytes
-    for character in manager:
-        if not character.isprintable():
-            detail = f"invalid character U+{ord(character):04X} (at position {position})"
-            errors.append(invalid("fieldManager", manager, detail))
-        position += len(character.encode(errors="replace"))
-    return errors
 
 
 def _validate_dry_run(values: tuple[str, ...] | list[str]) -> list[FieldError]:

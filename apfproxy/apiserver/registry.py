@@ -18,7 +18,7 @@ import msgspec
 
 from apfproxy.api.kind import no_grace
 from apfproxy.api.metadata import carry_over, drop_repeated_owners
-from apfproxy.api.names import generated_name
+from apfproxy.api.names import SUFFIX_LENGTH, generated_name
 from apfproxy.api.ownership.applied import AppliedTypeError
 from apfproxy.api.ownership.managed import (
     AppliedObjectError,
@@ -60,7 +60,6 @@ if TYPE_CHECKING:
 NAMESPACES = "namespaces"
 SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Of generated names: without vowels and look-alikes, as Kubernetes has it."""
-SUFFIX_LENGTH = 5
 NAME_ATTEMPTS = 8
 """Generated names that are tried before a collision is answered with 409: Kubernetes' number."""
 

@@ -110,15 +110,6 @@ def test_bad_namespace() -> None:
     assert ["metadata.namespace"] == [error.field for error in found]
 
 
-def test_unprintable_manager() -> None:
-    """The first character that cannot be shown is told."""
-    entry = {"manager": "ab\tc", "operation": "Update"}
-
-    (error,) = validate_metadata({"name": "a", "managedFields": [entry]}, is_namespaced=False)
-
-    assert "invalid character U+0009 (at position 2)" == error.detail
-
-
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [

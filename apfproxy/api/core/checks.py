@@ -35,7 +35,6 @@ UNDERSCORED = re.compile("[a-z0-9_]([-_a-z0-9]*[a-z0-9])?")
 LARGEST_MODE = 0o777
 LARGEST_INT32 = 2**31 - 1
 
-NOT_NEGATIVE = "must be greater than or equal to 0"
 NOT_POSITIVE = "must be greater than zero"
 MODE_RULE = "must be a number between 0 and 0777 (octal), both inclusive"
 

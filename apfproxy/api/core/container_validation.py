@@ -19,6 +19,7 @@ from apfproxy.api.core.checks import (
     port,
 )
 from apfproxy.api.core.container_schema import MESSAGE_POLICIES, PROTOCOLS, PULL_POLICIES
+from apfproxy.api.core.pod_schema import RESTART_POLICIES
 from apfproxy.api.core.probe_validation import validate_lifecycle, validate_probes
 from apfproxy.api.core.resource_validation import validate_resources
 from apfproxy.api.core.resources import COMPUTE, containers_of
@@ -45,7 +46,6 @@ from apfproxy.api.names import check_dns_label, check_dns_subdomain
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
 
-RESTART_POLICIES = ("Always", "Never", "OnFailure")
 MOST_RESTART_RULES = 20
 MOST_EXIT_CODES = 255
 NOT_FOR_PLAIN_INIT = "may not be set for init containers without restartPolicy=Always"

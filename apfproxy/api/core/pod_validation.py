@@ -27,11 +27,11 @@ from apfproxy.api.core.scheduling_validation import (
 from apfproxy.api.core.security_validation import validate_os, validate_pod_security
 from apfproxy.api.core.volume_validation import validate_volumes
 from apfproxy.api.field_errors import FieldError, checked, duplicate, forbidden, invalid, required
+from apfproxy.api.meta import validate_labels
 from apfproxy.api.metadata import validate_metadata
 from apfproxy.api.names import (
     check_dns_label,
     check_dns_subdomain,
-    check_label_value,
     check_qualified_name,
 )
 
@@ -161,18 +161,6 @@ def validate_scalars(spec: Object, path: str) -> list[FieldError]:
         field = f"{path}.activeDeadlineSeconds"
         errors += number_in(field, spec["activeDeadlineSeconds"], 1, LARGEST_INT32)
     return errors + one_of(spec, "preemptionPolicy", path, PREEMPTION_POLICIES)
-
-
-def validate_labels(labels: dict[str, str], path: str) -> list[FieldError]:
-    """All errors of labels."""
-    return [
-        error
-        for key, value in labels.items()
-        for error in (
-            *checked(path, key, check_qualified_name),
-            *checked(path, value, check_label_value),
-        )
-    ]
 
 
 def validate_host_ports(spec: Object, path: str) -> list[FieldError]:

@@ -7,8 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.core.checks import NOT_NEGATIVE, check_header_name, filled, one_of, port
-from apfproxy.api.field_errors import FieldError, checked, forbidden, invalid, required
+from apfproxy.api.core.checks import check_header_name, filled, one_of, port
+from apfproxy.api.field_errors import (
+    NOT_NEGATIVE,
+    FieldError,
+    checked,
+    forbidden,
+    invalid,
+    required,
+)
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object

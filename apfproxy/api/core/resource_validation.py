@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.core.checks import NOT_NEGATIVE
 from apfproxy.api.core.resources import (
     COMPUTE,
     HUGE_PAGES,
@@ -19,6 +18,7 @@ from apfproxy.api.core.resources import (
     total,
 )
 from apfproxy.api.field_errors import (
+    NOT_NEGATIVE,
     FieldError,
     Reason,
     checked,

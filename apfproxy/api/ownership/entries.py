@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from apfproxy.api.field_errors import FieldError, Reason, invalid
+from apfproxy.api.field_errors import invalid, too_long
 from apfproxy.api.ownership.field_set import (
     FieldSet,
     FieldSetError,
@@ -23,6 +23,7 @@ from apfproxy.api.ownership.field_set import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from apfproxy.api.field_errors import FieldError
     from apfproxy.api.kind import Object
 
 APPLY: Final = "Apply"
@@ -35,6 +36,7 @@ ANCIENT: Final = "ancient-changes"
 """Manager of the entries that the oldest updates are merged into."""
 
 LONGEST_MANAGER: Final = 128
+"""Bytes of a field manager's name."""
 LONGEST_SUBRESOURCE: Final = 256
 
 EPOCH: Final = "1970-01-01T00:00:00Z"
@@ -243,17 +245,15 @@ def validate_manager(manager: str, field: str = "fieldManager") -> list[FieldErr
         field: Its path.
     """
     errors = []
-    if len(manager.encode()) > LONGEST_MANAGER:
+    # Lone surrogates, which a query may have, count as one byte.
+    if len(manager.encode(errors="replace")) > LONGEST_MANAGER:
         errors.append(too_long(field, LONGEST_MANAGER))
+    if manager.isprintable():
+        return errors
     offset = 0
     for char in manager:
         if not char.isprintable():
             detail = f"invalid character U+{ord(char):04X} (at position {offset})"
             errors.append(invalid(field, manager, detail))
-        offset += len(char.encode())
+        offset += len(char.encode(errors="replace"))
     return errors
-
-
-def too_long(field: str, most: int) -> FieldError:
-    """The error of a text with too many bytes."""
-    return FieldError(field, Reason.TOO_LONG, f"may not be more than {most} bytes")

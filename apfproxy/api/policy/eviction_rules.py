@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.api.conditions import FALSE, find_condition, set_condition
+from apfproxy.api.core.pod_strategy import ENDED
 from apfproxy.api.policy.budget import (
     DISRUPTION_ALLOWED,
     SYNC_FAILED,
@@ -30,8 +31,6 @@ MOST_DISRUPTED_PODS = 2000
 RETRY_AFTER_S = 10
 """When to try again if a budget has not been looked at: Kubernetes' number."""
 
-ENDED = frozenset({"Succeeded", "Failed"})
-"""Phases of pods that will not run again."""
 UNSTARTED = "Pending"
 
 DISRUPTION_TARGET = "DisruptionTarget"

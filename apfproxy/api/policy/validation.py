@@ -12,8 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.conditions import validate_conditions
-from apfproxy.api.field_errors import FieldError, invalid, not_supported
+from apfproxy.api.field_errors import NOT_NEGATIVE, FieldError, invalid, not_supported
 from apfproxy.api.metadata import validate_metadata, validate_metadata_update
+from apfproxy.api.names import check_path_segment
 from apfproxy.api.policy.percent import IntOrString, check_percent, percentage
 from apfproxy.api.policy.schema import UNHEALTHY_POD_EVICTION_POLICIES
 from apfproxy.api.selectors.labels import validate_label_selector
@@ -22,14 +23,6 @@ if TYPE_CHECKING:
     from apfproxy.api.kind import Object
 
 HIGHEST_PERCENTAGE = 100
-NOT_NEGATIVE = "must be greater than or equal to 0"
-
-
-def check_path_segment(name: str) -> list[str]:
-    """What keeps a name from being one segment of a path."""
-    if name in {".", ".."}:
-        return [f"may not be '{name}'"]
-    return [f"may not contain '{character}'" for character in "/%" if character in name]
 
 
 def validate_budget(obj: Object) -> list[FieldError]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.field_errors import FieldError, checked, forbidden, invalid, required
 from apfproxy.api.integers import parse_int64
+from apfproxy.api.meta import validate_labels
 from apfproxy.api.names import check_label_value, check_qualified_name
 from apfproxy.api.selectors.errors import SelectorError
 
@@ -288,11 +289,8 @@ def validate_label_selector(
     """
     if label_selector is None:
         return []
-    errors: list[FieldError] = []
     labels: dict[str, str] = label_selector.get("matchLabels") or {}
-    for key, value in labels.items():
-        errors += checked(f"{path}.matchLabels", key, check_qualified_name)
-        errors += checked(f"{path}.matchLabels", value, check_label_value)
+    errors = validate_labels(labels, f"{path}.matchLabels")
     expressions: list[Object] = label_selector.get("matchExpressions") or []
     for index, expression in enumerate(expressions):
         place = f"{path}.matchExpressions[{index}]"

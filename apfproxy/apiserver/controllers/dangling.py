@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from apfproxy.api.conditions import FALSE, TRUE, find_condition
-from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.api.flowcontrol.kinds import DANGLING, FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.api.times import rfc3339
 from apfproxy.apiserver.controllers.runner import is_not_found
 from apfproxy.apiserver.errors import StatusError
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.store.entries import Change
 
 MANAGER = "api-priority-and-fairness-config-consumer-v1"
-DANGLING = "Dangling"
 
 
 class Dangling:
