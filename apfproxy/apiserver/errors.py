@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from apfproxy.api.field_errors import FieldError
 
 
+MOST_CAUSES = 10_000
+"""That are told of an object: a small body can have a million of them."""
+
+
 class StatusError(Exception):
     """A failure with its HTTP status.
 
@@ -110,9 +114,13 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
         group: Of the kind; `meta.k8s.io` for options.
         kind: Of the object.
         name: Of the object; "" for options.
-        errors: At least one.
+        errors: At least one; no more than `MOST_CAUSES` are told.
     """
+    more = len(errors) - MOST_CAUSES
+    errors = errors[:MOST_CAUSES]
     listed = [str(error) for error in errors]
+    if more > 0:
+        listed.append(f"and {more} more")
     shown = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
     details = object_details(group, kind, name)
     details["causes"] = [

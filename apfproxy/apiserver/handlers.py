@@ -28,6 +28,7 @@ from apfproxy.apiserver.bodies import (
     Expected,
     any_version,
     check_media_type,
+    check_number,
     decode,
     expected_of,
     media_type,
@@ -377,7 +378,9 @@ class Call:
                 chunks.append(chunk)
         except web.RequestPayloadError as error:
             raise bad_request(f"the body of the request cannot be read: {error}") from error
-        return b"".join(chunks)
+        data = b"".join(chunks)
+        check_number(data)
+        return data
 
     def _sent(self, data: bytes, validation: str) -> Sent:
         """The object in the request's body."""

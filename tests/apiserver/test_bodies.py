@@ -11,9 +11,11 @@ from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.api.policy.schema import EVICTIONS
 from apfproxy.api.schema.meta import DELETE_OPTIONS
 from apfproxy.apiserver.bodies import (
+    MOST_OBJECTS,
     Sent,
     any_version,
     check_media_type,
+    check_number,
     decode,
     expected_of,
     media_type,
@@ -214,3 +216,13 @@ def test_what_is_lost(validation: str) -> None:
 def test_too_large() -> None:
     """413 says how large a body may be."""
     assert "limit is 3145728" in too_large().message
+
+
+@pytest.mark.parametrize("piece", [b"{},", b"null,"])
+def test_too_many_objects(piece: bytes) -> None:
+    """413 as well for more objects in a body than can be worked through at once."""
+    check_number(piece * MOST_OBJECTS)
+    with pytest.raises(StatusError) as caught:
+        check_number(piece * (MOST_OBJECTS + 1))
+
+    assert (413, "RequestEntityTooLarge") == (caught.value.code, caught.value.reason)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from apfproxy.api.field_errors import invalid as invalid_field
 from apfproxy.api.field_errors import required
 from apfproxy.apiserver.errors import (
+    MOST_CAUSES,
     StatusError,
     bad_request,
     conflict,
@@ -77,3 +78,11 @@ def test_no_name_left() -> None:
         status["details"]
     )
     assert "AlreadyExists" == status["reason"]
+
+
+def test_very_many_causes() -> None:
+    """Not all are told where there are too many."""
+    error = invalid("", "Pod", "a", [required("spec.x")] * (MOST_CAUSES + 2))
+
+    assert error.message.endswith("spec.x: Required value, and 2 more]")
+    assert MOST_CAUSES == len(error.status()["details"]["causes"])
