@@ -47,6 +47,7 @@ from apfproxy.apiserver.identity import (
     is_version,
     place,
 )
+from apfproxy.apiserver.store.entries import ObjectTooLargeError
 
 if TYPE_CHECKING:
     import random
@@ -518,15 +519,19 @@ class Registry:
 
     def _put(self, kind: Kind, obj: Object) -> Future[Entry]:
         metadata = obj["metadata"]
-        return self.store.put(
-            kind.resource,
-            metadata.get("namespace", ""),
-            metadata["name"],
-            obj,
-            labels=metadata.get("labels") or {},
-            fields=selectable(kind, obj),
-            uid=metadata["uid"],
-        )
+        try:
+            return self.store.put(
+                kind.resource,
+                metadata.get("namespace", ""),
+                metadata["name"],
+                obj,
+                labels=metadata.get("labels") or {},
+                fields=selectable(kind, obj),
+                uid=metadata["uid"],
+            )
+        except ObjectTooLargeError as error:
+            # As Kubernetes hands on what etcd says; clients look for these words.
+            raise unknown_error("etcdserver: request is too large") from error
 
     def _delete(self, kind: Kind, obj: Object) -> Future[Entry]:
         metadata = obj["metadata"]
@@ -549,6 +554,19 @@ def decoded(kind: Kind, entry: Entry) -> Object:
         **msgspec.json.decode(entry.data),
     }
     return obj
+
+
+def completed(kind: Kind, raw: Object) -> Object:
+    """The object that a client would send, in canonical form of the storage version, with defaults.
+
+    Args:
+        kind: Of the object.
+        raw: Of the right types.
+    """
+    version = kind.storage
+    obj = canonical(version.schema, raw)
+    version.set_defaults(obj)
+    return canonical(version.schema, obj)
 
 
 def in_version(kind: Kind, version: Version, entry: Entry) -> Object:

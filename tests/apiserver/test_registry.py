@@ -580,3 +580,15 @@ async def test_admission_may_refuse() -> None:
             caught.value.reason,
             caught.value.message,
         )
+
+
+async def test_large_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is too large to be stored fails as it does with etcd."""
+    monkeypatch.setattr("apfproxy.apiserver.store.store.LARGEST_OBJECT_BYTES", 1000)
+    error = await refusal(Scene(), FLOW_SCHEMA, flow_schema(annotations={"a": "x" * 1000}))
+
+    assert (500, "", "etcdserver: request is too large") == (
+        error.code,
+        error.reason,
+        error.message,
+    )

@@ -25,6 +25,10 @@ class StoreError(Exception):
     """The disk refused, or what is on it cannot be used; says what, where and what to do."""
 
 
+class ObjectTooLargeError(StoreError):
+    """An object is larger than the store takes; the client's fault."""
+
+
 class ChangeType(enum.StrEnum):
     """What a change did, in the words of watch events."""
 

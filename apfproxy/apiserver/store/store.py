@@ -16,13 +16,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
 from apfproxy.apiserver.store.collection import Collection, Published
-from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, StoreError, key_of
+from apfproxy.apiserver.store.entries import (
+    Change,
+    ChangeType,
+    Entry,
+    ObjectTooLargeError,
+    StoreError,
+    key_of,
+)
 from apfproxy.apiserver.store.window import DEFAULT_BYTES, DEFAULT_CHANGES
 
 if TYPE_CHECKING:
@@ -35,6 +43,9 @@ FIRST_RESOURCE_VERSION = 1
 
 MAX_BATCH_CHANGES = 1000
 """Changes handed to the backend at once: publishing them takes the event loop about 10 ms."""
+
+LARGEST_OBJECT_BYTES = 2 * 1024 * 1024
+"""Of an object as JSON: about what fits into etcd's 1.5 MiB, since protobuf is shorter."""
 
 encode = msgspec.json.Encoder().encode
 
@@ -210,11 +221,14 @@ class Store:
 
         Raises:
             StoreError: The store is closed.
+            ObjectTooLargeError: The object is; nothing was done.
             TypeError: The object is not JSON; nothing was done.
         """
         old = self.head(resource, namespace, name)
         change_type = ChangeType.ADDED if old is None else ChangeType.MODIFIED
-        entry = self._entry(resource, namespace, name, obj, (labels, fields, uid))
+        entry = self._entry(
+            resource, namespace, name, obj, (labels, fields, uid), LARGEST_OBJECT_BYTES
+        )
         return self._hand_over(Change(entry.resource_version, change_type, entry, old))
 
     def delete(
@@ -299,6 +313,7 @@ class Store:
         name: str,
         obj: dict[str, Any],
         selectable: tuple[Mapping[str, str], Mapping[str, str], str],
+        largest_bytes: float = math.inf,
     ) -> Entry:
         """The object's next state, with a resource version of its own."""
         if self._is_closed:
@@ -307,6 +322,8 @@ class Store:
         resource_version = self._assigned + 1
         obj["metadata"]["resourceVersion"] = str(resource_version)
         data = encode({k: v for k, v in obj.items() if k not in {"apiVersion", "kind"}})
+        if len(data) > largest_bytes:
+            raise ObjectTooLargeError(f"{len(data)} bytes are more than {largest_bytes}")
         self._assigned = resource_version
         return Entry(
             resource, namespace, name, resource_version, uid, dict(labels), dict(fields), data

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.apiserver.store import store as module
-from apfproxy.apiserver.store.entries import StoreError
+from apfproxy.apiserver.store.entries import ObjectTooLargeError, StoreError
 from apfproxy.apiserver.store.store import Loaded, Store
 from tests.apiserver.store.backends import GatedBackend, ListBackend
 
@@ -238,3 +238,16 @@ def test_a_backend_that_cannot_be_read_is_let_go() -> None:
         Store(backend=backend)
 
     assert backend.is_closed
+
+
+async def test_large_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An object that is too large is not written, and takes no resource version."""
+    monkeypatch.setattr(module, "LARGEST_OBJECT_BYTES", 60)
+    store = Store()
+    put(store, "x").result()
+    obj: dict[str, Any] = {"metadata": {}, "spec": "x" * 60}
+    with pytest.raises(ObjectTooLargeError, match="bytes are more than 60"):
+        store.put("pods", "a", "y", obj, **NOTHING)
+    deleted = store.delete("pods", "a", "x", obj, **NOTHING).result()
+
+    assert 3 == deleted.resource_version == store.resource_version
