@@ -28,9 +28,7 @@ class Reason(enum.StrEnum):
     TOO_LONG = "FieldValueTooLong"
     TOO_SHORT = "FieldValueTooShort"
     TOO_MANY = "FieldValueTooMany"
-    TOO_FEW = "FieldValueTooFew"
     NOT_FOUND = "FieldValueNotFound"
-    INTERNAL = "InternalError"
     TYPE_INVALID = "FieldValueTypeInvalid"
     UNKNOWN = "UnknownField"
     """No cause in Kubernetes, where an unknown field fails the decoding of the whole body."""
@@ -45,9 +43,7 @@ INTRODUCTIONS = {
     Reason.TOO_LONG: "Too long",
     Reason.TOO_SHORT: "Too short",
     Reason.TOO_MANY: "Too many",
-    Reason.TOO_FEW: "Too few",
     Reason.NOT_FOUND: "Not found",
-    Reason.INTERNAL: "Internal error",
     Reason.TYPE_INVALID: "Invalid value",
     Reason.UNKNOWN: "Unknown field",
 }
@@ -58,7 +54,6 @@ VALUELESS = frozenset(
         Reason.FORBIDDEN,
         Reason.TOO_LONG,
         Reason.TOO_SHORT,
-        Reason.INTERNAL,
         Reason.UNKNOWN,
     }
 )
@@ -139,11 +134,6 @@ def too_long(field: str, limit: int) -> FieldError:
 def too_many(field: str, count: int, limit: int) -> FieldError:
     """The error of a list or map of more items than allowed."""
     return FieldError(field, Reason.TOO_MANY, f"must have at most {counted(limit, 'item')}", count)
-
-
-def too_few(field: str, count: int, limit: int) -> FieldError:
-    """The error of a list or map of fewer items than required."""
-    return FieldError(field, Reason.TOO_FEW, f"must have at least {counted(limit, 'item')}", count)
 
 
 def counted(number: int, unit: str) -> str:

@@ -30,10 +30,10 @@ from apfproxy.api.times import rfc3339
 from apfproxy.apiserver.errors import (
     StatusError,
     bad_request,
-    conflict,
     forbidden,
     unknown_error,
 )
+from apfproxy.apiserver.identity import check_preconditions
 from apfproxy.apiserver.registry import WriteOptions
 
 if TYPE_CHECKING:
@@ -162,7 +162,9 @@ async def delete(registry: Registry, namespace: str, name: str, options: DeleteO
         now = rfc3339(registry.clock())
 
         def marked(pod: Object) -> Object:
-            check_preconditions(pod, options)
+            entry = registry.store.head(POD.resource, namespace, name)
+            assert entry is not None, "the pod was just read from it"
+            check_preconditions(POD, entry, options.uid, options.resource_version)
             mark_target(pod, now)
             return pod
 
@@ -178,26 +180,6 @@ async def delete(registry: Registry, namespace: str, name: str, options: DeleteO
         if options.resource_version is not None:
             options = only_as_seen(written.obj, options)
     await registry.delete(POD, namespace, name, options)
-
-
-def check_preconditions(pod: Object, options: DeleteOptions) -> None:
-    """Make sure that the pod is the one that is meant.
-
-    Raises:
-        StatusError: It is another one, or has changed.
-    """
-    metadata = pod["metadata"]
-    for what, wanted, is_ in (
-        ("UID", options.uid, metadata["uid"]),
-        ("ResourceVersion", options.resource_version, metadata["resourceVersion"]),
-    ):
-        if wanted not in {None, is_}:
-            happened = "modified" if what == "ResourceVersion" else "deleted and then recreated"
-            reason = (
-                f"the {what} in the precondition ({wanted}) does not match the {what} in record"
-                f" ({is_}). The object might have been {happened}"
-            )
-            raise conflict("", "Pod", metadata["name"], reason)
 
 
 def only_as_seen(pod: Object, options: DeleteOptions) -> DeleteOptions:

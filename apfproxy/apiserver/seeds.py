@@ -16,7 +16,7 @@ from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.api.resource.kinds import RESOURCE_SLICE
 from apfproxy.api.schema.reading import canonical
 from apfproxy.api.times import rfc3339
-from apfproxy.apiserver.registry import WriteOptions
+from apfproxy.apiserver.registry import WriteOptions, completed
 
 if TYPE_CHECKING:
     import random
@@ -110,13 +110,10 @@ class Seeder:
         """Create an object that is not there; whether it was not."""
         if self._registry.store.head(kind.resource, namespace, name) is not None:
             return False
-        version = kind.storage
         raw = make()
         raw["metadata"] = {"name": name, **raw.get("metadata", {})}
-        obj = canonical(version.schema, raw)
-        version.set_defaults(obj)
-        obj = canonical(version.schema, obj)
-        await self._registry.create(kind, version, namespace, obj, OPTIONS)
+        obj = completed(kind, raw)
+        await self._registry.create(kind, kind.storage, namespace, obj, OPTIONS)
         return True
 
     async def _namespace(self, number: int) -> bool:

@@ -17,7 +17,6 @@ OK = 200
 TOO_MANY_REQUESTS = 429
 PAUSE_AFTER_REJECTION_S = 0.1
 """Shorter than the Retry-After that it gets: the greedy client is no polite one."""
-RECONNECT_S = 0.1
 
 BUCKETS_PER_E = 50
 """Latencies are counted in buckets 2 % wide: bounded memory, however long the demo runs."""

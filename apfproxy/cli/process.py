@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from apfproxy.api.decode import Problem
     from apfproxy.settings import Address, Settings
 
-NS_PER_S = 1_000_000_000
 ADMIN_SHUTDOWN_S = 1.0
 """For a scrape that is under way; the listener closes last, when there is nothing more to see."""
 

@@ -16,7 +16,6 @@ from apfproxy.api.field_errors import (
     not_supported,
     required,
     shown,
-    too_few,
     too_long,
     too_many,
 )
@@ -40,9 +39,7 @@ from apfproxy.api.field_errors import (
         (not_found("a", "x"), 'a: Not found: "x"'),
         (too_long("a", 1), "a: Too long: may not be more than 1 byte"),
         (too_many("a", 3, 2), "a: Too many: 3: must have at most 2 items"),
-        (too_few("a", 0, 1), "a: Too few: 0: must have at least 1 item"),
         (FieldError("a", Reason.TOO_SHORT, "no", "x"), "a: Too short: no"),
-        (FieldError("a", Reason.INTERNAL, "no"), "a: Internal error: no"),
         (FieldError("", Reason.INVALID, "no", "x\ny"), 'Invalid value: "x\\ny": no'),
     ],
 )

@@ -14,19 +14,16 @@ from aiohttp import web
 from yarl import URL
 
 from apfproxy.api.core.kinds import NAMESPACE
-from apfproxy.api.schema.reading import canonical
 from apfproxy.apiserver.app import Api
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.registry import Registry, WriteOptions
+from apfproxy.apiserver.registry import Registry, completed
 from apfproxy.apiserver.store.store import Store
+from tests.apiserver.controllers.scene import NOW_S, TESTER
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from apfproxy.api.kind import Kind, Object
-
-NOW_S = 1_000_000_000.0
-NOW = "2001-09-09T01:46:40Z"
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -148,12 +145,8 @@ class Site:
 
     async def add(self, kind: Kind, raw: Object, namespace: str = "") -> Object:
         """Create an object beside the API."""
-        version = kind.storage
-        obj = canonical(version.schema, raw)
-        version.set_defaults(obj)
-        obj = canonical(version.schema, obj)
-        options = WriteOptions("tester")
-        return (await self.registry.create(kind, version, namespace, obj, options)).obj
+        obj = completed(kind, raw)
+        return (await self.registry.create(kind, kind.storage, namespace, obj, TESTER)).obj
 
     async def send(
         self,

@@ -142,14 +142,6 @@ def leaves(whole: FieldSet) -> FieldSet:
     return {element: leaves(node) for element, node in whole.items() if element != SELF}
 
 
-def has(whole: FieldSet, path: Path) -> bool:
-    """Whether the path is in the set; the path of no elements never is."""
-    node: FieldSet | None = whole
-    for element in path:
-        node = node.get(element) if node is not None else None
-    return node is not None and bool(path) and is_member(node)
-
-
 def paths(whole: FieldSet) -> Iterator[Path]:
     """All paths of the set, in its order; a path comes before those below it."""
     for element, node in whole.items():

@@ -276,13 +276,6 @@ WATCH_EVENT = Struct(
     "One change that a watch reports.",
 )
 
-PARTIAL_OBJECT_METADATA = Struct(
-    "PartialObjectMetadata",
-    (*TYPE_META, Field("metadata", OBJECT_META, "Metadata of the object.")),
-    META,
-    "An object of any kind, reduced to its metadata.",
-)
-
 TABLE_COLUMN_DEFINITION = Struct(
     "TableColumnDefinition",
     (

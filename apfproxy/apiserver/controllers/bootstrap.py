@@ -22,10 +22,9 @@ import yaml
 from apfproxy.api.core.kinds import NAMESPACE
 from apfproxy.api.flowcontrol.bootstrap import CHECKOUT, INSTALLED, directory
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
-from apfproxy.api.schema.reading import canonical
 from apfproxy.apiserver.controllers.runner import is_not_found
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.registry import DeleteOptions, WriteOptions
+from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, completed
 from apfproxy.apiserver.store.entries import ChangeType
 
 if TYPE_CHECKING:
@@ -98,14 +97,6 @@ def system_namespaces() -> list[BuiltIn]:
         BuiltIn(NAMESPACE, completed(NAMESPACE, {"metadata": {"name": name}}), is_mandatory=False)
         for name in SYSTEM_NAMESPACES
     ]
-
-
-def completed(kind: Kind, raw: Object) -> Object:
-    """The object in canonical form, with defaults."""
-    version = kind.storage
-    obj = canonical(version.schema, raw)
-    version.set_defaults(obj)
-    return canonical(version.schema, obj)
 
 
 def revised(built_in: BuiltIn, current: Object) -> Object | None:

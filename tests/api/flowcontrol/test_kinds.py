@@ -190,6 +190,13 @@ def test_priority_level_cells(spec: object, expected: tuple[object, ...]) -> Non
     assert ("a", *expected, "10s") == kind.cells(obj, 10)
 
 
+def test_order() -> None:
+    """FlowSchemas are listed in the order in which they are matched, levels by name."""
+    assert FLOW_SCHEMA.row_order is not None
+    assert (5, "a") == FLOW_SCHEMA.row_order(sample(FLOW_SCHEMA))
+    assert PRIORITY_LEVEL_CONFIGURATION.row_order is None
+
+
 @BY_KIND
 def test_columns(kind: Kind) -> None:
     """There is a cell for each column."""

@@ -15,7 +15,6 @@ from apfproxy.api.ownership.field_set import (
     FieldSetError,
     Path,
     difference,
-    has,
     in_order,
     intersection,
     leaves,
@@ -80,17 +79,6 @@ def test_leaves_have_nothing_below(members: set[Path]) -> None:
     }
 
     assert expected == listed(leaves(made(members)))
-
-
-@given(some_paths, some_path)
-def test_has_tells_members(members: set[Path], path: Path) -> None:
-    """A set has the paths that it was made of, and no others."""
-    assert (path in members) == has(made(members), path)
-
-
-def test_no_set_has_the_path_of_no_elements() -> None:
-    """The whole object belongs to nobody."""
-    assert not has({}, ())
 
 
 @given(some_paths)

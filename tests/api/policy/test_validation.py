@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from apfproxy.api.policy.validation import (
-    check_path_segment,
     validate_budget,
     validate_budget_status,
     validate_budget_update,
@@ -76,13 +75,6 @@ def test_metadata_is_judged_last() -> None:
     assert {"metadata.labels", "spec.minAvailable"} == {
         wrong.field for wrong in validate_budget_update(new, budget())
     }
-
-
-def test_names_are_segments_of_paths() -> None:
-    """Kubernetes asks no more of a budget's name."""
-    assert [] == check_path_segment("Any_Name")
-    assert ["may not be '..'"] == check_path_segment("..")
-    assert ["may not contain '/'", "may not contain '%'"] == check_path_segment("a/%")
 
 
 def test_finalizers_need_no_domain() -> None:

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.core.kinds import NAMESPACE, POD
 from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
-from apfproxy.api.schema.reading import canonical
 from apfproxy.apiserver.controllers.queue import Queue
 from apfproxy.apiserver.errors import conflict
 from apfproxy.apiserver.kinds import KINDS
-from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions
+from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, completed
 from apfproxy.apiserver.store.entries import Change, ChangeType
 from apfproxy.apiserver.store.store import Store
 
@@ -34,11 +33,8 @@ class Scene:
 
     async def create(self, kind: Kind, raw: Object, namespace: str = "") -> Object:
         """Create an object as a client would."""
-        version = kind.storage
-        obj = canonical(version.schema, raw)
-        version.set_defaults(obj)
-        obj = canonical(version.schema, obj)
-        return (await self.registry.create(kind, version, namespace, obj, TESTER)).obj
+        obj = completed(kind, raw)
+        return (await self.registry.create(kind, kind.storage, namespace, obj, TESTER)).obj
 
     async def change(
         self,
