@@ -39,8 +39,7 @@ from apfproxy.apiserver.bodies import (
 from apfproxy.apiserver.errors import bad_request, method_not_allowed, not_found
 from apfproxy.apiserver.eviction import evict
 from apfproxy.apiserver.identity import check_identity
-from apfproxy.apiserver.lists import NEWER_WAIT_S, page
-from apfproxy.apiserver.lists import too_large as too_large_version
+from apfproxy.apiserver.lists import page, reach
 from apfproxy.apiserver.negotiation import Form, Shape, chosen
 from apfproxy.apiserver.patches import (
     APPLY_PATCH,
@@ -158,9 +157,7 @@ class Call:
         form = self._form(OF_ONE)
         options = parameters.get_options(self._query)
         if options.resource_version not in {"", "0"}:
-            wanted, store = int(options.resource_version), self._store
-            if wanted > store.resource_version and not await store.wait_for(wanted, NEWER_WAIT_S):
-                raise too_large_version(wanted, store.resource_version)
+            await reach(self._store, int(options.resource_version))
         target, kind = self._target, self._kind
         entry = self._collection.get(target.namespace, target.name)
         if entry is None:

@@ -71,6 +71,17 @@ def too_large(resource_version: int, current: int) -> StatusError:
     return StatusError(504, "Timeout", message, {"causes": [cause]}, retry_after_s=1)
 
 
+async def reach(store: Store, resource_version: int) -> None:
+    """Wait until readers see a resource version, which may be yet to come.
+
+    Raises:
+        StatusError: 504, it has not come within `NEWER_WAIT_S`.
+    """
+    is_there = resource_version <= store.resource_version
+    if not is_there and not await store.wait_for(resource_version, NEWER_WAIT_S):
+        raise too_large(resource_version, store.resource_version)
+
+
 async def page(
     store: Store, collection: Collection, selection: Selection, options: ListOptions
 ) -> Page:
@@ -89,8 +100,7 @@ async def page(
         limit = 0  # whoever takes any state gets all of it, as from Kubernetes' watch cache
     elif options.resource_version:
         wanted = int(options.resource_version)
-        if wanted > store.resource_version and not await store.wait_for(wanted, NEWER_WAIT_S):
-            raise too_large(wanted, store.resource_version)
+        await reach(store, wanted)
         is_paged = limit > 0 and not options.resource_version_match
         if options.resource_version_match == EXACT or is_paged:
             at = wanted

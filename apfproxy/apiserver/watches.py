@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from apfproxy.apiserver.errors import expired
-from apfproxy.apiserver.lists import NEWER_WAIT_S, too_large
+from apfproxy.apiserver.lists import reach
 from apfproxy.apiserver.negotiation import Shape
 from apfproxy.apiserver.store.entries import ChangeType, Entry, TooOldError
 
@@ -102,9 +102,7 @@ class Watch:
         if is_initial is None:
             is_initial = is_any
         if not is_any and is_initial:
-            wanted = int(options.resource_version)
-            if wanted > store.resource_version and not await store.wait_for(wanted, NEWER_WAIT_S):
-                raise too_large(wanted, store.resource_version)
+            await reach(store, int(options.resource_version))
         if is_initial:
             namespace = self._selection.namespace or None
             entries = self._collection.snapshot(namespace)
