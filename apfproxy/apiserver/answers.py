@@ -29,6 +29,8 @@ GZIP_WINDOW = 31
 """zlib's way to ask for gzip's framing."""
 STREAMED_ITEMS = 256
 """From so many items on a list is written in parts, to keep memory bounded."""
+STREAMED_BYTES = 4 * 1024 * 1024
+"""From so many bytes on too: many clients may read slowly, each with a list of its own."""
 TOOLS = ("curl", "Wget", "Mozilla/5.0")
 """Clients that people read the answers of: they get indented JSON."""
 LONGEST_WARNINGS = 4096

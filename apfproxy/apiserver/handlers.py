@@ -16,6 +16,7 @@ from apfproxy.api.policy.schema import EVICTIONS
 from apfproxy.api.schema.meta import DELETE_OPTIONS
 from apfproxy.apiserver import options as parameters
 from apfproxy.apiserver.answers import (
+    STREAMED_BYTES,
     STREAMED_ITEMS,
     document,
     headers_for,
@@ -296,7 +297,8 @@ class Call:
     async def _listed(self, form: Form, found: Page) -> web.StreamResponse:
         """Answer with many objects."""
         chunks = self._renderer(form).list_chunks(found.entries, found.metadata)
-        if len(found.entries) < STREAMED_ITEMS:
+        size = sum(len(entry.data) for entry in found.entries[:STREAMED_ITEMS])
+        if len(found.entries) < STREAMED_ITEMS and size < STREAMED_BYTES:
             return await self._document(form, b"".join(chunks))
         if form.is_yaml:
             chunks = yaml_list(chunks)

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 CHUNK_ITEMS = 64
 """Items of a list that are put together before they are written: some 64 KiB of usual objects."""
+CHUNK_BYTES = 256 * 1024
+"""From so many on fewer objects are written at once."""
 
 LIST_END = b"]}"
 """The last part of a list."""
@@ -111,9 +113,10 @@ class Renderer:
             head = type_bytes(f"{name}List", api_version)
             head += b'"metadata":%b,"items":[' % encode(metadata)
         yield head
-        for start in range(0, len(entries), CHUNK_ITEMS):
-            items = b",".join(map(write, entries[start : start + CHUNK_ITEMS]))
-            yield b"," + items if start else items
+        separator = b""
+        for some in pieces(entries):
+            yield separator + b",".join(map(write, some))
+            separator = b","
         yield LIST_END
 
     def event(self, type_: str, entry: Entry) -> bytes:
@@ -262,3 +265,15 @@ def yaml_list(chunks: Iterator[bytes]) -> Iterator[bytes]:
         yield start + as_yaml(b"[%b]" % chunk.removeprefix(b","))
         start = b""
     yield (b": []\n" if start else b"") + (as_yaml(encode(after)) if after else b"")
+
+
+def pieces(entries: Sequence[Entry]) -> Iterator[Sequence[Entry]]:
+    """Objects in order, as many at a time as are written at once."""
+    start = size = 0
+    for end, entry in enumerate(entries, 1):
+        size += len(entry.data)
+        if end - start == CHUNK_ITEMS or size >= CHUNK_BYTES:
+            yield entries[start:end]
+            start, size = end, 0
+    if start < len(entries):
+        yield entries[start:]

@@ -331,6 +331,19 @@ async def test_streamed_lists(site: Site) -> None:
     assert 300 == as_yaml.data.count(b"name: exempt")
 
 
+async def test_streamed_lists_of_large_objects(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So are lists of few objects that are large, since clients may be many and slow."""
+    monkeypatch.setattr("apfproxy.apiserver.handlers.STREAMED_BYTES", 1000)
+    await site.add(FLOW_SCHEMA, flow_schema("a"))
+    small = await site.get(SCHEMAS)
+    await site.add(FLOW_SCHEMA, flow_schema("b", annotations={"a": "x" * 1000}))
+    large = await site.get(SCHEMAS)
+
+    assert "Content-Length" in small.headers
+    assert "chunked" == large.headers["Transfer-Encoding"]
+    assert 2 == len(large.body["items"])
+
+
 async def test_old_versions(site: Site) -> None:
     """An old version of a kind is served with a warning, and stored in the new one."""
     created = await site.send("POST", BETA, flow_schema())

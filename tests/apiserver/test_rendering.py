@@ -11,7 +11,14 @@ from apfproxy.api.core.kinds import POD
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.negotiation import Form, Shape
-from apfproxy.apiserver.rendering import Renderer, as_yaml, indented, indented_list, yaml_list
+from apfproxy.apiserver.rendering import (
+    Renderer,
+    as_yaml,
+    indented,
+    indented_list,
+    pieces,
+    yaml_list,
+)
 from tests.apiserver.controllers.scene import Scene
 from tests.apiserver.site import flow_schema
 
@@ -161,3 +168,20 @@ async def test_bad_include() -> None:
         await rendered(Form(shape=Shape.TABLE), "Everything")
 
     assert 400 == error.value.code
+
+
+async def test_parts_of_large_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many objects are in a part as usual, but fewer that are large; all are in one."""
+    monkeypatch.setattr("apfproxy.apiserver.rendering.CHUNK_ITEMS", 3)
+    monkeypatch.setattr("apfproxy.apiserver.rendering.CHUNK_BYTES", 5000)
+    scene = Scene()
+    for number, size in enumerate([1, 1, 1, 1, 6000, 6000, 1]):
+        await scene.create(FLOW_SCHEMA, flow_schema(f"f{number}", annotations={"a": "x" * size}))
+    entries = scene.store.collection(FLOW_SCHEMA.resource).snapshot()
+    renderer = Renderer(FLOW_SCHEMA, FLOW_SCHEMA.storage, Form(), "", scene.now_s)
+    chunks = list(renderer.list_chunks(entries, {}))
+
+    assert [3, 2, 1, 1] == [len(part) for part in pieces(entries)]
+    assert [] == list(pieces([]))
+    assert 6 == len(chunks)
+    assert 7 == len(json.loads(b"".join(chunks))["items"])
