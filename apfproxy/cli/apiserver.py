@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import gc
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +24,7 @@ from apfproxy.cli.load_flags import parse_faults, parse_latencies, parse_seeds
 from apfproxy.cli.log import configure_logging
 from apfproxy.cli.parameters import ADDRESS
 from apfproxy.cli.process import ListenError
-from apfproxy.cli.serve import GC_THRESHOLDS, Signals, raise_descriptor_limit
+from apfproxy.cli.running import Signals, raise_descriptor_limit, spare_collector
 from apfproxy.settings import LOG_LEVELS
 from apfproxy.tasks import spawn
 
@@ -199,24 +198,14 @@ async def run_until(
     except StatusError as error:
         raise CommandError(f"the first objects cannot be made: {error.message}") from error
     log_start(process)
-    # What exists now stays: with thousands of watches a look at all of it takes 0.1 s.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*GC_THRESHOLDS)
+    spare_collector()
     if on_started is not None:
         on_started(process)
     await signals.first.wait()
     logger.info("stopping; another signal stops at once")
-    stopping = spawn(process.stop(), name="stopping")
-    second = spawn(signals.wait_for_second(), name="waiting for a second signal")
-    await asyncio.wait([stopping, second], return_when=asyncio.FIRST_COMPLETED)
-    second.cancel()
-    if stopping.done():
-        stopping.result()
+    if await signals.before_second(process.stop(), name="stopping"):
         logger.info("stopped")
         return OK
-    stopping.cancel()
-    await asyncio.wait([stopping])
     logger.warning("stopped before all requests ended")
     return FAILED
 

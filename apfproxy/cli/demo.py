@@ -19,7 +19,7 @@ from rich.text import Text
 from apfproxy.cli.demo_clients import ClientKind, Load, Tally
 from apfproxy.cli.demo_servers import SEATS, SERVICE_S, DemoError, demo_servers
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
-from apfproxy.cli.serve import raise_descriptor_limit
+from apfproxy.cli.running import raise_descriptor_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

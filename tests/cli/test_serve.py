@@ -7,7 +7,6 @@ import dataclasses
 import ipaddress
 import logging
 import os
-import resource
 import signal
 import socket
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ import pytest
 from apfproxy.cli import serve as serve_module
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
-from apfproxy.cli.serve import Signals, raise_descriptor_limit, run
+from apfproxy.cli.serve import run
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
@@ -29,7 +28,6 @@ from apfproxy.settings import (
 from tests.cli.test_process import settings_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from apfproxy.cli.process import ProxyProcess
@@ -162,17 +160,6 @@ def test_wrong_settings_file(
     assert served == []
 
 
-def test_descriptor_limit() -> None:
-    """A process may open as many files as the system lets it."""
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[1]), before[1]))
-    try:
-        raise_descriptor_limit()
-        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-
-
 def with_drain(drain: DrainSettings) -> Settings:
     """Settings of a process that drains like this."""
     return dataclasses.replace(settings_for(9), drain=drain)
@@ -236,21 +223,3 @@ async def test_broken_objects(tmp_path: Path) -> None:
         await run(settings)
 
     assert len(caught.value.message.splitlines()) == 2
-
-
-async def test_signals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first and the second signal are told apart, and the handlers taken back."""
-    loop = asyncio.get_running_loop()
-    handlers: dict[int, Callable[[], None]] = {}
-    monkeypatch.setattr(loop, "add_signal_handler", handlers.__setitem__)
-    monkeypatch.setattr(loop, "remove_signal_handler", handlers.__delitem__)
-    signals = Signals(loop)
-    seen = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        handlers[number]()
-        seen.append(repr(signals))
-    await signals.wait_for_second()
-    signals.forget()
-
-    assert seen == ["<Signals: 1 so far>", "<Signals: 2 so far>"]
-    assert handlers == {}

@@ -1,0 +1,77 @@
+"""What all commands that serve do."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import resource
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.cli.running import GC_THRESHOLDS, Signals, raise_descriptor_limit, spare_collector
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_descriptor_limit() -> None:
+    """A process may open as many files as the system lets it."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(512, before[1]), before[1]))
+    try:
+        raise_descriptor_limit()
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+def test_spare_collector() -> None:
+    """What exists is looked at no more."""
+    before = gc.get_threshold()
+    try:
+        spare_collector()
+        assert GC_THRESHOLDS == gc.get_threshold()
+        assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*before)
+
+
+async def test_signals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first and the second signal are told apart, and the handlers taken back."""
+    loop = asyncio.get_running_loop()
+    handlers: dict[int, Callable[[], None]] = {}
+    monkeypatch.setattr(loop, "add_signal_handler", handlers.__setitem__)
+    monkeypatch.setattr(loop, "remove_signal_handler", handlers.__delitem__)
+
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    signals = Signals(loop)
+    seen = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        handlers[number]()
+        seen.append(repr(signals))
+    is_done = await signals.before_second(forever(), name="ending")
+    signals.forget()
+
+    assert seen == ["<Signals: 1 so far>", "<Signals: 2 so far>"]
+    assert not is_done
+    assert handlers == {}
+
+
+async def test_end_before_second() -> None:
+    """What ends by itself is waited for, and what it raises is raised."""
+
+    async def fail() -> None:
+        raise OSError("the disk is full")
+
+    signals = Signals(asyncio.get_running_loop())
+    try:
+        assert await signals.before_second(asyncio.sleep(0), name="ending")
+        with pytest.raises(OSError, match="disk"):
+            await signals.before_second(fail(), name="ending")
+    finally:
+        signals.forget()
