@@ -244,7 +244,7 @@ class Registry:
 
         Raises:
             StatusError: It may not become that.
-            OwnershipConflictsError: Other managers own fields with other values.
+            OwnershipConflicts: Other managers own fields with other values.
         """
         entry = self.store.head(kind.resource, namespace, name)
         live = in_version(kind, version, entry) if entry else None
