@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from apfproxy.apiserver.errors import StatusError
+
+Made = TypeVar("Made")
 
 log = logging.getLogger(__name__)
 
@@ -100,8 +102,8 @@ async def document(
     return web.Response(body=body, status=status, headers=headers)
 
 
-async def in_thread_if_large(change: Callable[[bytes], bytes], body: bytes) -> bytes:
-    """The changed body, made in a thread if that takes long."""
+async def in_thread_if_large(change: Callable[[bytes], Made], body: bytes) -> Made:
+    """What is made of a body, in a thread if that takes long."""
     if len(body) < COMPRESSED_BYTES:
         return change(body)
     return await asyncio.to_thread(change, body)

@@ -20,6 +20,7 @@ from apfproxy.apiserver.answers import (
     STREAMED_ITEMS,
     document,
     headers_for,
+    in_thread_if_large,
     stream,
     wants_indented,
     written_piecemeal,
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from apfproxy.api.kind import Kind, Object
+    from apfproxy.api.schema.body import Parsed
+    from apfproxy.api.schema.protobuf import SchemaFor
     from apfproxy.apiserver.bodies import Sent
     from apfproxy.apiserver.lists import Page
     from apfproxy.apiserver.options import ListOptions
@@ -183,7 +186,7 @@ class Call:
         check_media_type(self._content_type)
         data = await self._body()
         options = parameters.create_options(self._query, self._user_agent)
-        sent = self._sent(data, options.field_validation)
+        sent = await self._sent(data, options.field_validation)
         write = WriteOptions(options.field_manager, options.is_dry_run)
         written = await self._registry.create(
             self._kind, self._version, self._target.namespace, sent.obj, write
@@ -195,7 +198,7 @@ class Call:
         form = self._form(OF_ONE)
         data = await self._body()
         options = parameters.update_options(self._query, self._user_agent)
-        sent = self._sent(data, options.field_validation)
+        sent = await self._sent(data, options.field_validation)
         target = self._target
         check_identity(sent.obj, target.namespace, target.name)
         written = await self._registry.update(
@@ -223,7 +226,9 @@ class Call:
         kind, version, target = self._kind, self._version, self._target
         write = WriteOptions(options.field_manager, options.is_dry_run)
         if patch_type == APPLY_PATCH:
-            configuration, warnings = applied(kind, version, data, options.field_validation)
+            configuration, warnings = await in_thread_if_large(
+                lambda body: applied(kind, version, body, options.field_validation), data
+            )
             written = await self._registry.apply(
                 kind,
                 version,
@@ -280,7 +285,7 @@ class Call:
         check_media_type(self._content_type)
         data = await self._body()
         options = parameters.create_options(self._query, self._user_agent)
-        parsed = parse(self._content_type, data, "Eviction", versions("Eviction", EVICTIONS))
+        parsed = await self._parsed(data, "Eviction", versions("Eviction", EVICTIONS))
         api_version = parsed.raw.get("apiVersion") if isinstance(parsed.raw, dict) else None
         if api_version not in EVICTIONS:
             api_version = "policy/v1"
@@ -381,11 +386,17 @@ class Call:
         check_number(data)
         return data
 
-    def _sent(self, data: bytes, validation: str) -> Sent:
+    async def _parsed(self, data: bytes, kind_name: str, schema_for: SchemaFor) -> Parsed:
+        """The request's body, parsed: in a thread if that takes long, as YAML does."""
+        return await in_thread_if_large(
+            lambda body: parse(self._content_type, body, kind_name, schema_for), data
+        )
+
+    async def _sent(self, data: bytes, validation: str) -> Sent:
         """The object in the request's body."""
         expected = expected_of(self._kind, self._version)
         schemas = versions(expected.kind, {expected.api_version: expected.schema})
-        parsed = parse(self._content_type, data, expected.kind, schemas)
+        parsed = await self._parsed(data, expected.kind, schemas)
         return decode(expected, parsed, validation)
 
     async def _delete_options(self) -> DeleteOptions:
@@ -394,7 +405,7 @@ class Call:
         raw = None
         if data.strip():
             schemas = any_version("DeleteOptions", DELETE_OPTIONS)
-            raw = parse(self._content_type, data, "DeleteOptions", schemas).raw
+            raw = (await self._parsed(data, "DeleteOptions", schemas)).raw
         return parameters.delete_options(self._query, raw, self._user_agent)
 
     async def _written(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
+from apfproxy.apiserver.answers import COMPRESSED_BYTES
 from apfproxy.apiserver.bodies import LARGEST_BYTES
 from tests.apiserver.site import (
     APPLY,
@@ -552,3 +553,15 @@ async def test_repr(site: Site) -> None:
     """A log can tell servers apart."""
     assert repr(site.api).startswith("<Api over <Registry of 6 kinds at ")
     assert f"{FLOW_CONTROL}/prioritylevelconfigurations" == LEVELS
+
+
+async def test_large_yaml(site: Site) -> None:
+    """A large body is read in a thread, and comes to the same."""
+    text = f"metadata: {{name: p}}\n{'# ' + 'x' * COMPRESSED_BYTES}\nspec: [broken"
+    answers = [
+        await site.send("POST", PODS, text.encode(), content_type=YAML),
+        await site.send("PATCH", f"{PODS}/p?fieldManager=m", text.encode(), content_type=APPLY),
+    ]
+
+    assert [400, 400] == [answer.status for answer in answers]
+    assert "json parse error: yaml: line " in answers[0].body["message"]
