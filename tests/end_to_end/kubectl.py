@@ -196,9 +196,15 @@ class Kubectl:
         return [self.program, "--server", self.server, "--cache-dir", cache, *arguments]
 
     def _comparable(self, text: str) -> str:
-        """A text, unless it shows the owners of fields: their order depends on the second."""
-        if self.minor < HIDES_OWNERS and OWNERS.search(text):
-            return "(with the owners of fields)"
+        """A text, without the order of fields' owners, which depends on the second."""
+        try:
+            obj = json.loads(text)
+        except ValueError:
+            is_shown = self.minor < HIDES_OWNERS and OWNERS.search(text)
+            return "(with the owners of fields)" if is_shown else text
+        if isinstance(obj, dict) and "managedFields" in obj.get("metadata", {}):
+            obj["metadata"]["managedFields"].sort(key=lambda owner: owner["manager"])
+            return json.dumps(obj)
         return text
 
     def _normal(self, text: str) -> str:
