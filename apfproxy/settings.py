@@ -29,12 +29,27 @@ def bounded(default: Any, minimum: float, maximum: float | None = None) -> Any: 
     return field(default=default, metadata={"bounds": Bounds(minimum=minimum, maximum=maximum)})
 
 
+def path_setting() -> Any:  # noqa: ANN401 - as above
+    """Make a field for the path of a file, relative to the settings file's directory."""
+    return field(default=None, metadata={"form": "path"})
+
+
+def header_names(*names: str) -> Any:  # noqa: ANN401 - as above
+    """Make a field for names of header fields."""
+    return field(default=names, metadata={"form": "header"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where to listen or to connect; port 0 lets the system choose."""
+    """Where to listen or to connect; port 0 lets the system choose.
+
+    Attributes:
+        is_tls: Whether to connect with TLS, as a URL says by https.
+    """
 
     host: str
     port: int
+    is_tls: bool = False
 
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -42,10 +57,177 @@ class Address:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DownstreamTlsSettings:
+    """TLS towards clients: on with a certificate; which clients' ones count, `authentication` says.
+
+    Attributes:
+        certificate_file: PEM, the server's certificate first, then its intermediates.
+        key_file: PEM; not encrypted.
+        require_client_certificate: Whether a client without one gets no connection.
+        handshake_timeout_s: A handshake that takes longer is cut.
+    """
+
+    certificate_file: str | None = path_setting()
+    key_file: str | None = path_setting()
+    require_client_certificate: bool = False
+    handshake_timeout_s: float = bounded(10.0, 0.001)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitSettings:
+    """What one client, or all of them, may take of the proxy; None for no limit.
+
+    Attributes:
+        max_connections: In all.
+        max_connections_per_address: Of one client address.
+        max_pipelined_requests: Requests sent one behind the other without waiting for answers.
+        max_body_bytes: Of one request.
+        min_body_rate_bytes: A second, of a request that holds seats; 0 for no minimum.
+        body_rate_grace_s: From the dispatch on, before which that rate does not count.
+        slow_reader_grace_s: An answer that for so long has waited for its client alone gives its
+            seats back.
+    """
+
+    max_connections: int | None = bounded(32768, 1)
+    max_connections_per_address: int | None = bounded(None, 1)
+    max_pipelined_requests: int | None = bounded(None, 1)
+    max_body_bytes: int | None = bounded(None, 0)
+    min_body_rate_bytes: int = bounded(240, 0)
+    body_rate_grace_s: float = bounded(5.0, 0.001)
+    slow_reader_grace_s: float | None = bounded(1.0, 0.001)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OverloadSettings:
+    """When the proxy itself has too much to do: then new connections are shed; None for never.
+
+    Attributes:
+        loop_delay_s: The event loop has been so late.
+        memory_bytes: The process has so much memory resident.
+    """
+
+    loop_delay_s: float | None = bounded(0.5, 0.001)
+    memory_bytes: int | None = bounded(None, 1 << 20)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TunnelSettings:
+    """Upgraded connections: exec, attach, port-forward, proxy and watches over WebSocket.
+
+    Attributes:
+        idle_timeout_s: A tunnel through which nothing came for so long, either way, is closed.
+    """
+
+    idle_timeout_s: float = bounded(14400.0, 0.001)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FrontProxySettings:
+    """Authenticating proxies in front of this one, which say who asks in header fields.
+
+    Attributes:
+        ca_file: PEM; a client whose certificate these CAs signed, for client authentication, ...
+        allowed_names: ... and whose common name is one of these (any if empty) is believed.
+        username_headers, uid_headers, group_headers, extra_header_prefixes: The names.
+    """
+
+    ca_file: str | None = path_setting()
+    allowed_names: tuple[str, ...] = ()
+    username_headers: tuple[str, ...] = header_names("X-Remote-User")
+    uid_headers: tuple[str, ...] = header_names("X-Remote-Uid")
+    group_headers: tuple[str, ...] = header_names("X-Remote-Group")
+    extra_header_prefixes: tuple[str, ...] = header_names("X-Remote-Extra-")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JwtSettings:
+    """One issuer of JSON Web Tokens.
+
+    Attributes:
+        issuer: The `iss` that its tokens have; of one issuer, one entry.
+        audiences: A token's `aud` must have one of them; empty takes the issuer alone.
+        keys_file: PEM of public keys or certificates, or a JWKS; or ...
+        jwks_url: ... where a JWKS is; with neither the issuer's discovery document says where.
+        ca_file: PEM of the CAs of that server; the system's otherwise.
+        username_claim, username_prefix, groups_claim, groups_prefix: As the flags
+            --oidc-... of kube-apiserver.
+        is_service_account_issuer: Whether its tokens are of Kubernetes' service accounts.
+    """
+
+    issuer: str = ""
+    audiences: tuple[str, ...] = ()
+    keys_file: str | None = path_setting()
+    jwks_url: str | None = field(default=None, metadata={"form": "url"})
+    ca_file: str | None = path_setting()
+    username_claim: str = "sub"
+    username_prefix: str | None = None
+    groups_claim: str | None = None
+    groups_prefix: str | None = None
+    is_service_account_issuer: bool = field(default=False, metadata={"key": "serviceAccounts"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReviewSettings:
+    """Questions to the upstream's API: TokenReviews or SubjectAccessReviews.
+
+    Attributes:
+        is_enabled: Whether they are asked.
+        cache_s: How long an answer counts, yes or no.
+        max_cached: Answers kept.
+        max_concurrent: Questions under way.
+        timeout_s: For one.
+    """
+
+    is_enabled: bool = field(default=False, metadata={"key": "enabled"})
+    cache_s: float = bounded(10.0, 0)
+    max_cached: int = bounded(8192, 1)
+    max_concurrent: int = bounded(16, 1)
+    timeout_s: float = bounded(10.0, 0.001)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImpersonationSettings:
+    """Whose `Impersonate-*` fields decide how a request is classified.
+
+    Attributes:
+        users, groups: Those who may impersonate anybody.
+        access_review: Whether the upstream is asked about all others.
+    """
+
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    access_review: ReviewSettings = field(default_factory=ReviewSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthenticationSettings:
+    """Who asks; without any of this everybody is anonymous.
+
+    Attributes:
+        client_ca_file: PEM of the CAs of clients' certificates: the common name is the user.
+        front_proxy: Who may say who asks.
+        token_file: Static bearer tokens, Kubernetes' CSV: token,user,uid,"group1,group2".
+        jwt: Issuers of tokens.
+        token_review: Asking the upstream what a token is.
+        anonymous: Whether a request without credentials is served, as `system:anonymous`.
+        impersonation: Who may be somebody else.
+    """
+
+    client_ca_file: str | None = path_setting()
+    front_proxy: FrontProxySettings = field(default_factory=FrontProxySettings)
+    token_file: str | None = path_setting()
+    jwt: tuple[JwtSettings, ...] = ()
+    token_review: ReviewSettings = field(default_factory=ReviewSettings)
+    anonymous: bool = True
+    impersonation: ImpersonationSettings = field(default_factory=ImpersonationSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DownstreamSettings:
     """Connections of clients."""
 
     listen: Address = Address(host="127.0.0.1", port=8080)
+    tls: DownstreamTlsSettings = field(default_factory=DownstreamTlsSettings)
     head_timeout_s: float = bounded(32.0, 0.001)
     idle_timeout_s: float = bounded(90.0, 0.001)
     request_timeout_s: float = bounded(60.0, 0.001)
@@ -53,15 +235,52 @@ class DownstreamSettings:
     max_header_fields: int = bounded(100, 1, 100_000)
     max_target_bytes: int = bounded(16384, 256, 1 << 24)
     identity_headers_from: tuple[Network, ...] = ()
+    limits: LimitSettings = field(default_factory=LimitSettings)
+    overload: OverloadSettings = field(default_factory=OverloadSettings)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpstreamTlsSettings:
+    """TLS towards the origin, which its URL turns on.
+
+    Attributes:
+        ca_file: PEM of the CAs that it is verified against; the system's if None.
+        server_name: The name in its certificate; that of the URL if None.
+        certificate_file, key_file: PEM of the proxy's own certificate towards it.
+        handshake_timeout_s: A handshake that takes longer is given up.
+    """
+
+    ca_file: str | None = path_setting()
+    server_name: str | None = None
+    certificate_file: str | None = path_setting()
+    key_file: str | None = path_setting()
+    handshake_timeout_s: float = bounded(10.0, 0.001)
+
+
+PASS_THROUGH, FRONT_PROXY, IMPERSONATE = "passThrough", "frontProxy", "impersonate"
+"""How the origin learns who asks: the client's own credentials go on; the proxy says so in
+X-Remote-* fields under its certificate; or it impersonates under its own token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSettings:
-    """Connections to the origin."""
+    """Connections to the origin.
+
+    Attributes:
+        address: Of its URL.
+        host_header: What it gets as Host, instead of what the client sent.
+        identity: `PASS_THROUGH`, `FRONT_PROXY` or `IMPERSONATE`.
+        token_file: The bearer token of the proxy itself, for `IMPERSONATE` and for reviews.
+    """
 
     address: Address = field(
         default=Address(host="127.0.0.1", port=80), metadata={"key": "url", "form": "origin"}
     )
+    tls: UpstreamTlsSettings = field(default_factory=UpstreamTlsSettings)
+    identity: str = field(
+        default=PASS_THROUGH, metadata={"choices": (PASS_THROUGH, FRONT_PROXY, IMPERSONATE)}
+    )
+    token_file: str | None = path_setting()
     host_header: str | None = None
     max_connections: int = bounded(16384, 1)
     idle_timeout_s: float = bounded(60.0, 0.001)
@@ -92,8 +311,8 @@ class FlowControlSettings:
     """Limits, objects and costs."""
 
     server_concurrency_limit: int = bounded(600, 1, (1 << 31) - 1)
-    objects: tuple[str, ...] = ()
-    store: str | None = None
+    objects: tuple[str, ...] = field(default=(), metadata={"form": "path"})
+    store: str | None = path_setting()
     suggested_objects: bool = True
     hash_seed: int | None = bounded(None, 0, (1 << 32) - 1)
     object_counts_from: str | None = field(default=None, metadata={"form": "url"})
@@ -106,9 +325,11 @@ class Settings:
 
     downstream: DownstreamSettings = field(default_factory=DownstreamSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
+    authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
+    tunnel: TunnelSettings = field(default_factory=TunnelSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
     drain: DrainSettings = field(default_factory=DrainSettings)
     flow_control: FlowControlSettings = field(default_factory=FlowControlSettings)
     admin: Address | None = Address(host="127.0.0.1", port=8081)
-    admin_token_file: str | None = None
+    admin_token_file: str | None = path_setting()
     log_level: str = field(default="info", metadata={"choices": LOG_LEVELS})

@@ -28,7 +28,7 @@ ARROWS: dict[str, frozenset[str]] = {
     "api": frozenset(),
     "request": frozenset({"api"}),
     "flowcontrol": frozenset({"api", "request"}),
-    "authn": PURE | {"settings"},
+    "authn": PURE | {"settings", "tasks"},
     "proxy": PURE | {"settings", "tasks", "authn"},
     "apiserver": PURE | {"settings", "tasks", "authn"},
     "sources": PURE | {"settings", "tasks", "authn", "apiserver"},

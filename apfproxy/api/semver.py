@@ -13,10 +13,11 @@ NUMBER = "(?:0|[1-9][0-9]*+)"
 IDENTIFIER = "[0-9A-Za-z-]++"
 # A pre-release's identifier of digits only has no leading zero.
 PRE_RELEASE = rf"(?!0[0-9]++(?:[.+]|$)){IDENTIFIER}"
+# Groups are not possessive: Python 3.11.2 matches them wrongly.
 SEMVER_PATTERN = re.compile(
     rf"{NUMBER}\.{NUMBER}\.{NUMBER}"
-    rf"(?:-{PRE_RELEASE}(?:\.{PRE_RELEASE})*+)?"
-    rf"(?:\+{IDENTIFIER}(?:\.{IDENTIFIER})*+)?"
+    rf"(?:-{PRE_RELEASE}(?:\.{PRE_RELEASE})*)?"
+    rf"(?:\+{IDENTIFIER}(?:\.{IDENTIFIER})*)?"
 )
 
 

@@ -40,7 +40,9 @@ SIZE = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
 # Letters of a DNS name, and the underscore that container runtimes allow in theirs.
 HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?")
 MAX_PORT = 65535
-HTTP_PORT = 80
+DEFAULT_PORTS = {"http": 80, "https": 443}
+HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,125}[A-Za-z0-9-])?")
+"""Letters, digits and the hyphen: what no server takes for another character."""
 MAX_NUMBER_LENGTH = 32
 """More digits than any setting has; int() and Decimal() take time that grows with the square."""
 
@@ -116,21 +118,24 @@ def split_url(text: str) -> SplitResult:
 
 
 def parse_origin(text: str) -> Address:
-    """Read the URL of an origin, `http://HOST[:PORT]`."""
+    """Read the URL of an origin, `http://HOST[:PORT]` or `https://HOST[:PORT]`."""
     url = split_url(text)
-    if url.scheme == "https":
-        raise ValueError(
-            f"https upstreams are not supported yet ({text!r}); give an http:// URL of the server,"
-            " or of something local that speaks TLS to it"
-        )
-    if url.scheme != "http" or not url.hostname:
+    if url.scheme not in DEFAULT_PORTS or not url.hostname:
         raise ValueError(f"expected a URL such as http://127.0.0.1:8000, not {text!r}")
     if url.path not in ("", "/") or url.query or url.fragment or "@" in url.netloc:
         raise ValueError(
             "expected a URL of only a host and a port, such as http://127.0.0.1:8000,"
             f" not {text!r}: request targets are forwarded unchanged"
         )
-    return Address(host=parse_host(url.hostname), port=HTTP_PORT if url.port is None else url.port)
+    port = DEFAULT_PORTS[url.scheme] if url.port is None else url.port
+    return Address(host=parse_host(url.hostname), port=port, is_tls=url.scheme == "https")
+
+
+def parse_header_name(text: str) -> str:
+    """Read the name of a header field, or the start of one."""
+    if HEADER_NAME.fullmatch(text) is None:
+        raise ValueError(f"expected the name of a header field, not {text!r}")
+    return text
 
 
 def parse_url(text: str) -> str:

@@ -20,6 +20,7 @@ from apfproxy.sources.setting_values import (
     format_duration,
     parse_address,
     parse_duration,
+    parse_header_name,
     parse_network,
     parse_origin,
     parse_size,
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES = 1 << 20
 """Far more than any settings file; keeps a wrong path, such as a disk image, from being read."""
+
+FORMS = {"header": parse_header_name, "url": parse_url}
+"""The forms of texts, by the name that a field's metadata has."""
 
 Record = TypeVar("Record")
 
@@ -60,21 +64,23 @@ def load_settings(path: Path) -> Settings:
         raise SettingsError((f"{path}: {error.strerror or error}",)) from error
     if len(data) > MAX_FILE_BYTES:
         raise SettingsError((f"{path}: larger than {MAX_FILE_BYTES} bytes; not a settings file?",))
-    settings = parse_settings(data, str(path))
-    flow_control = settings.flow_control
+    return relative_to(path.parent, parse_settings(data, str(path)))
 
-    def found(name: str | None) -> str | None:
-        return None if name is None else str(path.parent / name)
 
-    return dataclasses.replace(
-        settings,
-        flow_control=dataclasses.replace(
-            flow_control,
-            objects=tuple(str(path.parent / name) for name in flow_control.objects),
-            store=found(flow_control.store),
-        ),
-        admin_token_file=found(settings.admin_token_file),
-    )
+def relative_to(directory: Path, record: Record) -> Record:
+    """The record with all its paths relative to a directory, those of its sections included."""
+    changes: dict[str, object] = {}
+    for field in dataclasses.fields(record):  # type: ignore[arg-type]  # every record is a dataclass
+        value = getattr(record, field.name)
+        many = value if isinstance(value, tuple) else (value,)
+        if field.metadata.get("form") == "path":
+            many = tuple(None if each is None else str(directory / each) for each in many)
+        else:
+            many = tuple(
+                relative_to(directory, each) if is_section(type(each)) else each for each in many
+            )
+        changes[field.name] = many if isinstance(value, tuple) else many[0]
+    return dataclasses.replace(record, **changes)  # type: ignore[type-var]  # as above
 
 
 def parse_settings(data: bytes, source: str) -> Settings:
@@ -124,6 +130,11 @@ def is_section(expected: object) -> bool:
     return dataclasses.is_dataclass(expected) and expected is not Address
 
 
+def item_type(expected: Any) -> Any:  # noqa: ANN401 - a type annotation may be anything
+    """The type of the items of a tuple type; None of another."""
+    return get_args(expected)[0] if get_origin(expected) is tuple else None
+
+
 class SettingsReader:
     """Walks the nodes of one file along the records and keeps what is wrong."""
 
@@ -163,12 +174,26 @@ class SettingsReader:
             if is_section(expected):
                 values[field.name] = self.record(expected, value_node, key_path)
                 continue
+            if is_section(item_type(expected)):
+                values[field.name] = self.records(item_type(expected), value_node, key_path)
+                continue
             try:
                 values[field.name] = read_value(field, expected, value_node)
             except ValueError as error:
                 self.refuse(value_node, key_path, str(error))
                 values[field.name] = field.default
         return record(**values)
+
+    def records(self, record: type[Record], node: yaml.Node, path: str) -> tuple[Record, ...]:
+        """Make records of a list of mappings."""
+        if is_null(node):
+            return ()
+        if not isinstance(node, yaml.SequenceNode):
+            self.refuse(node, path, f"expected a list, not {describe(node)}")
+            return ()
+        return tuple(
+            self.record(record, child, f"{path}[{index}]") for index, child in enumerate(node.value)
+        )
 
 
 def suggestion(key: str, known: list[str], path: str) -> str:
@@ -259,7 +284,8 @@ def read_text(field: dataclasses.Field[Any], text: str) -> str:
         raise ValueError(f"expected one of {', '.join(choices)}, not {text!r}")
     if not text:
         raise ValueError("expected a text, not an empty one; leave the key out for the default")
-    return parse_url(text) if field.metadata.get("form") == "url" else text
+    form = FORMS.get(field.metadata.get("form", ""))
+    return text if form is None else form(text)
 
 
 def checked(field: dataclasses.Field[Any], number: float) -> float:

@@ -13,6 +13,7 @@ from apfproxy.sources.setting_values import (
     format_duration,
     parse_address,
     parse_duration,
+    parse_header_name,
     parse_network,
     parse_origin,
     parse_size,
@@ -112,17 +113,18 @@ def test_bad_addresses(text: str, message: str) -> None:
         ("http://127.0.0.1", Address(host="127.0.0.1", port=80)),
         ("http://localhost:8000/", Address(host="localhost", port=8000)),
         ("http://[::1]:1", Address(host="::1", port=1)),
+        ("https://a", Address(host="a", port=443, is_tls=True)),
     ],
 )
 def test_origins(text: str, address: Address) -> None:
-    """An origin is an http URL of a host and maybe a port."""
+    """An origin is an http or https URL of a host and maybe a port."""
     assert address == parse_origin(text)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("https://localhost:6443", "https upstreams are not supported yet"),
+        ("ftp://localhost:6443", "expected a URL such as http://127.0.0.1:8000"),
         ("localhost:8000", "expected a URL such as http://127.0.0.1:8000"),
         ("http://", "expected a URL such as http://127.0.0.1:8000"),
         ("http://localhost/api", "only a host and a port"),
@@ -163,3 +165,11 @@ def test_bad_networks(text: str, message: str) -> None:
     """A network with host bits is refused rather than widened."""
     with pytest.raises(ValueError, match=message):
         parse_network(text)
+
+
+def test_header_names() -> None:
+    """A header field's name has letters, digits and hyphens only."""
+    assert "X-Remote-User" == parse_header_name("X-Remote-User")
+    for text in ("", "X_Remote", "-a", "a b", "a:", "é", "a" * 128):
+        with pytest.raises(ValueError, match="the name of a header field"):
+            parse_header_name(text)

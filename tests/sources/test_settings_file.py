@@ -125,7 +125,8 @@ logLevel: debug
         ),
         pytest.param(
             "head_timeout: 1s",
-            "f:1: head_timeout: unknown key; known at the top: downstream, upstream, watch, drain,"
+            "f:1: head_timeout: unknown key; known at the top: downstream, upstream,"
+            " authentication, tunnel, watch, drain,"
             " flowControl, admin, adminTokenFile, logLevel",
             id="nothing-like-it",
         ),
@@ -143,6 +144,7 @@ logLevel: debug
         pytest.param(
             "? [a]\n: 1",
             "f:1: ?: unknown key; known at the top: downstream, upstream,"
+            " authentication, tunnel,"
             " watch, drain, flowControl, admin, adminTokenFile, logLevel",
             id="key-is-a-list",
         ),

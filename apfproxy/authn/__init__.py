@@ -1,0 +1,1 @@
+"""Who asks: certificates, tokens, front proxies, impersonation, and what the origin is told."""
