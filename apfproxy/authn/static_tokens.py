@@ -1,0 +1,165 @@
+"""Bearer tokens from a file that kube-apiserver takes: CSV of token,user,uid,"group1,group2".
+
+The file is read as Go's `encoding/csv` reads it: no comments; empty lines do not count; a field is
+quoted as a whole or not at all; a quote in a quoted field is doubled.  What kube-apiserver
+lets pass with a warning, or without, is an error here: a token or a user that is empty, a token
+that is there twice, and columns after the fourth.
+
+Source: kubernetes/apiserver, pkg/authentication/token/tokenfile.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from apfproxy.authn.verdict import Verdict
+from apfproxy.request.user import User
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_FILE_BYTES = 1 << 24
+"""A hundred thousand tokens; keeps a wrong path, such as a disk image, from being read."""
+
+FIELD = re.compile(r'"((?:[^"]|"")*+)"|([^",\n]*+)')
+"""A field, up to what ends it: possessive, so that each character is looked at once."""
+
+
+class StaticTokensError(ValueError):
+    """The file of tokens cannot be used; the operator's fault.  Says file and line, no token."""
+
+
+class StaticTokens:
+    """Knows the tokens of a file, none of which is kept: only their HMACs are.
+
+    Args:
+        path: The file; nothing reads it before `load`.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        self._key = secrets.token_bytes(32)
+        self._verdicts: dict[bytes, Verdict] = {}
+        self._unknown = Verdict(None, float("inf"), "no static token")
+
+    def __repr__(self) -> str:
+        return f"<StaticTokens: {len(self._verdicts)} tokens>"
+
+    def load(self) -> None:
+        """Read the file.
+
+        Raises:
+            StaticTokensError: It cannot be read or used; what was known stays known.
+        """
+        try:
+            with self._path.open("rb") as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise StaticTokensError(f"{self._path}: {error.strerror or error}") from error
+        self.take(data)
+
+    def take(self, data: bytes) -> None:
+        """Know the tokens of this content of the file, and no others.
+
+        Raises:
+            StaticTokensError: It cannot be used; what was known stays known.
+        """
+        verdicts: dict[bytes, Verdict] = {}
+        lines: dict[bytes, int] = {}
+        for line, fields in records(data, str(self._path)):
+            token, user = user_of(fields, f"{self._path}:{line}")
+            digest = self._digest(token)
+            if digest in lines:
+                raise StaticTokensError(
+                    f"{self._path}:{line}: the token of line {lines[digest]} again"
+                )
+            lines[digest] = line
+            verdicts[digest] = Verdict(user, float("inf"))
+        self._verdicts = verdicts
+
+    def check(self, token: str) -> Verdict:
+        """Whose the token is, until another content is taken."""
+        return self._verdicts.get(self._digest(token), self._unknown)
+
+    async def review(self, token: str) -> Verdict:
+        """The same: nobody needs to be asked."""
+        return self.check(token)
+
+    def _digest(self, token: str) -> bytes:
+        return hmac.digest(self._key, token.encode("utf-8", "surrogatepass"), "sha256")
+
+
+def user_of(fields: list[str], where: str) -> tuple[str, User]:
+    """The token of a record, and its user.
+
+    Raises:
+        StaticTokensError: It has no such fields.
+    """
+    if len(fields) not in {3, 4}:
+        hint = "; comments are not possible" if fields[0].startswith("#") else ""
+        raise StaticTokensError(
+            f"{where}: {len(fields)} columns instead of 3 or 4, which are "
+            f'token,user,uid,"group1,group2"{hint}'
+        )
+    token, name, uid, *rest = fields
+    if not token:
+        raise StaticTokensError(f"{where}: the token is empty")
+    if not name:
+        raise StaticTokensError(f"{where}: the user is empty")
+    groups = tuple(group for group in rest[0].split(",") if group) if rest else ()
+    return token, User(name, groups, uid)
+
+
+def records(data: bytes, path: str) -> Iterator[tuple[int, list[str]]]:
+    """The records of the file, each with the number of the line that it begins in.
+
+    Raises:
+        StaticTokensError: It is no such file.
+    """
+    if len(data) > MAX_FILE_BYTES:
+        raise StaticTokensError(f"{path}: larger than {MAX_FILE_BYTES} bytes; not a token file?")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        # The cause has the data in it.
+        raise StaticTokensError(f"{path}:{line}: not UTF-8") from None
+    if text.startswith("\ufeff"):
+        raise StaticTokensError(f"{path}:1: begins with a byte order mark; save it without")
+    text = text.replace("\r\n", "\n").removesuffix("\r")
+    position, line = 0, 1
+    while position < len(text):
+        if text[position] == "\n":
+            position, line = position + 1, line + 1
+            continue
+        fields, end = read_record(text, position, f"{path}:{line}")
+        yield line, fields
+        line += text.count("\n", position, end)
+        position = end
+
+
+def read_record(text: str, position: int, where: str) -> tuple[list[str], int]:
+    """The fields of the record at a position, and where the next begins.
+
+    Raises:
+        StaticTokensError: A quote is where none may be.
+    """
+    fields: list[str] = []
+    while True:
+        # Matches always: at least nothing.
+        match = FIELD.match(text, position)
+        assert match is not None
+        fields.append(match[2] if match[1] is None else match[1].replace('""', '"'))
+        position = match.end()
+        ending = text[position : position + 1]
+        if ending in {"\n", ""}:
+            return fields, position + 1
+        if ending != ",":
+            raise StaticTokensError(
+                f"{where}: a quote inside a field, or none at the end of one; quote whole fields"
+            )
+        position += 1
