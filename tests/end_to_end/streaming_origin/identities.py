@@ -1,0 +1,105 @@
+"""Who asks the origin: a client with credentials of its own, or a proxy that says so."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from apfproxy.request.user import ANONYMOUS, User, authenticated
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from tests.end_to_end.streaming_origin.http_requests import Request
+
+EXTRA = "extra-"
+NO_USERS: Mapping[str, User] = {}
+
+
+class ForbiddenError(Exception):
+    """What somebody says who may not say it."""
+
+
+@dataclass(frozen=True)
+class Identities:
+    """Whom the origin knows.
+
+    Attributes:
+        tokens: Bearer token to its user, without the virtual groups.
+        front_proxies: Common names of the certificates of proxies that say who asks.
+        impersonators: Users who may say that they are somebody else.
+    """
+
+    tokens: Mapping[str, User] = field(default_factory=dict, repr=False)
+    front_proxies: tuple[str, ...] = ()
+    impersonators: tuple[str, ...] = ()
+
+    def user_of(self, request: Request, certificate: dict[str, Any] | None) -> User:
+        """Who asks.
+
+        Args:
+            request: What they ask.
+            certificate: The client's, as `ssl` tells it, if it has one.
+
+        Raises:
+            ForbiddenError: They name somebody else, and are nobody who may.
+            KeyError: Of a token that is nobody's.
+        """
+        user = _user_of_certificate(certificate)
+        if user is not None and user.name in self.front_proxies:
+            return _named(request, "x-remote-") or ANONYMOUS
+        if user is None and (token := _token(request)):
+            user = self.tokens[token]
+        if _named(request, "x-remote-") is not None:
+            raise ForbiddenError("X-Remote-* of no front proxy")
+        user = authenticated(user) if user else ANONYMOUS
+        impersonated = _named(request, "impersonate-")
+        if impersonated is None:
+            return user
+        if user.name not in self.impersonators:
+            raise ForbiddenError(f"{user.name} may not impersonate")
+        return impersonated
+
+
+def _token(request: Request) -> str:
+    scheme, _, token = request.value("authorization").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else ""
+
+
+def _user_of_certificate(certificate: dict[str, Any] | None) -> User | None:
+    if not certificate:
+        return None
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for part in certificate["subject"]:
+        for name, value in part:
+            names[name].append(value)
+    return User(names["commonName"][0], tuple(names["organizationName"]))
+
+
+def _named(request: Request, prefix: str) -> User | None:
+    """The user that header fields name; None if they name nobody."""
+    if not any(name.startswith(prefix) for name, _ in request.fields):
+        return None
+    extra: defaultdict[str, list[str]] = defaultdict(list)
+    for name, value in request.fields:
+        if name.startswith(prefix + EXTRA):
+            extra[unquote(name.removeprefix(prefix + EXTRA))].append(value)
+    user = User(
+        request.value(f"{prefix}user"),
+        tuple(request.values(f"{prefix}group")),
+        request.value(f"{prefix}uid"),
+        tuple((key, tuple(values)) for key, values in sorted(extra.items())),
+    )
+    return authenticated(user)
+
+
+def described(user: User) -> str:
+    """A line about a user, the same however the origin has learnt who it is."""
+    extra = ";".join(f"{key}={','.join(values)}" for key, values in sorted(user.extra))
+    return f"{user.name} [{_joined(user.groups)}] uid={user.uid} {extra}\n"
+
+
+def _joined(groups: Iterable[str]) -> str:
+    return ",".join(sorted(groups))
