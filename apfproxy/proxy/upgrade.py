@@ -1,0 +1,243 @@
+"""What a request and its answer must say for a connection to become a tunnel.
+
+Honoured are `websocket` (RFC 6455) and `SPDY/3.1`, and only where Kubernetes' API has them: for exec,
+attach, portforward, proxy, log and WATCH of resources, the last two over WebSocket only.  Anywhere
+else, and of any other protocol such as h2c, the Upgrade field means nothing, as RFC 9110, section
+7.8, allows: the request is forwarded as a normal one, without it.  An answer 101 is believed only
+if it names one protocol that was offered.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from base64 import urlsafe_b64decode
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from apfproxy.proxy.response_head import ResponseError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.request.attributes import RequestAttributes
+
+WEBSOCKET = b"websocket"
+SPDY = b"SPDY/3.1"
+PROTOCOLS = {WEBSOCKET: WEBSOCKET, SPDY.lower(): SPDY}
+"""Those that are served, by their names in small letters."""
+SPDY_METHODS = frozenset({"GET", "POST"})
+"""With which Kubernetes' clients ask for SPDY; the answer to HEAD ends with its head."""
+WEBSOCKET_ONLY = frozenset({"log"})
+BEARER_PREFIX = b"base64url.bearer.authorization.k8s.io."
+
+_KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
+_VERSION = b"13"
+_BASE64_URL = re.compile(rb"[A-Za-z0-9_-]*")
+
+
+class UpgradeError(Exception):
+    """The client asks for an upgrade in a way that is not served; its connection is closed.
+
+    Attributes:
+        code: The status code.
+        lines: Header lines that belong to that, each with its CRLF.
+    """
+
+    def __init__(self, code: int, message: str, lines: bytes = b"") -> None:
+        super().__init__(message)
+        self.code = code
+        self.lines = lines
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What a client offers to switch to.
+
+    Attributes:
+        protocols: Of those that are served, as the client spells them; not empty.
+        keys, versions: The values of Sec-WebSocket-Key and Sec-WebSocket-Version.
+        subprotocols: All that Sec-WebSocket-Protocol lists; one of them may be a bearer token.
+    """
+
+    protocols: tuple[bytes, ...]
+    keys: tuple[bytes, ...] = field(default=(), repr=False)
+    versions: tuple[bytes, ...] = ()
+    subprotocols: tuple[bytes, ...] = field(default=(), repr=False)
+
+    @property
+    def is_websocket(self) -> bool:
+        """Whether WebSocket is among the protocols."""
+        return any(protocol.lower() == WEBSOCKET for protocol in self.protocols)
+
+    @property
+    def lines(self) -> bytes:
+        """The header lines that make the offer to the origin."""
+        return b"Connection: Upgrade\r\nUpgrade: %b\r\n" % b", ".join(self.protocols)
+
+
+def offered(
+    upgrades: Iterable[bytes], fields: Iterable[tuple[bytes, bytes]], nominated: Iterable[bytes]
+) -> Offer | None:
+    """What a request offers, or None if that is nothing which is served anywhere.
+
+    Args:
+        upgrades: The values of its Upgrade fields, which Connection nominates.
+        fields: Names and values of all its fields.
+        nominated: Lower-case names of the fields that are not forwarded.
+    """
+    protocols = tuple(item for item in elements(upgrades) if item.lower() in PROTOCOLS)
+    if not protocols:
+        return None
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in fields:
+        lower = name.lower()
+        if lower.startswith(b"sec-websocket-") and lower not in nominated:
+            values.setdefault(lower, []).append(value)
+    return Offer(
+        protocols,
+        tuple(values.get(b"sec-websocket-key", ())),
+        tuple(values.get(b"sec-websocket-version", ())),
+        tuple(elements(values.get(b"sec-websocket-protocol", ()))),
+    )
+
+
+def elements(values: Iterable[bytes]) -> list[bytes]:
+    """The elements of a field that is a list, of all its lines; empty ones count for nothing."""
+    stripped = (item.strip(b" \t") for value in values for item in value.split(b","))
+    return [item for item in stripped if item]
+
+
+def honoured(offer: Offer, method: str, attributes: RequestAttributes) -> Offer | None:
+    """What of an offer goes on to the origin, or None if the request is a normal one.
+
+    Args:
+        offer: What the client offers.
+        method: The request's.
+        attributes: What the request does.
+
+    Raises:
+        UpgradeError: It would be a WebSocket handshake, but is malformed.
+    """
+    if not (attributes.is_resource_request and attributes.long_running):
+        return None
+    if (
+        attributes.verb == "watch"
+        or attributes.subresource in WEBSOCKET_ONLY
+        or method not in SPDY_METHODS
+    ):
+        kept = tuple(item for item in offer.protocols if item.lower() == WEBSOCKET)
+        if not kept:
+            return None
+        offer = replace(offer, protocols=kept)
+    if offer.is_websocket:
+        _check_handshake(offer, method)
+    return offer
+
+
+def _check_handshake(offer: Offer, method: str) -> None:
+    """Refuse what RFC 6455, section 4.2.1, says is no handshake.
+
+    Raises:
+        UpgradeError: It is none.
+    """
+    if method != "GET":
+        raise UpgradeError(400, "a WebSocket handshake must be a GET")
+    if len(offer.versions) == 1 and offer.versions[0] != _VERSION:
+        raise UpgradeError(
+            426,
+            "the only version of WebSocket that is served is 13",
+            b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
+        )
+    if len(offer.versions) != 1:
+        raise UpgradeError(400, "a WebSocket handshake must have one Sec-WebSocket-Version")
+    if len(offer.keys) != 1 or not _KEY.fullmatch(offer.keys[0]):
+        raise UpgradeError(
+            400, "a WebSocket handshake must have one Sec-WebSocket-Key of 16 bytes in base64"
+        )
+
+
+# The answer.
+
+
+def switched(head: bytes, offer: Offer | None) -> bytes:
+    """The protocol that an answer 101 names, as the origin spells it.
+
+    Args:
+        head: The answer's head, which is well-formed.
+        offer: What the origin was offered.
+
+    Raises:
+        ResponseError: It is not one that was asked for.
+    """
+    if offer is None:
+        raise ResponseError("an unexpected answer 101")
+    values: dict[bytes, list[bytes]] = {}
+    for line in head.split(b"\r\n")[1:-2]:
+        name, _, value = line.partition(b":")
+        values.setdefault(name.lower(), []).append(value)
+    options = elements(values.get(b"connection", ()))
+    if not head.startswith(b"HTTP/1.1 ") or b"upgrade" not in {item.lower() for item in options}:
+        raise ResponseError("an answer 101 that does not upgrade the connection")
+    named = elements(values.get(b"upgrade", ()))
+    wanted = {item.lower() for item in offer.protocols}
+    if len(named) != 1 or named[0].lower() not in wanted:
+        raise ResponseError("an answer 101 for a protocol that was not asked for")
+    if named[0].lower() == WEBSOCKET:
+        subprotocols = elements(values.get(b"sec-websocket-protocol", ()))
+        if len(subprotocols) > 1 or not set(subprotocols) <= set(offer.subprotocols):
+            raise ResponseError("an answer 101 for a WebSocket subprotocol that was not asked for")
+    return named[0]
+
+
+def switch_lines(lines: bytes, protocol: bytes) -> bytes:
+    """The header lines of an answer 101 to the client.
+
+    Args:
+        lines: Those that are passed on of any answer, each with its CRLF.
+        protocol: What is switched to.
+    """
+    kept = [
+        line
+        for line in lines.splitlines(keepends=True)
+        # RFC 9110, section 8.6: there is none in a 1xx, and no length to what follows it.
+        if not line.lower().startswith(b"content-length:")
+    ]
+    kept.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % protocol)
+    return b"".join(kept)
+
+
+# The bearer token of clients that can set no Authorization field, such as browsers.
+
+
+def bearer_token(subprotocols: Iterable[bytes]) -> bytes:
+    """The token among the subprotocols that a WebSocket client offers; b"" if there is none.
+
+    As kube-apiserver has it, `base64url.bearer.authorization.k8s.io.` and the token in unpadded
+    base64url: once at most, and beside another subprotocol, which the server can choose.
+
+    Raises:
+        UpgradeError: It is not as it must be; the request is not authenticated.
+    """
+    listed = list(subprotocols)
+    tokens = [item for item in listed if item.startswith(BEARER_PREFIX)]
+    if not tokens:
+        return b""
+    if len(tokens) > 1:
+        raise UpgradeError(401, "more than one subprotocol is a bearer token")
+    if len(listed) == 1:
+        raise UpgradeError(401, "a bearer token needs another subprotocol beside it")
+    encoded = tokens[0][len(BEARER_PREFIX) :]
+    try:
+        if not _BASE64_URL.fullmatch(encoded):
+            raise UpgradeError(401, "the bearer token of the subprotocol is not unpadded base64url")
+        token = urlsafe_b64decode(encoded + b"=" * (-len(encoded) % 4))
+        token.decode()
+    except (binascii.Error, UnicodeDecodeError) as error:
+        raise UpgradeError(401, "the bearer token of the subprotocol is malformed") from error
+    return token
+
+
+def without_bearer(subprotocols: Iterable[bytes]) -> list[bytes]:
+    """The subprotocols that are no token."""
+    return [item for item in subprotocols if not item.startswith(BEARER_PREFIX)]
