@@ -1,0 +1,290 @@
+"""JSON Web Tokens (RFC 7519) of one issuer, as kube-apiserver takes them.
+
+In this order, cheapest first, so that tokens of others and rubbish cost next to nothing:
+
+1. not larger than 16 KiB, and three parts of base64url: else nobody's;
+2. the issuer that it claims is this one, by the bytes that the signature is over: else nobody's,
+   whatever else it says, without a look at a key;
+3. its header names an asymmetric algorithm, and nothing that has to be understood (`crit`).  What
+   it says of where its key is (`jku`, `jwk`, `x5u`, `x5c`) is never read;
+4. a key of the issuer's set that fits name and algorithm verifies it.  If none of that name is
+   there, the set is fetched again (`web_keys.KeySource.can_refresh`), for which `check` says None;
+5. audience and times;
+6. the user, `token_users`.
+
+Expiry is exact for others' tokens and has a minute's leeway for service accounts'; nbf and iat may
+be a minute in the future for these, five for others.
+
+Source: kubernetes/kubernetes, pkg/serviceaccount/jwt.go; go-jose/go-jose, jwt/validation.go;
+coreos/go-oidc, oidc/verify.go.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+from jwt import PyJWS
+from jwt.exceptions import PyJWTError
+
+from apfproxy.authn.remote_keys import RemoteKeys, url_problem
+from apfproxy.authn.strict_json import StrictJsonError, read_object
+from apfproxy.authn.token_users import (
+    LEGACY_ISSUER,
+    ClaimsError,
+    user_of_account,
+    user_of_person,
+)
+from apfproxy.authn.verdict import Verdict
+from apfproxy.authn.web_keys import RSA_ALGORITHMS, FileKeys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.authn.web_keys import KeySource
+    from apfproxy.settings import JwtSettings
+
+MAX_TOKEN_BYTES = 1 << 14
+"""Real ones have one or two KiB; with hundreds of groups eight."""
+MAX_LIFETIME_S = 600.0
+"""Of a verdict: after a key has been withdrawn, its tokens count no longer than this."""
+UNVERIFIED_LIFETIME_S = 10.0
+"""Of a verdict that another key could change, which takes as long (`remote_keys.REFETCH_S`)."""
+ACCOUNT_LEEWAY_S = 60
+"""Of go-jose, for all three times of a service account's token."""
+PERSON_LEEWAY_S = 300
+"""Of go-oidc, for nbf; here for iat too, which it does not look at; exp has none."""
+LATEST_S = 1 << 63
+"""Times after this are none."""
+
+ALGORITHMS = RSA_ALGORITHMS | {"ES256", "ES384", "ES512", "EdDSA"}
+COMPACT = re.compile(r"([A-Za-z0-9_-]++)\.([A-Za-z0-9_-]++)\.[A-Za-z0-9_-]++")
+
+FOREVER = float("inf")
+NO_TOKEN = Verdict(None, FOREVER, "no JSON Web Token")
+OTHER_ISSUER = Verdict(None, FOREVER, "a JSON Web Token of another issuer")
+BAD_HEADER = Verdict(None, FOREVER, "a JSON Web Token with a header that is not taken")
+
+SIGNATURES = PyJWS()
+
+
+class JwtSettingsError(ValueError):
+    """The settings of an issuer cannot be used; the operator's fault.
+
+    Attributes:
+        problems: The setting's name within the issuer's entry, and what is wrong.
+    """
+
+    def __init__(self, problems: tuple[tuple[str, str], ...]) -> None:
+        super().__init__("; ".join(f"{setting}: {problem}" for setting, problem in problems))
+        self.problems = problems
+
+
+class JsonWebTokens:
+    """Knows the tokens of one issuer.
+
+    Args:
+        settings: The issuer's.
+        keys: Its keys.
+        now_s: Unix time.
+
+    Raises:
+        JwtSettingsError: These settings are no issuer's.
+    """
+
+    def __init__(
+        self, settings: JwtSettings, keys: KeySource, now_s: Callable[[], float] = time.time
+    ) -> None:
+        check_settings(settings)
+        self._settings = settings
+        self._keys = keys
+        self._now_s = now_s
+        self._is_legacy = settings.issuer == LEGACY_ISSUER
+        self._audiences = frozenset(settings.audiences or (settings.issuer,))
+        self._account_leeway_s = ACCOUNT_LEEWAY_S if settings.is_service_account_issuer else 0
+        self._leeway_s = self._account_leeway_s or PERSON_LEEWAY_S
+
+    def __repr__(self) -> str:
+        return f"<JsonWebTokens of {self._settings.issuer}: {self._keys!r}>"
+
+    def check(self, token: str) -> Verdict | None:
+        """Whose the token is; None if the keys have to be fetched to know."""
+        return self._verdict(token, can_wait=True)
+
+    async def review(self, token: str) -> Verdict:
+        """Whose the token is, by keys that are fetched if that can help."""
+        if (verdict := self._verdict(token, can_wait=True)) is not None:
+            return verdict
+        await self._keys.refresh()
+        verdict = self._verdict(token, can_wait=False)
+        assert verdict is not None
+        return verdict
+
+    async def close(self) -> None:
+        """Fetch no more keys."""
+        await self._keys.close()
+
+    def _verdict(self, token: str, *, can_wait: bool) -> Verdict | None:
+        if len(token) > MAX_TOKEN_BYTES or (match := COMPACT.fullmatch(token)) is None:
+            return NO_TOKEN
+        try:
+            claims = read_object(decoded(match[2]))
+            if claims.get("iss") != self._settings.issuer:
+                return OTHER_ISSUER
+            header = read_object(decoded(match[1]))
+        except StrictJsonError:
+            return NO_TOKEN
+        algorithm, kid = header.get("alg"), header.get("kid")
+        if (
+            not isinstance(algorithm, str)
+            or algorithm not in ALGORITHMS
+            or not (kid is None or isinstance(kid, str))
+            or "crit" in header
+            or "b64" in header
+        ):
+            return BAD_HEADER
+        keys = self._keys.current()
+        kid = kid or None
+        if not any(is_signed(token, key.key, algorithm) for key in keys.candidates(kid, algorithm)):
+            if can_wait and not keys.has_kid(kid) and self._keys.can_refresh():
+                return None
+            if problem := self._keys.problem:
+                return Verdict(None, 0.0, f"not signed by a known key; {problem}")
+            return Verdict(None, UNVERIFIED_LIFETIME_S, "not signed by a key of the issuer")
+        return self._verified(claims)
+
+    def _verified(self, claims: dict[str, Any]) -> Verdict:
+        try:
+            lifetime_s = self._lifetime_s(claims)
+            if lifetime_s <= 0:
+                return Verdict(None, min(-lifetime_s, MAX_LIFETIME_S), "not valid yet")
+            self._check_audience(claims)
+            if self._settings.is_service_account_issuer:
+                user = user_of_account(self._settings, claims)
+            else:
+                user = user_of_person(self._settings, claims)
+        except ClaimsError as error:
+            return Verdict(None, FOREVER, str(error))
+        return Verdict(user, min(lifetime_s, MAX_LIFETIME_S))
+
+    def _lifetime_s(self, claims: dict[str, Any]) -> float:
+        """How long the token is valid yet; if it is not yet, minus in how long it will be.
+
+        Raises:
+            ClaimsError: It has expired, or says not when it will.
+        """
+        now_s = self._now_s()
+        expires_s = time_claim(claims, "exp")
+        if expires_s is None:
+            if not self._is_legacy:
+                raise ClaimsError("the claim exp is missing")
+            expires_s = FOREVER
+        expires_s += self._account_leeway_s
+        if now_s >= expires_s:
+            raise ClaimsError("expired")
+        begins_s = max(time_claim(claims, "nbf") or 0.0, time_claim(claims, "iat") or 0.0)
+        begins_s -= self._leeway_s
+        return expires_s - now_s if now_s >= begins_s else now_s - begins_s
+
+    def _check_audience(self, claims: dict[str, Any]) -> None:
+        audiences = claims.get("aud")
+        if self._is_legacy and audiences in (None, "", []):
+            return
+        if isinstance(audiences, str):
+            audiences = [audiences]
+        if not isinstance(audiences, list) or not all(isinstance(one, str) for one in audiences):
+            raise ClaimsError("the claim aud is missing or has something else than texts")
+        if self._audiences.isdisjoint(audiences):
+            raise ClaimsError("for other audiences")
+
+
+def decoded(part: str) -> bytes:
+    """A part of a token.
+
+    Raises:
+        StrictJsonError: It is no base64url, or one of several spellings of it.
+    """
+    try:
+        data = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    except ValueError:
+        raise StrictJsonError("not base64url") from None
+    if base64.urlsafe_b64encode(data).rstrip(b"=").decode() != part:
+        raise StrictJsonError("not base64url")
+    return data
+
+
+def is_signed(token: str, key: Any, algorithm: str) -> bool:  # noqa: ANN401 - PyJWT's types are as wide
+    """Whether the signature is by this key, which is one for this algorithm."""
+    try:
+        SIGNATURES.decode_complete(token, key, algorithms=[algorithm])
+    except (PyJWTError, ValueError, TypeError):
+        return False
+    return True
+
+
+def time_claim(claims: dict[str, Any], name: str) -> float | None:
+    """The Unix time of a claim; None if it is missing.
+
+    Raises:
+        ClaimsError: It is none.
+    """
+    value = claims.get(name)
+    if value is None:
+        return None
+    # The comparison refuses infinite numbers too, and is exact for integers of any size.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < LATEST_S:
+        raise ClaimsError(f"the claim {name} is no time")
+    return float(value)
+
+
+def check_settings(settings: JwtSettings) -> None:
+    """See that the settings of an issuer go together.
+
+    Raises:
+        JwtSettingsError: With all that do not.
+    """
+    problems = []
+    if not settings.issuer:
+        problems.append(("issuer", "missing: what the tokens have as iss"))
+    elif settings.keys_file is None and settings.jwks_url is None:
+        if problem := url_problem(settings.issuer):
+            problems.append(
+                ("issuer", f"{problem}; without keysFile or jwksUrl its discovery is asked")
+            )
+        elif "?" in settings.issuer:
+            problems.append(("issuer", "has a query, so that discovery has no URL"))
+    if settings.keys_file is not None and settings.jwks_url is not None:
+        problems.append(("keysFile", "and jwksUrl: give one of them"))
+    if settings.jwks_url is not None and (problem := url_problem(settings.jwks_url)):
+        problems.append(("jwksUrl", problem))
+    if settings.keys_file is not None and settings.ca_file is not None:
+        problems.append(("caFile", "of no use with keysFile"))
+    if not settings.audiences and not settings.is_service_account_issuer:
+        problems.append(("audiences", "missing: any token of the issuer would do, for whomever"))
+    if "" in settings.audiences:
+        problems.append(("audiences", "one of them is empty"))
+    if not settings.username_claim:
+        problems.append(("usernameClaim", "empty"))
+    if settings.issuer == LEGACY_ISSUER and not settings.is_service_account_issuer:
+        problems.append(("serviceAccounts", "must be true for this issuer"))
+    if problems:
+        raise JwtSettingsError(tuple(problems))
+
+
+def keys_of(
+    settings: JwtSettings, now_s: Callable[[], float] = time.monotonic
+) -> FileKeys | RemoteKeys:
+    """Where the settings say that the keys are; those of a file are read.
+
+    Raises:
+        JwtSettingsError: The settings do not go together.
+        WebKeysError: A file cannot be used.
+    """
+    check_settings(settings)
+    if settings.keys_file is not None:
+        keys = FileKeys(settings.keys_file)
+        keys.load()
+        return keys
+    return RemoteKeys(settings.issuer, settings.jwks_url, ca_file=settings.ca_file, now_s=now_s)

@@ -1,0 +1,245 @@
+"""The public keys of an issuer that publishes them: at a URL, or where its discovery says.
+
+They are fetched when the first token comes, or earlier if `refresh` is called; again, behind the
+back of requests, when they are in use and older than ten minutes; and again when a token names a
+key that is not among them, at most every ten seconds, so that nobody can make the proxy a burden on
+the issuer.  One fetch is under way at a time, for all who wait; if it fails, the last keys stay.
+
+Source: OpenID Connect Discovery 1.0, 4; coreos/go-oidc for what kube-apiserver does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import ssl
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin, urlsplit
+
+import aiohttp
+
+from apfproxy.authn.strict_json import StrictJsonError, read_object
+from apfproxy.authn.web_keys import MAX_SET_BYTES, KeySet, WebKeysError, parse_jwks
+from apfproxy.tasks import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+DISCOVERY_PATH = "/.well-known/openid-configuration"
+
+TIMEOUT_S = 10.0
+"""Of one fetch, both documents and their redirects together."""
+REFRESH_S = 600.0
+"""Keys in use are fetched anew after this; kube-apiserver says one hour in its discovery."""
+REFETCH_S = 10.0
+"""Between attempts, if there are keys; go-oidc has no limit, kube-apiserver's own is as long."""
+FIRST_REFETCH_S = 1.0
+"""Between attempts, if there are none: then every token of the issuer is refused."""
+MAX_REDIRECTS = 3
+
+REDIRECTS = frozenset({301, 302, 303, 307, 308})
+
+logger = logging.getLogger(__name__)
+
+
+def url_problem(url: str) -> str:
+    """Why keys cannot be fetched from a URL safely; "" if they can."""
+    try:
+        parts = urlsplit(url)
+        host, _port = parts.hostname or "", parts.port
+    except ValueError:
+        return "no URL"
+    if parts.scheme not in {"http", "https"} or not host:
+        return "no https URL"
+    if parts.username is not None or parts.password is not None:
+        return "has a user or password, which would be shown in logs"
+    if parts.fragment:
+        return "has a fragment"
+    if parts.scheme == "http" and not is_loopback(host):
+        return "not https: whoever is on the way could sign tokens"
+    return ""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class RemoteKeys:
+    """Keys that are fetched.
+
+    Args:
+        issuer: Whose discovery is asked if `jwks_url` is None.
+        jwks_url: Where the keys are.
+        ca_file: PEM of the CAs of the server; the system's if None.
+        now_s: A monotonic clock.
+
+    Raises:
+        WebKeysError: The URL is not one to fetch keys from, or the CA file cannot be used.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        jwks_url: str | None = None,
+        *,
+        ca_file: str | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._issuer = issuer
+        self._jwks_url = jwks_url
+        self._ca_file = ca_file
+        self._now_s = now_s
+        self._keys = KeySet()
+        self._fetched_s = self._attempted_s = float("-inf")
+        self._fetching: asyncio.Task[None] | None = None
+        self.problem = "not fetched yet"
+        if problem := url_problem(jwks_url or issuer):
+            raise WebKeysError(f"{jwks_url or issuer}: {problem}")
+        if ca_file is not None:
+            # The file is read for each fetch, since it changes; that it is none is told now.
+            tls_context(ca_file)
+
+    def __repr__(self) -> str:
+        state = "fetching" if self._fetching else self.problem or "in order"
+        return f"<RemoteKeys: {len(self._keys.keys)} keys, {state}>"
+
+    def current(self) -> KeySet:
+        """The keys known now; if they are old, new ones are fetched meanwhile."""
+        if (
+            self._keys.keys
+            and self._fetching is None
+            and self._now_s() - self._fetched_s >= REFRESH_S
+            and self.can_refresh()
+        ):
+            self._start()
+        return self._keys
+
+    def can_refresh(self) -> bool:
+        """Whether a fetch is under way, or the last one is long enough ago."""
+        pause_s = REFETCH_S if self._keys.keys else FIRST_REFETCH_S
+        return self._fetching is not None or self._now_s() - self._attempted_s >= pause_s
+
+    async def refresh(self) -> None:
+        """Wait for the fetch that is under way, or for a new one if it is time for one."""
+        if self._fetching is None:
+            if not self.can_refresh():
+                return
+            self._start()
+        assert self._fetching is not None
+        # Unlike `await`, this does not cancel it for all when one who waits is gone.
+        await asyncio.wait((self._fetching,))
+
+    async def close(self) -> None:
+        """Give up the fetch that is under way."""
+        if (fetching := self._fetching) is not None:
+            fetching.cancel()
+            await asyncio.wait((fetching,))
+            # One that had not begun could not say so itself.
+            self._fetching = None
+
+    def _start(self) -> None:
+        self._attempted_s = self._now_s()
+        self._fetching = spawn(self._fetch(), name=f"keys of {self._issuer}")
+
+    async def _fetch(self) -> None:
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                self._keys = await self._fetched_keys()
+        except TimeoutError:
+            self._fail(f"no answer within {TIMEOUT_S:g} s")
+        except (WebKeysError, aiohttp.ClientError, OSError, ValueError) as error:
+            self._fail(str(error) or type(error).__name__)
+        else:
+            self._fetched_s = self._now_s()
+            self.problem = ""
+        finally:
+            self._fetching = None
+
+    def _fail(self, problem: str) -> None:
+        if problem != self.problem:
+            logger.warning("the keys of %s cannot be fetched: %s", self._issuer, problem)
+        self.problem = problem
+
+    async def _fetched_keys(self) -> KeySet:
+        # Reading the system's CAs takes tens of milliseconds.
+        context = await asyncio.to_thread(tls_context, self._ca_file)
+        async with aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(ssl=context, limit=1),
+            # A compressed answer could be larger than its bound.
+            headers={"Accept": "application/json", "Accept-Encoding": "identity"},
+            auto_decompress=False,
+            cookie_jar=aiohttp.DummyCookieJar(),
+        ) as session:
+            url = self._jwks_url or await self._discovered_url(session)
+            return parse_jwks(await get(session, url), url)
+
+    async def _discovered_url(self, session: aiohttp.ClientSession) -> str:
+        where = self._issuer.rstrip("/") + DISCOVERY_PATH
+        try:
+            document = read_object(await get(session, where))
+        except StrictJsonError as error:
+            raise WebKeysError(f"{where}: no discovery document: {error}") from error
+        if document.get("issuer") != self._issuer:
+            raise WebKeysError(f"{where}: of another issuer; the setting must be equal to it")
+        url = document.get("jwks_uri")
+        if not isinstance(url, str) or (problem := url_problem(url)):
+            problem = "missing" if not isinstance(url, str) else problem
+            raise WebKeysError(f"{where}: jwks_uri: {problem}")
+        return url
+
+
+def tls_context(ca_file: str | None) -> ssl.SSLContext:
+    """What servers are verified with.
+
+    Raises:
+        WebKeysError: The file cannot be used.
+    """
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError as error:
+        raise WebKeysError(f"{ca_file}: no PEM of certificates") from error
+    except OSError as error:
+        raise WebKeysError(f"{ca_file}: {error.strerror or error}") from error
+
+
+async def get(session: aiohttp.ClientSession, url: str) -> bytes:
+    """A document, also if it has moved on the same server.
+
+    Raises:
+        WebKeysError: The answer is another one, or too long.
+    """
+    place = url
+    for _ in range(MAX_REDIRECTS + 1):
+        async with session.get(place, allow_redirects=False) as response:
+            if response.status in REDIRECTS:
+                target = urljoin(place, response.headers.get("Location", ""))
+                if origin(target) != origin(url):
+                    raise WebKeysError(f"{url}: redirects to another server; give the URL there")
+                place = target
+                continue
+            if response.status != 200:  # noqa: PLR2004 - its own name
+                raise WebKeysError(f"{url}: status {response.status}")
+            data = bytearray()
+            async for chunk in response.content.iter_any():
+                data += chunk
+                if len(data) > MAX_SET_BYTES:
+                    raise WebKeysError(f"{url}: longer than {MAX_SET_BYTES} bytes")
+            return bytes(data)
+    raise WebKeysError(f"{url}: redirects more than {MAX_REDIRECTS} times")
+
+
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """The server of a URL.
+
+    Raises:
+        ValueError: It is none.
+    """
+    parts = urlsplit(url)
+    default = {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, parts.hostname, parts.port or default
