@@ -1,0 +1,163 @@
+"""Whether a user may do something, as the upstream says: SubjectAccessReviews.
+
+Their answers count for some seconds, yes or no, as those of Kubernetes' own authorization webhook
+do.  If the upstream does not answer, nothing is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.authn.cache import AnswerCache, AskFailedError
+from apfproxy.authn.token_review import ReviewError, flag, status_of
+from apfproxy.authn.upstream_api import UpstreamApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.authn.upstream_api import UpstreamApi
+    from apfproxy.request.user import User
+    from apfproxy.settings import ReviewSettings
+
+API_VERSION = "authorization.k8s.io/v1"
+KIND = "SubjectAccessReview"
+PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+class AccessReviewError(Exception):
+    """The upstream does not say whether; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Something that a user may or may not do to a resource.
+
+    Attributes:
+        verb: What.
+        resource: To which kind of object, ...
+        name: ... which one; "" for all, ...
+        group, version, subresource, namespace: ... and where; "" for none.
+    """
+
+    verb: str
+    resource: str
+    name: str
+    group: str = ""
+    version: str = ""
+    subresource: str = ""
+    namespace: str = ""
+
+
+class AccessReviews:
+    """Asks the upstream who may do what.
+
+    Args:
+        api: The upstream's.
+        settings: How many answers are kept, how long, and how long one may take.
+        now_s: A clock that never goes backwards.
+    """
+
+    def __init__(
+        self, api: UpstreamApi, settings: ReviewSettings, now_s: Callable[[], float]
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._now_s = now_s
+        self._answers: AnswerCache[bool] = AnswerCache(now_s, settings.max_cached)
+
+    def __repr__(self) -> str:
+        return f"<AccessReviews of {self._api!r}: {len(self._answers)} kept>"
+
+    @property
+    def timeout_s(self) -> float:
+        """How long one question may take."""
+        return self._settings.timeout_s
+
+    def check(self, user: User, access: Access) -> bool | None:
+        """What the upstream said a short time ago; None if it has to be asked."""
+        kept = self._answers.get(_key(user, access))
+        return None if kept is None else kept.value
+
+    def lifetime_s(self, user: User, access: Access) -> float:
+        """For how long what `check` says still counts; 0 if it says nothing."""
+        kept = self._answers.get(_key(user, access))
+        return 0.0 if kept is None else kept.until_s - self._now_s()
+
+    async def review(self, user: User, access: Access) -> bool:
+        """What the upstream says.
+
+        Args:
+            user: With all groups that count, virtual ones included.
+            access: What they want.
+
+        Raises:
+            AccessReviewError: It says nothing that can be used.
+        """
+        try:
+            kept = await self._answers.get_or_ask(
+                _key(user, access), lambda: self._ask(user, access)
+            )
+        except (UpstreamApiError, ReviewError, AskFailedError) as error:
+            raise AccessReviewError(f"no SubjectAccessReview: {error}") from error
+        except TimeoutError:
+            raise AccessReviewError("no SubjectAccessReview in time") from None
+        return kept.value
+
+    def clear(self) -> None:
+        """Forget what the upstream said."""
+        self._answers.clear()
+
+    async def _ask(self, user: User, access: Access) -> tuple[bool, float]:
+        async with asyncio.timeout(self._settings.timeout_s):
+            answer = await self._api.post(PATH, question(user, access))
+        return is_allowed(answer), self._settings.cache_s
+
+
+def question(user: User, access: Access) -> dict[str, Any]:
+    """The SubjectAccessReview that asks."""
+    attributes = {
+        "verb": access.verb,
+        "group": access.group,
+        "version": access.version,
+        "resource": access.resource,
+        "subresource": access.subresource,
+        "namespace": access.namespace,
+        "name": access.name,
+    }
+    spec: dict[str, Any] = {
+        "user": user.name,
+        "groups": list(user.groups),
+        "resourceAttributes": {key: value for key, value in attributes.items() if value},
+    }
+    if user.uid:
+        spec["uid"] = user.uid
+    if user.extra:
+        spec["extra"] = {key: list(values) for key, values in user.extra}
+    return {"apiVersion": API_VERSION, "kind": KIND, "spec": spec}
+
+
+def is_allowed(answer: dict[str, Any]) -> bool:
+    """What a SubjectAccessReview says; no if it says both.
+
+    Raises:
+        ReviewError: It is none, or none with an answer.
+    """
+    status = status_of(answer, API_VERSION, KIND)
+    if "allowed" not in status:
+        raise ReviewError("status.allowed is missing")
+    is_denied = flag(status.get("denied"), "status.denied")
+    return flag(status["allowed"], "status.allowed") and not is_denied
+
+
+def _key(user: User, access: Access) -> bytes:
+    """What the answer depends on, told apart for any names."""
+    return json.dumps(
+        (
+            (user.name, user.groups, user.uid, user.extra),
+            (access.verb, access.group, access.version, access.resource),
+            (access.subresource, access.namespace, access.name),
+        )
+    ).encode()

@@ -1,0 +1,215 @@
+"""Who may be somebody else, and who that is then.
+
+As kube-apiserver has it, whoever impersonates needs leave for each thing that they take on: the
+user or service account, each group, each value of each extra key, the uid.  It is asked for in
+kube-apiserver's order, one after the other, until one is denied.  Those on the settings' list need
+no leave.  Nobody else is special: kube-apiserver's own authorizer lets members of `system:masters`
+do anything, so where it may be asked it says yes for them too; another upstream may say no, and
+without access reviews they have to be on the list.
+
+What the upstream does not answer is no.  Then the real user is classified, so nobody gains anything
+by making reviews fail.
+
+The finer verbs of constrained impersonation (`impersonate:user-info` and the like) are not asked
+for: who has only those is classified as who they are, and the upstream decides.
+
+Source: kubernetes/apiserver, pkg/endpoints/filters/impersonation/impersonation.go, and
+pkg/endpoints/handlers/responsewriters/errors.go for the words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from typing import TYPE_CHECKING
+
+from apfproxy.api.names import check_dns_label, check_dns_subdomain
+from apfproxy.authn.access_review import Access, AccessReviewError
+from apfproxy.authn.token_users import ACCOUNT_PREFIX, ACCOUNTS_GROUP
+from apfproxy.request.user import UNAUTHENTICATED_GROUP, User, authenticated
+
+if TYPE_CHECKING:
+    from apfproxy.authn.access_review import AccessReviews
+    from apfproxy.settings import ImpersonationSettings
+
+VERB = "impersonate"
+AUTHENTICATION_GROUP = "authentication.k8s.io"
+
+MAX_THINGS = 100
+"""Of one request; as many as there may be header fields by default.  More are not asked about."""
+
+GO_ESCAPES = {
+    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r",
+    "\t": "\\t", "\v": "\\v",
+}  # fmt: skip
+HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+"""kube-apiserver's errors never look like HTML."""
+
+logger = logging.getLogger(__name__)
+
+
+class Impersonations:
+    """Decides who may be whom.
+
+    Args:
+        settings: Those who may be anybody.
+        reviews: Asks the upstream about all others; None if it is not to be asked.
+    """
+
+    def __init__(self, settings: ImpersonationSettings, reviews: AccessReviews | None) -> None:
+        self._users = frozenset(settings.users)
+        self._groups = frozenset(settings.groups)
+        self._reviews = reviews
+
+    def __repr__(self) -> str:
+        listed = f"{len(self._users)} users and {len(self._groups)} groups listed"
+        return f"<Impersonations: {listed}, others by {self._reviews or 'nobody'}>"
+
+    def check(self, user: User, wanted: User) -> bool | None:
+        """Whether the user may be the wanted one, if that is known at once.
+
+        Args:
+            user: Who really asks, with all groups that count.
+            wanted: Whom the fields name, with the groups, uid and extra values that they name.
+
+        Returns:
+            None if the upstream has to be asked: `await review`.
+        """
+        if self._is_listed(user):
+            return True
+        if self._reviews is None:
+            return False
+        things = accesses(wanted)
+        if len(things) > MAX_THINGS:
+            return False
+        for access in things:
+            is_allowed = self._reviews.check(user, access)
+            if not is_allowed:
+                return is_allowed
+        return True
+
+    def lifetime_s(self, user: User, wanted: User) -> float:
+        """For how long what `check` or `review` said still counts, at most.
+
+        Infinite if it hangs on the settings alone; 0 if the upstream did not answer.
+        """
+        if self._reviews is None or self._is_listed(user):
+            return math.inf
+        lifetime_s = math.inf
+        things = accesses(wanted)
+        for access in things if len(things) <= MAX_THINGS else ():
+            lifetime_s = min(lifetime_s, self._reviews.lifetime_s(user, access))
+            if not self._reviews.check(user, access):
+                break
+        return lifetime_s
+
+    async def review(self, user: User, wanted: User) -> bool:
+        """Whether the user may be the wanted one, whatever it takes; no if nobody says so."""
+        known = self.check(user, wanted)
+        if known is not None or self._reviews is None:
+            return bool(known)
+        try:
+            async with asyncio.timeout(self._reviews.timeout_s):
+                for access in accesses(wanted):
+                    if not await self._reviews.review(user, access):
+                        return False
+        except (AccessReviewError, TimeoutError) as error:
+            # The upstream's API warns once of a failure of its own.
+            logger.debug("impersonation is denied: %s", error or "no answer in time")
+            return False
+        return True
+
+    def effective(self, wanted: User) -> User:
+        """The user that results once it is allowed."""
+        return effective(wanted)
+
+    def forbidden_message(self, user: User, wanted: User) -> str:
+        """kube-apiserver's words for the first thing that is not known to be allowed."""
+        things = accesses(wanted)
+        if self._reviews is not None:
+            for access in things[:MAX_THINGS]:
+                if not self._reviews.check(user, access):
+                    return forbidden_message(user, access)
+        return forbidden_message(user, things[0])
+
+    def _is_listed(self, user: User) -> bool:
+        return user.name in self._users or not self._groups.isdisjoint(user.groups)
+
+
+def accesses(wanted: User) -> tuple[Access, ...]:
+    """What somebody needs leave for to be the wanted user, in kube-apiserver's order."""
+    account = service_account(wanted.name)
+    if account is None:
+        things = [Access(VERB, "users", wanted.name)]
+    else:
+        namespace, name = account
+        things = [Access(VERB, "serviceaccounts", name, namespace=namespace)]
+    things += [Access(VERB, "groups", group) for group in wanted.groups]
+    things += [
+        Access(VERB, "userextras", value, AUTHENTICATION_GROUP, "v1", subresource=key)
+        for key, values in wanted.extra
+        for value in values
+    ]
+    if wanted.uid:
+        things.append(Access(VERB, "uids", wanted.uid, AUTHENTICATION_GROUP, "v1"))
+    return tuple(things)
+
+
+def effective(wanted: User) -> User:
+    """The user that kube-apiserver makes of the fields that name one.
+
+    A service account without groups gets those of all service accounts and of its namespace.
+    Whoever is not anonymous is authenticated, unless the groups say otherwise; the anonymous user
+    is unauthenticated.  Extra keys are taken as they are, decoded already; one that comes twice
+    has the values of both.
+    """
+    groups = wanted.groups
+    if not groups and (account := service_account(wanted.name)) is not None:
+        groups = (ACCOUNTS_GROUP, f"{ACCOUNTS_GROUP}:{account[0]}")
+    extra: dict[str, tuple[str, ...]] = {}
+    for key, values in wanted.extra:
+        extra[key] = extra.get(key, ()) + values
+    user = User(wanted.name, groups, wanted.uid, tuple(extra.items()))
+    if user.is_anonymous and UNAUTHENTICATED_GROUP not in groups:
+        return User(user.name, (*groups, UNAUTHENTICATED_GROUP), user.uid, user.extra)
+    return authenticated(user)
+
+
+def service_account(username: str) -> tuple[str, str] | None:
+    """The namespace and name of the service account with this user name, if it is one's."""
+    if not username.startswith(ACCOUNT_PREFIX):
+        return None
+    namespace, colon, name = username[len(ACCOUNT_PREFIX) :].partition(":")
+    if not colon or check_dns_label(namespace) or check_dns_subdomain(name):
+        return None
+    return namespace, name
+
+
+def forbidden_message(user: User, access: Access) -> str:
+    """kube-apiserver's words for a denied access."""
+    kind = f"{access.resource}.{access.group}" if access.group else access.resource
+    resource = access.resource + (f"/{access.subresource}" if access.subresource else "")
+    where = f"in the namespace {quoted(access.namespace)}" if access.namespace else ""
+    denied = (
+        f"User {quoted(user.name)} cannot {access.verb} resource {quoted(resource)}"
+        f" in API group {quoted(access.group)} {where or 'at the cluster scope'}"
+    ).translate(HTML_ESCAPES)
+    name = f" {quoted(access.name)}" if access.name else ""
+    return f"{kind}{name} is forbidden: {denied}"
+
+
+def quoted(text: str) -> str:
+    """The text as Go's %q has it."""
+    return f'"{"".join(map(_escaped, text))}"'
+
+
+def _escaped(character: str) -> str:
+    if (escape := GO_ESCAPES.get(character)) is not None:
+        return escape
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if code < ord(" ") or code == 0x7F:  # noqa: PLR2004 - DEL
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - as above

@@ -1,0 +1,220 @@
+"""Whose a bearer token is, as the upstream says: TokenReviews of authentication.k8s.io/v1.
+
+What the upstream says counts for some seconds, yes or no; that it says nothing is not kept, and a
+token is nobody's meanwhile.  Kubernetes keeps its own webhook's answers likewise
+(kubernetes/apiserver, pkg/authentication/token/cache).  Stricter than Kubernetes: an answer has to
+be one in every part, and if audiences are asked for, it has to name one of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.authn.cache import AnswerCache, AskFailedError
+from apfproxy.authn.token_users import UNFIT
+from apfproxy.authn.upstream_api import UpstreamApiError
+from apfproxy.authn.verdict import Verdict
+from apfproxy.request.user import User
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.authn.upstream_api import UpstreamApi
+    from apfproxy.settings import ReviewSettings
+
+API_VERSION = "authentication.k8s.io/v1"
+KIND = "TokenReview"
+PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
+
+MAX_TOKEN_BYTES = 16384
+"""Tokens of service accounts have 1 KiB, those of large directories some; the limit of one field
+of the head in most servers is 8 KiB."""
+MAX_USER_CHARACTERS = 65536
+"""Of a user with all groups and extra values, as thousands of them may be kept."""
+
+TOO_LONG = Verdict(None, 0.0, f"the token is longer than {MAX_TOKEN_BYTES} bytes")
+
+
+class ReviewError(Exception):
+    """The answer is no review; says what is wrong with it, and nothing that it holds."""
+
+
+class TokenReviews:
+    """Asks the upstream what tokens are; a `TokenAuthenticator`.
+
+    Args:
+        api: The upstream's.
+        settings: How many answers are kept, how long, and how long one may take.
+        now_s: A clock that never goes backwards.
+        audiences: A token has to be for one of these; if empty, for the upstream itself.
+    """
+
+    def __init__(
+        self,
+        api: UpstreamApi,
+        settings: ReviewSettings,
+        now_s: Callable[[], float],
+        audiences: tuple[str, ...] = (),
+    ) -> None:
+        self._api = api
+        self._settings = settings
+        self._now_s = now_s
+        self._audiences = audiences
+        self._answers: AnswerCache[Verdict] = AnswerCache(now_s, settings.max_cached)
+
+    def __repr__(self) -> str:
+        return f"<TokenReviews of {self._api!r}: {len(self._answers)} kept>"
+
+    def check(self, token: str) -> Verdict | None:
+        """What the upstream said a short time ago; None if it has to be asked."""
+        secret = token.encode("utf-8", "surrogatepass")
+        if len(secret) > MAX_TOKEN_BYTES:
+            return TOO_LONG
+        kept = self._answers.get(secret)
+        return None if kept is None else self._aged(kept.value, kept.until_s)
+
+    async def review(self, token: str) -> Verdict:
+        """What the upstream says; a verdict of nobody, which is not kept, if it says nothing."""
+        secret = token.encode("utf-8", "surrogatepass")
+        if len(secret) > MAX_TOKEN_BYTES:
+            return TOO_LONG
+        try:
+            kept = await self._answers.get_or_ask(secret, lambda: self._ask(token))
+        except AskFailedError as error:
+            return Verdict(None, 0.0, str(error))
+        return self._aged(kept.value, kept.until_s)
+
+    def clear(self) -> None:
+        """Forget what the upstream said."""
+        self._answers.clear()
+
+    def _aged(self, verdict: Verdict, until_s: float) -> Verdict:
+        """The verdict with what is left of its time."""
+        return Verdict(verdict.user, max(0.0, until_s - self._now_s()), verdict.problem)
+
+    async def _ask(self, token: str) -> tuple[Verdict, float]:
+        spec: dict[str, Any] = {"token": token}
+        if self._audiences:
+            spec["audiences"] = list(self._audiences)
+        obj = {"apiVersion": API_VERSION, "kind": KIND, "spec": spec}
+        try:
+            async with asyncio.timeout(self._settings.timeout_s):
+                answer = await self._api.post(PATH, obj)
+            verdict = verdict_of(answer, self._audiences, self._settings.cache_s)
+        except UpstreamApiError as error:
+            verdict = Verdict(None, 0.0, f"no TokenReview: {error}")
+        except TimeoutError:
+            verdict = Verdict(None, 0.0, "no TokenReview in time")
+        except ReviewError as error:
+            verdict = Verdict(None, 0.0, f"no TokenReview: {error}")
+        return verdict, verdict.lifetime_s
+
+
+def verdict_of(answer: dict[str, Any], audiences: tuple[str, ...], lifetime_s: float) -> Verdict:
+    """What a TokenReview says.
+
+    Its `status.error` is not repeated: it comes from elsewhere and might quote the token.
+
+    Args:
+        answer: The object.
+        audiences: One of these has to be in it, unless empty.
+        lifetime_s: How long it counts.
+
+    Raises:
+        ReviewError: It is no TokenReview, or none with an answer.
+    """
+    status = status_of(answer, API_VERSION, KIND)
+    named = texts(status.get("audiences"), "status.audiences")
+    if not flag(status.get("authenticated"), "status.authenticated"):
+        return Verdict(None, lifetime_s, "the upstream says that the token is nobody's")
+    user = user_of(status.get("user"))
+    if audiences and set(audiences).isdisjoint(named):
+        return Verdict(None, lifetime_s, "the upstream names none of the audiences")
+    return Verdict(user, lifetime_s)
+
+
+def status_of(answer: dict[str, Any], api_version: str, kind: str) -> dict[str, Any]:
+    """The status of a review.
+
+    Raises:
+        ReviewError: The object is something else, or has none.
+    """
+    if answer.get("apiVersion") != api_version or answer.get("kind") != kind:
+        raise ReviewError(f"the answer is no {kind} of {api_version}")
+    status = answer.get("status")
+    if not isinstance(status, dict):
+        raise ReviewError("status is missing or no object")
+    return status
+
+
+def user_of(info: object) -> User:
+    """The user that a review names.
+
+    Raises:
+        ReviewError: It names none.
+    """
+    if not isinstance(info, dict):
+        raise ReviewError("status.user is missing or no object")
+    name = text(info.get("username"), "status.user.username")
+    if not name:
+        raise ReviewError("status.user.username is empty")
+    uid = text(info.get("uid"), "status.user.uid")
+    groups = texts(info.get("groups"), "status.user.groups")
+    extra = info.get("extra")
+    if extra is None:
+        extra = {}
+    if not isinstance(extra, dict):
+        raise ReviewError("status.user.extra is no object")
+    by_key = {
+        text(key, "a key of status.user.extra"): texts(values, "a value of status.user.extra")
+        for key, values in extra.items()
+    }
+    if (
+        len(name)
+        + len(uid)
+        + sum(map(len, groups))
+        + sum(len(key) + sum(map(len, values)) for key, values in by_key.items())
+        > MAX_USER_CHARACTERS
+    ):
+        raise ReviewError(f"status.user has more than {MAX_USER_CHARACTERS} characters")
+    return User(name, groups, uid, tuple(by_key.items()))
+
+
+def flag(value: object, where: str) -> bool:
+    """A boolean; false if it is left out, as Go does with it.
+
+    Raises:
+        ReviewError: It is something else.
+    """
+    if value is None:
+        return False
+    if not isinstance(value, bool):
+        raise ReviewError(f"{where} is no boolean")
+    return value
+
+
+def text(value: object, where: str) -> str:
+    """A text that a header field can carry; "" if it is left out.
+
+    Raises:
+        ReviewError: It is something else.
+    """
+    if value is None:
+        return ""
+    if not isinstance(value, str) or UNFIT.search(value):
+        raise ReviewError(f"{where} is no text, or has control characters")
+    return value
+
+
+def texts(value: object, where: str) -> tuple[str, ...]:
+    """A list of texts; empty if it is left out.
+
+    Raises:
+        ReviewError: It is something else.
+    """
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ReviewError(f"{where} is no list of texts")
+    return tuple(text(each, where) for each in value)

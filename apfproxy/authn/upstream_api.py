@@ -1,0 +1,260 @@
+"""Questions of the proxy itself to the upstream's API: small objects posted and answered as JSON.
+
+Few go out at a time and few wait for their turn, so a flood of unknown tokens cannot become one of
+reviews.  Answers are not trusted: they are bounded in size and time, redirects are not followed,
+and nothing of what was sent or of what came back shows in an error: either may hold a token.
+
+A question is asked again after a failure that may pass, with the waiting times of Kubernetes'
+webhooks (kubernetes/apiserver, pkg/util/webhook/webhook.go), within the one limit of time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import random
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import yarl
+
+from apfproxy import __version__
+from apfproxy.authn.strict_json import StrictJsonError, read_object
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import Awaitable, Callable
+
+MAX_ANSWER_BYTES = 1 << 20
+"""A review repeats the token, 16 KiB at most, and names groups; this leaves room for thousands."""
+MAX_WAITING_PER_SLOT = 64
+"""Questions that wait for each that is under way: at 10 ms each the last one waits 0.6 s."""
+MAX_ATTEMPTS = 3
+"""Kubernetes tries five times, for 6 s in all; here a client waits for it."""
+FIRST_DELAY_S = 0.5
+DELAY_FACTOR = 1.5
+DELAY_JITTER = 0.2
+"""A delay is up to so much of itself longer, so that not all come again at once."""
+READ_BYTES = 1 << 16
+
+OK_STATUSES = frozenset({200, 201, 202})
+PASSING_STATUSES = frozenset({429, 500, 502, 503, 504})
+"""Those after which it may help to ask again."""
+ACCESS_STATUSES = frozenset({401, 403})
+
+logger = logging.getLogger(__name__)
+
+
+class UpstreamApiError(Exception):
+    """The upstream's API gave no answer that can be used.
+
+    Attributes:
+        status: What it answered; None if it was nothing, or no HTTP.
+        may_pass: Whether it may help to ask again.
+    """
+
+    def __init__(self, what: str, status: int | None = None, *, may_pass: bool = False) -> None:
+        super().__init__(what)
+        self.status = status
+        self.may_pass = may_pass
+
+
+class UpstreamApi:
+    """The API of one upstream.
+
+    Args:
+        base_url: http or https, without a path.
+        ssl_context: The TLS settings of the moment; None for the system's.
+        token: The proxy's own bearer token of the moment, if it has one.
+        max_concurrent: Questions under way; `MAX_WAITING_PER_SLOT` times as many may wait.
+        timeout_s: For one question, with its waiting for its turn and all attempts.
+        server_name: The name in the upstream's certificate, if not that of the URL.
+        host: What it gets as Host, if not that of the URL.
+        sleep: Waits between attempts; tests pass one that does not.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        ssl_context: Callable[[], ssl.SSLContext | None],
+        token: Callable[[], bytes | None],
+        max_concurrent: int,
+        timeout_s: float,
+        *,
+        server_name: str | None = None,
+        host: str | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._base_url = yarl.URL(base_url)
+        self._ssl_context = ssl_context
+        self._token = token
+        self._slots = asyncio.Semaphore(max_concurrent)
+        self._max_waiting = max_concurrent * MAX_WAITING_PER_SLOT
+        self._timeout_s = timeout_s
+        self._server_name = server_name
+        self._host = host
+        self._sleep = sleep
+        self._session: aiohttp.ClientSession | None = None
+        self._is_closed = False
+        self._waiting = 0
+        self.asked_total = 0
+        self.failures_total = 0
+        self.refused_total = 0
+        self.problem: str | None = None
+        """Why the last question had no answer; None if it had one."""
+
+    def __repr__(self) -> str:
+        origin = self._base_url.origin() if self._base_url.absolute else "?"
+        return f"<UpstreamApi {origin}: {self._waiting} waiting, {self.problem or 'ok'}>"
+
+    async def post(self, path: str, obj: object) -> dict[str, Any]:
+        """Ask by posting an object; its answer, a JSON object.
+
+        Raises:
+            UpstreamApiError: There is none; without anything of what was sent or answered.
+        """
+        if self._is_closed:
+            raise UpstreamApiError("the proxy is about to end")
+        if self._waiting >= self._max_waiting:
+            self.refused_total += 1
+            raise UpstreamApiError(
+                f"{self._waiting} questions to the upstream wait already; raise maxConcurrent if"
+                " the upstream can bear more"
+            )
+        self.asked_total += 1
+        body = json.dumps(obj, separators=(",", ":")).encode()
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                answer = await self._post_until_answered(path, body)
+        except TimeoutError:
+            error = UpstreamApiError(f"{path}: no answer within {self._timeout_s:g} s")
+            self._failed(error)
+            raise error from None
+        except UpstreamApiError as error:
+            self._failed(error)
+            raise
+        if self.problem is not None:
+            logger.info("the upstream's API answers again: %s", path)
+            self.problem = None
+        return answer
+
+    async def close(self) -> None:
+        """Drop all connections; questions under way fail, and no more are asked."""
+        self._is_closed = True
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _failed(self, error: UpstreamApiError) -> None:
+        self.failures_total += 1
+        if self.problem is None:
+            logger.warning("the upstream's API does not answer: %s", error)
+        self.problem = str(error)
+
+    async def _post_until_answered(self, path: str, body: bytes) -> dict[str, Any]:
+        delay_s = FIRST_DELAY_S
+        for _ in range(MAX_ATTEMPTS - 1):
+            try:
+                return await self._post_in_turn(path, body)
+            except UpstreamApiError as error:
+                if not error.may_pass:
+                    raise
+            # The jitter needs no secrecy.
+            await self._sleep(delay_s * (1 + random.random() * DELAY_JITTER))  # noqa: S311
+            delay_s *= DELAY_FACTOR
+        return await self._post_in_turn(path, body)
+
+    async def _post_in_turn(self, path: str, body: bytes) -> dict[str, Any]:
+        self._waiting += 1
+        try:
+            await self._slots.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            return await self._post_once(path, body)
+        finally:
+            self._slots.release()
+
+    async def _post_once(self, path: str, body: bytes) -> dict[str, Any]:
+        # Errors of the client library may hold the head of the request, so they go no further:
+        # neither as text nor as cause.
+        try:
+            status, answer = await self._exchange(path, body)
+        except (aiohttp.ClientConnectorError, aiohttp.ClientSSLError) as error:
+            # Says the address and the system's or the certificate's error.
+            is_certificate = isinstance(error, aiohttp.ClientConnectorCertificateError)
+            raise UpstreamApiError(f"{path}: {error}", may_pass=not is_certificate) from None
+        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError):
+            raise UpstreamApiError(f"{path}: the connection broke", may_pass=True) from None
+        except (aiohttp.ClientError, ValueError, RuntimeError) as error:
+            kind = type(error).__name__
+            raise UpstreamApiError(f"{path}: the exchange went wrong: {kind}") from None
+        if status in ACCESS_STATUSES:
+            raise UpstreamApiError(
+                f"{path}: the upstream answered {status}; bind the proxy's own user to the cluster"
+                " role system:auth-delegator",
+                status,
+            )
+        if status not in OK_STATUSES:
+            raise UpstreamApiError(
+                f"{path}: the upstream answered {status}",
+                status,
+                may_pass=status in PASSING_STATUSES,
+            )
+        try:
+            return read_object(answer)
+        except StrictJsonError as error:
+            raise UpstreamApiError(
+                f"{path}: the answer is no JSON object: {error}", status
+            ) from None
+
+    async def _exchange(self, path: str, body: bytes) -> tuple[int, bytes]:
+        """Send it once; the status and, of a success, the body."""
+        session = self._session
+        if session is None:
+            if self._is_closed:
+                raise UpstreamApiError("the proxy is about to end")
+            session = self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                auto_decompress=False,  # a small answer is not to become a large one
+                trust_env=False,
+            )
+        async with session.post(
+            self._base_url.with_path(path),
+            data=body,
+            headers=self._head(),
+            ssl=self._ssl_context() or True,
+            server_hostname=self._server_name,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None),
+        ) as response:
+            if response.status not in OK_STATUSES:
+                return response.status, b""
+            answer = bytearray()
+            async for piece in response.content.iter_chunked(READ_BYTES):
+                answer += piece
+                if len(answer) > MAX_ANSWER_BYTES:
+                    raise UpstreamApiError(
+                        f"{path}: the answer is longer than {MAX_ANSWER_BYTES} bytes",
+                        response.status,
+                    )
+            return response.status, bytes(answer)
+
+    def _head(self) -> dict[str, str]:
+        head = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "Content-Type": "application/json",
+            "User-Agent": f"apfproxy/{__version__}",
+        }
+        if self._host is not None:
+            head["Host"] = self._host
+        try:
+            token = self._token()
+        except (OSError, ValueError) as error:  # a file that cannot be read, or has no token
+            raise UpstreamApiError(f"the proxy's own token: {error}") from None
+        if token is not None:
+            head["Authorization"] = f"Bearer {token.decode('latin-1')}"
+        return head
