@@ -38,12 +38,14 @@ class Peer:
     Attributes:
         user: Of its certificate, if a client CA signed that; with no virtual groups.
         is_front_proxy: Whether its identity fields are believed.
+        has_certificate: Whether it showed one.
         problem: Why its certificate is no good; "" if it has none, or one that is good.
         valid_until_s: Unix time until which all this holds: certificates expire.
     """
 
     user: User | None = None
     is_front_proxy: bool = False
+    has_certificate: bool = False
     problem: str = ""
     valid_until_s: float = float("inf")
 

@@ -71,7 +71,8 @@ class Admission:
         """Set what of a head depends on its target only.
 
         Raises:
-            HeadError: Kubernetes would not understand the target, or its `timeout`.
+            HeadError: Kubernetes would not understand the target, or its `timeout`, or an upgrade
+                is malformed.
         """
         try:
             attributes = head.attributes = self._attributes_of(head.method, head.target)
@@ -90,6 +91,8 @@ class Admission:
         if not attributes.long_running:
             head.answer_timeout_ns = min(head.timeout_ns, self._answer_timeout_ns)
         head.fixed_estimate = self._estimator.fixed(attributes)
+        if head.upgrade is not None:
+            head.decide_upgrade()
 
     def classify(self, head: RequestHead) -> Classification:
         """The class of a request by the configuration in force."""

@@ -8,11 +8,14 @@ TOO_MANY_REQUESTS = b"Too many requests, please try again later.\n"
 
 _REASONS = {
     400: ("Bad Request", "BadRequest"),
+    401: ("Unauthorized", "Unauthorized"),
+    403: ("Forbidden", "Forbidden"),
     405: ("Method Not Allowed", "MethodNotAllowed"),
     408: ("Request Timeout", "Timeout"),
     413: ("Content Too Large", "RequestEntityTooLarge"),
     414: ("URI Too Long", "BadRequest"),
     417: ("Expectation Failed", "BadRequest"),
+    426: ("Upgrade Required", "BadRequest"),
     429: ("Too Many Requests", "TooManyRequests"),
     431: ("Request Header Fields Too Large", "BadRequest"),
     500: ("Internal Server Error", "InternalError"),

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import ipaddress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Protocol
 
+from apfproxy.authn.authenticator import Authenticator
+from apfproxy.authn.credential_fields import CredentialRules
+from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER
 from apfproxy.proxy.keeping import Kept
+from apfproxy.proxy.limits import Limits
 from apfproxy.proxy.read_buffer import READ_BYTES
-from apfproxy.proxy.request_fields import OriginHosts
+from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
+from apfproxy.settings import PASS_THROUGH
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from apfproxy.authn.credentials import Peer
     from apfproxy.clock import Clock
     from apfproxy.proxy.admission import Admission
     from apfproxy.proxy.counters import ProxyCounters
@@ -22,24 +30,43 @@ if TYPE_CHECKING:
     from apfproxy.settings import Settings
 
 MAX_KEPT_HEADS = 4096
-"""Heads by their bytes, per kind of client (trusted to assert identities, or not)."""
+"""Heads by their bytes, per kind of client without a certificate."""
+MAX_KEPT_HEADS_OF_ONE = 256
+"""The same of one certificate's clients: mostly of one program."""
+MAX_KINDS = 4096
+"""Kinds of clients whose heads are kept; beyond, certificates that have been met start anew."""
 MAX_KEPT_HEAD_BYTES = 2048
 """Longer heads are parsed each time, so that the bound above is one in bytes too."""
+
+
+class Certificates(Protocol):
+    """Judges clients' certificates."""
+
+    def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:
+        """What a client is by its certificate and those that it sent with it."""
 
 
 class Heads:
     """The heads of one kind of client: those that come again are kept whole.
 
     Attributes:
+        peer: What is known of such clients.
         kept: Heads without a body, which stood alone in a read, by their bytes.
     """
 
-    __slots__ = ("_admission", "_kept", "_parser", "kept")
+    __slots__ = ("_admission", "_kept", "_parser", "kept", "peer")
 
-    def __init__(self, parser: HeadParser, admission: Admission) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        parser: HeadParser,
+        admission: Admission,
+        max_kept: int = MAX_KEPT_HEADS,
+    ) -> None:
+        self.peer = peer
         self._parser = parser
         self._admission = admission
-        self._kept: Kept[bytes, RequestHead] = Kept(MAX_KEPT_HEADS)
+        self._kept: Kept[bytes, RequestHead] = Kept(max_kept)
         self.kept = self._kept.values
 
     def read(self, data: bytes, *, is_alone: bool) -> RequestHead:
@@ -54,6 +81,8 @@ class Heads:
         """
         head = self._parser.parse(data)
         self._admission.prepare(head)
+        if head.fields.identity is not None:
+            head.identify(head.fields.identity)
         if is_alone and not head.framing and len(data) <= MAX_KEPT_HEAD_BYTES:
             self._kept.offer(data, head)
         return head
@@ -67,31 +96,35 @@ class Context:
 
     Attributes:
         connections: Clients' connections that are open.
-        heads, trusted_heads: Of clients that are not trusted to assert identities, and of those
-            that are.
+        authenticator: Finds out who asks.
         is_draining: Whether answers say that their connection closes.
+        limits: What clients may take.
         sweep_now_ns: The time of the last sweep, for deadlines that need no better.
     """
 
     __slots__ = (
+        "_certificates",
+        "_field_rules",
+        "_head_limits",
+        "_heads",
         "_on_connection_closed",
         "_suffixes",
         "admission",
         "answer_timeout_ns",
+        "authenticator",
         "clock",
         "connections",
         "counters",
         "head_timeout_ns",
-        "heads",
         "held_bytes",
         "idle_timeout_ns",
         "is_draining",
+        "limits",
         "linger_ns",
         "loop",
         "max_head_bytes",
         "pool",
         "sweep_now_ns",
-        "trusted_heads",
         "trusted_networks",
         "watch_settings",
     )
@@ -104,8 +137,12 @@ class Context:
         counters: ProxyCounters,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
+        authenticator: Authenticator | None = None,
+        certificates: Certificates | None = None,
     ) -> None:
         downstream, upstream = settings.downstream, settings.upstream
+        self.authenticator = authenticator or Authenticator(clock)
+        self._certificates = certificates
         self.admission = admission
         self.pool = pool
         self.counters = counters
@@ -124,14 +161,63 @@ class Context:
         self._suffixes: dict[bytes, bytes] = {}
         self._on_connection_closed: Callable[[], None] | None = None
         self.connections: set[DownstreamConnection] = set()
-        limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
+        self.limits = Limits(downstream.limits, counters)
+        self._head_limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
         host, port = upstream.address.host, upstream.address.port
-        hosts = OriginHosts(
-            (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode(),
-            (upstream.host_header or "").encode(),
+        self._field_rules = FieldRules(
+            OriginHosts(
+                (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode(),
+                (upstream.host_header or "").encode(),
+            ),
+            CredentialRules.of(settings.authentication.front_proxy),
+            forwards_credentials=upstream.identity == PASS_THROUGH,
         )
-        self.heads = Heads(HeadParser(limits, hosts, trusts_identity=False), admission)
-        self.trusted_heads = Heads(HeadParser(limits, hosts, trusts_identity=True), admission)
+        self._heads: dict[tuple[Peer, bool], Heads] = {}
+
+    def heads_of(
+        self, address: str, certificates: tuple[bytes, ...] = (), *, is_tls: bool = False
+    ) -> Heads:
+        """The heads of a client's kind.
+
+        Args:
+            address: Of the client.
+            certificates: Its chain in DER, its own first; empty if it showed none.
+            is_tls: Whether it speaks TLS.
+        """
+        peer = TRUSTED_PEER if self._is_trusted(address) else UNKNOWN_PEER
+        if certificates and self._certificates is not None:
+            judged = self._certificates.judge(certificates[0], certificates[1:])
+            peer = replace(judged, is_front_proxy=True) if peer.is_front_proxy else judged
+        heads = self._heads.get((peer, is_tls))
+        if heads is None:
+            if len(self._heads) >= MAX_KINDS:
+                self._heads.clear()
+            rules = replace(self._field_rules, believes_claims=peer.is_front_proxy, is_tls=is_tls)
+            max_kept = MAX_KEPT_HEADS_OF_ONE if peer.has_certificate else MAX_KEPT_HEADS
+            heads = self._heads[peer, is_tls] = Heads(
+                peer,
+                HeadParser(self._head_limits, rules, 4 * max_kept),
+                self.admission,
+                max_kept,
+            )
+        return heads
+
+    def forget_identities(self) -> None:
+        """Find out anew who asks, from the next request on: what tells it has changed."""
+        self._heads.clear()
+        for connection in self.connections:
+            connection.learn_peer()
+
+    def _is_trusted(self, address: str) -> bool:
+        """Whether a client at this address may assert identities."""
+        if not self.trusted_networks:
+            return False
+        try:
+            parsed = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        mapped = parsed.ipv4_mapped if parsed.version == 6 else None
+        return any((mapped or parsed) in network for network in self.trusted_networks)
 
     def intern(self, suffix: bytes) -> bytes:
         """The same bytes, one object for all connections of a client."""

@@ -7,13 +7,13 @@ unparsed, up to a read's worth, and beyond that in the kernel.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import re
 from typing import TYPE_CHECKING, cast
 
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError, encode_chunk, last_chunk
 from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.limits import address_of
 from apfproxy.proxy.read_buffer import (
     READ_BUFFER,
     READ_VIEW,
@@ -23,6 +23,7 @@ from apfproxy.proxy.request_fields import CHUNKED, SIZED, HeadError
 from apfproxy.proxy.request_head import HeadProbe, RequestHead
 
 if TYPE_CHECKING:
+    from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.context import Context
 
 _EMPTY_LINES = re.compile(rb"\A(?:\r\n)+")
@@ -44,8 +45,10 @@ class DownstreamConnection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
+        "_address",
         "_body_left",
         "_context",
+        "_counted_as",
         "_decoder",
         "_discards_body",
         "_exchange",
@@ -56,6 +59,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         "_kept_heads",
         "_linger_bytes",
         "_pending",
+        "_pipelined",
         "_probe",
         "_probed_bytes",
         "_transport",
@@ -66,8 +70,11 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         "write",
     )
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, counted_as: str = "") -> None:
+        """Args: the listener's context, and the address if the limits know of the connection."""
         self._context = context
+        self._counted_as = counted_as
+        """The address under which the limits count this connection; "" while they do not."""
         self._transport: asyncio.Transport
         self._exchange: Exchange | None = None
         self._framing = 0
@@ -76,6 +83,8 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._decoder: ChunkedDecoder | None = None
         self._discards_body = False
         self._pending = b""
+        self._pipelined = 0
+        """Requests begun, one after the other, from what had come before the one before ended."""
         self._probe: HeadProbe | None = None
         self._probed_bytes = 0
         self._is_closed = False
@@ -91,18 +100,29 @@ class DownstreamConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         context = self._context
         self._transport = cast("asyncio.Transport", transport)
+        if not self._counted_as:
+            address = address_of(transport)
+            refusal = context.limits.admit(address)
+            if refusal is not None:
+                self._is_closed = True
+                context.limits.refuse(self._transport, refusal)
+                return
+            self._counted_as = address
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.write = self._transport.write
         peer = transport.get_extra_info("peername")
         address = peer[0] if isinstance(peer, tuple) else "unknown"
-        is_trusted = _is_in_networks(address, context)
-        self._heads = context.trusted_heads if is_trusted else context.heads
-        self._kept_heads = self._heads.kept
+        self._address = address
+        self.learn_peer()
         self.forwarded_suffix = context.intern(address.encode() + b"\r\n\r\n")
         self.deadline_ns = context.clock.now_ns() + context.head_timeout_ns
         context.connections.add(self)
-        context.counters.connections_accepted += 1
-        context.counters.connections_open += 1
+
+    def learn_peer(self) -> None:
+        """Find out what kind of client this is; its next request is read accordingly."""
+        is_tls = self._transport.get_extra_info("ssl_object") is not None
+        self._heads = self._context.heads_of(self._address, is_tls=is_tls)
+        self._kept_heads = self._heads.kept
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
         return READ_BUFFER
@@ -131,9 +151,11 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._is_closed = True
         self._leave()
         self.deadline_ns = 0
-        self._context.connections.discard(self)
-        self._context.counters.connections_open -= 1
-        self._context.on_connection_closed()
+        if self._counted_as:
+            self._context.connections.discard(self)
+            self._context.limits.release(self._counted_as)
+            self._counted_as = ""
+            self._context.on_connection_closed()
 
     def pause_writing(self) -> None:
         self.is_write_paused = True
@@ -150,6 +172,11 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._take_pending()
 
     # What the exchange does.
+
+    @property
+    def peer(self) -> Peer:
+        """What is known of the client."""
+        return self._heads.peer
 
     def send(self, data: bytes) -> None:
         """Send a part of an answer."""
@@ -270,12 +297,15 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         """Go on with requests that came while another one was under way."""
         if self._exchange is None and self._pending and not self._is_closed:
             try:
-                self._parse_pending()
+                self._parse_pending(is_pipelined=True)
             except (HeadError, ChunkedError) as error:
                 self._fail(error)
 
-    def _parse_pending(self) -> None:
+    def _parse_pending(self, *, is_pipelined: bool = False) -> None:
         """Start the next request if its head is there.
+
+        Args:
+            is_pipelined: Whether it was sent before the one before was answered.
 
         Raises:
             HeadError: It is malformed.
@@ -302,10 +332,20 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             return
         self._probe = None
         self._probed_bytes = 0
+        if is_pipelined:
+            self._pipelined += 1
+            if self._pipelined >= context.limits.max_pipelined_requests:
+                raise HeadError(
+                    400,
+                    f"more than {context.limits.max_pipelined_requests} requests were sent without"
+                    " waiting for their answers (downstream.limits.maxPipelinedRequests)",
+                )
         is_alone = end == len(data)
         self._pending = b"" if is_alone else data[end:]
         head = self._heads.read(data if is_alone else data[:end], is_alone=is_alone)
         self._begin(head)
+        if not self._pending:
+            self._pipelined = 0
 
     def _probe_head(self, data: bytes) -> None:
         """Judge the start of a head, so that what is no HTTP is refused at once."""
@@ -322,6 +362,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
 
         Raises:
             ChunkedError: The body is malformed in its first read, so nothing is forwarded.
+            HeadError: The body is too long, as the head or the first read says.
         """
         self.keep_alive = head.keep_alive
         exchange = Exchange(self._context, self, head)
@@ -332,8 +373,11 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._framing = head.framing
         self._discards_body = False
         if head.framing == SIZED:
+            if head.body_bytes > self._context.limits.max_body_bytes:
+                raise self._too_long()
             self._body_left = head.body_bytes
         else:
+            self._body_left = self._context.limits.max_body_bytes
             self._decoder = ChunkedDecoder()
         data, self._pending = self._pending, b""
         body = self._decode(data) if data else b""
@@ -365,6 +409,9 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         decoder = self._decoder
         assert decoder is not None
         body, rest = decoder.feed(data)
+        self._body_left -= len(body)
+        if self._body_left < 0:
+            raise self._too_long()
         framed = encode_chunk(body) if body else b""
         if decoder.is_done:
             self._framing = 0
@@ -372,6 +419,13 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._pending = rest
             framed += last_chunk(decoder.trailers)
         return framed
+
+    def _too_long(self) -> HeadError:
+        return HeadError(
+            413,
+            f"the request's body is longer than {self._context.limits.max_body_bytes} bytes"
+            " (downstream.limits.maxBodyBytes)",
+        )
 
     def _can_discard_body(self, exchange: Exchange) -> bool:
         """Whether the rest of a body that nobody wants is worth reading to keep the connection."""
@@ -402,7 +456,12 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             counters.malformed_requests += 1
         counters.count_status(error.code)
         self.send(
-            answers.status_answer(error.code, str(error), connection=b"Connection: close\r\n")
+            answers.status_answer(
+                error.code,
+                str(error),
+                extra=error.lines,
+                connection=b"Connection: close\r\n",
+            )
         )
         self._linger()
 
@@ -413,12 +472,19 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         """
         if self._is_closed:
             return
+        # Without a half-close (TLS has none) all that can be done is to read on, which is of use
+        # only where more is to come: else the client must see the end at once.
+        if not self._transport.can_write_eof() and not (self._framing or self._pending):
+            self.resume_reading()
+            self.abort_after_write()
+            return
         self.keep_alive = False
         self._pending = b""
         self._framing = 0
         self._linger_bytes = 0
         self.deadline_ns = self._context.clock.now_ns() + self._context.linger_ns
-        self._transport.write_eof()
+        if self._transport.can_write_eof():
+            self._transport.write_eof()
         self.resume_reading()
 
     def _leave(self) -> None:
@@ -429,15 +495,3 @@ class DownstreamConnection(asyncio.BufferedProtocol):
 
     def __repr__(self) -> str:
         return f"<DownstreamConnection {'idle' if self.is_idle else self._exchange}>"
-
-
-def _is_in_networks(address: str, context: Context) -> bool:
-    """Whether a client at this address may assert identities."""
-    if not context.trusted_networks:
-        return False
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = parsed.ipv4_mapped if parsed.version == 6 else None
-    return any((mapped or parsed) in network for network in context.trusted_networks)

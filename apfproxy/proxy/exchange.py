@@ -8,26 +8,32 @@ answer, the client, the origin, a deadline.  A request that fits passes through 
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import TYPE_CHECKING
 
+from apfproxy.authn.authenticator import Refusal
 from apfproxy.flowcontrol.ticket import RejectReason, Ticket
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
 from apfproxy.proxy.request_fields import VIA
 from apfproxy.proxy.response_head import CHUNKED, ResponseHead
 from apfproxy.proxy.watch_seats import WatchSeats
+from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from apfproxy.authn.authenticator import Identity
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.downstream import DownstreamConnection
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.proxy.upstream import UpstreamConnection
     from apfproxy.request.attributes import RequestAttributes
+
+log = logging.getLogger(__name__)
 
 _EXECUTING = 1  # TicketState.EXECUTING, without the enum's attribute look-up
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -48,12 +54,15 @@ class Exchange:
 
     __slots__ = (
         "_body_bytes",
+        "_client_ns",
         "_classification",
         "_context",
         "_downstream",
         "_held",
+        "_identification",
         "_is_chunked_to_client",
         "_pf_headers",
+        "_request_bytes",
         "_request_is_whole",
         "_sent_continue",
         "_sent_ns",
@@ -79,10 +88,15 @@ class Exchange:
         self._classification: Classification
         self._pf_headers: bytes
         self._upstream: UpstreamConnection | None = None
+        self._identification: asyncio.Task[None] | None = None
         self._wait_timer: asyncio.TimerHandle | None = None
         self._watch: WatchSeats | None = None
         self._held: bytes
+        self._request_bytes: int
+        """Of the body, since there is a connection to pass them on to."""
         self._request_is_whole: bool
+        self._client_ns: int
+        """How long only the client has been waited for, while `limits.watched` has this."""
         self._is_chunked_to_client: bool
         self._body_bytes: int
         self._sent_ns: int
@@ -114,6 +128,13 @@ class Exchange:
         context, head = self._context, self.head
         self._held = body
         self._request_is_whole = is_whole
+        if head.identity_until_ns <= context.sweep_now_ns and not self._identify():
+            return
+        self._admit()
+
+    def _admit(self) -> None:
+        """Admit, queue or refuse a request of somebody known."""
+        context, head, is_whole = self._context, self.head, self._request_is_whole
         admission = context.admission
         found = self._classification = admission.classify(head)
         self._pf_headers = head.pf_headers
@@ -165,6 +186,7 @@ class Exchange:
             if len(self._held) >= self._context.held_bytes:
                 self._downstream.pause_reading()
         elif data:
+            self._request_bytes += len(data)
             upstream.send_more(data)
             if upstream.is_write_paused:
                 self._downstream.pause_reading()
@@ -212,6 +234,36 @@ class Exchange:
             ),
         )
 
+    # Who asks.
+
+    def _identify(self) -> bool:
+        """Find out who asks; whether that is known, so that the request may go on."""
+        head, context = self.head, self._context
+        self._pf_headers = b""
+        found = context.authenticator.identify(self._downstream.peer, head.credentials)
+        if found is None:
+            self._downstream.deadline_ns = context.clock.now_ns() + head.timeout_ns
+            self._identification = spawn(self._identify_later(), name="find out who asks")
+            return False
+        return self._take_identity(found)
+
+    async def _identify_later(self) -> None:
+        """Find out who asks, asking other servers for it."""
+        found = await self._context.authenticator.identify_later(
+            self._downstream.peer, self.head.credentials
+        )
+        self._identification = None
+        if self._take_identity(found):
+            self._admit()
+
+    def _take_identity(self, found: Identity | Refusal) -> bool:
+        if isinstance(found, Refusal):
+            log.debug("refused with %d: %s", found.code, found.problem or found.message)
+            self._answer_status(found.code, found.message)
+            return False
+        self.head.identify(found)
+        return True
+
     # A connection to the origin.
 
     def _dispatch(self) -> None:
@@ -235,6 +287,9 @@ class Exchange:
             connection.send(self, head.forward + self._downstream.forwarded_suffix)
         if self._request_is_whole:
             return
+        self._request_bytes = self._client_ns = 0
+        if self.ticket is not None:
+            self._context.limits.watched.add(self)
         if head.expects_continue and not held and not self._sent_continue:
             self._sent_continue = True
             self._downstream.send(_CONTINUE)
@@ -344,6 +399,10 @@ class Exchange:
     def _pause_upstream(self) -> None:
         if self._upstream is not None:
             self._upstream.pause_reading()
+            watched = self._context.limits.watched
+            if self.ticket is not None and self not in watched:
+                self._client_ns = 0
+                watched.add(self)
 
     def _start_watch(self, body: bytes) -> None:
         """The watch is on: its seats go back once its initial events are through."""
@@ -378,6 +437,49 @@ class Exchange:
             return
         self._context.counters.upstream_timeouts += 1
         self._answer_status(504, "the origin did not answer in time")
+
+    def on_sweep(self, period_ns: int) -> None:
+        """See whether the client keeps the seats from others.
+
+        Args:
+            period_ns: The time since the last call, that of a delay of the proxy itself excluded.
+        """
+        limits = self._context.limits
+        if self.ticket is None or self._upstream is None:
+            limits.watched.discard(self)
+        elif self.has_answered:
+            self._see_answer_taken(period_ns)
+        elif self._request_is_whole:
+            limits.watched.discard(self)
+        elif not self._upstream.is_write_paused:
+            # While the origin takes no more, the client is not what holds the request up.
+            self._client_ns += period_ns
+            allowed_ns = self._client_ns - limits.body_rate_grace_ns
+            least = limits.min_body_rate_bytes
+            if allowed_ns >= 0 and self._request_bytes * 1_000_000_000 < least * self._client_ns:
+                limits.watched.discard(self)
+                self._downstream.keep_alive = False
+                self._answer_status(
+                    408,
+                    f"the request's body came slower than {least} bytes a second"
+                    " (downstream.limits.minBodyRateBytes)",
+                )
+
+    def _see_answer_taken(self, period_ns: int) -> None:
+        """Give the seats back if the answer has waited too long for its client alone."""
+        assert self._upstream is not None
+        limits = self._context.limits
+        if not self._upstream.is_read_paused:
+            # A client that takes the answer bit by bit is waited for in between, too.
+            self._client_ns -= period_ns
+            if self._client_ns <= 0:
+                limits.watched.discard(self)
+            return
+        self._client_ns += period_ns
+        if self._client_ns >= limits.slow_reader_grace_ns:
+            limits.watched.discard(self)
+            self._context.counters.slow_reader_releases += 1
+            self._give_seats_back(self._context.clock.now_ns())
 
     def end_watch(self) -> None:
         """End a long-running answer as if it were through; the proxy is about to stop."""
@@ -439,7 +541,10 @@ class Exchange:
             queue_set.finish(ticket, head.is_watch)
 
     def _drop_upstream(self) -> None:
-        """Give up the connection to the origin, or the wait for one."""
+        """Give up the connection to the origin, or the wait for one, or for who asks."""
+        if self._identification is not None:
+            self._identification.cancel()
+            self._identification = None
         upstream = self._upstream
         if upstream is None:
             self._context.pool.leave(self)

@@ -3,22 +3,31 @@
 llhttp has judged the syntax: line endings, characters, no continued lines.  The checks here are
 those that a proxy owes to what stands behind it (RFC 9112, sections 3.2, 6.1 and 11.2): one
 framing, one Host, no field that an origin could take for another one, no identity that the client
-made up.  Nothing here depends on the request line but for the version, so a client's fields are
-read once for all its targets.
+made up: the fields of front proxies are taken out, and what the origin is told of who asks is
+written anew by `authn.assertion`.  Nothing here depends on the request line but for the version,
+so a client's fields are read once for all its targets.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from apfproxy.request.user import (
-    ANONYMOUS,
-    ANONYMOUS_NAME,
-    AUTHENTICATED_GROUP,
-    UNAUTHENTICATED_GROUP,
-    User,
+from apfproxy.authn.credential_fields import CredentialsError, is_impersonation, read_credentials
+from apfproxy.authn.credentials import NO_CREDENTIALS
+from apfproxy.proxy.upgrade import (
+    UpgradeError,
+    bearer_token,
+    elements,
+    offered,
+    without_bearer,
 )
+
+if TYPE_CHECKING:
+    from apfproxy.authn.authenticator import Identity
+    from apfproxy.authn.credential_fields import CredentialRules, Lines
+    from apfproxy.proxy.upgrade import Offer
 
 VIA = b"Via: 1.1 apfproxy\r\n"
 
@@ -54,8 +63,6 @@ _FORWARDING = frozenset(
 _GUARDED = _HOP_BY_HOP | {b"content-length", b"expect", b"host", b"x-forwarded-for"}
 # Their look-alikes are not forwarded, nor are those of these.
 _GUARDED_SPELLINGS = _GUARDED | _FORWARDING | {b"authorization", b"forwarded"}
-_IDENTITY_NAMES = frozenset((b"x-remote-user", b"x-remote-group", b"x-remote-uid"))
-_EXTRA_PREFIX = b"x-remote-extra-"
 
 NO_BODY, SIZED, CHUNKED = 0, 1, 2
 """How a request's body is framed."""
@@ -66,11 +73,13 @@ class HeadError(Exception):
 
     Attributes:
         code: The status code.
+        lines: Header lines that belong to that, each with its CRLF.
     """
 
-    def __init__(self, code: int, message: str) -> None:
+    def __init__(self, code: int, message: str, lines: bytes = b"") -> None:
         super().__init__(message)
         self.code = code
+        self.lines = lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +95,27 @@ class OriginHosts:
     always: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class FieldRules:
+    """How the fields of one kind of client are read.
+
+    Attributes:
+        hosts: What to say in Host where the client does not decide it.
+        credentials: What the fields of front proxies are called.
+        believes_claims: Whether such clients are front proxies.
+        forwards_credentials: Whether the client's own credentials go on to the origin.
+        is_tls: Whether such clients speak TLS.
+    """
+
+    hosts: OriginHosts
+    credentials: CredentialRules
+    believes_claims: bool = False
+    forwards_credentials: bool = True
+    is_tls: bool = False
+
+
 class RequestFields:
-    """What the fields of a request say; immutable once read.
+    """What the fields of a request say; immutable once read, but for who asks.
 
     Attributes:
         forward: The field lines to forward, up to and including `X-Forwarded-For: ` and earlier
@@ -98,20 +126,22 @@ class RequestFields:
         is_http_10: Whether the client speaks HTTP/1.0.
         keep_alive: Whether the connection may serve another request.
         expects_continue: Whether the client waits for a 100 before it sends the body.
-        upgrade: What the client wants to upgrade to, or b"".
-        user: Who asks.
+        upgrade: What the client offers to switch to, of what is served anywhere.
+        credentials: What they say about who asks.
+        identity: What was found out about that last; None before.
     """
 
     __slots__ = (
         "body_bytes",
+        "credentials",
         "expects_continue",
         "forward",
         "framing",
         "host",
+        "identity",
         "is_http_10",
         "keep_alive",
         "upgrade",
-        "user",
     )
 
     def __init__(self, *, is_http_10: bool) -> None:
@@ -122,90 +152,88 @@ class RequestFields:
         self.is_http_10 = is_http_10
         self.keep_alive = not is_http_10
         self.expects_continue = False
-        self.upgrade = b""
-        self.user = ANONYMOUS
+        self.upgrade: Offer | None = None
+        self.credentials = NO_CREDENTIALS
+        self.identity: Identity | None = None
 
     def __repr__(self) -> str:
-        return f"<RequestFields of {self.user.name!r}, framing {self.framing}>"
+        return f"<RequestFields of {self.identity}, framing {self.framing}>"
 
 
-def read_fields(
-    lines: list[tuple[bytes, bytes]],
-    hosts: OriginHosts,
-    *,
-    is_http_10: bool,
-    trusts_identity: bool,
-) -> RequestFields:
+def read_fields(lines: Lines, rules: FieldRules, *, is_http_10: bool) -> RequestFields:
     """Check the fields of one result.
 
     Args:
         lines: Names and values, in order.
-        hosts: What to say in Host where the client does not decide it.
+        rules: Of this kind of client.
         is_http_10: Whether the request line says HTTP/1.0.
-        trusts_identity: Whether the client's address may assert identities.
 
     Raises:
         HeadError: They are malformed, ambiguous, or not served.
     """
-    return _Reader(
-        RequestFields(is_http_10=is_http_10), lines, hosts, trusts_identity=trusts_identity
-    ).read()
+    return _Reader(RequestFields(is_http_10=is_http_10), lines, rules).read()
+
+
+def _without_token(name: bytes, value: bytes) -> list[bytes]:
+    """The line of a Sec-WebSocket-Protocol field, if anything is left of it, without the token."""
+    kept = without_bearer(elements([value]))
+    return [b"%b: %b\r\n" % (name, b", ".join(kept))] if kept else []
 
 
 class _Reader:
     """Goes through the fields of one head once."""
 
-    def __init__(
-        self,
-        result: RequestFields,
-        fields: list[tuple[bytes, bytes]],
-        hosts: OriginHosts,
-        *,
-        trusts_identity: bool,
-    ) -> None:
+    def __init__(self, result: RequestFields, fields: Lines, rules: FieldRules) -> None:
         self._result = result
         self._fields = fields
-        self._origin_hosts = hosts
-        self._trusts_identity = trusts_identity
+        self._rules = rules
         self._hosts: list[bytes] = []
         self._lengths: list[bytes] = []
         self._codings: list[bytes] = []
         self._forwarded_for: list[bytes] = []
-        self._users: list[bytes] = []
-        self._groups: list[bytes] = []
+        self._upgrades: list[bytes] = []
+        self._claims: Lines = []
+        self._authorizations: list[bytes] = []
+        self._impersonations: Lines = []
         self._has_proto = False
 
     def read(self) -> RequestFields:
-        result = self._result
+        result, rules = self._result, self._rules
         nominated = self._nominated()
         lines: list[bytes] = []
-        identity_lines: list[bytes] = []
         for name, value in self._fields:
             lower = name.lower()
-            if lower in _IDENTITY_NAMES or lower.startswith(_EXTRA_PREFIX):
-                if lower not in nominated and self._take_identity(lower, value):
-                    identity_lines.append(b"%b: %b\r\n" % (name, value))
+            if rules.credentials.is_claim(lower):
+                if lower not in nominated and rules.believes_claims:
+                    self._claims.append((lower, value))
             elif lower in _GUARDED:
                 self._take_guarded(lower, value)
             elif lower in nominated or self._is_look_alike(lower):
                 pass
+            elif lower == b"authorization" or is_impersonation(lower):
+                self._take_credentials(lower, value)
+                if rules.forwards_credentials:
+                    lines.append(b"%b: %b\r\n" % (name, value))
+            elif lower == b"sec-websocket-protocol" and not rules.forwards_credentials:
+                lines += _without_token(name, value)
             elif lower not in _FORWARDING:
                 lines.append(b"%b: %b\r\n" % (name, value))
-            elif self._trusts_identity:
+            elif rules.believes_claims:
                 self._has_proto = self._has_proto or lower == b"x-forwarded-proto"
                 lines.append(b"%b: %b\r\n" % (name, value))
-        if b"upgrade" not in nominated or result.is_http_10:
-            result.upgrade = b""  # RFC 9110, section 7.8: then the field means nothing
+        if b"upgrade" in nominated and not result.is_http_10:
+            # RFC 9110, section 7.8: otherwise the field means nothing.
+            result.upgrade = offered(self._upgrades, self._fields, nominated)
         lines.insert(0, self._host_line())
         self._frame()
-        if self._identify():
-            lines += identity_lines
+        self._read_credentials()
         if result.framing == CHUNKED:
             lines.append(b"Transfer-Encoding: chunked\r\n")
         elif result.framing == SIZED or self._lengths:
             lines.append(b"Content-Length: %d\r\n" % result.body_bytes)
         if not self._has_proto:
-            lines.append(b"X-Forwarded-Proto: http\r\n")
+            proto = b"https" if rules.is_tls else b"http"
+            lines.append(b"X-Forwarded-Proto: %b\r\n" % proto)
         lines.append(VIA)
         lines.append(b"X-Forwarded-For: ")
         lines += [value + b", " for value in self._forwarded_for if value]
@@ -224,7 +252,7 @@ class _Reader:
                 if option and not _TOKEN.fullmatch(option):
                     raise HeadError(400, "malformed request: Connection lists no tokens")
                 nominated.add(option)
-        if nominated & _NOT_NOMINABLE:
+        if nominated & _NOT_NOMINABLE or any(map(is_impersonation, nominated)):
             raise HeadError(400, "Connection must not name a field that the request depends on")
         if b"close" in nominated:
             result.keep_alive = False
@@ -241,7 +269,7 @@ class _Reader:
         elif lower == b"transfer-encoding":
             self._codings.append(value)
         elif lower == b"upgrade":
-            self._result.upgrade = value or b"?"
+            self._upgrades.append(value)
         elif lower == b"expect":
             self._take_expect(value)
         elif lower == b"x-forwarded-for":
@@ -254,32 +282,28 @@ class _Reader:
             raise HeadError(417, "the only expectation that is served is 100-continue")
         self._result.expects_continue = True
 
-    def _take_identity(self, lower: bytes, value: bytes) -> bool:
-        if not self._trusts_identity:
-            return False
-        if lower == b"x-remote-user":
-            self._users.append(value)
-        elif lower == b"x-remote-group":
-            self._groups.append(value)
-        return True
+    def _take_credentials(self, lower: bytes, value: bytes) -> None:
+        if lower == b"authorization":
+            self._authorizations.append(value)
+        else:
+            self._impersonations.append((lower, value))
 
-    @staticmethod
-    def _is_look_alike(lower: bytes) -> bool:
+    def _is_look_alike(self, lower: bytes) -> bool:
         """Whether an origin might read the name as that of a field which is guarded."""
         folded = _NOT_ALPHANUMERIC.sub(b"-", lower)
         return folded != lower and (
             folded in _GUARDED_SPELLINGS
-            or folded in _IDENTITY_NAMES
-            or folded.startswith(_EXTRA_PREFIX)
+            or is_impersonation(folded)
+            or self._rules.credentials.is_claim(folded)
         )
 
     def _host_line(self) -> bytes:
         if not self._hosts and self._result.is_http_10:
-            return b"Host: %b\r\n" % (self._origin_hosts.always or self._origin_hosts.default)
+            return b"Host: %b\r\n" % (self._rules.hosts.always or self._rules.hosts.default)
         if len(self._hosts) != 1 or not _HOST.fullmatch(self._hosts[0]):
             raise HeadError(400, "a request must have exactly one valid Host field")
         self._result.host = self._hosts[0]
-        return b"Host: %b\r\n" % (self._origin_hosts.always or self._hosts[0])
+        return b"Host: %b\r\n" % (self._rules.hosts.always or self._hosts[0])
 
     def _frame(self) -> None:
         """Decide the framing, RFC 9112, section 6.3, and refuse whatever is ambiguous."""
@@ -299,20 +323,19 @@ class _Reader:
         if result.framing == NO_BODY:
             result.expects_continue = False
 
-    def _identify(self) -> bool:
-        """Set the user, and say whether the identity fields go on to the origin."""
-        named = next((user for user in self._users if user), None)
-        if named is None:
-            return False
+    def _read_credentials(self) -> None:
+        offer = self._result.upgrade
         try:
-            name = named.decode()
-            groups = [group.decode() for group in self._groups if group]
-        except UnicodeDecodeError as error:
-            raise HeadError(400, "an identity header is not UTF-8") from error
-        # As Kubernetes' AuthenticatedGroupAdder: once, and not for the anonymous user.
-        if name != ANONYMOUS_NAME and not {AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP} & set(
-            groups
-        ):
-            groups.append(AUTHENTICATED_GROUP)
-        self._result.user = User(name, tuple(groups))
-        return True
+            self._result.credentials = read_credentials(
+                self._rules.credentials,
+                self._claims,
+                self._authorizations,
+                self._impersonations,
+                websocket_token=bearer_token(offer.subprotocols)
+                if offer is not None and offer.is_websocket
+                else b"",
+            )
+        except CredentialsError as error:
+            raise HeadError(400, str(error)) from error
+        except UpgradeError as error:
+            raise HeadError(error.code, str(error), error.lines) from error

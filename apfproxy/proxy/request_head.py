@@ -10,12 +10,15 @@ import httptools
 
 from apfproxy.proxy.keeping import Kept
 from apfproxy.proxy.request_fields import HeadError, RequestFields, read_fields
+from apfproxy.proxy.upgrade import UpgradeError, honoured
+from apfproxy.request.user import ANONYMOUS
 
 if TYPE_CHECKING:
+    from apfproxy.authn.authenticator import Identity
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.flowcontrol.kind_meter import KindCounts
     from apfproxy.flowcontrol.ticket import WorkEstimate
-    from apfproxy.proxy.request_fields import OriginHosts
+    from apfproxy.proxy.request_fields import FieldRules
     from apfproxy.request.attributes import RequestAttributes
 
 # What llhttp accepts too, so that a line which matches needs no parse: Kubernetes' methods, and a
@@ -49,10 +52,13 @@ class RequestHead:
         forward: The head to forward, but for the connection's `forwarded_suffix`.
         attributes, timeout_ns, answer_timeout_ns, fixed_estimate, takes_seats, is_list, is_watch,
             kind: Set by `Admission.prepare`.
+        user: Who asks, once `identify` has said so.
+        identity_until_ns: On the clock of the process: until then that holds; 0 before it is known.
         classification: The last one, of the configuration's generation that it names.
         pf_headers: The header lines that name that class.
 
-    All others are those of `RequestFields`.
+    `line` is the request line to forward, with the fields of an upgrade, and `fields` what stood
+    below it; all others are those of `RequestFields`.
     """
 
     __slots__ = (
@@ -60,16 +66,20 @@ class RequestHead:
         "attributes",
         "body_bytes",
         "classification",
+        "credentials",
         "expects_continue",
+        "fields",
         "fixed_estimate",
         "forward",
         "framing",
+        "identity_until_ns",
         "is_head",
         "is_http_10",
         "is_list",
         "is_watch",
         "keep_alive",
         "kind",
+        "line",
         "method",
         "pf_headers",
         "takes_seats",
@@ -92,6 +102,8 @@ class RequestHead:
     def __init__(self, method: str, target: bytes, line: bytes, fields: RequestFields) -> None:
         self.method = method
         self.target = target
+        self.line = line
+        self.fields = fields
         self.is_head = method == "HEAD"
         self.forward = line + fields.forward
         self.framing = fields.framing
@@ -100,8 +112,33 @@ class RequestHead:
         self.keep_alive = fields.keep_alive
         self.expects_continue = fields.expects_continue
         self.upgrade = fields.upgrade
-        self.user = fields.user
+        self.credentials = fields.credentials
+        self.user = ANONYMOUS
+        self.identity_until_ns = 0
         self.classification: Classification | None = None
+
+    def decide_upgrade(self) -> None:
+        """Keep the upgrade that the client offers only where it is served.
+
+        Raises:
+            HeadError: It is served there, but asked for in a wrong way.
+        """
+        assert self.upgrade is not None
+        try:
+            self.upgrade = honoured(self.upgrade, self.method, self.attributes)
+        except UpgradeError as error:
+            raise HeadError(error.code, str(error), error.lines) from error
+        if self.upgrade is not None:
+            self.line += self.upgrade.lines
+            self.forward = self.line + self.fields.forward
+
+    def identify(self, identity: Identity) -> None:
+        """Take who asks: from now on the request is forwarded and classified as theirs."""
+        self.fields.identity = identity
+        self.user = identity.user
+        self.identity_until_ns = identity.valid_until_ns
+        self.forward = b"".join((self.line, identity.lines, self.fields.forward))
+        self.classification = None
 
     def __repr__(self) -> str:
         return f"<RequestHead {self.method} {self.target!r}>"
@@ -163,17 +200,18 @@ class HeadParser:
 
     Args:
         limits: How many fields, how long a target.
-        hosts: What to say in Host where the client does not decide it.
-        trusts_identity: Whether such clients may assert identities.
+        rules: How the fields are read.
+        max_kept: Field sections kept at most.
     """
 
-    __slots__ = ("_hosts", "_kept", "_limits", "_trusts_identity")
+    __slots__ = ("_kept", "_limits", "_rules")
 
-    def __init__(self, limits: HeadLimits, hosts: OriginHosts, *, trusts_identity: bool) -> None:
+    def __init__(
+        self, limits: HeadLimits, rules: FieldRules, max_kept: int = MAX_KEPT_FIELDS
+    ) -> None:
         self._limits = limits
-        self._hosts = hosts
-        self._trusts_identity = trusts_identity
-        self._kept: Kept[bytes, RequestFields] = Kept(MAX_KEPT_FIELDS)
+        self._rules = rules
+        self._kept: Kept[bytes, RequestFields] = Kept(max_kept)
 
     def parse(self, head: bytes) -> RequestHead:
         """Parse and check one head.
@@ -222,12 +260,7 @@ class HeadParser:
             raise HeadError(400, "malformed request: it does not begin with METHOD TARGET HTTP/1.1")
         if len(found.fields) > self._limits.fields:
             raise HeadError(431, f"the request has more than {self._limits.fields} header fields")
-        return read_fields(
-            found.fields,
-            self._hosts,
-            is_http_10=parser.get_http_version() == "1.0",
-            trusts_identity=self._trusts_identity,
-        )
+        return read_fields(found.fields, self._rules, is_http_10=parser.get_http_version() == "1.0")
 
     def __repr__(self) -> str:
         return f"<HeadParser, {len(self._kept.values)} field sections kept>"

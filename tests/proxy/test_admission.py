@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.proxy import admission as admission_module
 from apfproxy.proxy.admission import MAX_KEPT_TARGET_BYTES
-from apfproxy.proxy.request_fields import HeadError, OriginHosts
+from apfproxy.proxy.request_fields import FieldRules, HeadError, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser, RequestHead
+from apfproxy.settings import FrontProxySettings
 from tests.proxy.fakes import Bench
 
 
 def parse(line: bytes) -> RequestHead:
     """A head that is not prepared yet."""
-    parser = HeadParser(HeadLimits(9, 9999), OriginHosts(b"o", b""), trusts_identity=False)
+    names = CredentialRules.of(FrontProxySettings())
+    parser = HeadParser(HeadLimits(9, 9999), FieldRules(OriginHosts(b"o", b""), names))
     return parser.parse(line + b" HTTP/1.1\r\nHost: h\r\n\r\n")
 
 

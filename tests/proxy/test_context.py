@@ -5,11 +5,16 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.proxy import context as context_module
-from apfproxy.proxy.context import MAX_KEPT_HEAD_BYTES
+from apfproxy.proxy.context import MAX_KEPT_HEAD_BYTES, Heads
 from apfproxy.settings import Address, UpstreamSettings
 from tests.proxy.fakes import GET, OK, POST, Bench, connection_of
 
 GET_10 = b"GET / HTTP/1.0\r\n\r\n"
+
+
+def heads_of(bench: Bench) -> Heads:
+    """The heads of clients of which nothing is known."""
+    return bench.context.heads_of("10.0.0.1")
 
 
 @pytest.mark.parametrize(
@@ -41,12 +46,12 @@ def test_host_of_the_origin(upstream: UpstreamSettings, host: bytes) -> None:
 def test_keeps_heads_that_will_come_again(bench: Bench, request_: bytes, kept: int) -> None:
     """A head that is a read of its own is known by its bytes once it came twice."""
     client = bench.ask(request_)
-    assert {} == bench.context.heads.kept
+    assert {} == heads_of(bench).kept
     bench.end(client)
     client = bench.ask(request_)
 
-    assert kept == len(bench.context.heads.kept)
-    assert f"<Heads, {kept} kept>" == repr(bench.context.heads)
+    assert kept == len(heads_of(bench).kept)
+    assert f"<Heads, {kept} kept>" == repr(heads_of(bench))
     bench.end(client)
 
 
@@ -70,7 +75,7 @@ def test_kept_heads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ever new heads do not fill the memory."""
     monkeypatch.setattr(context_module, "MAX_KEPT_HEADS", 4)
     with Bench() as bench:
-        heads = bench.context.heads
+        heads = heads_of(bench)
         counts = []
         for i in range(7):
             for _ in range(2):

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from apfproxy.proxy import request_head
-from apfproxy.proxy.request_fields import VIA, HeadError, OriginHosts
+from apfproxy.authn.credential_fields import CredentialRules
+from apfproxy.proxy.request_fields import VIA, FieldRules, HeadError, OriginHosts
 from apfproxy.proxy.request_head import (
     MAX_KEPT_FIELDS_BYTES,
     HeadLimits,
@@ -18,15 +18,17 @@ from apfproxy.proxy.request_head import (
     HeadProbe,
     RequestHead,
 )
+from apfproxy.settings import FrontProxySettings
 
+NAMES = CredentialRules.of(FrontProxySettings())
 END = b"X-Forwarded-Proto: http\r\n" + VIA + b"X-Forwarded-For: "
 OWN = ("method", "target", "is_head", "forward", "framing", "body_bytes", "is_http_10")
-OTHERS = ("keep_alive", "expects_continue", "upgrade", "user", "classification")
+OTHERS = ("keep_alive", "expects_continue", "upgrade", "credentials", "classification")
 
 
-def new_parser() -> HeadParser:
+def new_parser(max_kept: int = 9) -> HeadParser:
     """A parser that knows nothing yet."""
-    return HeadParser(HeadLimits(4, 64), OriginHosts(b"o:80", b""), trusts_identity=False)
+    return HeadParser(HeadLimits(4, 64), FieldRules(OriginHosts(b"o:80", b""), NAMES), max_kept)
 
 
 def outcome(parser: HeadParser, head: bytes) -> object:
@@ -155,10 +157,9 @@ def test_upgrade_without_its_nomination_is_ignored() -> None:
     assert b"h2c" == parse(asked).upgrade
 
 
-def test_kept_fields_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_fields_are_bounded() -> None:
     """Neither ever new fields nor long ones fill the memory."""
-    monkeypatch.setattr(request_head, "MAX_KEPT_FIELDS", 4)
-    parser = new_parser()
+    parser = new_parser(max_kept=4)
     counts = []
     for i in range(9):
         for _ in range(2):

@@ -54,7 +54,7 @@ class Sink:
 
 def head_of(bench: Bench, request: bytes = GET) -> RequestHead:
     """The head of a request."""
-    return bench.context.heads.read(request, is_alone=False)
+    return bench.context.heads_of("10.0.0.1").read(request, is_alone=False)
 
 
 def lent(bench: Bench, sink: Sink) -> tuple[UpstreamConnection, FakeTransport]:

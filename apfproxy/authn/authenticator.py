@@ -1,0 +1,276 @@
+"""Who asks, from all that is known: the peer's certificate, the request's fields, other servers.
+
+The order is Kubernetes': front proxies, client certificates, bearer tokens, and at last nobody, if
+nobody may ask.  The first that knows the user decides.  A credential that is no good does not
+matter as long as another one is; without another one it is refused, and not taken for none.
+
+Whether it needs to ask another server or not, a request is looked at in the same way: `identify`
+says None where that is so, and `identify_later` does it all again, waiting where it has to.
+
+Source: kubernetes/kubernetes, `pkg/kubeapiserver/authenticator/config.go`.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.authn.assertion import (
+    AssertionRefusedError,
+    front_proxy_lines,
+    impersonation_lines,
+)
+from apfproxy.authn.verdict import Verdict
+from apfproxy.request.user import ANONYMOUS, User, authenticated
+from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from apfproxy.authn.credentials import Credentials, Peer
+    from apfproxy.authn.impersonation import Impersonations
+    from apfproxy.authn.verdict import TokenAuthenticator
+    from apfproxy.clock import Clock
+
+FOREVER_NS = 1 << 62
+"""Later than any clock of nanoseconds gets."""
+IMPERSONATION_LIFETIME_S = 10.0
+"""How long it counts that somebody may, or may not, be somebody else."""
+UNAUTHORIZED = "Unauthorized"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks, and what the origin is told of it.
+
+    Attributes:
+        user: Whose request it is for the flow control: whom the real user is allowed to
+            impersonate, or else the real user.
+        lines: Header lines for the origin, each with its CRLF.
+        valid_until_ns: On the clock of the process; then it has to be found out again.
+    """
+
+    user: User
+    lines: bytes
+    valid_until_ns: int
+
+    def __repr__(self) -> str:
+        return f"<Identity of {self.user.name!r}>"  # without the lines: they may hold a token
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a request goes no further.
+
+    Attributes:
+        code: 401 or 403.
+        message: For the client.
+        problem: For the log: what was wrong with the credentials, without any of them.
+    """
+
+    code: int
+    message: str
+    problem: str = ""
+
+
+class AuthenticationCounters:
+    """Requests whose identity had to be found out, by what came of it."""
+
+    __slots__ = ("anonymous", "authenticated", "refused")
+
+    def __init__(self) -> None:
+        self.anonymous = 0
+        self.authenticated = 0
+        self.refused = 0
+
+    def __repr__(self) -> str:
+        return f"<AuthenticationCounters: {self.authenticated} known, {self.refused} refused>"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What an authenticator goes by.
+
+    Attributes:
+        allows_anonymous: Whether a request without credentials is served.
+        judges_certificates: Whether client certificates name users, so that one which names none
+            is a credential that is no good.
+        assertion: How the origin learns who asks: one of the settings' three ways.
+    """
+
+    allows_anonymous: bool = True
+    judges_certificates: bool = False
+    assertion: str = PASS_THROUGH
+
+
+DEFAULT_RULES = Rules()
+
+
+class Authenticator:
+    """Finds out who asks.
+
+    Args:
+        clock: Of the identities' validity.
+        rules: What goes.
+        tokens: Who knows bearer tokens, in the order in which they are asked.
+        impersonations: Who may be somebody else; None for nobody.
+        own_token: The bearer token of the proxy itself, with which it impersonates.
+        now_s: Unix time.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        rules: Rules = DEFAULT_RULES,
+        tokens: Sequence[TokenAuthenticator] = (),
+        impersonations: Impersonations | None = None,
+        own_token: Callable[[], bytes] = bytes,
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._rules = rules
+        self._tokens = tuple(tokens)
+        self._impersonations = impersonations
+        self._own_token = own_token
+        self._clock = clock
+        self._now_s = now_s
+        self.counters = AuthenticationCounters()
+
+    def identify(self, peer: Peer, credentials: Credentials) -> Identity | Refusal | None:
+        """Who asks, if that can be said at once; None where `identify_later` has to find out."""
+        verdict = self._known_without_token(peer, credentials)
+        if verdict is None:
+            verdict = self._check_token(credentials.token)
+            if verdict is None:
+                return None
+        found = self._resolved(peer, verdict, credentials)
+        if isinstance(found, Refusal):
+            return self._refused(found)
+        wanted = credentials.impersonated
+        may_impersonate = False
+        if wanted is not None and self._impersonations is not None:
+            allowed = self._impersonations.check(found, wanted)
+            if allowed is None:
+                return None
+            may_impersonate = allowed
+        return self._identity(found, verdict, credentials, may_impersonate=may_impersonate)
+
+    async def identify_later(self, peer: Peer, credentials: Credentials) -> Identity | Refusal:
+        """Who asks, asking other servers for it."""
+        verdict = self._known_without_token(peer, credentials)
+        if verdict is None:
+            verdict = await self._review_token(credentials.token)
+        found = self._resolved(peer, verdict, credentials)
+        if isinstance(found, Refusal):
+            return self._refused(found)
+        wanted = credentials.impersonated
+        may_impersonate = False
+        if wanted is not None and self._impersonations is not None:
+            may_impersonate = await self._impersonations.review(found, wanted)
+        return self._identity(found, verdict, credentials, may_impersonate=may_impersonate)
+
+    def _known_without_token(self, peer: Peer, credentials: Credentials) -> Verdict | None:
+        """What the peer and the identity fields say; None if a token is to be looked at."""
+        lifetime_s = peer.valid_until_s - self._now_s()
+        problem = peer.problem
+        if lifetime_s <= 0:
+            problem = problem or "the client's certificate has expired"
+        elif peer.is_front_proxy and credentials.claimed is not None:
+            return Verdict(credentials.claimed, lifetime_s)
+        elif peer.user is not None:
+            return Verdict(peer.user, lifetime_s)
+        elif peer.is_front_proxy and peer.has_certificate and self._rules.judges_certificates:
+            problem = "a front proxy names no user, and its certificate is no user's"
+        if credentials.token and self._tokens:
+            return None
+        if problem:
+            return Verdict(None, 0.0, problem)
+        return Verdict(ANONYMOUS, lifetime_s)
+
+    def _check_token(self, token: str) -> Verdict | None:
+        problems: list[str] = []
+        for authenticator in self._tokens:
+            verdict = authenticator.check(token)
+            if verdict is None or verdict.user is not None:
+                return verdict
+            problems.append(verdict.problem)
+        return Verdict(None, 0.0, "; ".join(filter(None, problems)))
+
+    async def _review_token(self, token: str) -> Verdict:
+        problems: list[str] = []
+        for authenticator in self._tokens:
+            verdict = authenticator.check(token) or await authenticator.review(token)
+            if verdict.user is not None:
+                return verdict
+            problems.append(verdict.problem)
+        return Verdict(None, 0.0, "; ".join(filter(None, problems)))
+
+    def _resolved(self, peer: Peer, verdict: Verdict, credentials: Credentials) -> User | Refusal:
+        """The real user, or why there is none."""
+        user = verdict.user
+        if user is None:
+            return Refusal(401, UNAUTHORIZED, verdict.problem or peer.problem)
+        if user is ANONYMOUS and not self._rules.allows_anonymous:
+            return Refusal(401, UNAUTHORIZED, "no credentials")
+        if user is credentials.claimed and user.is_anonymous:
+            return user
+        return authenticated(user)
+
+    def _identity(
+        self,
+        user: User,
+        verdict: Verdict,
+        credentials: Credentials,
+        *,
+        may_impersonate: bool,
+    ) -> Identity | Refusal:
+        wanted = credentials.impersonated
+        effective = user
+        lifetime_s = verdict.lifetime_s
+        if wanted is not None and self._impersonations is not None:
+            lifetime_s = min(lifetime_s, IMPERSONATION_LIFETIME_S)
+            if may_impersonate:
+                effective = self._impersonations.effective(wanted)
+        rules = self._rules
+        try:
+            if rules.assertion == IMPERSONATE:
+                if wanted is not None and not may_impersonate:
+                    # Passed on, the proxy's own rights would decide.
+                    return self._refused(Refusal(403, _forbidden(user, wanted)))
+                lines = b"Authorization: Bearer %b\r\n%b" % (
+                    self._own_token(),
+                    impersonation_lines(effective),
+                )
+            elif rules.assertion == FRONT_PROXY:
+                lines = front_proxy_lines(user)
+            elif credentials.claimed is not None and verdict.user is credentials.claimed:
+                lines = front_proxy_lines(credentials.claimed)
+            else:
+                lines = b""
+        except AssertionRefusedError as error:
+            return self._refused(Refusal(401, UNAUTHORIZED, str(error)))
+        if user.is_anonymous:
+            self.counters.anonymous += 1
+        else:
+            self.counters.authenticated += 1
+        return Identity(effective, lines, self._valid_until_ns(lifetime_s))
+
+    def _valid_until_ns(self, lifetime_s: float) -> int:
+        if lifetime_s == float("inf"):
+            return FOREVER_NS
+        return min(FOREVER_NS, self._clock.now_ns() + round(lifetime_s * 1e9))
+
+    def _refused(self, refusal: Refusal) -> Refusal:
+        self.counters.refused += 1
+        return refusal
+
+    def __repr__(self) -> str:
+        return f"<Authenticator with {len(self._tokens)} of tokens, {self.counters!r}>"
+
+
+def _forbidden(user: User, wanted: User) -> str:
+    """Kubernetes' words for an impersonation that is not allowed."""
+    return (
+        f'users "{wanted.name}" is forbidden: User "{user.name}" cannot impersonate resource'
+        ' "users" in API group "" at the cluster scope'
+    )

@@ -1,0 +1,177 @@
+"""The header fields that say who asks, read as kube-apiserver reads them.
+
+Three kinds of them: Authorization; the fields of a front proxy, whose names can be set; and those
+of impersonation.  Where kube-apiserver would take the first of several values, and another server
+perhaps the last, more than one is refused.
+
+Source: kubernetes/apiserver, `authentication/request/headerrequest` and
+`endpoints/filters/impersonation.go`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import unquote
+
+from apfproxy.authn.credentials import NO_CREDENTIALS, Credentials
+from apfproxy.request.user import User
+
+if TYPE_CHECKING:
+    from apfproxy.settings import FrontProxySettings
+
+Lines = list[tuple[bytes, bytes]]
+"""Names, in lower case, and values of header fields."""
+
+_STANDARD_NAMES = frozenset((b"x-remote-user", b"x-remote-group", b"x-remote-uid"))
+_STANDARD_EXTRA_PREFIX = b"x-remote-extra-"
+_IMPERSONATE = b"impersonate-"
+_IMPERSONATE_EXTRA = b"impersonate-extra-"
+
+
+class CredentialsError(ValueError):
+    """Credentials that are ambiguous, or no text; the client's fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialRules:
+    """The names of a front proxy's fields, in lower case; of a kind the first counts that is there.
+
+    Attributes:
+        usernames, uids, groups: Whole names.
+        extra_prefixes: Of names that end with a key.
+        names, prefixes: All names and prefixes that nobody else may use: those above and
+            Kubernetes' own.
+    """
+
+    usernames: tuple[bytes, ...]
+    uids: tuple[bytes, ...]
+    groups: tuple[bytes, ...]
+    extra_prefixes: tuple[bytes, ...]
+    names: frozenset[bytes]
+    prefixes: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, settings: FrontProxySettings) -> CredentialRules:
+        """The rules of some settings."""
+
+        def lower(names: tuple[str, ...]) -> tuple[bytes, ...]:
+            return tuple(name.lower().encode() for name in names)
+
+        usernames, uids = lower(settings.username_headers), lower(settings.uid_headers)
+        groups, prefixes = lower(settings.group_headers), lower(settings.extra_header_prefixes)
+        return cls(
+            usernames,
+            uids,
+            groups,
+            prefixes,
+            _STANDARD_NAMES.union(usernames, uids, groups),
+            tuple({_STANDARD_EXTRA_PREFIX, *prefixes}),
+        )
+
+    def is_claim(self, name: bytes) -> bool:
+        """Whether a field, by its name in lower case, is for front proxies only."""
+        return name in self.names or name.startswith(self.prefixes)
+
+
+def is_impersonation(name: bytes) -> bool:
+    """Whether a field, by its name in lower case, is one of impersonation."""
+    return name.startswith(_IMPERSONATE)
+
+
+def read_credentials(
+    rules: CredentialRules,
+    claims: Lines,
+    authorizations: list[bytes],
+    impersonations: Lines,
+    *,
+    websocket_token: bytes = b"",
+) -> Credentials:
+    """Make credentials of the fields that hold them.
+
+    Args:
+        rules: What the fields of front proxies are called.
+        claims: Those fields.
+        authorizations: Values of Authorization.
+        impersonations: The fields of impersonation.
+        websocket_token: The token in the WebSocket subprotocol; b"" if none.
+
+    Raises:
+        CredentialsError: They are ambiguous, or not UTF-8.
+    """
+    if len(authorizations) > 1:
+        raise CredentialsError("Authorization is there more than once")
+    token = _bearer_token(authorizations[0]) if authorizations else ""
+    token = token or websocket_token.decode("latin-1")
+    claimed = _claimed(rules, claims) if claims else None
+    impersonated = _impersonated(impersonations) if impersonations else None
+    if not token and claimed is None and impersonated is None:
+        return NO_CREDENTIALS
+    return Credentials(token, claimed, impersonated)
+
+
+def _bearer_token(value: bytes) -> str:
+    """The token of an Authorization field, or "": the second of words that one space separates."""
+    words = value.decode("latin-1").strip(" \t").split(" ", 2)
+    return words[1] if len(words) > 1 and words[0].lower() == "bearer" else ""
+
+
+def _claimed(rules: CredentialRules, lines: Lines) -> User | None:
+    name = _first(lines, rules.usernames)
+    if not name:
+        return None
+    return User(
+        name,
+        tuple(
+            _text(value)
+            for wanted in rules.groups
+            for field, value in lines
+            if field == wanted and value
+        ),
+        _first(lines, rules.uids),
+        _extra(lines, rules.extra_prefixes),
+    )
+
+
+def _impersonated(lines: Lines) -> User | None:
+    name = _first(lines, (b"impersonate-user",))
+    groups = tuple(_text(value) for field, value in lines if field == b"impersonate-group")
+    uid = _first(lines, (b"impersonate-uid",))
+    extra = _extra(lines, (_IMPERSONATE_EXTRA,))
+    if name:
+        return User(name, groups, uid, extra)
+    if groups or uid or extra:
+        raise CredentialsError(
+            "Impersonate-Group, Impersonate-Uid and Impersonate-Extra-* need Impersonate-User"
+        )
+    return None
+
+
+def _first(lines: Lines, names: tuple[bytes, ...]) -> str:
+    """The one value of the first field that has any."""
+    for name in names:
+        values = {value for field, value in lines if field == name and value}
+        if len(values) > 1:
+            raise CredentialsError(f"{name.decode()} is there more than once")
+        if values:
+            return _text(values.pop())
+    return ""
+
+
+def _extra(lines: Lines, prefixes: tuple[bytes, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Keys, percent-decoded, and values of the fields whose names have a prefix and more."""
+    values: dict[str, list[str]] = {}
+    for field, value in lines:
+        for prefix in prefixes:
+            if field.startswith(prefix) and field != prefix:
+                key = unquote(field[len(prefix) :].decode(), errors="replace").lower()
+                values.setdefault(key, []).append(_text(value))
+                break
+    return tuple((key, tuple(values[key])) for key in sorted(values))
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise CredentialsError("an identity field is not UTF-8") from error
