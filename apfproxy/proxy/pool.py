@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import ssl
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
@@ -16,10 +18,14 @@ if TYPE_CHECKING:
 
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.response_head import ResponseHead
+    from apfproxy.proxy.tls import ClientTls
     from apfproxy.settings import UpstreamSettings
 
 
 log = logging.getLogger(__name__)
+
+MAX_REASONS_LOGGED = 8
+"""Of one outage: each reason is logged once, and an outage has few."""
 
 
 class Borrower(Protocol):
@@ -38,6 +44,15 @@ class Pool:
     The connection used last is lent first, so that the others grow idle and are closed.
     Who finds none idle gets a new one, or waits in line where the bound is reached.
 
+    A connection is of the identity with which it was opened: `renew` begins another one, and no
+    connection from before, idle, busy or on its way, gets a further request.
+
+    Args:
+        settings: Where the origin is, and how much it is asked.
+        counters: What is counted.
+        now_ns: The clock.
+        tls: How to speak TLS with the origin, if its address says so.
+
     Attributes:
         last_head_bytes, last_head: The head of the last answer to another method than HEAD.
     """
@@ -47,8 +62,11 @@ class Pool:
         settings: UpstreamSettings,
         counters: ProxyCounters,
         now_ns: Callable[[], int] = time.monotonic_ns,
+        tls: ClientTls | None = None,
     ) -> None:
+        assert tls is not None or not settings.address.is_tls
         self._settings = settings
+        self._tls = tls if settings.address.is_tls else None
         self._now_ns = now_ns
         self._counters = counters
         self.last_head_bytes = b""
@@ -57,26 +75,47 @@ class Pool:
         self._idle: dict[UpstreamConnection, None] = {}
         self._open: set[UpstreamConnection] = set()
         self._connects: set[asyncio.Task[None]] = set()
-        self._is_unreachable = False
+        self._generation = 0
+        # Open since before the last renewal; empty most of the time.
+        self._stale: set[UpstreamConnection] = set()
+        # Why the origin cannot be reached, since it last could.
+        self._outage: set[str] = set()
         # Insertion order is the line; a borrower that leaves is taken out in constant time.
-        self._line: OrderedDict[Borrower, None] = OrderedDict()
+        # Those who need a connection without a past stand in a line of their own; the numbers say
+        # who of the two first ones came first.
+        self._line: OrderedDict[Borrower, int] = OrderedDict()
+        self._new_line: OrderedDict[Borrower, int] = OrderedDict()
+        self._arrivals = 0
 
     def take(self) -> UpstreamConnection | None:
         """An idle connection, or None: then `wait` for one."""
         return self._idle.popitem()[0] if self._idle else None
 
-    def wait(self, borrower: Borrower) -> None:
-        """Stand in line; the borrower is called back, never from inside this call."""
-        self._line[borrower] = None
+    def wait(self, borrower: Borrower, *, is_new: bool = False) -> None:
+        """Stand in line; the borrower is called back, never from inside this call.
+
+        Args:
+            borrower: Who waits.
+            is_new: Whether only a connection that has carried no request will do, as for an
+                upgrade.  It counts in the bound like any other; an idle one makes way for it.
+        """
+        self._arrivals += 1
+        (self._new_line if is_new else self._line)[borrower] = self._arrivals
         self._connect_for_the_line()
 
     def leave(self, borrower: Borrower) -> None:
         """Leave the line."""
         self._line.pop(borrower, None)
+        self._new_line.pop(borrower, None)
 
     def put_back(self, connection: UpstreamConnection, now_ns: int) -> None:
         """Take a connection back whose request and answer are through."""
         if connection.is_closed:
+            return
+        if (self._stale and connection in self._stale) or (
+            self._new_line and self._has_to_make_way()
+        ):
+            connection.abort()
             return
         if connection.is_read_paused:
             connection.resume_reading()
@@ -87,9 +126,21 @@ class Pool:
         connection.idle_since_ns = now_ns
         self._idle[connection] = None
 
+    def renew(self) -> None:
+        """Begin another identity: no connection from before gets a further request.
+
+        Idle ones are closed at once, busy ones when they are put back, and one that is being made
+        as soon as it is there; who waits for it waits for another one.
+        """
+        self._generation += 1
+        self._stale = set(self._open)
+        for connection in list(self._idle):
+            connection.abort()
+
     def forget(self, connection: UpstreamConnection) -> None:
         """A connection is closed."""
         self._open.discard(connection)
+        self._stale.discard(connection)
         self._idle.pop(connection, None)
         self._connect_for_the_line()
 
@@ -121,37 +172,51 @@ class Pool:
     @property
     def waiting_count(self) -> int:
         """Requests that wait for a connection."""
-        return len(self._line)
+        return len(self._line) + len(self._new_line)
+
+    def _is_new_first(self) -> bool:
+        """Whether the first of all in line needs a connection without a past."""
+        if not self._new_line:
+            return False
+        if not self._line:
+            return True
+        return next(iter(self._new_line.values())) < next(iter(self._line.values()))
+
+    def _has_to_make_way(self) -> bool:
+        """Whether a connection has to be closed so that the first in line gets a new one."""
+        return (
+            not self._connects
+            and len(self._open) >= self._settings.max_connections
+            and self._is_new_first()
+        )
 
     def _connect_for_the_line(self) -> None:
         """Open connections for those in line that no connection under way will serve."""
-        while (
-            len(self._connects) < len(self._line)
-            and len(self._connects) + len(self._open) < self._settings.max_connections
-        ):
-            self._connects.add(spawn(self._connect(), name="connect to the origin"))
+        while len(self._connects) < len(self._line) + len(self._new_line):
+            if len(self._connects) + len(self._open) < self._settings.max_connections:
+                self._connects.add(spawn(self._connect(), name="connect to the origin"))
+            elif self._idle and len(self._connects) < len(self._new_line):
+                next(iter(self._idle)).abort()
+            else:
+                return
 
     async def _connect(self) -> None:
         settings = self._settings
-        loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
+        generation = self._generation
         try:
-            async with asyncio.timeout(settings.connect_timeout_s):
-                _, connection = await loop.create_connection(
-                    lambda: UpstreamConnection(self, self._counters),
-                    settings.address.host,
-                    settings.address.port,
-                )
-        except TimeoutError:
+            if self._tls is None:
+                connection = await self._open_plain()
+            else:
+                connection = await self._open_tls(self._tls)
+        except TimeoutError as error:
             self._connects.discard(task)
-            self._fail_one(
-                504, f"no connection to the origin within {settings.connect_timeout_s:g} s"
-            )
+            self._fail_one(504, str(error))
             return
         except OSError as error:
             self._connects.discard(task)
-            self._fail_one(502, f"no connection to the origin: {error.strerror or error}")
+            self._fail_one(502, reason_of(error))
             return
         self._connects.discard(task)
         self._counters.upstream_connections_opened += 1
@@ -159,22 +224,104 @@ class Pool:
             # Before it got here: nobody would take it out of those that are open again.
             self._fail_one(502, "the origin closed the connection at once")
             return
-        if self._is_unreachable:
-            self._is_unreachable = False
+        if self._outage:
+            self._outage.clear()
             log.info("the origin %s can be reached again", settings.address)
         self._open.add(connection)
-        self.put_back(connection, self._now_ns())
+        if generation != self._generation:
+            connection.abort()
+        elif self._is_new_first():
+            borrower, _ = self._new_line.popitem(last=False)
+            borrower.on_connection(connection)
+        else:
+            self.put_back(connection, self._now_ns())
+
+    async def _open_plain(self) -> UpstreamConnection:
+        settings = self._settings
+        try:
+            async with asyncio.timeout(settings.connect_timeout_s):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: UpstreamConnection(self, self._counters),
+                    settings.address.host,
+                    settings.address.port,
+                )
+        except TimeoutError as error:
+            raise TimeoutError(
+                f"no connection to the origin within {settings.connect_timeout_s:g} s"
+            ) from error
+        return connection
+
+    async def _open_tls(self, tls: ClientTls) -> UpstreamConnection:
+        # In two steps, because each has a limit of its own.
+        settings = self._settings
+        limit_s = settings.connect_timeout_s
+        what = "connection to"
+        try:
+            async with asyncio.timeout(limit_s):
+                sock = await connected_socket(settings.address.host, settings.address.port)
+            limit_s = tls.handshake_timeout_s
+            what = "TLS handshake with"
+            async with asyncio.timeout(limit_s):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: UpstreamConnection(self, self._counters),
+                    sock=sock,
+                    ssl=tls.context,
+                    server_hostname=tls.server_name,
+                    # Of the loop itself, should it still be at it after this task gave up.
+                    ssl_handshake_timeout=limit_s + 1.0,
+                    ssl_shutdown_timeout=1.0,
+                )
+        except TimeoutError as error:
+            raise TimeoutError(f"no {what} the origin within {limit_s:g} s") from error
+        return connection
 
     def _fail_one(self, code: int, reason: str) -> None:
         self._counters.upstream_connect_failures += 1
-        if not self._is_unreachable:
+        if reason not in self._outage and len(self._outage) < MAX_REASONS_LOGGED:
             # Once, not for each request: the counter tells how many.
-            self._is_unreachable = True
+            self._outage.add(reason)
             log.warning("%s (%s); such requests get %d", reason, self._settings.address, code)
-        if self._line:
-            borrower, _ = self._line.popitem(last=False)
+        if self._line or self._new_line:
+            line = self._new_line if self._is_new_first() else self._line
+            borrower, _ = line.popitem(last=False)
             borrower.on_no_connection(code, reason)
         self._connect_for_the_line()
 
     def __repr__(self) -> str:
-        return f"<Pool of {len(self._open)}, {len(self._idle)} idle, {len(self._line)} in line>"
+        return f"<Pool of {len(self._open)}, {len(self._idle)} idle, {self.waiting_count} in line>"
+
+
+def reason_of(error: OSError) -> str:
+    """Why there is no connection."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the origin's certificate is not valid: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS with the origin: {error.reason or error}"
+    return f"no connection to the origin: {error.strerror or error}"
+
+
+async def connected_socket(host: str, port: int) -> socket.socket:
+    """Connect by TCP to the first address of a host that answers.
+
+    Raises:
+        OSError: None does; of several addresses the last one's error.
+    """
+    loop = asyncio.get_running_loop()
+    problem = OSError(f"{host} has no address")
+    for family, kind, protocol, _, address in await loop.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM
+    ):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await loop.sock_connect(sock, address)
+        except OSError as error:
+            sock.close()
+            problem = error
+        except BaseException:
+            sock.close()
+            raise
+        else:
+            return sock
+    raise problem

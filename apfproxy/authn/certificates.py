@@ -1,0 +1,288 @@
+"""Whom a client certificate names, and whether it is a front proxy's.
+
+A certificate counts if a chain leads from it to one of the CAs of a bundle, every link of which is
+valid now and usable for the authentication of clients: its extended key usage names that, or any
+usage, or there is none.  As in Go it needs no alternative name, may itself be one of the bundle,
+and a bundle may hold intermediate CAs alone.  There are no revocation lists, as in kube-apiserver.
+
+Differences from kube-apiserver: a name, group or uid with control characters is no good, for no
+header field could carry it; and of extensions that are critical the library must know each.
+
+Sources: kubernetes/apiserver `authentication/request/x509/x509.go`; the UID's OID is of
+kubernetes/apiserver `authentication/request/x509` and kubernetes/kubernetes' feature
+AllowParsingUserUIDFromCertAuth, on since 1.34.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from cryptography import x509
+from cryptography.x509 import verification
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
+
+from apfproxy.authn.credentials import Peer
+from apfproxy.request.user import User
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+UID_OID = ObjectIdentifier("1.3.6.1.4.1.57683.2")
+"""Of the subject's attribute with the user's uid, below the CNCF's enterprise number."""
+CREDENTIAL_ID_KEY = "authentication.kubernetes.io/credential-id"
+MAX_KEPT = 4096
+"""Certificates whose verdict is kept, at about 2 KB each; clients rarely share a proxy by more."""
+BAD_LIFETIME_S = 10.0
+"""How long a certificate counts as no good: the clock may reach the time from which it is valid."""
+MAX_PROBLEM_CHARS = 200
+"""Of what the library says: it quotes the certificate."""
+CLIENT_USAGES = frozenset(
+    {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
+)
+
+_NOT_KEPT = float("-inf")
+
+
+class SubjectError(ValueError):
+    """The certificate is a client's, but its subject cannot be taken for a user."""
+
+
+class ClientCertificates:
+    """Judges clients' certificates; equal ones once, for thousands of connections share few.
+
+    Args:
+        client_ca: PEM of the CAs of users' certificates; None if certificates name no users.
+        front_proxy_ca: PEM of the CAs of front proxies' certificates; None if there are none.
+        allowed_names: Common names of which a front proxy must have one; any if empty.
+        now_s: Unix time.
+
+    Raises:
+        ValueError: One of the two is no PEM of certificates.
+    """
+
+    def __init__(
+        self,
+        client_ca: bytes | None,
+        front_proxy_ca: bytes | None,
+        allowed_names: tuple[str, ...] = (),
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._client_store = _store(client_ca)
+        self._front_proxy_store = _store(front_proxy_ca)
+        self._allowed_names = frozenset(allowed_names)
+        self._now_s = now_s
+        # By SHA-256 of all certificates, with the time until which that counts; used last is last.
+        self._kept: OrderedDict[bytes, tuple[Peer, float]] = OrderedDict()
+
+    def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:
+        """Say whose certificate that is; never raises, whatever the bytes.
+
+        Args:
+            leaf_der: The certificate.
+            chain: What else the client sent, in any order; with the certificate itself or without.
+        """
+        digest = hashlib.sha256(leaf_der)
+        fingerprint = digest.hexdigest()
+        for each in chain:
+            digest.update(each)
+        key = digest.digest()
+        now_s = self._now_s()
+        peer, until_s = self._kept.get(key, (None, _NOT_KEPT))
+        if peer is not None and now_s < until_s:
+            self._kept.move_to_end(key)
+            return peer
+        peer = self._judged(leaf_der, chain, fingerprint, now_s)
+        until_s = now_s + BAD_LIFETIME_S if peer.problem else peer.valid_until_s
+        self._kept[key] = (peer, until_s)
+        self._kept.move_to_end(key)
+        if len(self._kept) > MAX_KEPT:
+            self._kept.popitem(last=False)
+        return peer
+
+    def _judged(
+        self, leaf_der: bytes, chain: Sequence[bytes], fingerprint: str, now_s: float
+    ) -> Peer:
+        try:
+            leaf = x509.load_der_x509_certificate(leaf_der)
+            others = [x509.load_der_x509_certificate(each) for each in chain if each != leaf_der]
+            return self._peer(leaf, others, fingerprint, now_s)
+        except Exception as error:  # noqa: BLE001 - the library has many for a broken certificate
+            return Peer(has_certificate=True, problem=f"the certificate is broken: {said(error)}")
+
+    def _peer(
+        self,
+        leaf: x509.Certificate,
+        others: list[x509.Certificate],
+        fingerprint: str,
+        now_s: float,
+    ) -> Peer:
+        problems: list[str] = []
+        user = None
+        is_front_proxy = False
+        valid_until_s = float("inf")
+        if self._front_proxy_store is not None:
+            try:
+                until_s = verified_until_s(leaf, others, self._front_proxy_store, now_s)
+                name = common_name(leaf)
+                if self._allowed_names and name not in self._allowed_names:
+                    raise SubjectError(f"subject with cn={name!r} is not in the allowed list")  # noqa: TRY301 - one place says what came of it
+                is_front_proxy = True
+                valid_until_s = until_s
+            except (verification.VerificationError, SubjectError) as error:
+                problems.append(_problem(leaf, error, now_s))
+        if self._client_store is not None:
+            try:
+                until_s = verified_until_s(leaf, others, self._client_store, now_s)
+                user = user_of(leaf, fingerprint)
+                valid_until_s = min(valid_until_s, until_s)
+            except (verification.VerificationError, SubjectError) as error:
+                problems.append(_problem(leaf, error, now_s))
+        if user is not None or is_front_proxy:
+            problems = []
+        return Peer(
+            user=user,
+            is_front_proxy=is_front_proxy,
+            has_certificate=True,
+            problem="; ".join(dict.fromkeys(problems)),
+            valid_until_s=valid_until_s,
+        )
+
+    def __repr__(self) -> str:
+        return f"<ClientCertificates: {len(self._kept)} kept>"
+
+
+def verified_until_s(
+    leaf: x509.Certificate,
+    others: list[x509.Certificate],
+    store: verification.Store,
+    now_s: float,
+) -> float:
+    """Find a chain to one of the store's CAs that is good for clients now.
+
+    Returns:
+        The Unix time at which the first certificate of the chain expires.
+
+    Raises:
+        VerificationError: There is no such chain.
+    """
+    now = dt.datetime.fromtimestamp(now_s, dt.UTC).replace(tzinfo=None)
+    verifier = (
+        verification.PolicyBuilder()
+        .store(store)
+        .time(now)
+        .extension_policies(ca_policy=_CA_POLICY, ee_policy=_LEAF_POLICY)
+        .build_client_verifier()
+    )
+    chain = verifier.verify(leaf, others).chain
+    # A certificate is valid through the second that it names.
+    return min(each.not_valid_after_utc.timestamp() for each in chain) + 1.0
+
+
+def common_name(certificate: x509.Certificate) -> str:
+    """The subject's common name; of several the last, as in Go; "" if there is none.
+
+    Raises:
+        SubjectError: It is no text that a header field could carry.
+    """
+    names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return _text(names[-1], "common name") if names else ""
+
+
+def user_of(certificate: x509.Certificate, fingerprint: str) -> User | None:
+    """The user that a certificate names; None if it has no common name.
+
+    Args:
+        certificate: One that counts.
+        fingerprint: Its SHA-256, in hexadecimal.
+
+    Raises:
+        SubjectError: A name is no text, or there is more than one uid, or an empty one.
+    """
+    name = common_name(certificate)
+    if not name:
+        return None
+    subject = certificate.subject
+    groups = tuple(
+        _text(each, "organization")
+        for each in subject.get_attributes_for_oid(NameOID.ORGANIZATION_NAME)
+    )
+    uids = [_text(each, "uid") for each in subject.get_attributes_for_oid(UID_OID)]
+    if len(uids) > 1:
+        raise SubjectError("the subject has more than one uid")
+    if uids and not uids[0]:
+        raise SubjectError("the subject's uid is empty")
+    extra = ((CREDENTIAL_ID_KEY, (f"X509SHA256={fingerprint}",)),)
+    return User(name, groups, uids[0] if uids else "", extra)
+
+
+def said(error: Exception) -> str:
+    """What an exception says, as one short line."""
+    text = str(error) or type(error).__name__
+    text = text.partition(" (encountered processing")[0]
+    text = "".join(each if each.isprintable() else "?" for each in text)
+    return text if len(text) <= MAX_PROBLEM_CHARS else f"{text[:MAX_PROBLEM_CHARS]}..."
+
+
+def _problem(leaf: x509.Certificate, error: Exception, now_s: float) -> str:
+    """Why a certificate does not count, by its serial number, as Kubernetes says it."""
+    until, since = leaf.not_valid_after_utc, leaf.not_valid_before_utc
+    if now_s >= until.timestamp() + 1.0:
+        why = f"it expired at {until.isoformat()}"
+    elif now_s < since.timestamp():
+        why = f"it is not valid before {since.isoformat()}"
+    else:
+        why = said(error)
+    return f"verifying certificate SN={leaf.serial_number} failed: {why}"
+
+
+def _text(attribute: x509.NameAttribute[str | bytes], what: str) -> str:
+    value = attribute.value
+    if not isinstance(value, str):
+        raise SubjectError(f"the subject's {what} is no text")
+    if any(each < " " or each == "\x7f" for each in value):
+        raise SubjectError(f"the subject's {what} has a control character")
+    return value
+
+
+def _store(pem: bytes | None) -> verification.Store | None:
+    return None if pem is None else verification.Store(x509.load_pem_x509_certificates(pem))
+
+
+def _check_is_ca(
+    _policy: verification.Policy, _certificate: x509.Certificate, constraints: x509.BasicConstraints
+) -> None:
+    if not constraints.ca:
+        raise ValueError("an issuer is no CA")
+
+
+def _check_signs_certificates(
+    _policy: verification.Policy, _certificate: x509.Certificate, usage: x509.KeyUsage | None
+) -> None:
+    if usage is not None and not usage.key_cert_sign:
+        raise ValueError("an issuer's key may not sign certificates")
+
+
+def _check_client_usage(
+    _policy: verification.Policy,
+    _certificate: x509.Certificate,
+    usage: x509.ExtendedKeyUsage | None,
+) -> None:
+    if usage is not None and CLIENT_USAGES.isdisjoint(usage):
+        raise ValueError("certificate specifies an incompatible key usage")
+
+
+_ANY = verification.Criticality.AGNOSTIC
+_LEAF_POLICY = verification.ExtensionPolicy.permit_all().may_be_present(
+    x509.ExtendedKeyUsage, _ANY, _check_client_usage
+)
+_CA_POLICY = (
+    verification.ExtensionPolicy.permit_all()
+    .require_present(x509.BasicConstraints, _ANY, _check_is_ca)
+    .may_be_present(x509.KeyUsage, _ANY, _check_signs_certificates)
+    .may_be_present(x509.ExtendedKeyUsage, _ANY, _check_client_usage)
+)
+"""The extensions' rules beside the library's own about names and the length of the path."""

@@ -1,0 +1,265 @@
+"""TLS towards clients and towards the origin: contexts that are replaced when their files change.
+
+A connection keeps the context with which it began; a new context is for new connections only.
+
+The versions, ciphers and curves are Mozilla's intermediate profile, version 5.7, without the
+finite-field Diffie-Hellman that a server has to bring parameters for; no CBC, so that all ciphers
+are AEAD and all keys are ephemeral.  What kube-apiserver's own clients speak, TLS 1.2 and 1.3 with
+ECDHE, is all of it.
+
+A client's certificate is looked at twice.  OpenSSL checks in the handshake that its owner has the
+key and that one of the CAs signed it; otherwise the handshake fails with an alert, where
+kube-apiserver goes on to a 401.  Its dates are left to `authn.certificates`, so that who comes with
+an expired one is told so by a 401; an alert would say nothing that a client shows to anybody.
+
+Source: https://wiki.mozilla.org/Security/Server_Side_TLS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterable
+
+    from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
+
+log = logging.getLogger(__name__)
+
+ALPN_PROTOCOLS = ("http/1.1",)
+CIPHERS = (
+    "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-RSA-AES128-GCM-SHA256"
+    ":ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384"
+    ":ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
+)
+"""Of TLS 1.2; those of 1.3 are all good, and OpenSSL's own."""
+NO_CHECK_TIME = 0x200000
+"""X509_V_FLAG_NO_CHECK_TIME, which the standard library does not name."""
+RENEW_BEFORE_S = 7 * 24 * 3600.0
+"""A certificate that expires sooner than that is warned about when it is loaded."""
+
+
+class TlsError(Exception):
+    """A file of TLS cannot be used; the operator's fault.
+
+    Attributes:
+        path: Which.
+        problem: What is wrong with it, and what to do; nothing of its contents.
+    """
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path}: {problem}")
+        self.path = path
+        self.problem = problem
+
+
+class ServerTls:
+    """TLS towards clients.
+
+    Args:
+        settings: Which certificate; both files are set.
+        client_cas: PEM files of the CAs of clients' certificates, of users and of front proxies;
+            without any no client is asked for a certificate.
+
+    Attributes:
+        context: For new connections; made by `load`.
+    """
+
+    def __init__(self, settings: DownstreamTlsSettings, client_cas: Iterable[str] = ()) -> None:
+        self._settings = settings
+        self._client_cas = tuple(dict.fromkeys(client_cas))
+        self.context: ssl.SSLContext
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that it is made of."""
+        settings = self._settings
+        return _those_set(settings.certificate_file, settings.key_file, *self._client_cas)
+
+    @property
+    def handshake_timeout_s(self) -> float:
+        """A handshake that takes longer is cut."""
+        return self._settings.handshake_timeout_s
+
+    def load(self) -> None:
+        """Read the files, and take them if all are good; otherwise nothing changes.
+
+        Raises:
+            TlsError: One is not.
+        """
+        settings = self._settings
+        context = _new_context(ssl.PROTOCOL_TLS_SERVER)
+        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+        _load_own(context, settings.certificate_file, settings.key_file)
+        for path in self._client_cas:
+            _load_authorities(context, path)
+        if self._client_cas:
+            context.verify_mode = (
+                ssl.CERT_REQUIRED if settings.require_client_certificate else ssl.CERT_OPTIONAL
+            )
+            context.verify_flags = ssl.VerifyFlags(
+                context.verify_flags | NO_CHECK_TIME | ssl.VERIFY_X509_PARTIAL_CHAIN
+            )
+            # A session that is taken up again has lost the certificates between the client's and
+            # its CA, without which the client's cannot be judged.
+            context.options |= ssl.OP_NO_TICKET
+            context.num_tickets = 0
+        self.context = context
+
+    reload = load
+
+    def __repr__(self) -> str:
+        return f"<ServerTls of {self._settings.certificate_file}>"
+
+
+class ClientTls:
+    """TLS towards the origin.
+
+    Args:
+        settings: What it is verified against, and the proxy's own certificate.
+        host: The host of the origin's URL.
+
+    Attributes:
+        context: For new connections; made by `load`.
+        server_name: A name or address that the origin's certificate must have.
+    """
+
+    def __init__(self, settings: UpstreamTlsSettings, host: str) -> None:
+        self._settings = settings
+        self.server_name = settings.server_name or host
+        self.context: ssl.SSLContext
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that it is made of."""
+        settings = self._settings
+        return _those_set(settings.ca_file, settings.certificate_file, settings.key_file)
+
+    @property
+    def handshake_timeout_s(self) -> float:
+        """A handshake that takes longer is given up."""
+        return self._settings.handshake_timeout_s
+
+    def load(self) -> None:
+        """Read the files, and take them if all are good; otherwise nothing changes.
+
+        Raises:
+            TlsError: One is not.
+        """
+        settings = self._settings
+        context = _new_context(ssl.PROTOCOL_TLS_CLIENT)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        if settings.ca_file is None:
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        else:
+            _load_authorities(context, settings.ca_file)
+        if settings.certificate_file is not None:
+            _load_own(context, settings.certificate_file, settings.key_file)
+        self.context = context
+
+    reload = load
+
+    def __repr__(self) -> str:
+        return f"<ClientTls to {self.server_name}>"
+
+
+def peer_certificates(
+    transport: asyncio.BaseTransport,
+) -> tuple[bytes | None, tuple[bytes, ...]]:
+    """The certificate that the other end of a connection showed, and what it sent along.
+
+    Returns:
+        The certificate, None without TLS or without one; and, in the order of the wire, all
+        that were sent, itself included.  Both are DER.
+    """
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    leaf = tls.getpeercert(binary_form=True) if tls is not None else None
+    if tls is None or leaf is None:
+        return None, ()
+    # Public from Python 3.13 on.  Up to 3.12 the same is there under the object's own, private
+    # one; without it clients whose CA is an intermediate one could not be judged.
+    if hasattr(tls, "get_unverified_chain"):
+        return leaf, tuple(tls.get_unverified_chain())
+    inner = cast("Any", getattr(tls, "_sslobj", None))
+    with contextlib.suppress(AttributeError, TypeError, ssl.SSLError):
+        chain = inner.get_unverified_chain() or ()
+        return leaf, tuple(ssl.PEM_cert_to_DER_cert(each.public_bytes()) for each in chain)
+    return leaf, ()
+
+
+def _new_context(protocol: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers(CIPHERS)
+    context.set_alpn_protocols(list(ALPN_PROTOCOLS))
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    return context
+
+
+def _those_set(*paths: str | None) -> tuple[str, ...]:
+    return tuple(path for path in paths if path is not None)
+
+
+def _read(path: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise TlsError(path, f"cannot be read: {error.strerror or error}") from error
+
+
+def _certificates(path: str) -> list[x509.Certificate]:
+    content = _read(path)
+    try:
+        return x509.load_pem_x509_certificates(content)
+    except ValueError as error:
+        raise TlsError(path, "is no PEM of certificates") from error
+
+
+def _load_authorities(context: ssl.SSLContext, path: str) -> None:
+    certificates = _certificates(path)
+    for each in certificates:
+        _warn_of_dates(path, each)
+    context.load_verify_locations(
+        cadata=b"".join(each.public_bytes(serialization.Encoding.DER) for each in certificates)
+    )
+
+
+def _load_own(context: ssl.SSLContext, certificate_file: str | None, key_file: str | None) -> None:
+    assert certificate_file is not None
+    key_file = key_file or certificate_file
+    leaf = _certificates(certificate_file)[0]
+    try:
+        key = serialization.load_pem_private_key(_read(key_file), password=None)
+    except TypeError as error:
+        raise TlsError(key_file, "is encrypted: give a key without a password") from error
+    except Exception as error:
+        raise TlsError(key_file, "is no PEM of a private key") from error
+    if key.public_key() != leaf.public_key():
+        raise TlsError(key_file, f"is not the key of the certificate in {certificate_file}")
+    try:
+        # An empty password, or OpenSSL would ask for one at the terminal.
+        context.load_cert_chain(certificate_file, key_file, password="")
+    except (ssl.SSLError, OSError) as error:
+        reason = getattr(error, "reason", None) or "changed while it was read"
+        raise TlsError(certificate_file, f"cannot be used: {reason}") from error
+    _warn_of_dates(certificate_file, leaf)
+
+
+def _warn_of_dates(path: str, certificate: x509.Certificate) -> None:
+    now = dt.datetime.now(dt.UTC)
+    until, since = certificate.not_valid_after_utc, certificate.not_valid_before_utc
+    if until < now:
+        log.warning("%s: the certificate expired at %s", path, until.isoformat())
+    elif since > now:
+        log.warning("%s: the certificate is not valid before %s", path, since.isoformat())
+    elif (until - now).total_seconds() < min(RENEW_BEFORE_S, (until - since).total_seconds() / 10):
+        log.warning("%s: the certificate expires at %s", path, until.isoformat())
