@@ -1,0 +1,261 @@
+"""Requests whose answers tell whose they are, and an origin that answers them.
+
+A request has a number.  Its answer has the number in a header field, and a body that is nothing
+but that number again and again; so has the body of a request.  So whoever gets a byte of somebody
+else's message sees it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
+
+import httptools
+
+if TYPE_CHECKING:
+    import random
+
+ID = b"x-request-id"
+CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
+EVENTS = 4
+"""Of a watch that ends by itself."""
+EVENT_PERIOD_S = 0.02
+MAX_SIZE = 1 << 20
+CHUNK_BYTES = 20_000
+
+KINDS = {
+    # Kind of answer: weight, method.
+    "sized": (45, "GET"),
+    "chunked": (20, "GET"),
+    "until-close": (4, "GET"),
+    "hinted": (3, "GET"),
+    "bodiless": (5, "HEAD"),
+    "empty": (5, "DELETE"),
+    "watch": (3, "GET"),
+    "posted": (10, "POST"),
+    "put-in-chunks": (5, "PUT"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request.
+
+    Attributes:
+        number: Its own.
+        kind: Of `KINDS`.
+        size: Bytes of the answer's body, and of the request's if it has one.
+    """
+
+    number: int
+    kind: str
+    size: int
+
+    @property
+    def id(self) -> bytes:
+        """The number as it is written everywhere."""
+        return b"r%09d" % self.number
+
+    @property
+    def method(self) -> str:
+        """Of HTTP."""
+        return KINDS[self.kind][1]
+
+    @property
+    def is_watch(self) -> bool:
+        """Whether its answer has no deadline."""
+        return self.kind == "watch"
+
+    def expected_body(self) -> bytes:
+        """The answer's."""
+        if self.kind in ("bodiless", "empty"):
+            return b""
+        if self.is_watch:
+            return event(self.id) * EVENTS
+        return pattern(self.id, self.size)
+
+    def encode(self, user: str, fields: str = "") -> bytes:
+        """The request's bytes.
+
+        Args:
+            user: Who asks.
+            fields: More lines of the head, each with its end.
+        """
+        name = self.id.decode()
+        target = f"{CONFIGMAPS}?watch=true&n={name}" if self.is_watch else f"{CONFIGMAPS}/{name}"
+        head = (
+            f"{self.method} {target} HTTP/1.1\r\nHost: a.test\r\nX-Remote-User: {user}\r\n"
+            f"X-Remote-Group: testers\r\n{fields}"
+            f"X-Request-Id: {name}\r\nX-Answer: {self.kind} {self.size}\r\n"
+        ).encode()
+        if self.kind == "posted":
+            body = pattern(self.id, self.size)
+            return b"%bContent-Length: %d\r\n\r\n%b" % (head, len(body), body)
+        if self.kind == "put-in-chunks":
+            body = in_chunks(pattern(self.id, self.size))
+            return b"%bTransfer-Encoding: chunked\r\n\r\n%b" % (head, body)
+        return head + b"\r\n"
+
+
+def draw(number: int, random: random.Random, kinds: dict[str, int]) -> Ask:
+    """Draw a request; most are small, one in a hundred may have a megabyte.
+
+    Args:
+        number: Its own.
+        random: Draws it.
+        kinds: Kind to weight.
+    """
+    (kind,) = random.choices(list(kinds), list(kinds.values()))
+    chance = random.random()
+    most = 0 if chance < 0.05 else 2000 if chance < 0.9 else 65_536 if chance < 0.99 else MAX_SIZE
+    return Ask(number, kind, random.randint(0, most))
+
+
+def pattern(name: bytes, size: int) -> bytes:
+    """A body of so many bytes that is a name's own."""
+    return ((name + b"|") * (size // (len(name) + 1) + 1))[:size]
+
+
+def event(name: bytes) -> bytes:
+    """An event of a watch."""
+    return b'{"type":"ADDED","object":{"metadata":{"name":"%b"}}}\n' % name
+
+
+def in_chunks(body: bytes) -> bytes:
+    """A body as chunks, the last one included."""
+    chunks = [body[at : at + CHUNK_BYTES] for at in range(0, len(body), CHUNK_BYTES)]
+    return b"".join(b"%x\r\n%b\r\n" % (len(each), each) for each in chunks) + b"0\r\n\r\n"
+
+
+@dataclass(slots=True)
+class Seen:
+    """What an origin saw.
+
+    Attributes:
+        requests: Whole ones.
+        wrong: What no proxy may do, such as a body that is of two requests; the first few.
+        posted: Numbers of POSTs, which must not be sent twice.
+        busy: Answers under way.
+    """
+
+    requests: int = 0
+    wrong: list[str] = field(default_factory=list)
+    posted: set[bytes] = field(default_factory=set)
+    busy: int = 0
+
+    def complain(self, text: str) -> None:
+        """Note what went wrong."""
+        if len(self.wrong) < 20:
+            self.wrong.append(text)
+
+
+class EchoOrigin(asyncio.Protocol):
+    """A connection to the origin.
+
+    Args:
+        seen: Notes of all connections.
+    """
+
+    def __init__(self, seen: Seen) -> None:
+        self._seen = seen
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport
+        self._fields: dict[bytes, bytes] = {}
+        self._body = bytearray()
+        self._is_busy = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Take requests apart."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._transport.abort()
+        except httptools.HttpParserError as error:
+            self._seen.complain(f"the origin got what is no HTTP: {error}: {data[:200]!r}")
+            self._transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End what is under way."""
+        del exc
+        if self._timer is not None:
+            self._timer.cancel()
+        self._set_busy(is_busy=False)
+
+    def on_message_begin(self) -> None:
+        """A request starts."""
+        self._fields = {}
+        self._body.clear()
+        if self._is_busy:
+            self._seen.complain("the origin got a request before it had answered another")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header field."""
+        self._fields[name.lower()] = value
+
+    def on_body(self, data: bytes) -> None:
+        """Some of the body."""
+        self._body += data
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        seen = self._seen
+        seen.requests += 1
+        name = self._fields.get(ID, b"")
+        kind, _, size = self._fields.get(b"x-answer", b"").decode().partition(" ")
+        if kind not in KINDS or not size:
+            self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            return
+        has_body = kind in ("posted", "put-in-chunks")
+        if self._body != (pattern(name, int(size)) if has_body else b""):
+            seen.complain(f"the body of {name!r} is not its own: {bytes(self._body[:200])!r}")
+        if kind == "posted":
+            if name in seen.posted:
+                seen.complain(f"the POST {name!r} came twice")
+            seen.posted.add(name)
+        self._answer(kind, name, int(size))
+
+    def _answer(self, kind: str, name: bytes, size: int) -> None:
+        head = b"HTTP/1.1 200 OK\r\nX-Request-Id: %b\r\n" % name
+        body = pattern(name, size)
+        write = self._transport.write
+        match kind:
+            case "empty":
+                write(b"HTTP/1.1 204 No Content\r\nX-Request-Id: %b\r\n\r\n" % name)
+            case "bodiless":
+                write(b"%bContent-Length: %d\r\n\r\n" % (head, size))
+            case "chunked":
+                write(b"%bTransfer-Encoding: chunked\r\n\r\n%b" % (head, in_chunks(body)))
+            case "until-close":
+                write(b"%bConnection: close\r\n\r\n%b" % (head, body))
+                self._transport.close()
+            case "watch":
+                write(b"%bTransfer-Encoding: chunked\r\n\r\n" % head)
+                self._set_busy(is_busy=True)
+                self._send_event(name, EVENTS if size % 8 else -1)
+            case _:
+                hint = b"HTTP/1.1 103 Early Hints\r\nX-Request-Id: %b\r\n\r\n" % name
+                write(
+                    b"%b%bContent-Length: %d\r\n\r\n%b"
+                    % (hint if kind == "hinted" else b"", head, size, body)
+                )
+
+    def _send_event(self, name: bytes, left: int) -> None:
+        """Send an event and then the next one, without end if `left` is negative."""
+        if left == 0:
+            self._set_busy(is_busy=False)
+            self._transport.write(b"0\r\n\r\n")
+            return
+        data = event(name)
+        self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(EVENT_PERIOD_S, self._send_event, name, left - 1)
+
+    def _set_busy(self, *, is_busy: bool) -> None:
+        self._seen.busy += is_busy - self._is_busy
+        self._is_busy = is_busy

@@ -1,0 +1,372 @@
+"""What failing connections to the origin do to apfproxy's clients: nobody gets another's answer.
+
+A TCP link between proxy and origin treats connections badly, one way after the other and then all
+ways at random, while clients pipeline, upload, watch and leave.  Every answer is held against its
+request.  After each fault the link is good again; what counts is that all seats come back, that no
+request to the origin stays open, and how soon answers are good again.  Exit status 2 says that
+something of that did not hold.
+
+    python loadtest/faults.py --requests 200000 --seed 1 --json faults.json
+    python loadtest/faults.py --only reset,vanish --per-fault 5000
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import sys
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+from arguments import Parser, count_up_to, names_from
+from echo import CONFIGMAPS, EchoOrigin, Seen
+from echo_clients import EchoClients, Habits, Tally
+from faulty_link import GOOD, Ending, Fault, FaultyLink
+from processes import LoadTestError, exit_status, raise_descriptor_limit, start_apfproxy
+from proxy_state import ProxyState, read_state, wait_until_quiet
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Sequence
+
+CONNECTIONS = 100
+RECOVERS_WITHIN_S = 5.0
+GOOD_IN_A_ROW = 50
+"""Answers that have to be good one after the other before all is well again."""
+PROBE_S = 20.0
+WARM = 40
+"""Connections to the origin that are idle when their peers vanish all at once."""
+
+SETTINGS = """
+downstream: {requestTimeout: 4s, headTimeout: 5s}
+upstream: {connectTimeout: 500ms, answerTimeout: 1s, maxConnections: 64}
+watch: {silence: 100ms, limit: 1s}
+flowControl: {serverConcurrencyLimit: 120, objects: [objects.yaml]}
+logLevel: warning
+"""
+OBJECTS = """
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: testers}
+spec:
+  type: Limited
+  limited:
+    nominalConcurrencyShares: 300
+    limitResponse:
+      type: Queue
+      queuing: {queues: 32, handSize: 4, queueLengthLimit: 200}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: testers}
+spec:
+  matchingPrecedence: 100
+  priorityLevelConfiguration: {name: testers}
+  distinguisherMethod: {type: ByUser}
+  rules:
+  - subjects: [{kind: Group, group: {name: testers}}]
+    resourceRules:
+    - {verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"]}
+"""
+
+
+class Faults:
+    """Draws what is done to connections.
+
+    Args:
+        dice: Draws it.
+    """
+
+    def __init__(self, dice: random.Random) -> None:
+        self._dice = dice
+        self.choosers: dict[str, Callable[[], Fault]] = {
+            "none": lambda: GOOD,
+            "delay": lambda: Fault(delay_s=dice.uniform(0.001, 0.05)),
+            "slice": lambda: Fault(piece_bytes=dice.choice((1, 2, 7, 40))),
+            "bandwidth": lambda: Fault(bytes_per_s=dice.choice((100_000, 1_000_000))),
+            "reset": lambda: self.ending(Ending.RESET),
+            "close": lambda: self.ending(Ending.CLOSE),
+            "stall": lambda: self.ending(Ending.STALL),
+            "vanish": lambda: self.ending(Ending.VANISH),
+            "refuse": lambda: GOOD,
+            "black-hole": lambda: GOOD,
+            "restart": lambda: GOOD,
+        }
+
+    def ending(self, ending: Ending) -> Fault:
+        """An ending at some byte: often the first, rarely after a megabyte."""
+        dice = self._dice
+        after = 0 if dice.random() < 0.1 else int(math.exp(dice.uniform(0, math.log(1e6))))
+        return Fault(
+            ending=ending, after_bytes=after, is_towards_origin=dice.random() < 0.4
+        )
+
+    def anything(self) -> Fault:
+        """Any fault, with an ending always, so that no connection is good for long."""
+        dice = self._dice
+        chance = dice.random()
+        end = self.ending(
+            dice.choices(
+                (Ending.RESET, Ending.CLOSE, Ending.STALL, Ending.VANISH), (40, 40, 10, 10)
+            )[0]
+        )
+        return Fault(
+            ending=end.ending,
+            after_bytes=end.after_bytes,
+            is_towards_origin=end.is_towards_origin,
+            delay_s=dice.uniform(0.001, 0.02) if chance < 0.2 else 0,
+            piece_bytes=dice.choice((1, 7, 40)) if 0.2 <= chance < 0.4 else 0,
+            bytes_per_s=1_000_000 if 0.4 <= chance < 0.5 else 0,
+        )
+
+
+HARMLESS = ("none", "delay", "slice")
+"""Under these nothing breaks; a busy machine may make answers late."""
+RANDOM = "random"
+FAULTS = (*Faults(random.Random(0)).choosers, RANDOM)
+
+
+@dataclass(slots=True)
+class Findings:
+    """What came of one fault.
+
+    Attributes:
+        fault: Its name.
+        tally: The requests.
+        seconds: How long they took.
+        recovery_s: From the end of the fault to the first of many good answers; None for never.
+        state: Of the proxy when it was quiet again, or had not become so in time.
+        wrong: What did not hold.
+    """
+
+    fault: str
+    tally: Tally
+    seconds: float
+    recovery_s: float | None
+    state: ProxyState
+    wrong: list[str] = field(default_factory=list)
+
+    def judge(self, seen: Seen) -> None:
+        """Say what did not hold."""
+        tally, wrong = self.tally, self.wrong
+        wrong += [f"mispaired: {text}" for text in tally.wrong]
+        wrong += seen.wrong
+        if tally.asked != tally.ended:
+            wrong.append(f"{tally.asked} requests were sent and {tally.ended} had an end")
+        if not self.state.is_quiet:
+            wrong.append(f"not quiet: {self.state}")
+        if self.recovery_s is None or self.recovery_s > RECOVERS_WITHIN_S:
+            wrong.append(f"answers were good again after {self.recovery_s} s")
+        if self.fault in HARMLESS and tally.broken + tally.lost + tally.by_status.get(502, 0):
+            wrong.append("answers are broken under a fault that breaks nothing")
+
+
+class Scene:
+    """A proxy that runs, the link and the origin behind it."""
+
+    def __init__(
+        self, link: FaultyLink, faults: Faults, seen: Seen, port: int, admin_port: int
+    ) -> None:
+        self.link = link
+        self.faults = faults
+        self.seen = seen
+        self.port = port
+        self.admin_port = admin_port
+
+    async def suffer(self, fault: str, count: int, seed: int, first: int) -> Findings:
+        """Send requests under a fault, and see what stays of it.
+
+        Args:
+            fault: Of `FAULTS`.
+            count: How many requests.
+            seed: Of what is drawn for them.
+            first: The number of the first.
+        """
+        link = self.link
+        clients = EchoClients(self.port, seed, Habits(), first)
+        link.choose = self.faults.choosers.get(fault, self.faults.anything)
+        link.strike(Ending.RESET)
+        episodes = asyncio.create_task(self._episodes(fault))
+        began_s = monotonic()
+        await clients.run(count, CONNECTIONS)
+        seconds = monotonic() - began_s
+        episodes.cancel()
+        await asyncio.gather(episodes, return_exceptions=True)
+        if fault == "vanish":
+            link.choose = lambda: GOOD
+            await self._warm()
+            link.strike(Ending.VANISH)
+        link.choose = lambda: GOOD
+        await link.listen()
+        recovery_s = await self._recovery()
+        state = await wait_until_quiet(self.admin_port)
+        findings = Findings(fault, clients.tally, seconds, recovery_s, state)
+        findings.judge(self.seen)
+        self.seen.wrong.clear()
+        return findings
+
+    async def _episodes(self, fault: str) -> None:
+        """What happens to the listener meanwhile."""
+        link = self.link
+        dice = link.random
+        if fault == "refuse":
+            link.refuse()
+        elif fault == "black-hole":
+            link.swallow()
+        while fault in ("restart", RANDOM):
+            await asyncio.sleep(dice.uniform(0.1, 0.3) if fault == "restart" else 5)
+            dice.choice((link.refuse, link.swallow))()
+            if fault == "restart":
+                link.strike(dice.choice((Ending.RESET, Ending.CLOSE)))
+            await asyncio.sleep(dice.uniform(0.05, 0.3))
+            await link.listen()
+
+    async def _warm(self) -> None:
+        """Have many connections to the origin idle: as many slow answers at once have been."""
+        await asyncio.gather(*(self._probe(watch=True) for _ in range(WARM)))
+
+    async def _recovery(self) -> float | None:
+        began_s = monotonic()
+        good = 0
+        first_s = 0.0
+        while good < GOOD_IN_A_ROW:
+            if monotonic() - began_s > PROBE_S:
+                return None
+            sent_s = monotonic()
+            if await self._probe():
+                first_s = first_s if good else monotonic() - began_s
+                good += 1
+            else:
+                good = 0
+                await asyncio.sleep(max(0.0, 0.02 - (monotonic() - sent_s)))
+        return first_s
+
+    async def _probe(self, *, watch: bool = False) -> bool:
+        """Whether a request on a connection of its own is answered."""
+        answer = "watch 1" if watch else "sized 100"
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        try:
+            writer.write(
+                f"GET {CONFIGMAPS}{'?watch=true' if watch else '/probe'} HTTP/1.1\r\n"
+                f"Host: a.test\r\nX-Remote-User: prober\r\nX-Remote-Group: testers\r\n"
+                f"X-Request-Id: probe\r\nX-Answer: {answer}\r\nConnection: close\r\n\r\n".encode()
+            )
+            async with asyncio.timeout(10):
+                return (await reader.read(-1)).startswith(b"HTTP/1.1 200 ")
+        except (TimeoutError, ConnectionError):
+            return False
+        finally:
+            writer.close()
+
+
+async def measure(options: argparse.Namespace, directory: Path) -> list[Findings]:
+    """Run all that the command line asks for, and print each line as it is known.
+
+    Args:
+        options: The command line.
+        directory: An existing directory for the proxy's files.
+    """
+    (directory / "objects.yaml").write_text(OBJECTS)
+    (directory / "settings.yaml").write_text(SETTINGS)
+    dice = random.Random(options.seed)
+    seen = Seen()
+    loop = asyncio.get_running_loop()
+    origin = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0, backlog=1024)
+    link = FaultyLink(origin.sockets[0].getsockname()[1], dice)
+    await link.listen()
+    results = []
+    first = 0
+    process, admin_port = await asyncio.to_thread(
+        start_apfproxy,
+        upstream_port=link.port,
+        directory=directory,
+        arguments=["--settings", str(directory / "settings.yaml")],
+    )
+    with process:
+        scene = Scene(link, Faults(dice), seen, process.port, admin_port)
+        print_heading()
+        for fault in options.only:
+            count = options.requests if fault == RANDOM else options.per_fault
+            findings = await scene.suffer(fault, count, options.seed + first, first)
+            first += count
+            print_row(findings)
+            results.append(findings)
+        state = await read_state(admin_port)
+        print(f"{process.rss_bytes() / (1 << 20):.0f} MiB resident at the end; {state}")
+    link.stop()
+    origin.close()
+    return results
+
+
+def print_heading() -> None:
+    """Print the names of the columns."""
+    print(
+        f"{'fault':<11}{'requests':>9}{'answered':>9}{'502':>7}{'504':>7}{'429':>6}{'other':>6}"
+        f"{'broken':>8}{'lost':>7}{'left':>6}{'cut':>5}{'mispaired':>10}{'hung':>5}"
+        f"{'seats':>6}{'open':>5}{'recovery s':>11}{'s':>7}",
+        flush=True,
+    )
+
+
+def print_row(findings: Findings) -> None:
+    """Print what came of one fault."""
+    tally, state = findings.tally, findings.state
+    statuses = tally.by_status
+    known = [statuses.get(code, 0) for code in (502, 504, 429)]
+    recovery = "never" if findings.recovery_s is None else f"{findings.recovery_s:.2f}"
+    print(
+        f"{findings.fault:<11}{tally.asked:>9}{tally.answered:>9}{known[0]:>7}{known[1]:>7}"
+        f"{known[2]:>6}{sum(statuses.values()) - sum(known):>6}{tally.broken:>8}{tally.lost:>7}"
+        f"{tally.left:>6}{tally.cut:>5}{tally.mispaired:>10}{tally.hung:>5}"
+        f"{state.seats:>6}{state.upstream_active:>5}{recovery:>11}{findings.seconds:>7.1f}",
+        flush=True,
+    )
+    for text in findings.wrong:
+        print(f"    {text}", flush=True)
+
+
+def as_json(findings: Findings) -> dict[str, Any]:
+    """Give one line of the table, and what did not hold."""
+    return asdict(findings)
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line; wrong input ends the program with one line."""
+    parser = Parser(__doc__)
+    add = parser.add_argument
+    add("--requests", type=count_up_to(10**8), default=200_000, help="at random (200000)")
+    add("--per-fault", type=count_up_to(10**7), default=2000, help="of each other fault (2000)")
+    add("--seed", type=int, default=1, help="of all that is drawn (1)")
+    add("--only", type=names_from(FAULTS, "fault"), default=list(FAULTS), help=",".join(FAULTS))
+    add("--json", type=Path, metavar="FILE", help="write all results there as well")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the load test; the result is the exit status."""
+    options = parse_arguments(arguments)
+    results: list[Findings] = []
+
+    def run() -> None:
+        raise_descriptor_limit(4000)
+        with tempfile.TemporaryDirectory(prefix="apfproxy-faults-") as directory:
+            results.extend(uvloop.run(measure(options, Path(directory))))
+        if options.json:
+            options.json.write_text(json.dumps([as_json(each) for each in results], indent=2))
+        if not results:
+            raise LoadTestError("nothing was measured")
+
+    status = exit_status("faults", run)
+    if status:
+        return status
+    return 2 if any(each.wrong for each in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
