@@ -1,0 +1,286 @@
+"""Whose a token is by its claims."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.authn.token_users import (
+    LEGACY_ISSUER,
+    ClaimsError,
+    user_of_account,
+    user_of_person,
+    username_prefix,
+)
+from apfproxy.request.user import User
+from apfproxy.settings import JwtSettings
+
+ISSUER = "https://issuer.example"
+EXTRA = "authentication.kubernetes.io/"
+
+ACCOUNT: dict[str, Any] = {
+    "sub": "system:serviceaccount:ns:build.bot",
+    "kubernetes.io": {"namespace": "ns", "serviceaccount": {"name": "build.bot", "uid": "u1"}},
+}
+LEGACY: dict[str, Any] = {
+    "sub": "system:serviceaccount:ns:default",
+    "kubernetes.io/serviceaccount/namespace": "ns",
+    "kubernetes.io/serviceaccount/service-account.name": "default",
+    "kubernetes.io/serviceaccount/service-account.uid": "u1",
+    "kubernetes.io/serviceaccount/secret.name": "default-token-x",
+}
+NO_GROUPS: dict[str, dict[str, Any]] = {
+    "no-groups": {"roles": []},
+    "null-groups": {"roles": None},
+    "groups-missing": {"groups": ["a"]},
+}
+GROUPS = ("system:serviceaccounts", "system:serviceaccounts:ns")
+
+
+def person(claims: dict[str, Any], **settings: Any) -> User:  # noqa: ANN401 - settings of all types
+    """The user of claims, by such settings."""
+    return user_of_person(JwtSettings(issuer=ISSUER, **settings), claims)
+
+
+def account(claims: dict[str, Any], issuer: str = ISSUER) -> User:
+    """The service account of claims."""
+    return user_of_account(JwtSettings(issuer=issuer, is_service_account_issuer=True), claims)
+
+
+def bound(**members: object) -> dict[str, Any]:
+    """The claims of a token that is bound to something."""
+    return {**ACCOUNT, "kubernetes.io": {**ACCOUNT["kubernetes.io"], **members}}
+
+
+@pytest.mark.parametrize(
+    ("settings", "prefix"),
+    [
+        pytest.param({}, f"{ISSUER}#", id="default"),
+        pytest.param({"username_claim": "name"}, f"{ISSUER}#", id="other-claim"),
+        pytest.param({"username_claim": "email"}, "", id="email"),
+        pytest.param({"username_prefix": ""}, f"{ISSUER}#", id="empty-is-default"),
+        pytest.param({"username_prefix": "-"}, "", id="none"),
+        pytest.param({"username_prefix": "oidc:"}, "oidc:", id="given"),
+        pytest.param({"username_claim": "email", "username_prefix": "o:"}, "o:", id="for-email"),
+    ],
+)
+def test_username_prefix(settings: dict[str, str], prefix: str) -> None:
+    """The prefix is that of --oidc-username-prefix."""
+    assert prefix == username_prefix(JwtSettings(issuer=ISSUER, **settings))  # type: ignore[arg-type]  # texts all
+
+
+@pytest.mark.parametrize(
+    ("claims", "settings", "user"),
+    [
+        pytest.param({"sub": "jane"}, {}, User(f"{ISSUER}#jane", ()), id="sub"),
+        pytest.param(
+            {"email": "j@x", "email_verified": True},
+            {"username_claim": "email"},
+            User("j@x", ()),
+            id="verified-email",
+        ),
+        pytest.param({"email": "j@x"}, {"username_claim": "email"}, User("j@x", ()), id="email"),
+        pytest.param(
+            {"sub": "j", "email_verified": False},
+            {"username_prefix": "-"},
+            User("j", ()),
+            id="email-of-no-interest",
+        ),
+        pytest.param(
+            {"sub": "j", "roles": ["a", "b"]},
+            {"username_prefix": "-", "groups_claim": "roles", "groups_prefix": "g:"},
+            User("j", ("g:a", "g:b")),
+            id="groups",
+        ),
+        pytest.param(
+            {"sub": "j", "roles": "a,b"},
+            {"username_prefix": "-", "groups_claim": "roles"},
+            User("j", ("a,b",)),
+            id="one-group",
+        ),
+        pytest.param(
+            {"sub": "j", "roles": "a"},
+            {"username_prefix": "-", "groups_claim": "roles", "groups_prefix": "-"},
+            User("j", ("-a",)),
+            id="hyphen-is-a-groups-prefix",
+        ),
+        pytest.param(
+            {"sub": "j", "roles": ["", "a"]},
+            {"username_prefix": "-", "groups_claim": "roles"},
+            User("j", ("a",)),
+            id="empty-group",
+        ),
+        *(
+            pytest.param(
+                {"sub": "j", **claims},
+                {"username_prefix": "-", "groups_claim": "roles"},
+                User("j", ()),
+                id=name,
+            )
+            for name, claims in NO_GROUPS.items()
+        ),
+        pytest.param(
+            {"sub": "j", "groups": ["a"]}, {"username_prefix": "-"}, User("j", ()), id="not-asked"
+        ),
+    ],
+)
+def test_person(claims: dict[str, Any], settings: dict[str, Any], user: User) -> None:
+    """Claims and prefixes are those of the flags --oidc-..."""
+    assert user == person(claims, **settings)
+
+
+@pytest.mark.parametrize(
+    ("claims", "settings", "problem"),
+    [
+        pytest.param({}, {}, "sub is missing", id="no-sub"),
+        pytest.param({"sub": ""}, {}, "sub is missing", id="empty"),
+        pytest.param({"sub": None}, {}, "sub is missing", id="null"),
+        pytest.param({"sub": ["j"]}, {}, "or no text", id="list"),
+        pytest.param({"sub": "secret\r\nX-Remote-Group: a"}, {}, "or no text", id="lines"),
+        pytest.param({"sub": "secret\ud800"}, {}, "or no text", id="half-a-character"),
+        *(
+            pytest.param(
+                {"email": "secret", "email_verified": value},
+                {"username_claim": "email"},
+                "email_verified is not true",
+                id=f"email-verified-{value}",
+            )
+            for value in (False, None, "true", 1)
+        ),
+        *(
+            pytest.param(
+                {"sub": "secret", "roles": groups},
+                {"groups_claim": "roles"},
+                "roles has something else",
+                id=f"groups-{name}",
+            )
+            for name, groups in {
+                "number": 7,
+                "object": {"secret": 1},
+                "of-numbers": ["secret", 7],
+                "of-lists": [["secret"]],
+                "with-lines": ["secret\nb"],
+            }.items()
+        ),
+    ],
+)
+def test_nobody(claims: dict[str, Any], settings: dict[str, Any], problem: str) -> None:
+    """Claims that name no user say which of them does not, and not what it says."""
+    with pytest.raises(ClaimsError, match=problem) as error:
+        person(claims, **settings)
+
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("claims", "extra"),
+    [
+        pytest.param(ACCOUNT, {}, id="unbound"),
+        pytest.param({**ACCOUNT, "jti": "7"}, {"credential-id": "JTI=7"}, id="jti"),
+        pytest.param({**ACCOUNT, "jti": ""}, {}, id="empty-jti"),
+        pytest.param(
+            bound(pod={"name": "p", "uid": "u"}), {"pod-name": "p", "pod-uid": "u"}, id="pod"
+        ),
+        pytest.param(bound(pod={"name": "p"}), {}, id="pod-without-uid"),
+        pytest.param(
+            bound(node={"name": "n", "uid": "u"}), {"node-name": "n", "node-uid": "u"}, id="node"
+        ),
+        pytest.param(bound(node={"name": "n"}), {"node-name": "n"}, id="node-without-uid"),
+        pytest.param(bound(node={"uid": "u"}), {}, id="node-without-name"),
+        pytest.param(bound(secret={"name": "s", "uid": "u"}, pod=None), {}, id="secret"),
+        pytest.param(
+            {**bound(pod={"name": "p", "uid": "u"}, node={"name": "n", "uid": "v"}), "jti": "7"},
+            {
+                "credential-id": "JTI=7",
+                "node-name": "n",
+                "node-uid": "v",
+                "pod-name": "p",
+                "pod-uid": "u",
+            },
+            id="pod-on-node",
+        ),
+    ],
+)
+def test_account(claims: dict[str, Any], extra: dict[str, str]) -> None:
+    """A service account has its groups and uid, and what its token is bound to as extra values."""
+    expected = tuple((EXTRA + key, (value,)) for key, value in extra.items())
+
+    assert User("system:serviceaccount:ns:build.bot", GROUPS, "u1", expected) == account(claims)
+
+
+def test_legacy_account() -> None:
+    """The account of a token in a secret is in claims of its own."""
+    assert User("system:serviceaccount:ns:default", GROUPS, "u1") == account(LEGACY, LEGACY_ISSUER)
+
+
+@pytest.mark.parametrize(
+    ("claims", "issuer", "problem"),
+    [
+        pytest.param({}, ISSUER, "kubernetes.io is missing", id="nothing"),
+        pytest.param({**ACCOUNT, "kubernetes.io": 7}, ISSUER, "or no object", id="number"),
+        pytest.param(bound(namespace=None), ISSUER, "namespace is missing", id="no-namespace"),
+        pytest.param(bound(serviceaccount=None), ISSUER, "serviceaccount is missing", id="none"),
+        pytest.param(bound(serviceaccount={"name": "a"}), ISSUER, "uid is missing", id="no-uid"),
+        pytest.param(bound(serviceaccount={"uid": "a"}), ISSUER, "name is missing", id="no-name"),
+        pytest.param(bound(namespace="other"), ISSUER, "claim sub is not", id="other-namespace"),
+        pytest.param({**ACCOUNT, "sub": "jane"}, ISSUER, "claim sub is not", id="other-sub"),
+        pytest.param({**ACCOUNT, "sub": None}, ISSUER, "claim sub is not", id="no-sub"),
+        pytest.param(
+            {**bound(namespace="ns:x"), "sub": "system:serviceaccount:ns:x:build.bot"},
+            ISSUER,
+            "no valid name",
+            id="colon",
+        ),
+        pytest.param(bound(namespace="n" * 64), ISSUER, "no valid name", id="long-namespace"),
+        pytest.param(
+            bound(serviceaccount={"name": "A", "uid": "u"}), ISSUER, "no valid name", id="capital"
+        ),
+        pytest.param(bound(pod="p"), ISSUER, "pod is missing or no object", id="pod-no-object"),
+        pytest.param(bound(node={"name": ["n"]}), ISSUER, "name is missing or no", id="node-list"),
+        pytest.param({**ACCOUNT, "jti": 7}, ISSUER, "jti is missing or no text", id="jti-number"),
+        pytest.param({**ACCOUNT, "jti": "a\nb"}, ISSUER, "jti is missing or no", id="jti-lines"),
+        pytest.param(LEGACY, ISSUER, "kubernetes.io is missing", id="legacy-of-another-issuer"),
+        pytest.param(ACCOUNT, LEGACY_ISSUER, "namespace is missing", id="bound-of-legacy-issuer"),
+        *(
+            pytest.param({**LEGACY, name: ""}, LEGACY_ISSUER, "is missing", id=name)
+            for name in LEGACY
+            if name != "sub"
+        ),
+    ],
+)
+def test_no_account(claims: dict[str, Any], issuer: str, problem: str) -> None:
+    """Claims that do not agree, or name no account that can be, are nobody's."""
+    with pytest.raises(ClaimsError, match=problem):
+        account(claims, issuer)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=9),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["namespace", "serviceaccount", "pod", "node", "name", "uid"]), inner
+        )
+    ),
+    max_leaves=6,
+)
+
+
+@given(
+    claims=st.dictionaries(
+        st.sampled_from(["sub", "email", "email_verified", "groups", "jti", "kubernetes.io"]), JSON
+    )
+)
+def test_any_claims(claims: dict[str, Any]) -> None:
+    """Any claims are a user with a name or an error of ours."""
+    for user_of in (user_of_person, user_of_account):
+        settings = JwtSettings(issuer=ISSUER, groups_claim="groups", username_claim="email")
+        try:
+            user = user_of(settings, {**ACCOUNT, **claims})
+        except ClaimsError:
+            continue
+        assert user.name
+        assert user.name.encode()
