@@ -5,14 +5,7 @@ is not valid, the last good configuration stays, and all problems are reported. 
 without its priority level is no such problem: the order in which files arrive may leave one
 dangling for a while, and Kubernetes ignores it, too.
 
-What is watched are the directories of the files and of what they link to, because editors replace
-files, and Kubernetes swaps a link to mount a changed ConfigMap; the event of a watch on the file
-itself would be its last.  Whatever happens there, only changed contents count.  Beside that all
-is read every few seconds: notifications get lost on network file systems, and a watched directory
-may itself be replaced.
-
-A file that is written in place is empty or half there for a moment, and half of it may well be
-valid.  So what has changed is read again until it is twice the same.
+What is watched, and how a file that is being written is not taken half, says `file_changes`.
 """
 
 from __future__ import annotations
@@ -20,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import watchfiles
-
+from apfproxy.sources.file_changes import (
+    MAX_SETTLING_READS,
+    SETTLE_S,
+    notifications,
+    watch_roots,
+)
 from apfproxy.sources.object_files import (
     decode_files,
     effective_objects,
@@ -38,24 +32,12 @@ if TYPE_CHECKING:
 
     from apfproxy.api.decode import Problem
     from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.sources.file_changes import Roots
     from apfproxy.sources.object_files import FileContents, ObjectsRead
-
-DEBOUNCE_MS = 400
-"""The longest that a burst of changes is gathered; a copy of a few files takes less."""
-STEP_MS = 50
-"""A burst ends with so long a silence."""
-REREAD_PERIOD_S = 5.0
-SETTLE_S = 0.03
-"""Between two readings that have to be the same; a file is written in far less."""
-MAX_SETTLING_READS = 8
-"""Files that never rest are taken as they are in the end."""
 
 MAX_LOGGED_PROBLEMS = 20
 
 logger = logging.getLogger(__name__)
-
-Roots = frozenset[tuple[str, int, int]]
-"""Directories to watch: path, device and inode, so that one in another's place is another."""
 
 
 class ObjectsError(ValueError):
@@ -202,49 +184,3 @@ class ObjectFiles:
                     await self.reload()
                     if await asyncio.to_thread(watch_roots, self.paths) != roots:
                         break
-
-
-def watch_roots(paths: tuple[str, ...]) -> Roots:
-    """The directories in which a change may concern the paths; those that are there.
-
-    That is each path that is a directory, its parent, and the same of what links lead to.
-    """
-    roots = set()
-    for path in paths:
-        directories = {path, os.path.dirname(path) or "."}  # noqa: PTH120 - Path would drop ..
-        with contextlib.suppress(OSError):
-            names = [path]
-            if Path(path).is_dir():
-                names += [str(entry) for entry in Path(path).iterdir() if entry.is_symlink()]
-            for name in names:
-                target = os.path.realpath(name)
-                directories |= {target, os.path.dirname(target)}  # noqa: PTH120 - as above
-        for directory in directories:
-            with contextlib.suppress(OSError):
-                if Path(directory).is_dir():
-                    status = Path(directory).stat()
-                    roots.add((directory, status.st_dev, status.st_ino))
-    return frozenset(roots)
-
-
-async def notifications(roots: Roots) -> AsyncGenerator[object, None]:
-    """Yield after changes in the directories, and every few seconds anyway."""
-    yield None  # what changed before the watch was there
-    directories = sorted({path for path, _, _ in roots})
-    started = time.monotonic()
-    try:
-        async for change in watchfiles.awatch(
-            *directories,
-            watch_filter=None,
-            debounce=DEBOUNCE_MS,
-            step=STEP_MS,
-            rust_timeout=round(REREAD_PERIOD_S * 1000),
-            yield_on_timeout=True,
-            recursive=False,
-            ignore_permission_denied=True,
-        ):
-            yield change
-    except (OSError, RuntimeError) as error:
-        # No more watches, a directory that has just gone: reading now and then has to do.
-        logger.debug("cannot watch %s: %s", ", ".join(directories), error)
-        await asyncio.sleep(max(0.0, REREAD_PERIOD_S - (time.monotonic() - started)))

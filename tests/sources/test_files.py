@@ -9,12 +9,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-import watchfiles
 
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.sources import files
-from apfproxy.sources.files import ObjectFiles, ObjectsError, notifications, watch_roots
+from apfproxy.sources.file_changes import MAX_SETTLING_READS
+from apfproxy.sources.files import ObjectFiles, ObjectsError
 from tests.sources.test_object_files import SCHEMA, level
 from tests.virtual_clock import VirtualClock
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from apfproxy.api.decode import Problem
-    from apfproxy.sources.files import Roots
+    from apfproxy.sources.file_changes import Roots
 
 
 class Loads:
@@ -167,7 +167,7 @@ async def test_file_that_never_rests(tmp_path: Path, controller: Controller) -> 
     path.write_text("")
 
     assert await source.reload()
-    assert f"level-{files.MAX_SETTLING_READS - 1}" in controller.levels
+    assert f"level-{MAX_SETTLING_READS - 1}" in controller.levels
 
 
 async def test_no_objects_are_warned_about(
@@ -225,59 +225,3 @@ async def test_watch_goes_on_when_notifications_end(controller: Controller) -> N
         await source.watch(changes)
 
     assert starts == 3
-
-
-def test_watch_roots_of_a_file(tmp_path: Path) -> None:
-    """Of a file its directory is watched, and the directory of what it links to."""
-    (tmp_path / "real").mkdir()
-    (tmp_path / "real" / "a.yaml").touch()
-    (tmp_path / "a.yaml").symlink_to("real/a.yaml")
-
-    roots = {path for path, _, _ in watch_roots((str(tmp_path / "a.yaml"),))}
-
-    assert roots == {str(tmp_path), str(tmp_path / "real")}
-
-
-def test_watch_roots_of_a_relative_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A file without a directory in its name lies in the working directory."""
-    monkeypatch.chdir(tmp_path)
-
-    roots = {path for path, _, _ in watch_roots(("a.yaml",))}
-
-    assert roots == {".", str(tmp_path.resolve())}
-
-
-def test_watch_roots_of_what_is_gone(tmp_path: Path) -> None:
-    """Of a directory that is gone its parent is watched for its return."""
-    assert {path for path, _, _ in watch_roots((str(tmp_path / "gone"),))} == {str(tmp_path)}
-
-
-async def test_notifications_of_a_change(tmp_path: Path) -> None:
-    """The system tells of a file that takes the place of another."""
-    events = notifications(watch_roots((str(tmp_path),)))
-    await anext(events)
-    pending = asyncio.ensure_future(anext(events))
-    # Until the watch is there a change is not told: change until one is.
-    for attempt in range(1000):
-        (tmp_path / "new").write_text(str(attempt))
-        (tmp_path / "new").rename(tmp_path / "a.yaml")
-        done, _ = await asyncio.wait([pending], timeout=0.02)
-        if done:
-            break
-    await events.aclose()
-
-    assert pending.done()
-
-
-async def test_notifications_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing can be watched the files are still read now and then."""
-
-    def no_watch(*_paths: str, **_options: object) -> AsyncGenerator[object, None]:
-        raise OSError(28, "no space left for watches")
-
-    monkeypatch.setattr(files, "REREAD_PERIOD_S", 0.0)
-    monkeypatch.setattr(watchfiles, "awatch", no_watch)
-
-    seen = [event async for event in notifications(frozenset({("/nowhere", 1, 1)}))]
-
-    assert seen == [None]
