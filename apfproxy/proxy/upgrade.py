@@ -1,10 +1,10 @@
 """What a request and its answer must say for a connection to become a tunnel.
 
-Honoured are `websocket` (RFC 6455) and `SPDY/3.1`, and only where Kubernetes' API has them: for exec,
-attach, portforward, proxy, log and WATCH of resources, the last two over WebSocket only.  Anywhere
-else, and of any other protocol such as h2c, the Upgrade field means nothing, as RFC 9110, section
-7.8, allows: the request is forwarded as a normal one, without it.  An answer 101 is believed only
-if it names one protocol that was offered.
+Honoured are `websocket` (RFC 6455) and `SPDY/3.1`, and only where Kubernetes' API has them: for
+exec, attach, portforward, proxy, log and WATCH of resources, the last two over WebSocket only.
+Anywhere else, and of any other protocol such as h2c, the Upgrade field means nothing, as RFC 9110,
+section 7.8, allows: the request is forwarded as a normal one, without it.  An answer 101 is
+believed only if it names one protocol that was offered.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _check_handshake(offer: Offer, method: str) -> None:
         raise UpgradeError(
             426,
             "the only version of WebSocket that is served is 13",
-            b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
+            b"Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
         )
     if len(offer.versions) != 1:
         raise UpgradeError(400, "a WebSocket handshake must have one Sec-WebSocket-Version")

@@ -38,6 +38,15 @@ class AnswerSink(Protocol):
     def on_answer(self, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
         """The final head with the first part of the body, and whether that is all of it."""
 
+    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
+        """An answer 101 and what came behind it; `raw` is the whole head.
+
+        The connection is handed over to another protocol, unless this raises.
+
+        Raises:
+            ResponseError: It was not asked for.
+        """
+
     def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
         """A further part of the body; `trailers` are whole lines."""
 
@@ -111,6 +120,11 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         """Send more of the request's body."""
         self._counters.bytes_to_origins += len(data)
         self.write(data)
+
+    def hand_over(self, protocol: asyncio.BufferedProtocol) -> None:
+        """Let another protocol have the transport, for good; the sink hears no more."""
+        self.sink = None
+        self.transport.set_protocol(protocol)
 
     def pause_reading(self) -> None:
         """Stop taking the answer: the client is slow."""
@@ -220,8 +234,12 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                     pool.last_head_bytes, pool.last_head = raw, head
             if head.status >= 200:
                 break
+            if head.status == _SWITCHING_PROTOCOLS:
+                self._partial = b""
+                sink.on_switch(head, raw, data[end:])
+                return
             self._interims += 1
-            if head.status == _SWITCHING_PROTOCOLS or self._interims > _MAX_INTERIM_ANSWERS:
+            if self._interims > _MAX_INTERIM_ANSWERS:
                 raise ResponseError(f"an unexpected answer {head.status}")
             sink.on_interim(head)
             if self.sink is not sink:

@@ -1,0 +1,255 @@
+"""An upgraded connection: bytes both ways, untouched, between a client and the origin.
+
+1. What came with the heads goes first, and everything in its order.
+2. A side that takes nothing stops the other one: of each direction at most twice the high-water
+   mark is held.
+3. Over plain TCP one side's end is passed on after what it sent, and the other direction goes on.
+   TLS transports have no half-close, so where one is of TLS an end is the end of both, once what
+   was sent is through.
+4. A side that breaks resets the other one: no client takes what is cut short for the whole.
+5. Nothing either way for the settings' time cuts it; the server's sweep looks at that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import struct
+from typing import TYPE_CHECKING, cast
+
+from apfproxy.proxy.read_buffer import READ_VIEW, WRITE_HIGH_WATER_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.downstream import DownstreamConnection
+    from apfproxy.proxy.upstream import UpstreamConnection
+
+# No more than may wait behind a slow reader, so that with one read it is twice that.
+_READ_VIEW = READ_VIEW[:WRITE_HIGH_WATER_BYTES]
+_RESET = struct.pack("ii", 1, 0)
+"""As SO_LINGER: closing sends a reset at once."""
+
+
+class TunnelEnd(asyncio.BufferedProtocol):
+    """One side of a tunnel, in place of the HTTP connection that its transport had.
+
+    Attributes:
+        transport: Of that connection.
+        other: The other side.
+        has_ended: Whether it sends no more.
+        is_lost: Whether its transport is gone.
+    """
+
+    __slots__ = ("_connection", "_on_data", "_tunnel", "has_ended", "is_lost", "other", "transport")
+
+    def __init__(
+        self,
+        tunnel: Tunnel,
+        connection: DownstreamConnection | UpstreamConnection,
+        on_data: Callable[[bytes], None],
+    ) -> None:
+        self._tunnel = tunnel
+        self._connection = connection
+        self._on_data = on_data
+        self.transport = connection.transport
+        self.other: TunnelEnd
+        self.has_ended = False
+        self.is_lost = False
+
+    # What the other side does.
+
+    def pause_reading(self) -> None:
+        """Take no more: the other side is slow."""
+        if not self.has_ended and not self.is_lost:
+            self._connection.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Take more."""
+        # A transport that was at its end must not be read again.
+        if not self.has_ended and not self.is_lost:
+            self._connection.resume_reading()
+
+    def reset(self) -> None:
+        """Break the connection, so that the peer can tell it from an end."""
+        if self.is_lost:
+            return
+        plain = self.transport.get_extra_info("socket")
+        if plain is not None:
+            with contextlib.suppress(OSError):
+                plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self._connection.abort()
+
+    # What the transport says.
+
+    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
+        return cast("bytearray", _READ_VIEW)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._on_data(_READ_VIEW[:nbytes].tobytes())
+
+    def eof_received(self) -> bool:
+        """The peer sends no more; says whether the transport stays open for what it gets."""
+        return self._tunnel.on_end(self)
+
+    def pause_writing(self) -> None:
+        self._connection.is_write_paused = True
+        self.other.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._connection.is_write_paused = False
+        self.other.resume_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_lost = True
+        self._tunnel.on_lost(self, exc)
+        self._connection.connection_lost(exc)
+
+    def __repr__(self) -> str:
+        state = "lost" if self.is_lost else "ended" if self.has_ended else "open"
+        return f"<TunnelEnd of {self._connection!r}, {state}>"
+
+
+class Tunnel:
+    """Two connections that have become one.
+
+    Args:
+        context: The listener's.
+        downstream: The client's connection.
+        upstream: That to the origin; never used for anything else after.
+        on_over: Called once, when the tunnel is over, though bytes may still be on their way.
+        on_origin_data: Called with all that the origin sends.
+
+    Attributes:
+        is_over: Whether both sides have ended, or one is gone.
+    """
+
+    __slots__ = (
+        "_client",
+        "_context",
+        "_downstream",
+        "_flush_timer",
+        "_idle_ns",
+        "_on_origin_data",
+        "_on_over",
+        "_origin",
+        "_upstream",
+        "is_over",
+    )
+
+    def __init__(
+        self,
+        context: Context,
+        downstream: DownstreamConnection,
+        upstream: UpstreamConnection,
+        on_over: Callable[[], None],
+        on_origin_data: Callable[[bytes], None] | None,
+    ) -> None:
+        self._context = context
+        self._downstream = downstream
+        self._upstream = upstream
+        self._on_over = on_over
+        self._on_origin_data = on_origin_data
+        self._idle_ns = context.tunnel_idle_ns
+        self._flush_timer: asyncio.TimerHandle | None = None
+        self.is_over = False
+        self._client = TunnelEnd(self, downstream, self._from_client)
+        self._origin = TunnelEnd(self, upstream, self._from_origin)
+        self._client.other, self._origin.other = self._origin, self._client
+
+    def start(self, protocol: str, head: bytes, from_origin: bytes) -> None:
+        """Begin, with what the client has sent already.
+
+        Args:
+            protocol: What is spoken.
+            head: The head of the answer 101 to the client.
+            from_origin: What came behind it.
+        """
+        counters = self._context.counters
+        counters.tunnels_open += 1
+        counters.tunnels_by_protocol[protocol] = counters.tunnels_by_protocol.get(protocol, 0) + 1
+        from_client = self._downstream.hand_over(self._client)
+        self._upstream.hand_over(self._origin)
+        self._downstream.send(head + from_origin)
+        if from_client:
+            self._upstream.send_more(from_client)
+        self._note_activity()
+        if self._downstream.is_write_paused:
+            self._origin.pause_reading()
+        else:
+            self._origin.resume_reading()
+        if self._upstream.is_write_paused:
+            self._client.pause_reading()
+        else:
+            self._client.resume_reading()
+
+    def close(self) -> None:
+        """End both sides, once what they sent is through."""
+        if self.is_over:
+            return
+        self._finish()
+        self._downstream.abort_after_write()
+        origin = self._origin
+        if not origin.is_lost:
+            origin.transport.close()
+            if origin.transport.get_write_buffer_size():
+                # Once the client is gone, no sweep looks at an origin that takes nothing.
+                self._flush_timer = self._context.loop.call_later(
+                    self._context.idle_timeout_ns / 1e9, self._upstream.abort
+                )
+
+    # What the ends say.
+
+    def on_end(self, end: TunnelEnd) -> bool:
+        """A side sends no more; says whether it may still get something."""
+        end.has_ended = True
+        if self.is_over or end.is_lost:
+            return False
+        other = end.other
+        if not (end.transport.can_write_eof() and other.transport.can_write_eof()):
+            self.close()
+            return False
+        other.transport.write_eof()
+        if other.has_ended:
+            self.close()
+        return True
+
+    def on_lost(self, end: TunnelEnd, error: Exception | None) -> None:
+        """A side's transport is gone."""
+        if end is self._origin and self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        if error is None:
+            self.close()
+        elif not self.is_over:
+            self._finish()
+            end.other.reset()
+
+    # Bytes.
+
+    def _from_client(self, data: bytes) -> None:
+        if not self.is_over:
+            self._context.counters.bytes_from_clients += len(data)
+            self._note_activity()
+            self._upstream.send_more(data)
+
+    def _from_origin(self, data: bytes) -> None:
+        if not self.is_over:
+            self._context.counters.bytes_from_origins += len(data)
+            self._note_activity()
+            if self._on_origin_data is not None:
+                self._on_origin_data(data)
+            self._downstream.send(data)
+
+    def _note_activity(self) -> None:
+        self._downstream.deadline_ns = self._context.sweep_now_ns + self._idle_ns
+
+    def _finish(self) -> None:
+        self.is_over = True
+        self._context.counters.tunnels_open -= 1
+        self._on_over()
+
+    def __repr__(self) -> str:
+        return f"<Tunnel {'over' if self.is_over else 'open'}>"
