@@ -268,8 +268,6 @@ def parse_jwks(data: bytes, where: str) -> KeySet:
     Raises:
         WebKeysError: It is none, has none that can be used, or one that must not be there.
     """
-    if len(data) > MAX_SET_BYTES:
-        raise WebKeysError(f"{where}: larger than {MAX_SET_BYTES} bytes; not a set of keys?")
     try:
         document = read_object(data)
     except StrictJsonError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,7 @@ from apfproxy.authn.remote_keys import (
 from apfproxy.authn.web_keys import MAX_SET_BYTES, WebKeysError
 from apfproxy.settings import JwtSettings
 from tests.authn.signing import jwks, private_key, public_jwk, public_pem, signed
+from tests.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -129,6 +131,31 @@ async def test_fetch(issuer: Issuer, clock: Clock, is_discovered: bool) -> None:
     assert ["/.well-known/openid-configuration", "/jwks"][not is_discovered :] == issuer.asked
     assert "<RemoteKeys: 1 keys, in order>" == repr(keys)
     assert "identity" == issuer.headers["Accept-Encoding"]
+
+
+async def test_tls(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A server is verified against the CAs of the file, and against no others."""
+    authority, other = Authority("ca"), Authority("other")
+    issued = authority.issue("issuer", usage="server")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*issued.write(tmp_path, "issuer"))
+    issuer = Issuer()
+    await issuer.server.start_server(ssl=context)
+    issuer.documents["/jwks"] = OLD_SET
+    trusting, wary = (
+        RemoteKeys(issuer.url, f"{issuer.url}/jwks", ca_file=ca.write(tmp_path, name))
+        for name, ca in (("ca", authority), ("other", other))
+    )
+    await trusting.refresh()
+    await wary.refresh()
+    assert issuer.url.startswith("https:")
+    await issuer.server.close()
+
+    assert (["old"], "") == (kids(trusting), trusting.problem)
+    assert [] == kids(wary)
+    assert "certificate verify failed" in wary.problem
+    assert ["/jwks"] == issuer.asked
+    assert 1 == len(caplog.messages)
 
 
 async def test_issuer_with_path(issuer: Issuer) -> None:
