@@ -104,6 +104,7 @@ class Kubectl:
         server: The server's URL.
         home: A directory for all that it keeps.
         folder: A directory for the files of the scenario, the same one for all servers.
+        variables: Of its environment, beside the usual ones.
         transcript: What was done, and what came of it.
     """
 
@@ -112,7 +113,18 @@ class Kubectl:
     server: str
     home: Path
     folder: Path
+    variables: dict[str, str] = field(default_factory=dict)
     transcript: list[Result] = field(default_factory=list)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Its environment."""
+        return environment(self.home) | self.variables
+
+    def command(self, *arguments: str) -> list[str]:
+        """The program and all of its arguments."""
+        cache = str(self.home / "cache")
+        return [self.program, "--server", self.server, "--cache-dir", cache, *arguments]
 
     def run(self, *arguments: str, stdin: str = "", **variables: str) -> Result:
         """Run a command.
@@ -120,11 +132,11 @@ class Kubectl:
         Args:
             arguments: Of the command.
             stdin: What it may read.
-            variables: Of its environment, beside the usual ones.
+            variables: Of its environment, beside those that it always has.
         """
         done = subprocess.run(  # noqa: S603  kubectl
-            self._command(arguments),
-            env=environment(self.home) | variables,
+            self.command(*arguments),
+            env=self.environment | variables,
             cwd=self.folder,
             input=stdin,
             capture_output=True,
@@ -157,8 +169,8 @@ class Kubectl:
     def read(self, path: str) -> Any:  # noqa: ANN401  JSON
         """What a path of the server has, as it is: no stand-ins, no transcript."""
         text = subprocess.run(  # noqa: S603  kubectl
-            self._command(("get", "--raw", path)),
-            env=environment(self.home),
+            self.command("get", "--raw", path),
+            env=self.environment,
             capture_output=True,
             check=True,
             timeout=COMMAND_S,
@@ -172,8 +184,8 @@ class Kubectl:
         It is ended too if it takes too long, so that nothing waits for ever for a line.
         """
         with subprocess.Popen(  # noqa: S603  kubectl
-            self._command(arguments),
-            env=environment(self.home),
+            self.command(*arguments),
+            env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -190,10 +202,6 @@ class Kubectl:
     def record(self, text: str) -> None:
         """Add to the transcript what something else came to."""
         self.transcript.append(Result((), 0, self._comparable(self._normal(text)), ""))
-
-    def _command(self, arguments: tuple[str, ...]) -> list[str]:
-        cache = str(self.home / "cache")
-        return [self.program, "--server", self.server, "--cache-dir", cache, *arguments]
 
     def _comparable(self, text: str) -> str:
         """A text, without the order of fields' owners, which depends on the second."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from apfproxy.request.user import ANONYMOUS, User, authenticated
@@ -15,7 +16,35 @@ if TYPE_CHECKING:
     from tests.end_to_end.streaming_origin.http_requests import Request
 
 EXTRA = "extra-"
-NO_USERS: Mapping[str, User] = {}
+CREDENTIAL_ID = "authentication.kubernetes.io/credential-id"
+
+
+@dataclass(frozen=True)
+class ShownCertificate:
+    """The certificate of a client, which a CA of the origin signed.
+
+    Attributes:
+        subject: As `ssl` tells it.
+        der: The bytes of it.
+    """
+
+    subject: tuple[tuple[tuple[str, str], ...], ...]
+    der: bytes
+
+    @property
+    def user(self) -> User:
+        """Whose it is, as kube-apiserver has it."""
+        names: defaultdict[str, list[str]] = defaultdict(list)
+        for part in self.subject:
+            for name, value in part:
+                names[name].append(value)
+        groups = tuple(names["organizationName"])
+        return User(names["commonName"][0], groups, extra=credential_id(self.der))
+
+
+def credential_id(der: bytes) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What kube-apiserver says beside the user of a certificate."""
+    return ((CREDENTIAL_ID, (f"X509SHA256={hashlib.sha256(der).hexdigest()}",)),)
 
 
 class ForbiddenError(Exception):
@@ -36,18 +65,18 @@ class Identities:
     front_proxies: tuple[str, ...] = ()
     impersonators: tuple[str, ...] = ()
 
-    def user_of(self, request: Request, certificate: dict[str, Any] | None) -> User:
+    def user_of(self, request: Request, certificate: ShownCertificate | None) -> User:
         """Who asks.
 
         Args:
             request: What they ask.
-            certificate: The client's, as `ssl` tells it, if it has one.
+            certificate: The client's, if it has one.
 
         Raises:
             ForbiddenError: They name somebody else, and are nobody who may.
             KeyError: Of a token that is nobody's.
         """
-        user = _user_of_certificate(certificate)
+        user = certificate.user if certificate else None
         if user is not None and user.name in self.front_proxies:
             return _named(request, "x-remote-") or ANONYMOUS
         if user is None and (token := _token(request)):
@@ -66,16 +95,6 @@ class Identities:
 def _token(request: Request) -> str:
     scheme, _, token = request.value("authorization").partition(" ")
     return token.strip() if scheme.lower() == "bearer" else ""
-
-
-def _user_of_certificate(certificate: dict[str, Any] | None) -> User | None:
-    if not certificate:
-        return None
-    names: defaultdict[str, list[str]] = defaultdict(list)
-    for part in certificate["subject"]:
-        for name, value in part:
-            names[name].append(value)
-    return User(names["commonName"][0], tuple(names["organizationName"]))
 
 
 def _named(request: Request, prefix: str) -> User | None:

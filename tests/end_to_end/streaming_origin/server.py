@@ -27,7 +27,12 @@ from tests.end_to_end.streaming_origin.http_requests import (
     problem,
     read_request,
 )
-from tests.end_to_end.streaming_origin.identities import ForbiddenError, Identities, described
+from tests.end_to_end.streaming_origin.identities import (
+    ForbiddenError,
+    Identities,
+    ShownCertificate,
+    described,
+)
 from tests.end_to_end.streaming_origin.port_forward import PROTOCOL, TUNNELLED, forward
 from tests.end_to_end.streaming_origin.spdy_session import SpdySession
 from tests.end_to_end.streaming_origin.websocket import WebSocket, accept_key
@@ -147,7 +152,7 @@ class StreamingOrigin:
         """Answer a request; whether another one may follow."""
         request = await read_request(reader)
         try:
-            user = self.identities.user_of(request, writer.get_extra_info("peercert"))
+            user = self.identities.user_of(request, _certificate(writer))
         except KeyError:
             writer.write(problem(401, "Unauthorized"))
             return True
@@ -268,6 +273,13 @@ def _stream_count(request: Request) -> int:
     """How many streams the client makes: those it asks for, errors, and sizes of a terminal."""
     asked_for = [request.is_set(name) for name in ("stdin", "stdout", "stderr", "tty")]
     return 1 + sum(asked_for)
+
+
+def _certificate(writer: asyncio.StreamWriter) -> ShownCertificate | None:
+    """The client's, if it has one."""
+    tls = writer.get_extra_info("ssl_object")
+    shown = tls.getpeercert() if tls else None
+    return ShownCertificate(shown["subject"], tls.getpeercert(True)) if shown else None
 
 
 async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
