@@ -181,10 +181,13 @@ class UpstreamApi:
         # neither as text nor as cause.
         try:
             status, answer = await self._exchange(path, body)
-        except (aiohttp.ClientConnectorError, aiohttp.ClientSSLError) as error:
-            # Says the address and the system's or the certificate's error.
-            is_certificate = isinstance(error, aiohttp.ClientConnectorCertificateError)
-            raise UpstreamApiError(f"{path}: {error}", may_pass=not is_certificate) from None
+        except aiohttp.ClientConnectorCertificateError as error:
+            raise UpstreamApiError(
+                f"{path}: the upstream's certificate is no good: {error.certificate_error}"
+            ) from None
+        except aiohttp.ClientConnectorError as error:
+            reason = error.strerror or type(error).__name__
+            raise UpstreamApiError(f"{path}: cannot connect: {reason}", may_pass=True) from None
         except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError):
             raise UpstreamApiError(f"{path}: the connection broke", may_pass=True) from None
         except (aiohttp.ClientError, ValueError, RuntimeError) as error:

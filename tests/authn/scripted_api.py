@@ -1,0 +1,110 @@
+"""An API server on the loopback interface that answers reviews as a test says."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from apfproxy.authn.upstream_api import UpstreamApi
+
+if TYPE_CHECKING:
+    import ssl
+    from collections.abc import AsyncIterator, Callable
+
+TOKEN = "eyJhbGciOiJub25lIn0.c2VjcmV0.c2lnbmF0dXJl"  # noqa: S105 - of nobody
+OWN_TOKEN = b"own-token-of-the-proxy"
+
+Answer = Any
+"""An object for JSON, bytes, a number for a status, or a response."""
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        """The time."""
+        return self.now_s
+
+
+class ScriptedApi:
+    """The server.
+
+    Args:
+        answer: What it answers to the object of a question.
+    """
+
+    def __init__(self, answer: Callable[[dict[str, Any]], Answer]) -> None:
+        self.answer = answer
+        self.asked: list[dict[str, Any]] = []
+        self.paths: list[str] = []
+        self.heads: list[dict[str, str]] = []
+        self.connections: set[object] = set()
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.is_asked = asyncio.Event()
+        self.waits: list[float] = []
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """Answer one question."""
+        question = await request.json()
+        self.asked.append(question)
+        self.paths.append(request.path)
+        self.heads.append(dict(request.headers))
+        self.connections.add(request.transport)
+        self.is_asked.set()
+        await self.may_answer.wait()
+        answer = self.answer(question)
+        if isinstance(answer, web.StreamResponse):
+            return answer
+        if isinstance(answer, bytes):
+            return web.Response(body=answer, content_type="application/json")
+        if isinstance(answer, int):
+            return web.Response(status=answer, text=f"about {question}")
+        return web.json_response(answer, status=201)
+
+    async def sleep(self, wait_s: float) -> None:
+        """Wait no time between attempts, but keep how long it would have been."""
+        self.waits.append(wait_s)
+
+
+@asynccontextmanager
+async def scripted(
+    answer: Callable[[dict[str, Any]], Answer],
+    *,
+    server_ssl: ssl.SSLContext | None = None,
+    ssl_context: Callable[[], ssl.SSLContext | None] = lambda: None,
+    token: Callable[[], bytes | None] = lambda: OWN_TOKEN,
+    max_concurrent: int = 4,
+    timeout_s: float = 30.0,
+    server_name: str | None = None,
+    host: str | None = None,
+) -> AsyncIterator[tuple[ScriptedApi, UpstreamApi]]:
+    """A server and the client of its API."""
+    script = ScriptedApi(answer)
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", script.handle)
+    server = TestServer(app, scheme="https" if server_ssl else "http")
+    await server.start_server(ssl=server_ssl)
+    api = UpstreamApi(
+        str(server.make_url("")),
+        ssl_context,
+        token,
+        max_concurrent,
+        timeout_s,
+        server_name=server_name,
+        host=host,
+        sleep=script.sleep,
+    )
+    try:
+        yield script, api
+    finally:
+        script.may_answer.set()
+        await api.close()
+        await server.close()

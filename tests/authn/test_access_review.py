@@ -1,0 +1,242 @@
+"""SubjectAccessReviews: what is asked, what counts as an answer, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from apfproxy.authn.access_review import (
+    Access,
+    AccessReviewError,
+    AccessReviews,
+    is_allowed,
+    question,
+)
+from apfproxy.authn.token_review import ReviewError
+from apfproxy.request.user import User
+from apfproxy.settings import ReviewSettings
+from tests.authn.scripted_api import OWN_TOKEN, Answer, Clock, scripted
+
+SETTINGS = ReviewSettings(is_enabled=True, cache_s=10.0, timeout_s=30.0)
+ALICE = User("alice", ("dev", "system:authenticated"), "42", (("scopes", ("view", "edit")),))
+BOB = Access("impersonate", "users", "bob")
+
+
+def answered(**status: object) -> dict[str, Any]:
+    """A SubjectAccessReview with a status."""
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {},
+        "status": status,
+    }
+
+
+YES, NO = answered(allowed=True), answered(allowed=False, reason="RBAC: nobody said so")
+
+
+async def test_review() -> None:
+    """Yes and no are asked for once in ten seconds."""
+    clock = Clock()
+    carol = Access("impersonate", "users", "carol")
+
+    def answer(asked: dict[str, Any]) -> Answer:
+        return YES if asked["spec"]["resourceAttributes"]["name"] == "bob" else NO
+
+    async with scripted(answer) as (script, api):
+        reviews = AccessReviews(api, SETTINGS, clock)
+        unknown = reviews.check(ALICE, BOB), reviews.lifetime_s(ALICE, BOB)
+        answers = [await reviews.review(ALICE, each) for each in (BOB, carol, BOB, carol)]
+        clock.now_s += 9.0
+        kept = [reviews.check(ALICE, each) for each in (BOB, carol)]
+        left_s = reviews.lifetime_s(ALICE, BOB)
+        clock.now_s += 1.0
+        too_late = [reviews.check(ALICE, each) for each in (BOB, carol)]
+
+        assert repr(reviews).endswith(": 0 kept>")
+    assert (None, 0.0) == unknown
+    assert [True, False, True, False] == answers
+    assert [True, False] == kept
+    assert left_s == 1.0
+    assert [None, None] == too_late
+    assert ["/apis/authorization.k8s.io/v1/subjectaccessreviews"] * 2 == script.paths
+    assert [question(ALICE, BOB), question(ALICE, carol)] == script.asked
+
+
+@pytest.mark.parametrize(
+    ("user", "access", "spec"),
+    [
+        pytest.param(
+            ALICE,
+            BOB,
+            {
+                "user": "alice",
+                "groups": ["dev", "system:authenticated"],
+                "uid": "42",
+                "extra": {"scopes": ["view", "edit"]},
+                "resourceAttributes": {"verb": "impersonate", "resource": "users", "name": "bob"},
+            },
+            id="all-of-a-user",
+        ),
+        pytest.param(
+            User("carol", ()),
+            Access("impersonate", "userextras", "view", "authentication.k8s.io", "v1", "scopes"),
+            {
+                "user": "carol",
+                "groups": [],
+                "resourceAttributes": {
+                    "verb": "impersonate",
+                    "group": "authentication.k8s.io",
+                    "version": "v1",
+                    "resource": "userextras",
+                    "subresource": "scopes",
+                    "name": "view",
+                },
+            },
+            id="all-of-a-resource",
+        ),
+        pytest.param(
+            User("carol", ("g",)),
+            Access("impersonate", "serviceaccounts", "bot", namespace="ci"),
+            {
+                "user": "carol",
+                "groups": ["g"],
+                "resourceAttributes": {
+                    "verb": "impersonate",
+                    "resource": "serviceaccounts",
+                    "namespace": "ci",
+                    "name": "bot",
+                },
+            },
+            id="in-a-namespace",
+        ),
+    ],
+)
+def test_question(user: User, access: Access, spec: dict[str, Any]) -> None:
+    """What is empty is left out, as Go does, but for the groups."""
+    assert question(user, access) == {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": spec,
+    }
+
+
+@pytest.mark.parametrize(
+    "user",
+    [
+        pytest.param(User("alic", ALICE.groups, ALICE.uid, ALICE.extra), id="name"),
+        pytest.param(User("alice", ("dev",), ALICE.uid, ALICE.extra), id="groups"),
+        pytest.param(
+            User("alice", ("dev,system:authenticated",), ALICE.uid, ALICE.extra), id="joined"
+        ),
+        pytest.param(User("alice", ALICE.groups, "4", ALICE.extra), id="uid"),
+        pytest.param(User("alice", ALICE.groups, "42"), id="extra"),
+    ],
+)
+async def test_users_are_told_apart(user: User) -> None:
+    """What one user may says nothing of another, however alike."""
+    async with scripted(lambda _: YES) as (_, api):
+        reviews = AccessReviews(api, SETTINGS, Clock())
+        await reviews.review(ALICE, BOB)
+
+        assert reviews.check(ALICE, BOB) is True
+        assert reviews.check(user, BOB) is None
+
+
+async def test_stampede() -> None:
+    """A thousand requests that want the same make one review."""
+    async with scripted(lambda _: YES) as (script, api):
+        reviews = AccessReviews(api, SETTINGS, Clock())
+        script.may_answer.clear()
+        tasks = [asyncio.create_task(reviews.review(ALICE, BOB)) for _ in range(1000)]
+        await script.is_asked.wait()
+        tasks[0].cancel()
+        script.may_answer.set()
+        answers = await asyncio.gather(*tasks[1:])
+
+    assert [True] * 999 == answers
+    assert len(script.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(500, id="server-error"),
+        pytest.param(403, id="forbidden"),
+        pytest.param(b"true", id="no-object"),
+        pytest.param({**YES, "kind": "TokenReview"}, id="another-kind"),
+        pytest.param(answered(), id="echo"),
+        pytest.param(answered(allowed="true"), id="text"),
+    ],
+)
+async def test_failures_are_not_kept(answer: Answer, caplog: pytest.LogCaptureFixture) -> None:
+    """No answer is neither yes nor no, and the next request asks again."""
+    caplog.set_level(logging.DEBUG)
+    answers = [answer]
+    async with scripted(lambda _: answers[0]) as (_, api):
+        reviews = AccessReviews(api, SETTINGS, Clock())
+        with pytest.raises(AccessReviewError, match="no SubjectAccessReview: ") as caught:
+            await reviews.review(ALICE, BOB)
+        kept = reviews.check(ALICE, BOB)
+        answers[0] = YES
+        after = await reviews.review(ALICE, BOB)
+
+    assert kept is None
+    assert after is True
+    assert OWN_TOKEN.decode() not in f"{caught.value!r}{caplog.text}"
+
+
+async def test_slow_answers() -> None:
+    """A review has a limit of time."""
+    async with scripted(lambda _: YES) as (script, api):
+        script.may_answer.clear()
+        reviews = AccessReviews(api, ReviewSettings(timeout_s=0.05), Clock())
+        with pytest.raises(AccessReviewError, match="in time"):
+            await reviews.review(ALICE, BOB)
+
+    assert reviews.timeout_s == 0.05
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        pytest.param({"allowed": True}, True, id="yes"),
+        pytest.param({"allowed": True, "denied": False}, True, id="yes-not-denied"),
+        pytest.param({"allowed": False}, False, id="no"),
+        pytest.param({"allowed": False, "denied": True}, False, id="denied"),
+        pytest.param({"allowed": True, "denied": True}, False, id="both"),
+        pytest.param({"allowed": True, "evaluationError": "x"}, True, id="yes-with-an-error"),
+        pytest.param({"allowed": None}, False, id="null"),
+    ],
+)
+def test_answers(status: dict[str, Any], expected: bool) -> None:
+    """Only a clear yes is one."""
+    assert expected is is_allowed(answered(**status))
+
+
+@pytest.mark.parametrize(
+    "status",
+    [
+        pytest.param({"allowed": 1}, id="number"),
+        pytest.param({"allowed": [True]}, id="list"),
+        pytest.param({"allowed": True, "denied": "no"}, id="denied-is-text"),
+        pytest.param({}, id="nothing"),
+    ],
+)
+def test_hostile_answers(status: dict[str, Any]) -> None:
+    """What is no review in every part is none."""
+    with pytest.raises(ReviewError):
+        is_allowed(answered(**status))
+
+
+async def test_clear() -> None:
+    """What was said can be forgotten."""
+    async with scripted(lambda _: YES) as (_, api):
+        reviews = AccessReviews(api, SETTINGS, Clock())
+        await reviews.review(ALICE, BOB)
+        reviews.clear()
+
+        assert reviews.check(ALICE, BOB) is None

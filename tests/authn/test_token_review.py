@@ -1,0 +1,308 @@
+"""TokenReviews: what is asked, what counts as an answer, and for how long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+
+from apfproxy.authn.token_review import (
+    MAX_TOKEN_BYTES,
+    MAX_USER_CHARACTERS,
+    ReviewError,
+    TokenReviews,
+    verdict_of,
+)
+from apfproxy.authn.verdict import Verdict
+from apfproxy.request.user import User
+from apfproxy.settings import ReviewSettings
+from tests.authn.scripted_api import OWN_TOKEN, TOKEN, Answer, Clock, scripted
+
+SETTINGS = ReviewSettings(is_enabled=True, cache_s=10.0, timeout_s=30.0)
+ALICE = User("alice", ("dev", "ops"), "42", (("scopes", ("view", "edit")),))
+ALICE_INFO = {
+    "username": "alice",
+    "uid": "42",
+    "groups": ["dev", "ops"],
+    "extra": {"scopes": ["view", "edit"]},
+}
+NOBODY = "the upstream says that the token is nobody's"
+
+
+def answered(**status: object) -> dict[str, Any]:
+    """A TokenReview with a status."""
+    return {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenReview",
+        "metadata": {},
+        "spec": {"token": TOKEN},
+        "status": status,
+    }
+
+
+YES = answered(authenticated=True, user=ALICE_INFO)
+NO = answered(error=f"invalid bearer token {TOKEN}")
+
+
+def user_with(**info: object) -> dict[str, Any]:
+    """A TokenReview that says yes about a user."""
+    return answered(authenticated=True, user={"username": "alice", **info})
+
+
+async def test_review() -> None:
+    """The upstream is asked as Kubernetes asks, and its answer is told at once for ten seconds."""
+    clock = Clock()
+    async with scripted(lambda _: YES) as (script, api):
+        reviews = TokenReviews(api, SETTINGS, clock)
+        unknown = reviews.check(TOKEN)
+        verdict = await reviews.review(TOKEN)
+        clock.now_s += 9.0
+        later = reviews.check(TOKEN)
+        again = await reviews.review(TOKEN)
+        clock.now_s += 1.0
+        too_late = reviews.check(TOKEN)
+
+    assert unknown is None
+    assert Verdict(ALICE, 10.0) == verdict
+    assert Verdict(ALICE, 1.0) == later == again
+    assert too_late is None
+    assert ["/apis/authentication.k8s.io/v1/tokenreviews"] == script.paths
+    assert script.asked == [
+        {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenReview",
+            "spec": {"token": TOKEN},
+        }
+    ]
+
+
+async def test_no_is_kept_too() -> None:
+    """A token that is nobody's is asked about once in ten seconds."""
+    clock = Clock()
+    async with scripted(lambda _: NO) as (script, api):
+        reviews = TokenReviews(api, SETTINGS, clock)
+        verdict = await reviews.review(TOKEN)
+        kept = reviews.check(TOKEN)
+
+    assert Verdict(None, 10.0, NOBODY) == verdict == kept
+    assert len(script.asked) == 1
+
+
+async def test_without_cache() -> None:
+    """With no time to keep them, answers still reach who asked."""
+    async with scripted(lambda _: YES) as (script, api):
+        reviews = TokenReviews(api, ReviewSettings(cache_s=0.0), Clock())
+        verdicts = [await reviews.review(TOKEN) for _ in range(2)]
+
+        assert reviews.check(TOKEN) is None
+    assert [Verdict(ALICE, 0.0)] * 2 == verdicts
+    assert len(script.asked) == 2
+
+
+async def test_stampede() -> None:
+    """A thousand requests with one new token make one review."""
+    async with scripted(lambda _: YES) as (script, api):
+        reviews = TokenReviews(api, SETTINGS, Clock())
+        script.may_answer.clear()
+        tasks = [asyncio.create_task(reviews.review(TOKEN)) for _ in range(1000)]
+        await script.is_asked.wait()
+        tasks[0].cancel()
+        script.may_answer.set()
+        verdicts = await asyncio.gather(*tasks[1:])
+
+    assert {ALICE} == {verdict.user for verdict in verdicts}
+    assert len(script.asked) == 1
+
+
+async def test_flood_of_tokens() -> None:
+    """Of a thousand different tokens the newest answers are kept, no more than the bound."""
+    async with scripted(lambda _: NO, max_concurrent=16) as (script, api):
+        reviews = TokenReviews(api, ReviewSettings(max_cached=10), Clock())
+        await asyncio.gather(*(reviews.review(f"token-{number}") for number in range(1000)))
+
+        assert "10 kept" in repr(reviews)
+    assert len(script.asked) == 1000
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(500, id="server-error"),
+        pytest.param(403, id="forbidden"),
+        pytest.param(b"{", id="no-json"),
+        pytest.param({"kind": "Status"}, id="another-kind"),
+        pytest.param({**YES, "apiVersion": "authentication.k8s.io/v1beta1"}, id="other-version"),
+        pytest.param({**YES, "status": None}, id="no-status"),
+    ],
+)
+async def test_failures_are_not_kept(answer: Answer, caplog: pytest.LogCaptureFixture) -> None:
+    """Meanwhile a token is nobody's; the next request asks again; and nothing shows the token."""
+    caplog.set_level(logging.DEBUG)
+    answers = [answer]
+    async with scripted(lambda _: answers[0]) as (_, api):
+        reviews = TokenReviews(api, SETTINGS, Clock())
+        verdict = await reviews.review(TOKEN)
+        kept = reviews.check(TOKEN)
+        answers[0] = YES
+        after = await reviews.review(TOKEN)
+
+        shown = f"{verdict}{reviews!r}{api!r}{vars(reviews)!r}{caplog.text}"
+    assert (None, 0.0) == (verdict.user, verdict.lifetime_s)
+    assert verdict.problem.startswith("no TokenReview: ")
+    assert kept is None
+    assert Verdict(ALICE, 10.0) == after
+    assert TOKEN not in shown
+    assert OWN_TOKEN.decode() not in shown
+
+
+async def test_slow_answers() -> None:
+    """A review has a limit of time, all attempts together."""
+    async with scripted(lambda _: YES) as (script, api):
+        script.may_answer.clear()
+        reviews = TokenReviews(api, ReviewSettings(timeout_s=0.05), Clock())
+        verdict = await reviews.review(TOKEN)
+
+    assert Verdict(None, 0.0, "no TokenReview in time") == verdict
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        pytest.param("x" * (MAX_TOKEN_BYTES + 1), id="ascii"),
+        pytest.param("\u00e9" * (MAX_TOKEN_BYTES // 2 + 1), id="utf-8"),
+    ],
+)
+async def test_long_tokens(token: str) -> None:
+    """They are nobody's, and never sent."""
+    async with scripted(lambda _: YES) as (script, api):
+        reviews = TokenReviews(api, SETTINGS, Clock())
+        verdicts = [reviews.check(token), await reviews.review(token)]
+
+    assert [Verdict(None, 0.0, "the token is longer than 16384 bytes")] * 2 == verdicts
+    assert script.asked == []
+
+
+async def test_longest_token() -> None:
+    """One of the greatest length is sent as it is."""
+    async with scripted(lambda _: YES) as (script, api):
+        await TokenReviews(api, SETTINGS, Clock()).review("x" * MAX_TOKEN_BYTES)
+
+    assert script.asked[0]["spec"]["token"] == "x" * MAX_TOKEN_BYTES
+
+
+async def test_odd_tokens() -> None:
+    """Any text is sent as what it is, even one that UTF-8 does not have."""
+    async with scripted(lambda _: NO) as (script, api):
+        reviews = TokenReviews(api, SETTINGS, Clock())
+        for token in ('"}', "\udc80", "\x00"):
+            await reviews.review(token)
+
+    assert ['"}', "\udc80", "\x00"] == [asked["spec"]["token"] for asked in script.asked]
+
+
+async def test_audiences() -> None:
+    """Audiences are asked for; an answer for one of them counts."""
+    async with scripted(lambda _: answered(**YES["status"], audiences=["b", "c"])) as (script, api):
+        reviews = TokenReviews(api, SETTINGS, Clock(), ("a", "b"))
+        verdict = await reviews.review(TOKEN)
+
+    assert verdict.user == ALICE
+    assert script.asked[0]["spec"]["audiences"] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "user"),
+    [
+        pytest.param((), {}, ALICE, id="none-asked-none-named"),
+        pytest.param((), {"audiences": ["x"]}, ALICE, id="none-asked"),
+        pytest.param(("a",), {"audiences": ["a"]}, ALICE, id="the-one"),
+        pytest.param(("a",), {"audiences": ["x"]}, None, id="another"),
+        pytest.param(("a",), {}, None, id="server-that-knows-no-audiences"),
+    ],
+)
+def test_audiences_of_answers(
+    asked: tuple[str, ...], status: dict[str, Any], user: User | None
+) -> None:
+    """Who asks for audiences does not take an answer without one of them."""
+    assert user == verdict_of(answered(**YES["status"], **status), asked, 10.0).user
+
+
+@pytest.mark.parametrize(
+    ("answer", "user"),
+    [
+        pytest.param(user_with(), User("alice", ()), id="name-alone"),
+        pytest.param(
+            user_with(uid=None, groups=None, extra=None), User("alice", ()), id="nothing-else"
+        ),
+        pytest.param(
+            user_with(extra={"k": None}), User("alice", (), "", (("k", ()),)), id="no-values"
+        ),
+        pytest.param(user_with(groups=["system:masters"]), User("alice", ("system:masters",)),
+                     id="any-group"),
+        pytest.param(answered(), None, id="empty-status"),
+        pytest.param(answered(authenticated=False, user=ALICE_INFO), None, id="no-with-a-user"),
+        pytest.param(answered(authenticated=None), None, id="null"),
+    ],
+)  # fmt: skip
+def test_answers(answer: dict[str, Any], user: User | None) -> None:
+    """What Go leaves out is empty or false."""
+    assert user == verdict_of(answer, (), 10.0).user
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        pytest.param(answered(authenticated="true"), "status.authenticated is no", id="text"),
+        pytest.param(answered(authenticated=1), "status.authenticated is no", id="number"),
+        pytest.param(answered(authenticated=True), "status.user is missing", id="no-user"),
+        pytest.param(answered(authenticated=True, user="alice"), "no object", id="user-is-text"),
+        pytest.param(user_with(username=""), "username is empty", id="no-name"),
+        pytest.param(user_with(username=None), "username is empty", id="null-name"),
+        pytest.param(user_with(username=["alice"]), "username is no text", id="name-is-list"),
+        pytest.param(user_with(username="a\r\nb"), "control characters", id="line-end"),
+        pytest.param(user_with(username="\ud800"), "control characters", id="half-character"),
+        pytest.param(user_with(uid=42), "uid is no text", id="uid-is-number"),
+        pytest.param(user_with(groups="dev"), "groups is no list", id="groups-are-text"),
+        pytest.param(user_with(groups=["dev", None]), "groups is no list", id="group-is-null"),
+        pytest.param(user_with(groups=["a\x00"]), "control characters", id="group-with-nul"),
+        pytest.param(user_with(extra=[]), "extra is no object", id="extra-is-list"),
+        pytest.param(user_with(extra={"k": "v"}), "extra is no list", id="values-are-text"),
+        pytest.param(user_with(extra={"k": [1]}), "extra is no list", id="value-is-number"),
+        pytest.param(user_with(extra={"k\n": []}), "control characters", id="key-with-line-end"),
+        pytest.param(answered(audiences="a"), "audiences is no list", id="audiences-are-text"),
+        pytest.param(
+            user_with(groups=["g" * 1000] * (MAX_USER_CHARACTERS // 1000 + 1)),
+            "more than 65536 characters",
+            id="giant-user",
+        ),
+    ],
+)
+def test_hostile_answers(answer: dict[str, Any], says: str) -> None:
+    """What is no review in every part is none, neither yes nor no."""
+    with pytest.raises(ReviewError, match=says):
+        verdict_of(answer, (), 10.0)
+
+
+async def test_clear() -> None:
+    """What was said can be forgotten."""
+    async with scripted(lambda _: YES) as (_, api):
+        reviews = TokenReviews(api, SETTINGS, Clock())
+        await reviews.review(TOKEN)
+        reviews.clear()
+
+        assert reviews.check(TOKEN) is None
+
+
+async def test_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A review that is cancelled at the end of the process makes the token nobody's."""
+    async with scripted(lambda _: YES) as (_, api):
+
+        async def post(_path: str, _obj: object) -> dict[str, Any]:
+            raise asyncio.CancelledError
+
+        monkeypatch.setattr(api, "post", post)
+        verdict = await TokenReviews(api, SETTINGS, Clock()).review(TOKEN)
+
+    assert Verdict(None, 0.0, "the question was given up") == verdict

@@ -1,0 +1,323 @@
+"""Questions to the upstream's API, and answers that mean harm."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from apfproxy.authn import upstream_api
+from apfproxy.authn.upstream_api import MAX_ANSWER_BYTES, UpstreamApi, UpstreamApiError
+from tests.authn.scripted_api import OWN_TOKEN, TOKEN, Answer, ScriptedApi, scripted
+from tests.certificates import Authority
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PATH = "/apis/example.test/v1/questions"
+OBJ = {"spec": {"token": TOKEN}}
+
+
+async def failure(api: UpstreamApi) -> UpstreamApiError:
+    """The error of a question that is not answered."""
+    with pytest.raises(UpstreamApiError) as caught:
+        await api.post(PATH, OBJ)
+    return caught.value
+
+
+async def test_post() -> None:
+    """An object goes out as JSON with the proxy's own token, and the answer's object comes back."""
+    async with scripted(lambda _: {"status": "fine"}, host="kubernetes.test") as (script, api):
+        answers = [await api.post(PATH, OBJ) for _ in range(2)]
+
+    assert [{"status": "fine"}] * 2 == answers
+    assert [OBJ, OBJ] == script.asked
+    assert [PATH, PATH] == script.paths
+    head = script.heads[0]
+    assert head["Authorization"] == f"Bearer {OWN_TOKEN.decode()}"
+    assert head["Content-Type"] == "application/json"
+    assert head["Accept-Encoding"] == "identity"
+    assert head["Host"] == "kubernetes.test"
+    assert (2, 0) == (api.asked_total, api.failures_total)
+
+
+async def test_connection_is_kept() -> None:
+    """One question after the other takes one connection."""
+    async with scripted(lambda _: {}) as (script, api):
+        for _ in range(3):
+            await api.post(PATH, OBJ)
+
+    assert len(script.connections) == 1
+
+
+async def test_no_token() -> None:
+    """A proxy without a token of its own asks without one."""
+    async with scripted(lambda _: {}, token=lambda: None) as (script, api):
+        await api.post(PATH, OBJ)
+
+    assert "Authorization" not in script.heads[0]
+
+
+async def test_environment_and_cookies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proxies of the environment are not used, and cookies not sent back."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+
+    def answer(_: object) -> Answer:
+        response = web.json_response({})
+        response.set_cookie("session", "1")
+        return response
+
+    async with scripted(answer) as (script, api):
+        await api.post(PATH, OBJ)
+        await api.post(PATH, OBJ)
+
+    assert "Cookie" not in script.heads[1]
+
+
+async def test_redirects_are_not_followed() -> None:
+    """The token goes nowhere but to the upstream."""
+
+    def answer(_: object) -> Answer:
+        return web.Response(status=307, headers={"Location": "/elsewhere"})
+
+    async with scripted(answer) as (script, api):
+        error = await failure(api)
+
+    assert [PATH] == script.paths
+    assert error.status == 307
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        pytest.param(b"", "no JSON object", id="nothing"),
+        pytest.param(b"[]", "no JSON object", id="list"),
+        pytest.param(b'{"a":1', "no JSON object", id="cut"),
+        pytest.param(b'{"a":1,"a":2}', "no JSON object", id="two-meanings"),
+        pytest.param(b"\xff\xfe", "no JSON object", id="no-text"),
+        pytest.param(b'{"a":' * 60_000, "no JSON object", id="deep"),
+        pytest.param(b'{"a":' + b"9" * 5000 + b"}", "no JSON object", id="long-number"),
+        pytest.param(b" " * (MAX_ANSWER_BYTES + 1), "longer than 1048576", id="giant"),
+        pytest.param(400, "answered 400", id="bad-request"),
+        pytest.param(403, "answered 403; bind the proxy's own user", id="forbidden"),
+        pytest.param(404, "answered 404", id="not-found"),
+    ],
+)
+async def test_useless_answers(answer: Answer, says: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Each is an error at once, that says what is wrong, and nothing of question or answer."""
+    caplog.set_level(logging.DEBUG, "apfproxy")
+    async with scripted(lambda _: answer) as (script, api):
+        error = await failure(api)
+
+    assert says in str(error)
+    assert len(script.asked) == 1
+    for shown in (repr(error), repr(api), caplog.text, repr(error.__context__)):
+        assert TOKEN not in shown
+        assert OWN_TOKEN.decode() not in shown
+
+
+async def test_compressed_answers() -> None:
+    """A small answer cannot become a large one: compressed ones are not unpacked."""
+
+    def answer(_: object) -> Answer:
+        response = web.json_response({"a": " " * 100_000})
+        response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    async with scripted(answer) as (_, api):
+        assert "no JSON object" in str(await failure(api))
+
+
+@pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
+async def test_passing_failures(status: int) -> None:
+    """They are asked again, with growing times between, and then given up."""
+    async with scripted(lambda _: status) as (script, api):
+        error = await failure(api)
+
+    assert error.status == status
+    assert len(script.asked) == 3
+    first, second = script.waits
+    assert 0.5 <= first <= 0.6
+    assert 0.75 <= second <= 0.9
+
+
+async def test_failure_that_passed(caplog: pytest.LogCaptureFixture) -> None:
+    """A second attempt that is answered is an answer, with no word of the first."""
+    answers: list[Answer] = [503, {"status": "fine"}]
+    async with scripted(lambda _: answers.pop(0)) as (_, api):
+        answer = await api.post(PATH, OBJ)
+
+    assert answer == {"status": "fine"}
+    assert caplog.records == []
+
+
+async def test_broken_connections() -> None:
+    """A connection that ends without an answer is one more passing failure."""
+    script: ScriptedApi
+
+    def answer(_: object) -> Answer:
+        if len(script.asked) == 1:
+            for connection in script.connections:
+                assert isinstance(connection, asyncio.Transport)
+                connection.abort()
+        return {}
+
+    async with scripted(answer) as (script, api):
+        assert await api.post(PATH, OBJ) == {}
+
+    assert len(script.asked) == 2
+
+
+async def test_nobody_listens() -> None:
+    """A refused connection says so, and where it was to go."""
+    api = UpstreamApi("http://127.0.0.1:1", lambda: None, lambda: None, 1, 0.05)
+    error = await failure(api)
+    await api.close()
+
+    assert PATH in str(error)
+    assert error.status is None
+
+
+async def test_slow_answers() -> None:
+    """What takes too long is given up, and its place given to the next."""
+    async with scripted(lambda _: {}, timeout_s=0.05, max_concurrent=1) as (script, api):
+        script.may_answer.clear()
+        error = await failure(api)
+        script.may_answer.set()
+
+        assert f"{PATH}: no answer within 0.05 s" == str(error)
+        assert api.problem == str(error)
+
+
+async def test_outage_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    """The log has the beginning and the end of an outage, not each question in it."""
+    caplog.set_level(logging.INFO, "apfproxy")
+    answers: list[Answer] = [404, 403, {}, {}]
+    async with scripted(lambda _: answers.pop(0)) as (_, api):
+        await failure(api)
+        await failure(api)
+        await api.post(PATH, OBJ)
+        await api.post(PATH, OBJ)
+
+    assert [logging.WARNING, logging.INFO] == [record.levelno for record in caplog.records]
+    assert (4, 2) == (api.asked_total, api.failures_total)
+
+
+async def test_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few questions are under way, some wait, and those beyond fail at once."""
+    monkeypatch.setattr(upstream_api, "MAX_WAITING_PER_SLOT", 2)
+    async with scripted(lambda _: {}, max_concurrent=2) as (script, api):
+        script.may_answer.clear()
+        tasks = [asyncio.create_task(api.post(PATH, OBJ)) for _ in range(6)]
+        await script.is_asked.wait()
+        error = await failure(api)
+        under_way = len(script.asked)
+        script.may_answer.set()
+        answers = await asyncio.gather(*tasks)
+
+    assert under_way <= 2
+    assert str(error).startswith("4 questions to the upstream wait already")
+    assert (1, None) == (api.refused_total, api.problem)
+    assert [{}] * 6 == answers
+
+
+async def test_own_token_is_missing() -> None:
+    """A token file that cannot be read is the operator's to mend, and asked about again."""
+
+    def token() -> bytes:
+        raise ValueError("the token file /t is empty; write one token into it")
+
+    async with scripted(lambda _: {}, token=token) as (script, api):
+        error = await failure(api)
+
+    assert str(error) == (
+        "the proxy's own token: the token file /t is empty; write one token into it"
+    )
+    assert script.asked == []
+
+
+async def test_own_token_is_no_field_value() -> None:
+    """A token with a line end in it adds no line to the head."""
+    async with scripted(lambda _: {}, token=lambda: b"a\r\nX-Remote-User: root") as (script, api):
+        error = await failure(api)
+
+    assert "the exchange went wrong" in str(error)
+    assert "root" not in str(error)
+    assert script.asked == []
+
+
+async def test_tls(tmp_path: Path) -> None:
+    """The upstream is verified by the context and name of the moment; a change takes effect."""
+    authority, stranger = Authority("ca"), Authority("stranger")
+    server_ssl = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    issued = authority.issue("upstream", usage="server", hosts=["kubernetes.test"])
+    server_ssl.load_cert_chain(*issued.write(tmp_path, "server"))
+    contexts = [
+        ssl.create_default_context(cadata=each.pem.decode()) for each in (authority, stranger)
+    ]
+    current = iter([contexts[0], contexts[0], contexts[1], contexts[0]])
+    async with scripted(
+        lambda _: {},
+        server_ssl=server_ssl,
+        ssl_context=lambda: next(current),
+        server_name="kubernetes.test",
+    ) as (script, api):
+        await api.post(PATH, OBJ)
+        await api.post(PATH, OBJ)
+        error = await failure(api)
+        await api.post(PATH, OBJ)
+
+    assert "the upstream's certificate is no good" in str(error)
+    assert (3, 1) == (len(script.asked), len(script.connections))
+
+
+async def test_tls_name(tmp_path: Path) -> None:
+    """A certificate for another name is none."""
+    authority = Authority("ca")
+    server_ssl = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    issued = authority.issue("upstream", usage="server", hosts=["kubernetes.test"])
+    server_ssl.load_cert_chain(*issued.write(tmp_path, "server"))
+    context = ssl.create_default_context(cadata=authority.pem.decode())
+    async with scripted(lambda _: {}, server_ssl=server_ssl, ssl_context=lambda: context) as (
+        script,
+        api,
+    ):
+        error = await failure(api)
+
+    assert "the upstream's certificate is no good" in str(error)
+    assert script.asked == []
+
+
+async def test_close() -> None:
+    """After the end nothing is asked; what was under way fails."""
+    async with scripted(lambda _: {}) as (script, api):
+        script.may_answer.clear()
+        task = asyncio.create_task(api.post(PATH, OBJ))
+        await script.is_asked.wait()
+        await api.close()
+        await api.close()
+        error = await failure(api)
+        with pytest.raises(UpstreamApiError):
+            await task
+
+    assert str(error) == "the proxy is about to end"
+
+
+async def test_errors_of_the_client_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors that hold the head of the request become ours, without them as text or cause."""
+
+    async def exchange(_path: str, _body: bytes) -> tuple[int, bytes]:
+        raise aiohttp.ClientError(f"Authorization: Bearer {OWN_TOKEN.decode()}")
+
+    async with scripted(lambda _: {}) as (_, api):
+        monkeypatch.setattr(api, "_exchange", exchange)
+        error = await failure(api)
+
+    assert str(error) == f"{PATH}: the exchange went wrong: ClientError"
+    assert (None, True) == (error.__cause__, error.__suppress_context__)
