@@ -1,0 +1,284 @@
+"""Which upgrades are honoured, what must be in them, and which answers agree to them."""
+
+from __future__ import annotations
+
+import re
+from base64 import urlsafe_b64encode
+
+import pytest
+
+from apfproxy.proxy.response_head import ResponseError
+from apfproxy.proxy.upgrade import (
+    BEARER_PREFIX,
+    Offer,
+    UpgradeError,
+    bearer_token,
+    elements,
+    honoured,
+    offered,
+    switch_lines,
+    switched,
+    without_bearer,
+)
+from apfproxy.request.attributes import parse_attributes
+
+KEY = b"dGhlIHNhbXBsZSBub25jZQ=="
+POD = b"/api/v1/namespaces/a/pods/b"
+WATCH = b"/api/v1/pods?watch=1"
+WEBSOCKET = Offer((b"websocket",), (KEY,), (b"13",), (b"v5.channel.k8s.io", b"v4.channel.k8s.io"))
+SPDY = Offer((b"SPDY/3.1",))
+BOTH = Offer((b"WebSocket", b"SPDY/3.1"), (KEY,), (b"13",))
+
+
+@pytest.mark.parametrize(
+    ("upgrades", "protocols"),
+    [
+        pytest.param([b"websocket"], (b"websocket",), id="websocket"),
+        pytest.param([b"WebSocket"], (b"WebSocket",), id="in-any-case"),
+        pytest.param([b"spdy/3.1"], (b"spdy/3.1",), id="spdy"),
+        pytest.param([b"websocket, h2c"], (b"websocket",), id="not-h2c"),
+        pytest.param([b"SPDY/3.1 ,, websocket"], (b"SPDY/3.1", b"websocket"), id="both"),
+        pytest.param([b"SPDY/3.1", b"websocket"], (b"SPDY/3.1", b"websocket"), id="in-two-lines"),
+        pytest.param([b"h2c"], None, id="h2c"),
+        pytest.param([b"SPDY/3"], None, id="another-version"),
+        pytest.param([b"websocket/13"], None, id="a-version-of-websocket"),
+        pytest.param([b""], None, id="empty"),
+        pytest.param([], None, id="none"),
+    ],
+)
+def test_offered(upgrades: list[bytes], protocols: tuple[bytes, ...] | None) -> None:
+    """Of the protocols those that are served count, as they are spelled."""
+    offer = offered(upgrades, [], set())
+
+    assert protocols == (offer.protocols if offer is not None else None)
+
+
+def test_fields_of_an_offer() -> None:
+    """All lines count, but for those that Connection takes out."""
+    fields = [
+        (b"Sec-WebSocket-Key", KEY),
+        (b"sec-websocket-version", b"13"),
+        (b"Sec-WebSocket-Protocol", b"a, b"),
+        (b"Sec-WebSocket-Protocol", b"c,"),
+    ]
+    offer = offered([b"websocket"], fields, set())
+    without_key = offered([b"websocket"], fields, {b"sec-websocket-key"})
+
+    assert Offer((b"websocket",), (KEY,), (b"13",), (b"a", b"b", b"c")) == offer
+    assert without_key is not None
+    assert () == without_key.keys
+
+
+def test_lines_of_an_offer() -> None:
+    """The origin is offered what the client offers."""
+    assert b"Connection: Upgrade\r\nUpgrade: WebSocket, SPDY/3.1\r\n" == BOTH.lines
+
+
+def test_an_offer_shows_no_token() -> None:
+    """A subprotocol may be one."""
+    offer = Offer((b"websocket",), (KEY,), (b"13",), (BEARER_PREFIX + b"c2VjcmV0",))
+
+    assert "c2VjcmV0" not in repr(offer)
+
+
+@pytest.mark.parametrize(
+    ("offer", "method", "target", "protocols"),
+    [
+        pytest.param(WEBSOCKET, "GET", POD + b"/exec", (b"websocket",), id="exec"),
+        pytest.param(WEBSOCKET, "GET", POD + b"/attach", (b"websocket",), id="attach"),
+        pytest.param(WEBSOCKET, "GET", POD + b"/portforward", (b"websocket",), id="portforward"),
+        pytest.param(WEBSOCKET, "GET", POD + b"/proxy/x", (b"websocket",), id="proxy"),
+        pytest.param(WEBSOCKET, "GET", POD + b"/log?follow=1", (b"websocket",), id="log"),
+        pytest.param(WEBSOCKET, "GET", WATCH, (b"websocket",), id="watch"),
+        pytest.param(WEBSOCKET, "GET", b"/api/v1/watch/pods", (b"websocket",), id="old-watch"),
+        pytest.param(WEBSOCKET, "GET", b"/api/v1/proxy/nodes/n", (b"websocket",), id="old-proxy"),
+        pytest.param(SPDY, "POST", POD + b"/exec", (b"SPDY/3.1",), id="spdy"),
+        pytest.param(SPDY, "GET", POD + b"/portforward", (b"SPDY/3.1",), id="spdy-by-get"),
+        pytest.param(BOTH, "GET", POD + b"/exec", (b"WebSocket", b"SPDY/3.1"), id="both"),
+        pytest.param(BOTH, "GET", WATCH, (b"WebSocket",), id="no-spdy-for-a-watch"),
+        pytest.param(SPDY, "GET", WATCH, None, id="spdy-watch"),
+        pytest.param(SPDY, "GET", POD + b"/log", None, id="spdy-log"),
+        pytest.param(SPDY, "HEAD", POD + b"/exec", None, id="head"),
+        pytest.param(SPDY, "PUT", POD + b"/proxy", None, id="put"),
+        pytest.param(WEBSOCKET, "GET", b"/api/v1/pods", None, id="list"),
+        pytest.param(WEBSOCKET, "GET", POD, None, id="pod"),
+        pytest.param(WEBSOCKET, "GET", b"/debug/pprof/profile", None, id="profile"),
+        pytest.param(WEBSOCKET, "GET", b"/exec", None, id="no-resource"),
+    ],
+)
+def test_where_upgrades_are_honoured(
+    offer: Offer, method: str, target: bytes, protocols: tuple[bytes, ...] | None
+) -> None:
+    """Where Kubernetes' API has them; elsewhere the request is a normal one."""
+    kept = honoured(offer, method, parse_attributes(method, target))
+
+    assert protocols == (kept.protocols if kept is not None else None)
+
+
+@pytest.mark.parametrize(
+    ("offer", "method", "code"),
+    [
+        pytest.param(Offer((b"websocket",), (), (b"13",)), "GET", 400, id="no-key"),
+        pytest.param(Offer((b"websocket",), (KEY, KEY), (b"13",)), "GET", 400, id="two-keys"),
+        pytest.param(Offer((b"websocket",), (b"x",), (b"13",)), "GET", 400, id="no-16-bytes"),
+        pytest.param(Offer((b"websocket",), (KEY,)), "GET", 400, id="no-version"),
+        pytest.param(Offer((b"websocket",), (KEY,), (b"13", b"8")), "GET", 400, id="two-versions"),
+        pytest.param(Offer((b"websocket",), (KEY,), (b"8",)), "GET", 426, id="another-version"),
+        pytest.param(WEBSOCKET, "POST", 400, id="post"),
+        pytest.param(WEBSOCKET, "HEAD", 400, id="head"),
+        pytest.param(Offer((b"SPDY/3.1", b"websocket")), "GET", 400, id="beside-spdy"),
+    ],
+)
+def test_malformed_handshakes(offer: Offer, method: str, code: int) -> None:
+    """A WebSocket handshake that is none is refused."""
+    with pytest.raises(UpgradeError) as caught:
+        honoured(offer, method, parse_attributes(method, POD + b"/exec"))
+
+    assert code == caught.value.code
+    assert (code == 426) == (b"Sec-WebSocket-Version: 13\r\n" in caught.value.lines)
+
+
+def answer(*lines: bytes, version: bytes = b"HTTP/1.1") -> bytes:
+    """A head of an answer 101."""
+    return b"\r\n".join((version + b" 101 Switching Protocols", *lines, b"", b""))
+
+
+@pytest.mark.parametrize(
+    ("head", "offer", "protocol"),
+    [
+        pytest.param(
+            answer(b"Connection: Upgrade", b"Upgrade: websocket"), WEBSOCKET, b"websocket", id="ws"
+        ),
+        pytest.param(
+            answer(b"connection: keep-alive, upgrade", b"upgrade:WEBSOCKET "),
+            WEBSOCKET,
+            b"WEBSOCKET",
+            id="in-any-case",
+        ),
+        pytest.param(
+            answer(b"Connection: Upgrade", b"Upgrade: SPDY/3.1"), BOTH, b"SPDY/3.1", id="one-of-two"
+        ),
+        pytest.param(
+            answer(
+                b"Connection: Upgrade",
+                b"Upgrade: websocket",
+                b"Sec-WebSocket-Protocol: v4.channel.k8s.io",
+            ),
+            WEBSOCKET,
+            b"websocket",
+            id="subprotocol",
+        ),
+    ],
+)
+def test_switched(head: bytes, offer: Offer, protocol: bytes) -> None:
+    """An answer that agrees names one of the protocols that were offered."""
+    assert protocol == switched(head, offer)
+
+
+@pytest.mark.parametrize(
+    ("head", "offer", "reason"),
+    [
+        pytest.param(
+            answer(b"Connection: Upgrade", b"Upgrade: websocket"),
+            None,
+            "an unexpected answer 101",
+            id="unasked",
+        ),
+        pytest.param(
+            answer(b"Connection: Upgrade", b"Upgrade: h2c"), WEBSOCKET, "a protocol", id="another"
+        ),
+        pytest.param(
+            answer(b"Connection: Upgrade", b"Upgrade: SPDY/3.1"), WEBSOCKET, "a protocol", id="spdy"
+        ),
+        pytest.param(
+            answer(b"Connection: Upgrade", b"Upgrade: websocket, h2c"),
+            WEBSOCKET,
+            "a protocol",
+            id="two-at-once",
+        ),
+        pytest.param(answer(b"Connection: Upgrade"), WEBSOCKET, "a protocol", id="none"),
+        pytest.param(answer(b"Upgrade: websocket"), WEBSOCKET, "does not", id="not-nominated"),
+        pytest.param(
+            answer(b"Connection: Upgrade", b"Upgrade: websocket", version=b"HTTP/1.0"),
+            WEBSOCKET,
+            "does not",
+            id="1.0",
+        ),
+        pytest.param(
+            answer(
+                b"Connection: Upgrade", b"Upgrade: websocket", b"Sec-WebSocket-Protocol: evil.io"
+            ),
+            WEBSOCKET,
+            "a WebSocket subprotocol",
+            id="another-subprotocol",
+        ),
+        pytest.param(
+            answer(
+                b"Connection: Upgrade",
+                b"Upgrade: websocket",
+                b"Sec-WebSocket-Protocol: v4.channel.k8s.io, v5.channel.k8s.io",
+            ),
+            WEBSOCKET,
+            "a WebSocket subprotocol",
+            id="two-subprotocols",
+        ),
+    ],
+)
+def test_answers_that_nobody_asked_for(head: bytes, offer: Offer | None, reason: str) -> None:
+    """They are failures of the origin."""
+    with pytest.raises(ResponseError, match=re.escape(reason)):
+        switched(head, offer)
+
+
+def test_lines_of_the_answer() -> None:
+    """A tunnel has no length."""
+    assert (
+        b"HTTP/1.1 101 X\r\nA: b\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        == switch_lines(b"HTTP/1.1 101 X\r\nContent-Length: 5\r\nA: b\r\n", b"websocket")
+    )
+
+
+def token_of(token: bytes) -> bytes:
+    """The subprotocol that carries a token."""
+    return BEARER_PREFIX + urlsafe_b64encode(token).rstrip(b"=")
+
+
+@pytest.mark.parametrize(
+    "token", [b"user-a", b"a", b"ab", b"abc", b"\xc3\xbf\xef\xbf\xbf?>", b""], ids=repr
+)
+def test_bearer_token(token: bytes) -> None:
+    """It is found wherever it stands, and the other subprotocols remain."""
+    for listed in ([token_of(token), b"v5"], [b"v5", token_of(token)]):
+        assert token == bearer_token(listed)
+        assert [b"v5"] == without_bearer(listed)
+
+
+def test_no_bearer_token() -> None:
+    """Most clients have none."""
+    assert b"" == bearer_token([b"v5", b"v4"])
+    assert b"" == bearer_token([])
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        pytest.param([token_of(b"a")], id="alone"),
+        pytest.param([token_of(b"a"), token_of(b"b"), b"v5"], id="twice"),
+        pytest.param([BEARER_PREFIX + b"YQ==", b"v5"], id="padded"),
+        pytest.param([BEARER_PREFIX + b"a", b"v5"], id="no-base64"),
+        pytest.param([BEARER_PREFIX + b"a+/b", b"v5"], id="not-for-urls"),
+        pytest.param([token_of(b"\xff"), b"v5"], id="not-utf-8"),
+    ],
+)
+def test_malformed_bearer_tokens(listed: list[bytes]) -> None:
+    """The request is not authenticated, and the message does not have the token."""
+    with pytest.raises(UpgradeError) as caught:
+        bearer_token(listed)
+
+    assert 401 == caught.value.code
+    assert BEARER_PREFIX.decode() not in str(caught.value)
+
+
+def test_elements() -> None:
+    """Lists may go over lines, and have empty elements."""
+    assert [b"a", b"b", b"c"] == elements([b" a,, b ", b"", b"c\t"])
