@@ -194,17 +194,18 @@ class Pool:
         """Open connections for those in line that no connection under way will serve."""
         while len(self._connects) < len(self._line) + len(self._new_line):
             if len(self._connects) + len(self._open) < self._settings.max_connections:
-                self._connects.add(spawn(self._connect(), name="connect to the origin"))
+                self._connects.add(
+                    spawn(self._connect(self._generation), name="connect to the origin")
+                )
             elif self._idle and len(self._connects) < len(self._new_line):
                 next(iter(self._idle)).abort()
             else:
                 return
 
-    async def _connect(self) -> None:
+    async def _connect(self, generation: int) -> None:
         settings = self._settings
         task = asyncio.current_task()
         assert task is not None
-        generation = self._generation
         try:
             if self._tls is None:
                 connection = await self._open_plain()

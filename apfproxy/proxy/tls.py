@@ -237,8 +237,9 @@ def _load_own(context: ssl.SSLContext, certificate_file: str | None, key_file: s
     assert certificate_file is not None
     key_file = key_file or certificate_file
     leaf = _certificates(certificate_file)[0]
+    content = _read(key_file)
     try:
-        key = serialization.load_pem_private_key(_read(key_file), password=None)
+        key = serialization.load_pem_private_key(content, password=None)
     except TypeError as error:
         raise TlsError(key_file, "is encrypted: give a key without a password") from error
     except Exception as error:

@@ -291,3 +291,118 @@ def test_shows_its_size(bench: Bench) -> None:
     stand_in_line(bench, 1)
 
     assert "<Pool of 0, 0 idle, 1 in line>" == repr(bench.pool)
+
+
+def test_renewal_closes_idle_connections(bench: Bench) -> None:
+    """They were opened with another identity."""
+    borrowers = stand_in_line(bench, 2)
+    bench.connect()
+    bench.connect()
+    put_back(bench, borrowers[0])
+    bench.pool.renew()
+
+    assert ["abort", ""] == [origin.ended_by for origin in bench.origins]
+    assert bench.pool.take() is None
+
+
+def test_renewal_lets_busy_connections_end_their_request(bench: Bench) -> None:
+    """But then they are closed, and the next in line gets a new one."""
+    borrowers = stand_in_line(bench, 3)
+    bench.connect()
+    bench.connect()
+    bench.pool.renew()
+    assert ["", ""] == [origin.ended_by for origin in bench.origins]
+    put_back(bench, borrowers[0])
+    assert ["abort", ""] == [origin.ended_by for origin in bench.origins]
+    bench.connect()
+    put_back(bench, borrowers[2])
+
+    assert (2, 1) == (bench.pool.open_count, bench.pool.idle_count)
+    assert [False, True, False] == served(borrowers)
+
+
+def test_renewal_while_connecting(bench: Bench) -> None:
+    """A connection that began with the old identity is not lent; another one is made."""
+    (borrower,) = stand_in_line(bench, 1)
+    bench.pool.renew()
+    bench.connect()
+    assert ("abort", [False]) == (bench.origins[0].ended_by, served([borrower]))
+    bench.connect()
+
+    assert ("", [True]) == (bench.origins[1].ended_by, served([borrower]))
+    put_back(bench, borrower)
+    assert 1 == bench.pool.idle_count
+
+
+def wait_for_new(bench: Bench) -> Borrower:
+    """Have a borrower wait for a connection without a past."""
+    borrower = Borrower()
+    bench.pool.wait(borrower, is_new=True)
+    return borrower
+
+
+def test_new_connection(bench: Bench) -> None:
+    """Who needs one is not given one that is put back; who waits behind is."""
+    (first,) = stand_in_line(bench, 1)
+    bench.connect()
+    needy = wait_for_new(bench)
+    (other,) = stand_in_line(bench, 1)
+    put_back(bench, first)
+    assert [False, True] == served([needy, other])
+    bench.connect()
+
+    assert [True, True] == served([needy, other])
+    assert 2 == bench.pool.open_count
+
+
+def test_idle_connection_makes_way_for_a_new_one(bench: Bench) -> None:
+    """Where the bound is reached: the one that was idle for longest."""
+    borrowers = stand_in_line(bench, 2)
+    bench.connect()
+    bench.connect()
+    put_back(bench, borrowers[1])
+    put_back(bench, borrowers[0])
+    needy = wait_for_new(bench)
+    bench.connect()
+
+    assert ["", "abort", ""] == [origin.ended_by for origin in bench.origins]
+    assert ([True], 2) == (served([needy]), bench.pool.open_count)
+
+
+def test_busy_connection_makes_way_for_a_new_one(bench: Bench) -> None:
+    """Where none is idle: the first that is put back, once it is the new one's turn."""
+    first, second, earlier = stand_in_line(bench, 3)
+    bench.connect()
+    bench.connect()
+    needy = wait_for_new(bench)
+    (later,) = stand_in_line(bench, 1)
+    put_back(bench, first)
+    assert [True, False, False] == served([earlier, needy, later])
+    put_back(bench, second)
+    assert ["", "abort"] == [origin.ended_by for origin in bench.origins]
+    put_back(bench, earlier)
+    assert [False, True] == served([needy, later])
+    bench.connect()
+
+    assert [True, True] == served([needy, later])
+    assert (2, 0) == (bench.pool.open_count, bench.pool.waiting_count)
+
+
+def test_who_needs_a_new_connection_may_leave(bench: Bench) -> None:
+    """And is then not served."""
+    needy = wait_for_new(bench)
+    bench.pool.leave(needy)
+    bench.connect()
+
+    assert ([False], 1) == (served([needy]), bench.pool.idle_count)
+
+
+def test_failure_of_a_new_connection(bench: Bench) -> None:
+    """Who waited longest is told, in whichever line."""
+    (first,) = stand_in_line(bench, 1)
+    needy = wait_for_new(bench)
+    bench.connect(ConnectionRefusedError(111, "Connection refused"))
+    bench.connect(ConnectionRefusedError(111, "Connection refused"))
+
+    reason = (502, "no connection to the origin: Connection refused")
+    assert (reason, reason) == (first.failure, needy.failure)

@@ -1,0 +1,349 @@
+"""TLS contexts: what they take, what they refuse, and that a reload disturbs nobody.
+
+Handshakes are in memory: both ends are `ssl` objects, and no socket is needed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import logging
+import ssl
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from apfproxy.proxy import tls
+from apfproxy.proxy.tls import ClientTls, ServerTls, TlsError, peer_certificates
+from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
+from tests.certificates import DAY, Authority, Issued, new_rsa_key, to_pem
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from pathlib import Path
+
+NOW = dt.datetime.now(dt.UTC)
+SERVERS, USERS = Authority("servers"), Authority("users")
+SERVER = SERVERS.issue("server", usage="server", not_after=NOW + 90 * DAY)
+
+
+class Ends:
+    """The two ends of a connection."""
+
+    def __init__(
+        self, server: ssl.SSLContext, client: ssl.SSLContext, name: str = "localhost"
+    ) -> None:
+        self._to_server, self._to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.server = server.wrap_bio(self._to_server, self._to_client, server_side=True)
+        self.client = client.wrap_bio(self._to_client, self._to_server, server_hostname=name)
+        left = [self.client, self.server]
+        while left:
+            for end in list(left):
+                try:
+                    end.do_handshake()
+                    left.remove(end)
+                except ssl.SSLWantReadError:
+                    pass
+        for end in (self.client, self.server):
+            # Of TLS 1.3 the tickets, and the client's own end, come behind.
+            with pytest.raises(ssl.SSLWantReadError):
+                end.read(1)
+
+    def talk(self) -> bytes:
+        """Say something from each end to the other."""
+        self.client.write(b"ping")
+        self.server.write(b"pong:" + self.server.read(9))
+        return self.client.read(9)
+
+
+class Transport:
+    """A transport that knows of TLS."""
+
+    def __init__(self, ssl_object: ssl.SSLObject | None) -> None:
+        self._ssl_object = ssl_object
+
+    def get_extra_info(self, name: str) -> object:
+        """Give what there is of that name."""
+        return {"ssl_object": self._ssl_object}[name]
+
+
+def certificates_of(end: ssl.SSLObject | None) -> tuple[bytes | None, tuple[bytes, ...]]:
+    """What the other end of a connection showed."""
+    return peer_certificates(cast("asyncio.BaseTransport", Transport(end)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the certificate of a server, and the CAs."""
+    SERVER.write(tmp_path, "server")
+    SERVERS.write(tmp_path, "servers")
+    USERS.write(tmp_path, "users")
+    return tmp_path
+
+
+def server_tls(folder: Path, *, is_required: bool = False, client_ca: str = "") -> ServerTls:
+    """The server's side, loaded."""
+    settings = DownstreamTlsSettings(
+        certificate_file=str(folder / "server.crt"),
+        key_file=str(folder / "server.key"),
+        require_client_certificate=is_required,
+    )
+    result = ServerTls(settings, (str(folder / client_ca),) if client_ca else ())
+    result.load()
+    return result
+
+
+def client_tls(folder: Path, own: Issued | None = None, name: str | None = None) -> ClientTls:
+    """The client's side, loaded."""
+    settings = UpstreamTlsSettings(ca_file=str(folder / "servers.crt"), server_name=name)
+    if own is not None:
+        certificate_file, key_file = own.write(folder, "own")
+        settings = replace(settings, certificate_file=certificate_file, key_file=key_file)
+    result = ClientTls(settings, "localhost")
+    result.load()
+    return result
+
+
+def test_speaks(folder: Path) -> None:
+    """Both sides of ours get along: TLS 1.3, HTTP/1.1, the client without a certificate."""
+    ends = Ends(server_tls(folder).context, client_tls(folder).context)
+
+    assert b"pong:ping" == ends.talk()
+    assert ("TLSv1.3", "http/1.1") == (
+        ends.server.version(),
+        ends.server.selected_alpn_protocol(),
+    )
+    assert (None, ()) == certificates_of(ends.server)
+    assert SERVER.der == certificates_of(ends.client)[0]
+
+
+@pytest.mark.parametrize(
+    ("version", "ciphers", "is_taken"),
+    [
+        pytest.param(ssl.TLSVersion.TLSv1_2, "ECDHE+AESGCM", True, id="aes-gcm"),
+        pytest.param(ssl.TLSVersion.TLSv1_2, "ECDHE+CHACHA20", True, id="chacha20"),
+        pytest.param(ssl.TLSVersion.TLSv1_2, "ECDHE-ECDSA-AES128-SHA", False, id="cbc"),
+        pytest.param(ssl.TLSVersion.TLSv1_2, "DHE+AESGCM", False, id="finite-field"),
+        pytest.param(ssl.TLSVersion.TLSv1_1, "DEFAULT@SECLEVEL=0", False, id="tls-1.1"),
+    ],
+)
+def test_versions_and_ciphers(
+    folder: Path, version: ssl.TLSVersion, ciphers: str, is_taken: bool
+) -> None:
+    """TLS 1.2 needs an ephemeral key on a curve and an AEAD cipher; older versions are refused."""
+    client = ssl.create_default_context(cafile=str(folder / "servers.crt"))
+    client.set_ciphers(ciphers)
+    with (
+        pytest.warns() if version < ssl.TLSVersion.TLSv1_2 else contextlib.nullcontext()
+    ):  # of old versions
+        client.minimum_version = client.maximum_version = version
+    try:
+        ends = Ends(server_tls(folder).context, client)
+    except ssl.SSLError:
+        assert not is_taken
+    else:
+        assert is_taken
+        assert b"pong:ping" == ends.talk()
+
+
+def test_options(folder: Path) -> None:
+    """No compression, no renegotiation, the server's order; tickets where no client is judged."""
+    context = server_tls(folder).context
+    wanted = ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+
+    assert wanted == context.options & wanted
+    assert 2 == context.num_tickets
+    assert 0 == server_tls(folder, client_ca="users.crt").context.num_tickets
+
+
+@pytest.mark.parametrize(
+    ("make", "is_required", "is_taken"),
+    [
+        pytest.param(lambda: USERS.issue("u"), False, True, id="good"),
+        pytest.param(lambda: USERS.below("mid").issue("u"), True, True, id="intermediate"),
+        pytest.param(
+            lambda: USERS.issue("u", not_after=NOW - dt.timedelta(hours=1)),
+            True,
+            True,
+            id="expired-is-judged-later",
+        ),
+        pytest.param(lambda: None, False, True, id="none-and-optional"),
+        pytest.param(lambda: None, True, False, id="none-and-required"),
+        pytest.param(lambda: SERVERS.issue("u"), False, False, id="of-another-ca"),
+        pytest.param(lambda: USERS.issue("u", usage="server"), False, False, id="for-servers-only"),
+    ],
+)
+def test_client_certificates(
+    folder: Path, make: Callable[[], Issued | None], is_required: bool, is_taken: bool
+) -> None:
+    """OpenSSL says which CA and what for, but leaves the dates to who can answer 401."""
+    own = make()
+    server = server_tls(folder, is_required=is_required, client_ca="users.crt")
+    client = client_tls(folder, own)
+    try:
+        ends = Ends(server.context, client.context)
+    except ssl.SSLError:
+        assert not is_taken
+        return
+    assert is_taken
+    assert b"pong:ping" == ends.talk()
+    found = certificates_of(ends.server)
+    assert found == ((None, ()) if own is None else (own.der, (own.der, *own.chain_der)))
+
+
+def test_without_tls_there_are_no_certificates() -> None:
+    """A plain connection shows none."""
+    assert (None, ()) == certificates_of(None)
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "problem"),
+    [
+        pytest.param(
+            lambda: USERS.issue("server", usage="server"),
+            "localhost",
+            "unable to get local issuer certificate",
+            id="other-ca",
+        ),
+        pytest.param(lambda: SERVER, "example.org", "Hostname mismatch", id="other-name"),
+        pytest.param(lambda: SERVER, "127.0.0.2", "IP address mismatch", id="other-address"),
+        pytest.param(
+            lambda: SERVERS.issue("s", usage="server", not_after=NOW - dt.timedelta(hours=1)),
+            "localhost",
+            "certificate has expired",
+            id="expired",
+        ),
+        pytest.param(lambda: SERVERS.issue("s"), "localhost", "certificate purpose", id="usage"),
+    ],
+)
+def test_verifies_the_origin(
+    folder: Path, make: Callable[[], Issued], name: str, problem: str
+) -> None:
+    """Its CA, its name or address, its dates and what it is for."""
+    make().write(folder, "server")
+    client = client_tls(folder, name=name)
+    with pytest.raises(ssl.SSLCertVerificationError, match=problem):
+        Ends(server_tls(folder).context, client.context, client.server_name)
+
+
+def test_system_authorities(folder: Path) -> None:
+    """Without a CA file only the system's count, ours not among them."""
+    client = ClientTls(UpstreamTlsSettings(), "localhost")
+    client.load()
+    with pytest.raises(ssl.SSLCertVerificationError):
+        Ends(server_tls(folder).context, client.context)
+
+    assert () == client.paths
+    assert "<ClientTls to localhost>" == repr(client)
+
+
+def test_reload_is_for_new_connections(folder: Path) -> None:
+    """Open ones go on with the certificate that they began with."""
+    server, client = server_tls(folder), client_tls(folder)
+    old = Ends(server.context, client.context)
+    renewed = SERVERS.issue("server", usage="server")
+    renewed.write(folder, "server")
+    server.reload()
+    new = Ends(server.context, client.context)
+
+    assert [SERVER.der, renewed.der] == [certificates_of(e.client)[0] for e in (old, new)]
+    assert [b"pong:ping"] * 2 == [old.talk(), new.talk()]
+
+
+def encrypted_key() -> bytes:
+    """A key that takes a password."""
+    return to_pem(SERVER.key, b"secret")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        pytest.param("server.crt", None, "cannot be read: No such file", id="no-certificate"),
+        pytest.param("server.crt", b"", "is no PEM of certificates", id="empty-certificate"),
+        pytest.param("server.crt", b"secret", "is no PEM of certificates", id="nonsense"),
+        pytest.param(
+            "server.crt", SERVER.cert_pem[:200], "is no PEM of certificates", id="half-there"
+        ),
+        pytest.param("server.key", None, "cannot be read: No such file", id="no-key"),
+        pytest.param("server.key", b"secret", "is no PEM of a private key", id="no-pem-key"),
+        pytest.param("server.key", encrypted_key(), "is encrypted", id="encrypted"),
+        pytest.param(
+            "server.key", USERS.issue("u").key_pem, "is not the key of", id="key-of-another"
+        ),
+        pytest.param(
+            "server.key", to_pem(new_rsa_key()), "is not the key of", id="key-of-another-kind"
+        ),
+        pytest.param("users.crt", b"secret", "is no PEM of certificates", id="client-ca"),
+    ],
+)
+def test_files_that_are_no_good(
+    folder: Path, name: str, content: bytes | None, problem: str
+) -> None:
+    """The error names the file and what is wrong with it, not its contents; the old stays."""
+    server = server_tls(folder, client_ca="users.crt")
+    context = server.context
+    (folder / name).unlink()
+    if content is not None:
+        (folder / name).write_bytes(content)
+    with pytest.raises(TlsError) as caught:
+        server.reload()
+
+    assert str(caught.value).startswith(f"{folder / name}: {problem}")
+    assert "secret" not in str(caught.value)
+    assert context is server.context
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "warning"),
+    [
+        pytest.param(-2, -1, "the certificate expired at ", id="expired"),
+        pytest.param(1, 2, "the certificate is not valid before ", id="not-yet"),
+        pytest.param(-300, 1, "the certificate expires at ", id="soon"),
+        pytest.param(-300, 60, "", id="good"),
+        pytest.param(-0.5, 0.5, "", id="short-lived"),
+    ],
+)
+def test_warns_of_dates(
+    folder: Path, since: float, until: float, warning: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A certificate out of its time is loaded all the same: there may be no other."""
+    SERVERS.issue(
+        "s", usage="server", not_before=NOW + since * DAY, not_after=NOW + until * DAY
+    ).write(folder, "server")
+    with caplog.at_level(logging.WARNING, logger=tls.__name__):
+        server = server_tls(folder)
+
+    assert [warning] * bool(warning) == [
+        message.removeprefix(f"{folder / 'server.crt'}: ")[: len(warning)]
+        for message in caplog.messages
+    ]
+    assert f"<ServerTls of {folder / 'server.crt'}>" == repr(server)
+
+
+def test_files(folder: Path) -> None:
+    """What has to be watched; a CA that has two parts counts once."""
+    settings = DownstreamTlsSettings(certificate_file="a.crt", key_file="a.key")
+    server = ServerTls(settings, ("ca.crt", "ca.crt"))
+    client = client_tls(folder, USERS.issue("u"))
+
+    assert ("a.crt", "a.key", "ca.crt") == server.paths
+    assert ["servers.crt", "own.crt", "own.key"] == [
+        path.removeprefix(f"{folder}/") for path in client.paths
+    ]
+    assert (10.0, 10.0) == (server.handshake_timeout_s, client.handshake_timeout_s)
+
+
+def test_chain_where_python_has_no_name_for_it() -> None:
+    """Then there is the certificate alone."""
+
+    class Bare:
+        """The least that there is of a connection with TLS."""
+
+        def getpeercert(self, *, binary_form: bool) -> bytes:
+            """Give the certificate."""
+            assert binary_form
+            return b"leaf"
+
+    assert (b"leaf", ()) == certificates_of(cast("ssl.SSLObject", Bare()))
