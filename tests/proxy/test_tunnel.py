@@ -1,0 +1,439 @@
+"""Upgrades from the request to the end of the tunnel, and that all is given back."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.proxy.read_buffer import WRITE_HIGH_WATER_BYTES
+from apfproxy.proxy.tunnel import TunnelEnd
+from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
+from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, status
+
+if TYPE_CHECKING:
+    from apfproxy.proxy.downstream import DownstreamConnection
+    from tests.proxy.fakes import FakeTransport
+
+HANDSHAKE = (
+    b"Host: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5, v4\r\n\r\n"
+)
+EXEC = b"GET /api/v1/namespaces/a/pods/b/exec?command=ls HTTP/1.1\r\n" + HANDSHAKE
+WATCH = b"GET /api/v1/pods?watch=1&sendInitialEvents=true HTTP/1.1\r\n" + HANDSHAKE
+SPDY = (
+    b"POST /api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n"
+    b"Upgrade: SPDY/3.1\r\nContent-Length: 4\r\n\r\nbody"
+)
+SWITCHING = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+AGREED = SWITCHING + b"Sec-WebSocket-Protocol: v5\r\n\r\n"
+AGREED_TO_SPDY = SWITCHING.replace(b"websocket", b"SPDY/3.1") + b"\r\n"
+IDLE_S = 14400.0
+
+
+def asked(bench: Bench, request: bytes = EXEC) -> tuple[FakeTransport, FakeTransport]:
+    """A client that asks for an upgrade, and its connection to the origin, newly opened."""
+    client = bench.ask(request)
+    bench.connect()
+    return client, bench.origins[-1]
+
+
+def opened(bench: Bench, *, is_tls: bool = False) -> tuple[FakeTransport, FakeTransport]:
+    """Both ends of a tunnel, through which nothing has come."""
+    client, origin = asked(bench)
+    origin.take()
+    client.is_tls = is_tls
+    bench.send(origin, AGREED)
+    client.take()
+    return client, origin
+
+
+def assert_over(bench: Bench) -> None:
+    """Nothing is left of any tunnel."""
+    bench.assert_at_rest()
+    assert 0 == bench.counters.tunnels_open
+    assert 0 == bench.counters.connections_open
+    assert set() == bench.context.connections
+    assert bench.pool.open_count == bench.pool.idle_count
+
+
+def test_an_upgrade(bench: Bench) -> None:
+    """It goes over a connection of its own, and the answer's head opens the tunnel."""
+    client, origin = asked(bench)
+    request = origin.take()
+    assert 2 == len(bench.origins)
+    assert b"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" in request
+    assert b"\r\nSec-WebSocket-Protocol: v5, v4\r\n" in request
+    bench.send(origin, AGREED)
+
+    head = client.take()
+    assert b"101" == status(head)
+    assert b"\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" in head
+    assert b"\r\nSec-WebSocket-Protocol: v5\r\n" in head
+    assert b"\r\nX-Kubernetes-PF-FlowSchema-UID: " in head
+    assert (1, {"websocket": 1}) == (
+        bench.counters.tunnels_open,
+        bench.counters.tunnels_by_protocol,
+    )
+    assert {101: 1} == bench.counters.requests_by_status
+    assert (0, 0, 0) == bench.use()
+    bench.end(client)
+    bench.end(origin)
+    assert_over(bench)
+
+
+def test_a_body_belongs_to_the_request(bench: Bench) -> None:
+    """What follows it belongs to the tunnel."""
+    client, origin = asked(bench, SPDY + b"early")
+    assert origin.take().endswith(b"\r\n\r\nbody")
+    bench.send(client, b"ly")
+    assert b"" == origin.take()
+    bench.send(origin, AGREED_TO_SPDY + b"first")
+
+    assert b"earlyly" == origin.take()
+    assert client.take().endswith(b"\r\n\r\nfirst")
+    assert {"SPDY/3.1": 1} == bench.counters.tunnels_by_protocol
+    bench.end(client, ConnectionResetError())
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000], ids=["byte-by-byte", "sevens", "whole"])
+def test_a_head_in_pieces(bench: Bench, size: int) -> None:
+    """What comes behind the heads is first, however the bytes arrive."""
+    client, origin = asked(bench, EXEC + b"early")
+    origin.take()
+    data = b"HTTP/1.1 103 Early Hints\r\n\r\n" + AGREED + b"first"
+    for start in range(0, len(data), size):
+        bench.send(origin, data[start : start + size])
+
+    assert b"early" == origin.take()
+    assert client.take().endswith(b"\r\n\r\nfirst")
+    bench.end(origin)
+    bench.end(client)
+    assert_over(bench)
+
+
+def test_bytes_go_both_ways(bench: Bench) -> None:
+    """As they are, in their order, and they are counted."""
+    client, origin = opened(bench)
+    rng = random.Random(4)  # noqa: S311  reproducible sizes, no secret
+    before = bench.counters.bytes_to_clients, bench.counters.bytes_to_origins
+    sent = {client: b"", origin: b""}
+    got = {client: b"", origin: b""}
+    for _ in range(200):
+        here, there = rng.sample([client, origin], 2)
+        data = rng.randbytes(rng.choice([1, 2, 100, 60_000, 70_000]))
+        sent[here] += data
+        bench.send(here, data)
+        got[there] += there.take()
+
+    assert (sent[client], sent[origin]) == (got[origin], got[client])
+    assert (len(sent[origin]), len(sent[client])) == (
+        bench.counters.bytes_to_clients - before[0],
+        bench.counters.bytes_to_origins - before[1],
+    )
+    bench.end(client)
+    bench.end(origin)
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("first", ["client", "origin"])
+def test_half_close(bench: Bench, first: str) -> None:
+    """One side's end is passed on, and the other direction goes on until its own."""
+    ends = opened(bench)
+    one, other = ends if first == "client" else ends[::-1]
+    bench.send(one, b"last")
+    bench.end(one)
+    assert (b"last", True) == (other.take(), other.has_eof)
+    assert ("", "") == (one.ended_by, other.ended_by)
+    bench.send(other, b"more")
+    bench.wait(1)
+    bench.send(other, b" and more")
+    assert b"more and more" == one.take()
+    assert not one.has_eof
+    assert 1 == bench.counters.tunnels_open
+    bench.end(other)
+
+    assert ("close", "close") == (one.ended_by, other.ended_by)
+    assert 0 == bench.counters.client_aborts
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("first", ["client", "origin"])
+def test_an_end_with_tls(bench: Bench, first: str) -> None:
+    """Without half-closes one end is that of both, once what was sent is through."""
+    client, origin = opened(bench, is_tls=True)
+    one, other = (client, origin) if first == "client" else (origin, client)
+    bench.send(one, b"last")
+    bench.end(one)
+
+    assert (b"last", "close") == (other.take(), other.ended_by)
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("first", ["client", "origin"])
+def test_reset(bench: Bench, first: str) -> None:
+    """Who breaks one side breaks the other."""
+    ends = opened(bench)
+    one, other = ends if first == "client" else ends[::-1]
+    bench.send(one, b"some")
+    bench.end(one, ConnectionResetError())
+
+    assert "abort" == other.ended_by
+    assert_over(bench)
+
+
+def test_reset_after_a_half_close(bench: Bench) -> None:
+    """The side that only listens breaks as well."""
+    client, origin = opened(bench)
+    bench.end(client)
+    bench.end(origin, ConnectionResetError())
+
+    assert "abort" == client.ended_by
+    assert_over(bench)
+
+
+@pytest.mark.parametrize("slow", ["client", "origin"])
+def test_backpressure(bench: Bench, slow: str) -> None:
+    """A side that takes nothing stops the other one, of which a read is the mark at most."""
+    ends = opened(bench)
+    one, other = ends if slow == "client" else ends[::-1]
+    assert isinstance(one.protocol, TunnelEnd)
+    assert len(one.protocol.get_buffer(-1)) <= WRITE_HIGH_WATER_BYTES
+    assert one.high_water <= WRITE_HIGH_WATER_BYTES
+    one.protocol.pause_writing()
+    assert (True, False) == (one.reads, other.reads)
+    bench.send(other, b"waits")
+    assert b"" == one.take()
+    one.protocol.resume_writing()
+    bench.loop.run_ready()
+
+    assert b"waits" == one.take()
+    bench.end(one)
+    bench.end(other)
+    assert_over(bench)
+
+
+def test_a_slow_reader_that_has_ended(bench: Bench) -> None:
+    """A side that was at its end is never read again, however slow the other one is."""
+    client, origin = opened(bench)
+    bench.end(client)
+    origin.protocol.pause_writing()
+    origin.protocol.resume_writing()
+    assert client.reads
+    bench.end(origin)
+
+    assert_over(bench)
+
+
+def test_early_bytes_that_wait(bench: Bench) -> None:
+    """Of bytes before the answer the proxy takes a part, and the tunnel takes the rest."""
+    early = bytes(range(256)) * 1000
+    client, origin = asked(bench, EXEC + early)
+    origin.take()
+    assert not client.reads
+    bench.send(origin, AGREED)
+
+    assert client.reads
+    assert early == origin.take()
+    bench.end(client)
+    bench.end(origin)
+    assert_over(bench)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        pytest.param(OK, b"200", id="ok"),
+        pytest.param(OK.replace(b"200 OK", b"403 Forbidden"), b"403", id="forbidden"),
+        pytest.param(OK.replace(b"200 OK", b"500 No"), b"500", id="failure"),
+        pytest.param(CHUNKED_OK + b"2\r\nok\r\n0\r\n\r\n", b"200", id="chunked"),
+        pytest.param(b"HTTP/1.1 400 Bad\r\nContent-Length: 0\r\n\r\n", b"400", id="empty"),
+        pytest.param(AGREED_TO_SPDY, b"502", id="another-protocol"),
+        pytest.param(AGREED.replace(b"v5", b"v1"), b"502", id="another-subprotocol"),
+        pytest.param(AGREED.replace(b"Connection: Upgrade\r\n", b""), b"502", id="no-upgrade"),
+        pytest.param(b"no HTTP\r\n\r\n", b"502", id="malformed"),
+    ],
+)
+def test_refused_upgrades(bench: Bench, answer: bytes, code: bytes) -> None:
+    """Any other answer is passed on, and nothing of either connection is used again."""
+    client, origin = asked(bench, EXEC + GET)
+    origin.take()
+    bench.send(client, GET)
+    bench.send(origin, answer)
+    bench.send(client, GET)
+
+    got = client.take()
+    assert code == status(got)
+    assert b"\r\nConnection: close\r\n" in got
+    assert 1 == got.count(b"HTTP/1.1 ")
+    assert client.has_eof
+    assert (b"", "abort") == (origin.take(), origin.ended_by)
+    assert b"" == bench.origins[0].take()
+    assert 0 == bench.counters.tunnels_open
+    bench.assert_at_rest()
+
+
+def test_a_101_that_nobody_asked_for(bench: Bench) -> None:
+    """The client gets an error, and the connection to the origin is dropped."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], AGREED)
+
+    assert b"502" == status(client.take())
+    assert "abort" == bench.origins[0].ended_by
+    bench.assert_at_rest()
+
+
+def test_a_101_before_the_request_is_whole(bench: Bench) -> None:
+    """Nobody could tell what of the client's bytes is of which protocol."""
+    client, origin = asked(bench, SPDY[:-2])
+    bench.send(origin, AGREED_TO_SPDY)
+
+    assert b"502" == status(client.take())
+    assert "abort" == origin.ended_by
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 61.0], ids=["client-leaves", "origin-is-silent"])
+def test_upgrades_that_come_to_nothing(bench: Bench, seconds: float) -> None:
+    """As with any request, the client may leave and the origin has its time."""
+    client, origin = asked(bench)
+    if seconds:
+        bench.wait(seconds)
+        assert b"504" == status(client.take())
+    bench.end(client)
+
+    assert "abort" == origin.ended_by
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("side", ["client", "origin"])
+def test_idle_limit(bench: Bench, side: str) -> None:
+    """It counts from the last byte of either side."""
+    ends = opened(bench)
+    bench.wait(IDLE_S - 1)
+    bench.send(ends[side == "origin"], b"x")
+    bench.wait(IDLE_S - 1)
+    assert ("", "") == (ends[0].ended_by, ends[1].ended_by)
+    bench.wait(2)
+
+    assert ("abort", "abort") == (ends[0].ended_by, ends[1].ended_by)
+    assert_over(bench)
+
+
+def test_a_watch_holds_its_seat(bench: Bench) -> None:
+    """It is admitted as any watch, and gives its seat back by the same rules."""
+    client, origin = asked(bench, WATCH)
+    waiting = bench.ask(GET)
+    assert (1, 1, 0) == bench.use()
+    bench.send(origin, AGREED + b"frame")
+    bench.send(origin, b"frame")
+    assert (1, 1, 0) == bench.use()
+    bench.send(origin, INITIAL_EVENTS_END)
+    assert (1, 0, 0) == bench.use()
+    assert 1 == bench.counters.tunnels_open
+    bench.send(bench.origins[0], OK)
+    assert b"200" == status(waiting.take())
+    assert ", 1 watches," in repr(bench.costs)
+    bench.end(client)
+    bench.end(origin)
+    bench.end(waiting)
+
+    assert_over(bench)
+
+
+def test_a_watch_waits_for_its_seat(bench: Bench) -> None:
+    """In the queue, as any other; then it gets a connection of its own."""
+    first = bench.ask(GET)
+    client = bench.ask(WATCH)
+    assert (1, 1, 0) == bench.use()
+    bench.send(bench.origins[0], OK)
+    assert (1, 0, 1) == bench.use()
+    bench.connect()
+    origin = bench.origins[-1]
+    bench.send(origin, AGREED)
+    assert b"101" == status(client.take())
+    bench.end(client, ConnectionResetError())
+    bench.end(first)
+
+    assert "abort" == origin.ended_by
+    assert_over(bench)
+
+
+def test_a_watch_for_which_there_is_no_room(bench: Bench) -> None:
+    """It is refused, and its connection is not used again."""
+    clients = [bench.ask(GET) for _ in range(4)]
+    client = bench.ask(WATCH + GET)
+    answer = client.take()
+
+    assert b"429" == status(answer)
+    assert b"\r\nConnection: close\r\n" in answer
+    assert client.has_eof
+    for each in clients:
+        bench.end(each)
+    bench.assert_at_rest()
+
+
+def test_ends_with_the_server(bench: Bench) -> None:
+    """When the proxy stops, what was sent still goes through."""
+    client, origin = opened(bench)
+    client.is_stuck = True
+    bench.send(origin, b"last")
+    exchange = connection_of_tunnel(bench).exchange
+    assert exchange is not None
+    assert exchange.is_long_running
+    assert exchange.has_answered
+    exchange.end_watch()
+    assert ("close", "close") == (client.ended_by, origin.ended_by)
+    assert b"last" == client.take()
+    bench.send(client, b"nothing")
+    assert 0 == bench.counters.tunnels_open
+    bench.wait(91)
+
+    assert "abort" == client.ended_by
+    assert_over(bench)
+
+
+def test_an_origin_that_never_takes_the_rest(bench: Bench) -> None:
+    """It is cut in the end, though its client is gone long before."""
+    client, origin = opened(bench, is_tls=True)
+    origin.is_stuck = True
+    bench.send(client, b"rest")
+    bench.end(client)
+    assert "close" == origin.ended_by
+    assert 2 == bench.pool.open_count
+    bench.wait(91)
+
+    assert "abort" == origin.ended_by
+    assert_over(bench)
+
+
+def test_an_origin_that_takes_the_rest(bench: Bench) -> None:
+    """Nothing cuts it after."""
+    client, origin = opened(bench, is_tls=True)
+    origin.is_stuck = True
+    bench.send(client, b"rest")
+    bench.end(client)
+    origin.protocol.connection_lost(None)
+    bench.wait(91)
+
+    assert "close" == origin.ended_by
+    assert_over(bench)
+
+
+def test_says_what_it_is(bench: Bench) -> None:
+    """A log can tell the ends apart."""
+    client, origin = opened(bench)
+    assert repr(client.protocol).startswith("<TunnelEnd of <DownstreamConnection ")
+    assert repr(origin.protocol) == "<TunnelEnd of <UpstreamConnection idle>, open>"
+    bench.end(client)
+    assert repr(client.protocol).endswith(", ended>")
+    bench.end(origin)
+    assert repr(client.protocol).endswith(", lost>")
+
+
+def connection_of_tunnel(bench: Bench) -> DownstreamConnection:
+    """The only client's connection."""
+    (connection,) = bench.context.connections
+    return connection
