@@ -264,20 +264,3 @@ async def test_what_is_not_served(request_: bytes, code: int) -> None:
         assert code == (await client.read_answer()).status
         assert await client.is_at_end()
         assert [] == scene.origin.peers
-
-
-@pytest.mark.parametrize("protocol", [b"websocket", b"SPDY/3.1", b"h2c"])
-@on_uvloop
-async def test_upgrades_are_refused(protocol: bytes) -> None:
-    """An upgrade gets a 501 and its connection is closed: nothing behind it is a request."""
-    async with running() as scene:
-        client = await scene.ask(
-            b"GET /api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: a\r\n"
-            b"Connection: Upgrade\r\nUpgrade: %b\r\n\r\n" % protocol + GET
-        )
-        answer = await client.read_answer()
-
-        assert (501, b"close") == (answer.status, answer.value(b"connection"))
-        assert "NotImplemented" == json.loads(answer.body)["reason"]
-        assert await client.is_at_end()
-        assert [] == scene.origin.peers

@@ -17,12 +17,14 @@ from apfproxy.proxy.request_fields import (
     RequestFields,
     read_fields,
 )
+from apfproxy.proxy.upgrade import BEARER_PREFIX, Offer
 from apfproxy.request.user import User
 from apfproxy.settings import FrontProxySettings
 
 HOSTS = OriginHosts(b"origin:80", b"")
 NAMES = CredentialRules.of(FrontProxySettings(username_headers=("X-My-User", "X-Remote-User")))
 HOST = (b"Host", b"h")
+SPDY = (b"Upgrade", b"SPDY/3.1")
 END = b"X-Forwarded-Proto: http\r\n" + VIA + b"X-Forwarded-For: "
 Lines = list[tuple[bytes, bytes]]
 
@@ -206,18 +208,78 @@ def test_expectation(lines: Lines, is_http_10: bool, expects: bool) -> None:
 @pytest.mark.parametrize(
     ("lines", "is_http_10", "upgrade"),
     [
-        pytest.param(
-            [(b"Upgrade", b"h2c"), (b"Connection", b"Upgrade")], False, b"h2c", id="asked"
-        ),
-        pytest.param([(b"Upgrade", b""), (b"Connection", b"upgrade")], False, b"?", id="unnamed"),
-        pytest.param([(b"Upgrade", b"h2c")], False, b"", id="not-nominated"),
-        pytest.param([(b"Connection", b"Upgrade")], False, b"", id="nominated-only"),
-        pytest.param([(b"Upgrade", b"h2c"), (b"Connection", b"Upgrade")], True, b"", id="1.0"),
+        pytest.param([SPDY, (b"Connection", b"Upgrade")], False, Offer((b"SPDY/3.1",)), id="asked"),
+        pytest.param([(b"Upgrade", b"h2c"), (b"Connection", b"upgrade")], False, None, id="h2c"),
+        pytest.param([(b"Upgrade", b""), (b"Connection", b"upgrade")], False, None, id="unnamed"),
+        pytest.param([SPDY], False, None, id="not-nominated"),
+        pytest.param([(b"Connection", b"Upgrade")], False, None, id="nominated-only"),
+        pytest.param([SPDY, (b"Connection", b"Upgrade")], True, None, id="1.0"),
     ],
 )
-def test_upgrade(lines: Lines, is_http_10: bool, upgrade: bytes) -> None:
-    """An upgrade is asked for only by both fields, in HTTP/1.1."""
-    assert upgrade == read(HOST, *lines, is_http_10=is_http_10).upgrade
+def test_upgrade(lines: Lines, is_http_10: bool, upgrade: Offer | None) -> None:
+    """An upgrade is asked for only by both fields, in HTTP/1.1; they are not forwarded as such."""
+    found = read(HOST, *lines, is_http_10=is_http_10)
+
+    assert upgrade == found.upgrade
+    assert b"pgrade" not in found.forward
+
+
+def upgrade_with(*subprotocols: bytes, upgrade: bytes = b"websocket") -> Lines:
+    """The fields of a WebSocket handshake that count here."""
+    return [
+        HOST,
+        (b"Connection", b"Upgrade"),
+        (b"Upgrade", upgrade),
+        (b"Sec-WebSocket-Protocol", b", ".join(subprotocols)),
+    ]
+
+
+TOKEN = BEARER_PREFIX + b"dXNlci1h"
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "token"), [(b"websocket", "user-a"), (b"SPDY/3.1", ""), (b"h2c", "")]
+)
+def test_token_among_the_subprotocols(upgrade: bytes, token: str) -> None:
+    """It is one in a WebSocket handshake only, and goes on if credentials do."""
+    lines = upgrade_with(TOKEN, b"v5", upgrade=upgrade)
+    found = read(*lines)
+
+    assert token == found.credentials.token
+    assert b"Sec-WebSocket-Protocol: " + TOKEN + b", v5\r\n" in found.forward
+
+
+@pytest.mark.parametrize(
+    ("upgrade", "left"),
+    [
+        pytest.param(b"websocket", b"\r\nSec-WebSocket-Protocol: v5\r\n", id="websocket"),
+        pytest.param(b"h2c", b"\r\nSec-WebSocket-Protocol: v5\r\n", id="no-upgrade"),
+    ],
+)
+def test_token_that_does_not_go_on(upgrade: bytes, left: bytes) -> None:
+    """Where the proxy says who asks, the client's token stays here."""
+    found = read_fields(
+        upgrade_with(TOKEN, b"v5", upgrade=upgrade),
+        FieldRules(HOSTS, NAMES, forwards_credentials=False),
+        is_http_10=False,
+    )
+    alone = read_fields(
+        upgrade_with(TOKEN, upgrade=b"h2c"),
+        FieldRules(HOSTS, NAMES, forwards_credentials=False),
+        is_http_10=False,
+    )
+
+    assert left in found.forward
+    assert b"bearer" not in found.forward
+    assert b"Sec-WebSocket" not in alone.forward
+
+
+def test_malformed_token_among_the_subprotocols() -> None:
+    """The request is not authenticated."""
+    with pytest.raises(HeadError) as caught:
+        read(*upgrade_with(TOKEN))
+
+    assert 401 == caught.value.code
 
 
 @pytest.mark.parametrize(

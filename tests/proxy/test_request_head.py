@@ -18,10 +18,13 @@ from apfproxy.proxy.request_head import (
     HeadProbe,
     RequestHead,
 )
+from apfproxy.proxy.upgrade import Offer
+from apfproxy.request.attributes import parse_attributes
 from apfproxy.settings import FrontProxySettings
 
 NAMES = CredentialRules.of(FrontProxySettings())
 END = b"X-Forwarded-Proto: http\r\n" + VIA + b"X-Forwarded-For: "
+SPDY_LINES = b"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
 OWN = ("method", "target", "is_head", "forward", "framing", "body_bytes", "is_http_10")
 OTHERS = ("keep_alive", "expects_continue", "upgrade", "credentials", "classification")
 
@@ -152,9 +155,42 @@ def test_white_space_around_values_is_no_part_of_them() -> None:
 
 def test_upgrade_without_its_nomination_is_ignored() -> None:
     """The parser stops at every Upgrade field; only both fields ask for one."""
-    assert b"" == parse(b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: h2c\r\n\r\n").upgrade
-    asked = b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: h2c\r\nConnection: upgrade\r\n\r\n"
-    assert b"h2c" == parse(asked).upgrade
+    assert None is parse(b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: SPDY/3.1\r\n\r\n").upgrade
+    asked = b"GET / HTTP/1.1\r\nHost: h\r\nUpgrade: SPDY/3.1\r\nConnection: upgrade\r\n\r\n"
+    assert Offer((b"SPDY/3.1",)) == parse(asked).upgrade
+
+
+@pytest.mark.parametrize(
+    ("target", "lines"),
+    [
+        pytest.param(b"/api/v1/namespaces/a/pods/b/exec", SPDY_LINES, id="served"),
+        pytest.param(b"/api/v1/namespaces/a/pods/b", b"", id="not-served"),
+    ],
+)
+def test_upgrade_depends_on_the_target(target: bytes, lines: bytes) -> None:
+    """Fields that are known from one target may mean nothing with the next."""
+    head = parse(b"POST %b HTTP/1.1\r\nHost: h\r\n%b\r\n" % (target, SPDY_LINES))
+    head.attributes = parse_attributes("POST", target)
+    head.decide_upgrade()
+
+    expected = b"POST %b HTTP/1.1\r\n%bHost: h\r\n" % (target, lines)
+    assert expected + END == head.forward
+    assert bool(lines) == (head.upgrade is not None)
+
+
+def test_malformed_upgrade() -> None:
+    """The answer says what is served."""
+    target = b"/api/v1/namespaces/a/pods/b/exec"
+    head = parse(
+        b"GET %b HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        b"Sec-WebSocket-Version: 8\r\n\r\n" % target
+    )
+    head.attributes = parse_attributes("GET", target)
+    with pytest.raises(HeadError) as caught:
+        head.decide_upgrade()
+
+    assert 426 == caught.value.code
+    assert caught.value.lines.endswith(b"\r\nSec-WebSocket-Version: 13\r\n")
 
 
 def test_kept_fields_are_bounded() -> None:

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.proxy.read_buffer import WRITE_HIGH_WATER_BYTES
+from apfproxy.proxy.response_head import ResponseError
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, FakeTransport, connection_of
 
 if TYPE_CHECKING:
@@ -41,6 +42,11 @@ class Sink:
         self.body += data
         if is_last:
             self.told.append(f"end{trailers.decode('latin-1')}")
+
+    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
+        """Refuse it."""
+        self.told.append(f"switch {head.status} {raw[9:12]!r} {rest!r}")
+        raise ResponseError("an unexpected answer 101")
 
     def on_broken(self, reason: str, *, may_retry: bool) -> None:
         """Write it down."""
