@@ -21,6 +21,7 @@ from apfproxy.authn.assertion import (
     front_proxy_lines,
     impersonation_lines,
 )
+from apfproxy.authn.impersonation import accesses, forbidden_message
 from apfproxy.authn.verdict import Verdict
 from apfproxy.request.user import ANONYMOUS, User, authenticated
 from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
 
 FOREVER_NS = 1 << 62
 """Later than any clock of nanoseconds gets."""
-IMPERSONATION_LIFETIME_S = 10.0
-"""How long it counts that somebody may, or may not, be somebody else."""
 UNAUTHORIZED = "Unauthorized"
 
 
@@ -228,7 +227,7 @@ class Authenticator:
         effective = user
         lifetime_s = verdict.lifetime_s
         if wanted is not None and self._impersonations is not None:
-            lifetime_s = min(lifetime_s, IMPERSONATION_LIFETIME_S)
+            lifetime_s = min(lifetime_s, self._impersonations.lifetime_s(user, wanted))
             if may_impersonate:
                 effective = self._impersonations.effective(wanted)
         rules = self._rules
@@ -236,7 +235,7 @@ class Authenticator:
             if rules.assertion == IMPERSONATE:
                 if wanted is not None and not may_impersonate:
                     # Passed on, the proxy's own rights would decide.
-                    return self._refused(Refusal(403, _forbidden(user, wanted)))
+                    return self._refused(Refusal(403, self._forbidden_message(user, wanted)))
                 lines = b"Authorization: Bearer %b\r\n%b" % (
                     self._own_token(),
                     impersonation_lines(effective),
@@ -255,6 +254,11 @@ class Authenticator:
             self.counters.authenticated += 1
         return Identity(effective, lines, self._valid_until_ns(lifetime_s))
 
+    def _forbidden_message(self, user: User, wanted: User) -> str:
+        if self._impersonations is None:
+            return forbidden_message(user, accesses(wanted)[0])
+        return self._impersonations.forbidden_message(user, wanted)
+
     def _valid_until_ns(self, lifetime_s: float) -> int:
         if lifetime_s == float("inf"):
             return FOREVER_NS
@@ -266,11 +270,3 @@ class Authenticator:
 
     def __repr__(self) -> str:
         return f"<Authenticator with {len(self._tokens)} of tokens, {self.counters!r}>"
-
-
-def _forbidden(user: User, wanted: User) -> str:
-    """Kubernetes' words for an impersonation that is not allowed."""
-    return (
-        f'users "{wanted.name}" is forbidden: User "{user.name}" cannot impersonate resource'
-        ' "users" in API group "" at the cluster scope'
-    )

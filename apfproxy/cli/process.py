@@ -13,6 +13,7 @@ from aiohttp import web
 
 from apfproxy.apiserver.write_guard import is_loopback
 from apfproxy.cli.flow_control_api import FlowControlApi
+from apfproxy.cli.identities import Identities
 from apfproxy.cli.listening import runner_of
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
@@ -75,6 +76,9 @@ class ProxyProcess:
 
     Args:
         settings: All of them.
+
+    Raises:
+        IdentitySettingsError: TLS or authentication cannot be set up.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -89,6 +93,12 @@ class ProxyProcess:
             secrets.randbits(32) if seed is None else seed,
         )
         self.counters = ProxyCounters()
+        self.identities = Identities(
+            settings,
+            self.clock,
+            on_clients_change=self._forget_identities,
+            on_own_change=self._renew_pool,
+        )
         self.kinds = KindMeter(self.clock.now_ns())
         self.costs = LearnedCosts(self.clock.now_ns)
         self.server = ProxyServer(
@@ -99,6 +109,7 @@ class ProxyProcess:
             self.kinds,
             self.counters,
             self.clock,
+            self.identities.identification,
         )
         self.health = HealthRegistry()
         self.health.add(CONFIGURATION, pages=(READYZ,), is_blocking=False)
@@ -156,6 +167,9 @@ class ProxyProcess:
         self.start_adjustments(self._loop.call_later)
         if isinstance(self.source, StoredObjects) or self.source.paths:
             self._tasks.append(spawn(self.source.watch(), name="watching the objects"))
+        if self.identities.has_files:
+            watch = self.identities.watch()
+            self._tasks.append(spawn(watch, name="watching certificates, keys and tokens"))
         if self.object_counts is not None:
             self._tasks.append(spawn(self.object_counts.run(), name="reading object counts"))
 
@@ -239,12 +253,19 @@ class ProxyProcess:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         await self.server.stop()
+        await self.identities.close()
         if self._api is not None:
             await self._api.stop()  # watches end by this
             self._api = None
         if self._admin is not None:
             await self._admin.cleanup()
             self._admin = None
+
+    def _forget_identities(self) -> None:
+        self.server.forget_identities()
+
+    def _renew_pool(self) -> None:
+        self.server.pool.renew()
 
     def start_adjustments(
         self, call_later: Callable[[float, Callable[[], None]], asyncio.Handle]

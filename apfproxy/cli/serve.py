@@ -15,6 +15,7 @@ from apfproxy import __version__
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError, SettingsFileError
+from apfproxy.cli.identities import IdentitySettingsError
 from apfproxy.cli.log import configure_logging
 from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NETWORK, NOWHERE, ORIGIN, URL
 from apfproxy.cli.process import ListenError, ProxyProcess
@@ -196,7 +197,10 @@ async def run_until(
     signals: Signals, settings: Settings, on_started: Callable[[ProxyProcess], None] | None
 ) -> int:
     """Serve until the first signal, drain until the second."""
-    process = ProxyProcess(settings)
+    try:
+        process = ProxyProcess(settings)
+    except IdentitySettingsError as error:
+        raise CommandError(*str(error).splitlines()) from error
     try:
         await process.start()
     except ObjectsError as error:
@@ -226,10 +230,12 @@ def log_start(process: ProxyProcess) -> None:
     settings = process.settings
     listen, admin = settings.downstream.listen, settings.admin
     logger.info(
-        "apfproxy %s listens on %s, forwards to http://%s, admin on %s;"
+        "apfproxy %s listens on %s%s, forwards to %s://%s, admin on %s;"
         " %d seats, %d priority levels",
         __version__,
         dataclasses.replace(listen, port=process.port),
+        "" if settings.downstream.tls.certificate_file is None else " with TLS",
+        "https" if settings.upstream.address.is_tls else "http",
         settings.upstream.address,
         dataclasses.replace(admin, port=process.admin_port or 0) if admin else "no address",
         settings.flow_control.server_concurrency_limit,

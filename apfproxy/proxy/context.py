@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from apfproxy.authn.authenticator import Authenticator
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER
+from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.keeping import Kept
 from apfproxy.proxy.limits import Limits
 from apfproxy.proxy.read_buffer import READ_BYTES
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from apfproxy.clock import Clock
     from apfproxy.proxy.admission import Admission
     from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.identification import Identification
     from apfproxy.proxy.downstream import DownstreamConnection
     from apfproxy.proxy.pool import Pool
     from apfproxy.proxy.request_head import RequestHead
@@ -37,13 +39,6 @@ MAX_KINDS = 4096
 """Kinds of clients whose heads are kept; beyond, certificates that have been met start anew."""
 MAX_KEPT_HEAD_BYTES = 2048
 """Longer heads are parsed each time, so that the bound above is one in bytes too."""
-
-
-class Certificates(Protocol):
-    """Judges clients' certificates."""
-
-    def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:
-        """What a client is by its certificate and those that it sent with it."""
 
 
 class Heads:
@@ -126,6 +121,7 @@ class Context:
         "pool",
         "sweep_now_ns",
         "trusted_networks",
+        "tunnel_idle_ns",
         "watch_settings",
     )
 
@@ -137,12 +133,11 @@ class Context:
         counters: ProxyCounters,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
-        authenticator: Authenticator | None = None,
-        certificates: Certificates | None = None,
+        identification: Identification = NO_IDENTIFICATION,
     ) -> None:
         downstream, upstream = settings.downstream, settings.upstream
-        self.authenticator = authenticator or Authenticator(clock)
-        self._certificates = certificates
+        self.authenticator = identification.authenticator or Authenticator(clock)
+        self._certificates = identification.certificates
         self.admission = admission
         self.pool = pool
         self.counters = counters
@@ -153,6 +148,7 @@ class Context:
         self.head_timeout_ns = round(downstream.head_timeout_s * 1e9)
         self.idle_timeout_ns = round(downstream.idle_timeout_s * 1e9)
         self.linger_ns = 2_000_000_000
+        self.tunnel_idle_ns = round(settings.tunnel.idle_timeout_s * 1e9)
         self.max_head_bytes = downstream.max_head_bytes
         self.held_bytes = READ_BYTES // 2
         self.trusted_networks = downstream.identity_headers_from
@@ -175,18 +171,24 @@ class Context:
         self._heads: dict[tuple[Peer, bool], Heads] = {}
 
     def heads_of(
-        self, address: str, certificates: tuple[bytes, ...] = (), *, is_tls: bool = False
+        self,
+        address: str,
+        certificate: bytes | None = None,
+        chain: Sequence[bytes] = (),
+        *,
+        is_tls: bool = False,
     ) -> Heads:
         """The heads of a client's kind.
 
         Args:
             address: Of the client.
-            certificates: Its chain in DER, its own first; empty if it showed none.
+            certificate: Its own, in DER; None if it showed none.
+            chain: All that it sent, likewise.
             is_tls: Whether it speaks TLS.
         """
         peer = TRUSTED_PEER if self._is_trusted(address) else UNKNOWN_PEER
-        if certificates and self._certificates is not None:
-            judged = self._certificates.judge(certificates[0], certificates[1:])
+        if certificate is not None and self._certificates is not None:
+            judged = self._certificates.judge(certificate, chain)
             peer = replace(judged, is_front_proxy=True) if peer.is_front_proxy else judged
         heads = self._heads.get((peer, is_tls))
         if heads is None:

@@ -21,6 +21,7 @@ from apfproxy.proxy.read_buffer import (
 )
 from apfproxy.proxy.request_fields import CHUNKED, SIZED, HeadError
 from apfproxy.proxy.request_head import HeadProbe, RequestHead
+from apfproxy.proxy.tls import peer_certificates
 
 if TYPE_CHECKING:
     from apfproxy.authn.credentials import Peer
@@ -121,7 +122,8 @@ class DownstreamConnection(asyncio.BufferedProtocol):
     def learn_peer(self) -> None:
         """Find out what kind of client this is; its next request is read accordingly."""
         is_tls = self._transport.get_extra_info("ssl_object") is not None
-        self._heads = self._context.heads_of(self._address, is_tls=is_tls)
+        leaf, chain = peer_certificates(self._transport) if is_tls else (None, ())
+        self._heads = self._context.heads_of(self._address, leaf, chain, is_tls=is_tls)
         self._kept_heads = self._heads.kept
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
@@ -195,6 +197,17 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if self._is_read_paused and not self._is_closed:
             self._is_read_paused = False
             self._transport.resume_reading()
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """The client's."""
+        return self._transport
+
+    def hand_over(self, protocol: asyncio.BufferedProtocol) -> bytes:
+        """Let another protocol have the transport, for good: what has come and was not taken."""
+        pending, self._pending = self._pending, b""
+        self._transport.set_protocol(protocol)
+        return pending
 
     def may_keep_alive(self, exchange: Exchange) -> bool:
         """Whether the connection goes on after the answer that is about to start; decides it."""

@@ -7,12 +7,16 @@ import contextlib
 import logging
 import math
 import os
+import resource
 import socket
 from typing import TYPE_CHECKING
 
 from apfproxy.proxy.admission import Admission
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.handshake import Gate
+from apfproxy.proxy.identification import NO_IDENTIFICATION
+from apfproxy.proxy.overload import Overload
 from apfproxy.proxy.pool import Pool
 
 if TYPE_CHECKING:
@@ -22,6 +26,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.learned_costs import LearnedCosts
     from apfproxy.flowcontrol.work_estimate import WorkEstimator
     from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.identification import Identification
     from apfproxy.settings import Address, Settings
 
 log = logging.getLogger(__name__)
@@ -36,7 +41,11 @@ MIN_WATCHES_ENDED_PER_S = 200
 
 
 class ProxyServer:
-    """The proxy of one listening address before one origin."""
+    """The proxy of one listening address before one origin.
+
+    Args:
+        identification: Tells clients apart.
+    """
 
     def __init__(
         self,
@@ -47,11 +56,14 @@ class ProxyServer:
         kinds: KindMeter,
         counters: ProxyCounters,
         clock: Clock,
+        identification: Identification = NO_IDENTIFICATION,
     ) -> None:
         self._settings = settings
+        self._server_tls = identification.server_tls
+        self._handshakes: set[Gate] = set()
         self._counters = counters
         self._clock = clock
-        self._pool = Pool(settings.upstream, counters, clock.now_ns)
+        self._pool = Pool(settings.upstream, counters, clock.now_ns, identification.client_tls)
         self._loop = asyncio.get_running_loop()
         self._context = Context(
             settings,
@@ -67,15 +79,22 @@ class ProxyServer:
             counters,
             clock,
             self._loop,
+            identification,
         )
+        self._overload = Overload(settings.downstream.overload, self._context.limits, counters)
         self._server: asyncio.Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
+        self._sweep_due_ns = clock.now_ns()
         self._upstream_idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
 
     @property
     def pool(self) -> Pool:
         """The connections to the origin."""
         return self._pool
+
+    def forget_identities(self) -> None:
+        """Find out anew who asks, from each client's next request on."""
+        self._context.forget_identities()
 
     @property
     def sockets(self) -> tuple[socket.socket, ...]:
@@ -89,8 +108,8 @@ class ProxyServer:
 
     @property
     def connection_count(self) -> int:
-        """Clients' connections that are open."""
-        return len(self._context.connections)
+        """Clients' connections that are open, those in their TLS handshake included."""
+        return len(self._context.connections) + len(self._handshakes)
 
     async def start(self) -> None:
         """Listen.
@@ -99,18 +118,51 @@ class ProxyServer:
             OSError: The address cannot be listened on.
         """
         address: Address = self._settings.downstream.listen
+        self._fit_descriptors()
         self._server = await self._loop.create_server(
-            lambda: DownstreamConnection(self._context), address.host, address.port, backlog=BACKLOG
+            self._new_connection, address.host, address.port, backlog=BACKLOG
         )
         for listener in self.sockets:
             # Accepted sockets inherit it: a client that vanished is found out in the end.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        self._sweep_due_ns = self._clock.now_ns()
         self._sweep()
+
+    def _new_connection(self) -> DownstreamConnection | Gate:
+        """What takes a connection that was accepted."""
+        if self._server_tls is None:
+            return DownstreamConnection(self._context)
+        return Gate(self._context, self._server_tls, self._handshakes)
+
+    def _fit_descriptors(self) -> None:
+        """Take no more connections than the system lets us have files."""
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if descriptors == resource.RLIM_INFINITY:
+            return
+        wanted = self._settings.downstream.limits.max_connections
+        most = self._context.limits.fit(descriptors, self._settings.upstream.max_connections)
+        if most is not None:
+            log.warning(
+                "at most %d connections of clients at once, not %s: the process may have"
+                " %d open files; raise that (ulimit -n, LimitNOFILE=) or lower"
+                " downstream.limits.maxConnections",
+                most,
+                "any number" if wanted is None else wanted,
+                descriptors,
+            )
 
     def _sweep(self) -> None:
         """Look at every connection's deadline."""
         context = self._context
         now_ns = context.sweep_now_ns = self._clock.now_ns()
+        self._overload.on_sweep(now_ns - self._sweep_due_ns)
+        period_ns = round(SWEEP_PERIOD_S * 1e9)
+        self._sweep_due_ns = now_ns + period_ns
+        for exchange in list(context.limits.watched):
+            exchange.on_sweep(period_ns)
+        if self._overload.is_memory_short:
+            for connection in context.connections:
+                connection.hasten(now_ns)
         due = [c for c in context.connections if 0 < c.deadline_ns <= now_ns]
         for connection in due:
             # The end of one may have given another its turn, and with it time.
@@ -134,7 +186,7 @@ class ProxyServer:
                 await self._stop_listening()
                 await asyncio.gather(self._all_closed(), self._end_the_long_lived())
         except TimeoutError:
-            log.warning("draining: %d connections are cut", len(context.connections))
+            log.warning("draining: %d connections are cut", self.connection_count)
         finally:
             await self.stop()
 
@@ -151,9 +203,7 @@ class ProxyServer:
             with listener:
                 accepted = take_backlog(listener)
             for client in accepted:
-                await self._loop.connect_accepted_socket(
-                    lambda: DownstreamConnection(self._context), client
-                )
+                await self._loop.connect_accepted_socket(self._new_connection, client)
 
     async def stop(self) -> None:
         """Close everything at once."""
@@ -168,6 +218,8 @@ class ProxyServer:
             if exchange is not None:
                 exchange.on_client_left()
             connection.abort()
+        for gate in list(self._handshakes):
+            gate.cut()
         self._pool.close()
         await self._all_closed()
 
@@ -176,7 +228,7 @@ class ProxyServer:
         context = self._context
 
         def check() -> None:
-            if not context.connections:
+            if not context.connections and not self._handshakes:
                 closed.set()
 
         context.when_connections_close(check)
@@ -201,7 +253,7 @@ class ProxyServer:
                 and exchange.is_long_running
                 and exchange.has_answered
             ]
-            if not watches and not self._context.connections:
+            if not watches and not self.connection_count:
                 return
             rounds = settings.timeout_s / 2 / WATCH_END_PERIOD_S
             at_once = max(

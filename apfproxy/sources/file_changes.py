@@ -92,6 +92,11 @@ class FileChanges:
         if paths:
             self._groups.append(group)
 
+    @property
+    def has_groups(self) -> bool:
+        """Whether there is anything to watch."""
+        return bool(self._groups)
+
     async def check(self) -> int:
         """Reload the groups that have changed.
 

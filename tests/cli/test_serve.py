@@ -111,7 +111,7 @@ def test_flags_win_over_the_file(served: list[Settings], tmp_path: Path) -> None
     ("arguments", "message"),
     [
         ([], "say where to forward: --upstream URL, or --settings FILE"),
-        (["--upstream", "https://a"], "https upstreams are not supported yet"),
+        (["--upstream", "ftp://a"], "expected a URL such as http://127.0.0.1:8000"),
         (["--upstream", "a:1"], "expected a URL such as http://127.0.0.1:8000"),
         (["--listen", ":80"], "expected HOST:PORT, such as 0.0.0.0:80"),
         (["--identity-headers-from", "10.0.0.1/8"], "write 10.0.0.0/8"),

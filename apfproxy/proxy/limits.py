@@ -1,0 +1,188 @@
+"""What one client, or all of them, may take of the proxy.
+
+1. A connection over a limit is refused as soon as it is accepted, and costs next to nothing more.
+2. A client's address counts once in each of its forms: ::ffff:192.0.2.1 is 192.0.2.1.
+3. What is kept per address is bounded by the connections: an address without one is forgotten.
+4. The proxy takes no more connections than it has descriptors for, so that `accept` never fails
+   for want of one while there is something to do about it.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+from typing import TYPE_CHECKING
+
+from apfproxy.proxy import answers
+from apfproxy.proxy.counters import Refusal
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.exchange import Exchange
+    from apfproxy.settings import LimitSettings
+
+SPARE_DESCRIPTORS = 256
+"""For files, listeners, the admin listener's clients, questions to the origin's API, and
+connections that are accepted only to be refused."""
+MIN_CONNECTIONS = 16
+"""With fewer the proxy is of no use, whatever the system allows."""
+UNLIMITED = sys.maxsize
+NEVER_NS = sys.maxsize
+RESET = struct.pack("ii", 1, 0)
+"""For SO_LINGER: closing throws away what is not sent, and leaves nothing in the kernel."""
+MAPPED = "::ffff:"
+UNKNOWN = "unknown"
+
+
+class Limits:
+    """The limits, and what counts towards those of connections.
+
+    Args:
+        settings: The limits.
+        counters: Are told of what is taken and refused.
+
+    Attributes:
+        shed: Why no new connection is taken, whatever the limits; None if it is.
+        max_body_bytes, max_pipelined_requests: As in the settings.
+        min_body_rate_bytes, body_rate_grace_ns: As in the settings.
+        slow_reader_grace_ns: As in the settings; `NEVER_NS` where seats are kept.
+        watched: Exchanges that hold seats and wait for their client: the sweep looks at them.
+    """
+
+    __slots__ = (
+        "_by_address",
+        "_counters",
+        "_max_connections",
+        "_max_per_address",
+        "_open",
+        "body_rate_grace_ns",
+        "max_body_bytes",
+        "max_pipelined_requests",
+        "min_body_rate_bytes",
+        "shed",
+        "slow_reader_grace_ns",
+        "watched",
+    )
+
+    def __init__(self, settings: LimitSettings, counters: ProxyCounters) -> None:
+        self._counters = counters
+        self._max_connections = _or_unlimited(settings.max_connections)
+        self._max_per_address = settings.max_connections_per_address
+        self._open = 0
+        self._by_address: dict[str, int] = {}
+        self.shed: Refusal | None = None
+        self.max_body_bytes = _or_unlimited(settings.max_body_bytes)
+        self.max_pipelined_requests = _or_unlimited(settings.max_pipelined_requests)
+        self.min_body_rate_bytes = settings.min_body_rate_bytes
+        self.body_rate_grace_ns = round(settings.body_rate_grace_s * 1e9)
+        grace_s = settings.slow_reader_grace_s
+        self.slow_reader_grace_ns = NEVER_NS if grace_s is None else round(grace_s * 1e9)
+        self.watched: set[Exchange] = set()
+
+    def admit(self, address: str) -> Refusal | None:
+        """Count a new connection, or say why it cannot be taken.
+
+        Args:
+            address: Of its client, folded; `release` must be told the same.
+        """
+        refusal = self.shed
+        if refusal is None:
+            if self._open >= self._max_connections:
+                refusal = Refusal.CONNECTIONS
+            elif self._max_per_address is not None:
+                of_address = self._by_address.get(address, 0)
+                if of_address < self._max_per_address:
+                    self._by_address[address] = of_address + 1
+                else:
+                    refusal = Refusal.CONNECTIONS_OF_ADDRESS
+        if refusal is not None:
+            self._counters.connections_refused[refusal] += 1
+            return refusal
+        self._open += 1
+        self._counters.connections_accepted += 1
+        self._counters.connections_open += 1
+        return None
+
+    def release(self, address: str) -> None:
+        """A connection that was admitted is gone."""
+        self._open -= 1
+        self._counters.connections_open -= 1
+        if self._max_per_address is not None:
+            left = self._by_address[address] - 1
+            if left:
+                self._by_address[address] = left
+            else:
+                del self._by_address[address]
+
+    def refuse(self, transport: asyncio.Transport, refusal: Refusal) -> None:
+        """End a connection over plain TCP that was not admitted.
+
+        With a word where a limit is reached; without one where the proxy has too much to do.
+        """
+        if refusal is Refusal.CONNECTIONS:
+            message = (
+                f"the proxy has {self._max_connections} connections, the most that it takes"
+                " (downstream.limits.maxConnections); try again later"
+            )
+        elif refusal is Refusal.CONNECTIONS_OF_ADDRESS:
+            message = (
+                f"this address has {self._max_per_address} connections, the most that it may"
+                " (downstream.limits.maxConnectionsPerAddress); use one of them"
+            )
+        else:
+            reset(transport)
+            return
+        self._counters.count_status(503)
+        transport.write(
+            answers.status_answer(
+                503, message, extra=b"Retry-After: 1\r\n", connection=b"Connection: close\r\n"
+            )
+        )
+        transport.close()
+
+    def fit(self, descriptors: int, upstream_connections: int) -> int | None:
+        """Take no more connections than there are descriptors for.
+
+        Args:
+            descriptors: Files that the process may have open.
+            upstream_connections: The most that there may be towards the origin; each needs one
+                too, but there are never more of them than of clients' connections.
+
+        Returns:
+            The new limit, if there must be one.
+        """
+        room = descriptors - SPARE_DESCRIPTORS
+        most = max(room // 2, room - upstream_connections, MIN_CONNECTIONS)
+        if most >= self._max_connections:
+            return None
+        self._max_connections = most
+        return most
+
+    def __repr__(self) -> str:
+        return f"<Limits: {self._open} of {self._max_connections} connections>"
+
+
+def address_of(transport: asyncio.BaseTransport) -> str:
+    """The address of a connection's peer: that of IPv4 in its own form, without an IPv6 zone."""
+    peer = transport.get_extra_info("peername")
+    if not isinstance(peer, tuple):
+        return UNKNOWN
+    address = str(peer[0]).partition("%")[0]
+    if address.startswith(MAPPED) and "." in address:
+        return address.removeprefix(MAPPED)
+    return address
+
+
+def reset(transport: asyncio.Transport) -> None:
+    """Close at once, with a reset: nothing is kept for the peer, not even in the kernel."""
+    connection = transport.get_extra_info("socket")
+    if connection is not None:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+    transport.abort()
+
+
+def _or_unlimited(limit: int | None) -> int:
+    return UNLIMITED if limit is None else limit

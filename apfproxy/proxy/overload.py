@@ -1,0 +1,123 @@
+"""Whether the proxy itself has too much to do: then it sheds new connections.
+
+Those that are there go on, since somebody has waited for them already, and their requests have
+flow control of their own.  Two things tell of overload:
+
+1. The event loop is late.  The sweep measures by how much it was late itself; a single gap counts
+   in full at once, and half as much at each sweep after it.
+2. Memory is short: the process has more resident than the settings allow.  Then connections
+   without a request are closed, too.
+
+Each state is left at a lower mark than it is entered at, so that it does not flap.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from apfproxy.proxy.counters import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.limits import Limits
+    from apfproxy.settings import OverloadSettings
+
+log = logging.getLogger(__name__)
+
+SWEEPS_PER_LOOK = 5
+"""At memory, which changes slowly: a look takes 10 us."""
+STATM = Path("/proc/self/statm")
+MEBIBYTE = 1 << 20
+
+
+def resident_bytes() -> int:
+    """The memory that the process has resident; at its highest, where the system does not tell."""
+    try:
+        return int(STATM.read_bytes().split()[1]) * os.sysconf("SC_PAGESIZE")
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+class Overload:
+    """Tells the limits when to shed.
+
+    Args:
+        settings: What is too much.
+        limits: Are told to shed.
+        counters: Are told how things are.
+        memory: Says how many bytes are resident.
+    """
+
+    def __init__(
+        self,
+        settings: OverloadSettings,
+        limits: Limits,
+        counters: ProxyCounters,
+        memory: Callable[[], int] = resident_bytes,
+    ) -> None:
+        self._limits = limits
+        self._counters = counters
+        self._memory = memory
+        delay_s = settings.loop_delay_s
+        self._max_delay_ns = None if delay_s is None else round(delay_s * 1e9)
+        self._max_memory_bytes = settings.memory_bytes
+        self._delay_ns = 0
+        self._sweeps = 0
+
+    @property
+    def is_memory_short(self) -> bool:
+        """Whether what is of no use right now should go."""
+        return self._counters.overloads[Refusal.MEMORY]
+
+    def on_sweep(self, late_ns: int) -> None:
+        """Look how things are.
+
+        Args:
+            late_ns: How late the sweep is that calls this.
+        """
+        self._delay_ns = max(late_ns, self._delay_ns // 2)
+        self._counters.loop_delay_ns = self._delay_ns
+        overloads = self._counters.overloads
+        delay_ns, most_ns = self._delay_ns, self._max_delay_ns
+        if most_ns is not None:
+            if delay_ns >= most_ns and not overloads[Refusal.LOOP_DELAY]:
+                log.warning(
+                    "the event loop is %.1f s late: new connections are shed", delay_ns / 1e9
+                )
+                self._set(Refusal.LOOP_DELAY, is_so=True)
+            elif delay_ns < most_ns // 2 and overloads[Refusal.LOOP_DELAY]:
+                log.info("the event loop is in time again: connections are taken")
+                self._set(Refusal.LOOP_DELAY, is_so=False)
+        if self._max_memory_bytes is not None:
+            if not self._sweeps:
+                self._look_at_memory(self._max_memory_bytes)
+            self._sweeps = (self._sweeps + 1) % SWEEPS_PER_LOOK
+
+    def _look_at_memory(self, most: int) -> None:
+        used = self._memory()
+        is_short = self.is_memory_short
+        if used >= most and not is_short:
+            log.warning(
+                "%d MiB of memory are in use, of at most %d: new connections are shed,"
+                " idle ones closed",
+                used // MEBIBYTE,
+                most // MEBIBYTE,
+            )
+            self._set(Refusal.MEMORY, is_so=True)
+        elif used < most - most // 16 and is_short:
+            log.info("%d MiB of memory are in use: connections are taken again", used // MEBIBYTE)
+            self._set(Refusal.MEMORY, is_so=False)
+
+    def _set(self, reason: Refusal, *, is_so: bool) -> None:
+        overloads = self._counters.overloads
+        overloads[reason] = is_so
+        self._limits.shed = next((each for each, holds in overloads.items() if holds), None)
+
+    def __repr__(self) -> str:
+        return f"<Overload: {self._limits.shed or 'none'}>"
