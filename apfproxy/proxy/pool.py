@@ -215,7 +215,7 @@ class Pool:
             self._connects.discard(task)
             self._fail_one(504, str(error))
             return
-        except OSError as error:
+        except (OSError, ValueError) as error:  # the second: a host that cannot be a name
             self._connects.discard(task)
             self._fail_one(502, reason_of(error))
             return
@@ -292,13 +292,15 @@ class Pool:
         return f"<Pool of {len(self._open)}, {len(self._idle)} idle, {self.waiting_count} in line>"
 
 
-def reason_of(error: OSError) -> str:
+def reason_of(error: Exception) -> str:
     """Why there is no connection."""
+    # OpenSSL's own errors have more to them than those that Python raises in its name.
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"the origin's certificate is not valid: {error.verify_message}"
+        problem = getattr(error, "verify_message", "") or error
+        return f"the origin's certificate is not valid: {problem}"
     if isinstance(error, ssl.SSLError):
-        return f"no TLS with the origin: {error.reason or error}"
-    return f"no connection to the origin: {error.strerror or error}"
+        return f"no TLS with the origin: {getattr(error, 'reason', '') or error}"
+    return f"no connection to the origin: {getattr(error, 'strerror', '') or error}"
 
 
 async def connected_socket(host: str, port: int) -> socket.socket:

@@ -1,0 +1,315 @@
+"""The pool's connections over TLS, to an origin at the other end of a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime as dt
+import logging
+import socket
+import ssl
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from apfproxy.proxy import pool as pool_module
+from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.proxy.pool import Pool, connected_socket, reason_of
+from apfproxy.proxy.tls import ClientTls, ServerTls, peer_certificates
+from apfproxy.settings import (
+    Address,
+    DownstreamTlsSettings,
+    UpstreamSettings,
+    UpstreamTlsSettings,
+)
+from tests.certificates import Authority
+from tests.end_to_end.scene import on_uvloop
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.proxy.response_head import ResponseHead
+    from apfproxy.proxy.upstream import UpstreamConnection
+
+NOW = dt.datetime.now(dt.UTC)
+SERVERS, PROXIES = Authority("servers"), Authority("proxies")
+FIRST, SECOND = PROXIES.issue("first"), PROXIES.issue("second")
+
+
+class Request:
+    """Borrows a connection, asks, and puts the connection back."""
+
+    head = cast("RequestHead", SimpleNamespace(is_head=False))
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._connection: UpstreamConnection
+        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def start(self) -> asyncio.Future[bytes]:
+        """Ask as soon as there is a connection."""
+        connection = self._pool.take()
+        if connection is None:
+            self._pool.wait(self)
+        else:
+            self.on_connection(connection)
+        return self.answer
+
+    def on_connection(self, connection: UpstreamConnection) -> None:
+        """Ask."""
+        self._connection = connection
+        connection.send(self, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+
+    def on_no_connection(self, code: int, reason: str) -> None:
+        """That is the answer."""
+        self.answer.set_result(b"%d %b" % (code, reason.encode()))
+
+    def on_answer(self, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
+        """Small answers come in one piece."""
+        assert (200, True) == (head.status, is_whole)
+        self._pool.put_back(self._connection, 1)
+        self.answer.set_result(body)
+
+    def on_interim(self, head: ResponseHead) -> None:
+        """Not sent."""
+        raise AssertionError(head)
+
+    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
+        """Not sent either."""
+        raise AssertionError((head, raw, rest))
+
+    def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
+        """Nor is this."""
+        raise AssertionError((data, is_last, trailers))
+
+    def on_broken(self, reason: str, *, may_retry: bool) -> None:
+        """Nothing is to be lost."""
+        self.answer.set_exception(AssertionError(reason, may_retry))
+
+    def on_upstream_writable(self) -> None:
+        """All was sent at once."""
+
+
+class Origin(asyncio.Protocol):
+    """Answers each request with the number of its connection and who the client is."""
+
+    def __init__(self, opened: list[Origin]) -> None:
+        opened.append(self)
+        self._number = len(opened)
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Find out who that is."""
+        self._transport = cast("asyncio.Transport", transport)
+        leaf, _ = peer_certificates(transport)
+        self._client = {FIRST.der: b"first", SECOND.der: b"second", None: b"nobody"}[leaf]
+
+    def data_received(self, data: bytes) -> None:
+        """Answer."""
+        assert data.endswith(b"\r\n\r\n")
+        body = b"%d %b" % (self._number, self._client)
+        self._transport.write(
+            b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+
+
+@dataclass
+class Scene:
+    """An origin and a pool of connections to it."""
+
+    folder: Path
+    pool: Pool
+    tls: ClientTls
+    opened: list[Origin]
+
+    async def ask(self) -> str:
+        """Ask once."""
+        return (await Request(self.pool).start()).decode()
+
+
+@contextlib.asynccontextmanager
+async def running(
+    folder: Path,
+    *,
+    server: str = "good",
+    name: str | None = None,
+    ca: Authority = SERVERS,
+) -> AsyncIterator[Scene]:
+    """Run both, and close both."""
+    expired = NOW - dt.timedelta(hours=1) if server == "expired" else None
+    certificate, key = SERVERS.issue("s", usage="server", not_after=expired).write(folder, "s")
+    server_tls = ServerTls(
+        DownstreamTlsSettings(certificate_file=certificate, key_file=key),
+        (PROXIES.write(folder, "proxies"),),
+    )
+    server_tls.load()
+    certificate, key = FIRST.write(folder, "own")
+    client_tls = ClientTls(
+        UpstreamTlsSettings(
+            ca_file=ca.write(folder, "servers"),
+            certificate_file=certificate,
+            key_file=key,
+            server_name=name,
+        ),
+        "127.0.0.1",
+    )
+    client_tls.load()
+    opened: list[Origin] = []
+    loop = asyncio.get_running_loop()
+    listener = await loop.create_server(
+        lambda: Origin(opened), "127.0.0.1", 0, ssl=server_tls.context
+    )
+    port = listener.sockets[0].getsockname()[1]
+    pool = Pool(
+        UpstreamSettings(
+            address=Address(host="127.0.0.1", port=port, is_tls=True), max_connections=4
+        ),
+        ProxyCounters(),
+        tls=client_tls,
+    )
+    try:
+        yield Scene(folder, pool, client_tls, opened)
+    finally:
+        pool.close()
+        listener.close()
+        await listener.wait_closed()
+
+
+@on_uvloop
+async def test_connections_are_kept(tmp_path: Path) -> None:
+    """A handshake is paid once, and the origin learns who asks."""
+    async with running(tmp_path) as scene:
+        assert ["1 first"] * 3 == [await scene.ask() for _ in range(3)]
+
+
+@on_uvloop
+async def test_renewal_under_load_loses_nothing(tmp_path: Path) -> None:
+    """Whatever is under way is answered, and what begins later is of the new identity."""
+    async with running(tmp_path) as scene:
+        await asyncio.gather(*(scene.ask() for _ in range(4)))
+        under_way = [Request(scene.pool).start() for _ in range(20)]
+        SECOND.write(scene.folder, "own")
+        scene.tls.reload()
+        scene.pool.renew()
+        later = [Request(scene.pool).start() for _ in range(20)]
+        before = {(await answer).split()[1] for answer in under_way[:4]}
+        after = {(await answer).split()[1] for answer in later}
+        rest = {(await answer).split()[1] for answer in under_way[4:]}
+
+        assert ({b"first"}, {b"second"}, {b"second"}) == (before, after, rest)
+        assert 8 == len(scene.opened)
+        assert 4 >= scene.pool.open_count
+
+
+@on_uvloop
+async def test_renewal_that_is_refused_changes_nothing(tmp_path: Path) -> None:
+    """Until the new files are good the old identity goes on."""
+    async with running(tmp_path) as scene:
+        (tmp_path / "own.key").write_bytes(SECOND.key_pem)
+        context = scene.tls.context
+        with pytest.raises(Exception, match="is not the key of"):
+            scene.tls.reload()
+
+        assert context is scene.tls.context
+        assert "1 first" == await scene.ask()
+
+
+@pytest.mark.parametrize(
+    ("server", "name", "ca", "problem"),
+    [
+        pytest.param("good", None, PROXIES, "unable to get local issuer", id="other-ca"),
+        pytest.param("good", "example.org", SERVERS, "Hostname mismatch", id="other-name"),
+        pytest.param("expired", None, SERVERS, "certificate has expired", id="expired"),
+    ],
+)
+def test_certificate_that_is_no_good(
+    tmp_path: Path,
+    server: str,
+    name: str | None,
+    ca: Authority,
+    problem: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The request gets a 502 that says so, and the log says it once."""
+
+    @on_uvloop
+    async def ask() -> None:
+        async with running(tmp_path, server=server, name=name, ca=ca) as scene:
+            answers.extend([await scene.ask() for _ in range(2)])
+
+    answers: list[str] = []
+    with caplog.at_level(logging.WARNING, logger=pool_module.__name__):
+        ask()
+
+    assert answers[0] == answers[1]
+    assert answers[0].startswith("502 the origin's certificate is not valid: ")
+    assert problem in answers[0]
+    messages = [r.getMessage() for r in caplog.records if r.name == pool_module.__name__]
+    assert [answers[0].removeprefix("502 ")] == [each.partition(" (127")[0] for each in messages]
+
+
+@on_uvloop
+async def test_handshake_that_stalls(tmp_path: Path) -> None:
+    """An origin that accepts and says nothing costs the handshake's time, and is a 504."""
+    client_tls = ClientTls(
+        UpstreamTlsSettings(ca_file=SERVERS.write(tmp_path), handshake_timeout_s=0.001), "a"
+    )
+    client_tls.load()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = Address(host="127.0.0.1", port=listener.getsockname()[1], is_tls=True)
+        pool = Pool(UpstreamSettings(address=address), ProxyCounters(), tls=client_tls)
+        answer = await Request(pool).start()
+
+    assert b"504 no TLS handshake with the origin within 0.001 s" == answer
+
+
+@on_uvloop
+async def test_origin_that_speaks_no_tls(tmp_path: Path) -> None:
+    """Something else at that port is a 502."""
+    client_tls = ClientTls(UpstreamTlsSettings(ca_file=SERVERS.write(tmp_path)), "a")
+    client_tls.load()
+
+    async def answer_plainly(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(answer_plainly, "127.0.0.1", 0) as listener:
+        address = Address(host="127.0.0.1", port=listener.sockets[0].getsockname()[1], is_tls=True)
+        pool = Pool(UpstreamSettings(address=address), ProxyCounters(), tls=client_tls)
+        answer = await Request(pool).start()
+
+    assert answer.startswith(b"502 no TLS with the origin: ")
+
+
+@on_uvloop
+async def test_address_where_nobody_listens() -> None:
+    """The error is that of the last address of the host."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(ConnectionRefusedError):
+        await connected_socket("127.0.0.1", port)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        pytest.param(ssl.SSLError(1, "odd"), "no TLS with the origin: ", id="tls"),
+        pytest.param(OSError(111, "refused"), "no connection to the origin: refused", id="tcp"),
+        pytest.param(
+            ssl.SSLCertVerificationError("odd"),
+            "the origin's certificate is not valid: ",
+            id="certificate",
+        ),
+        pytest.param(
+            UnicodeError("label too long"), "no connection to the origin: label", id="name"
+        ),
+        pytest.param(OSError("several"), "no connection to the origin: several", id="several"),
+    ],
+)
+def test_reason(error: Exception, reason: str) -> None:
+    """Each kind of failure is told from the others."""
+    assert reason_of(error).startswith(reason)
