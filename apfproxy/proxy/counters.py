@@ -2,14 +2,40 @@
 
 from __future__ import annotations
 
+import enum
+
 from apfproxy.flowcontrol.counters import DURATION_BOUNDS_NS, Histogram
 
 
+class Refusal(enum.StrEnum):
+    """Why a connection was not taken; also the `reason` label of connections_refused_total."""
+
+    CONNECTIONS = "connections"
+    CONNECTIONS_OF_ADDRESS = "connections-of-address"
+    LOOP_DELAY = "loop-delay"
+    MEMORY = "memory"
+
+
+class HandshakeFailure(enum.StrEnum):
+    """Why a TLS handshake failed; also the `reason` label of tls_handshake_failures_total."""
+
+    CERTIFICATE = "certificate"
+    CLOSED = "closed"
+    PROTOCOL = "protocol"
+    TIMEOUT = "timeout"
+
+
 class ProxyCounters:
-    """What the data plane did; `*_open` are gauges, all else only grows.
+    """What the data plane did; `*_open` and those marked so are gauges, all else only grows.
 
     Attributes:
+        connections_refused: By reason.
+        handshake_failures: Of clients, by reason.
+        loop_delay_ns: How late the event loop is, smoothed; a gauge.
+        overloads: Whether new connections are shed, by reason; a gauge.
+        slow_reader_releases: Requests whose seats went back since only their client was waited for.
         requests_by_status: Final status code sent to a client, to requests.
+        tunnels_by_protocol: `websocket` or `SPDY/3.1`, to upgraded connections so far.
         upstream_head_ns: From a request's last byte sent (or dispatch) to the origin's head.
     """
 
@@ -21,8 +47,15 @@ class ProxyCounters:
         "client_aborts",
         "connections_accepted",
         "connections_open",
+        "connections_refused",
+        "handshake_failures",
+        "loop_delay_ns",
         "malformed_requests",
+        "overloads",
         "requests_by_status",
+        "slow_reader_releases",
+        "tunnels_by_protocol",
+        "tunnels_open",
         "upstream_connect_failures",
         "upstream_connections_opened",
         "upstream_failures",
@@ -39,8 +72,15 @@ class ProxyCounters:
         self.client_aborts = 0
         self.connections_accepted = 0
         self.connections_open = 0
+        self.connections_refused = dict.fromkeys(Refusal, 0)
+        self.handshake_failures = dict.fromkeys(HandshakeFailure, 0)
+        self.loop_delay_ns = 0
         self.malformed_requests = 0
+        self.overloads = dict.fromkeys((Refusal.LOOP_DELAY, Refusal.MEMORY), False)
         self.requests_by_status: dict[int, int] = {}
+        self.slow_reader_releases = 0
+        self.tunnels_by_protocol: dict[str, int] = {}
+        self.tunnels_open = 0
         self.upstream_connect_failures = 0
         self.upstream_connections_opened = 0
         self.upstream_failures = 0

@@ -43,6 +43,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         keep_alive: Whether another request may follow the one under way.
         forwarded_suffix: Ends the head of every forwarded request: the client's address.
         is_write_paused: Whether the client is slow to take an answer.
+        was_made: Whether the connection has come about; then it says itself when it is gone.
     """
 
     __slots__ = (
@@ -68,6 +69,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         "forwarded_suffix",
         "is_write_paused",
         "keep_alive",
+        "was_made",
         "write",
     )
 
@@ -95,11 +97,13 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self.deadline_ns = 0
         self.keep_alive = True
         self.is_write_paused = False
+        self.was_made = False
 
     # What the transport says.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         context = self._context
+        self.was_made = True
         self._transport = cast("asyncio.Transport", transport)
         if not self._counted_as:
             address = address_of(transport)

@@ -17,7 +17,9 @@ from apfproxy.flowcontrol.ticket import RejectReason, Ticket
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
 from apfproxy.proxy.request_fields import VIA
-from apfproxy.proxy.response_head import CHUNKED, ResponseHead
+from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead
+from apfproxy.proxy.tunnel import Tunnel
+from apfproxy.proxy.upgrade import PROTOCOLS, switch_lines, switched
 from apfproxy.proxy.watch_seats import WatchSeats
 from apfproxy.tasks import spawn
 
@@ -41,6 +43,7 @@ _IDEMPOTENT = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
 """RFC 9110, section 9.2.2: only these may be sent again without being asked."""
 _OK = 200
 _CONTINUE_STATUS = 100
+_SWITCHING_PROTOCOLS = 101
 
 
 class Exchange:
@@ -53,8 +56,9 @@ class Exchange:
     """
 
     __slots__ = (
+        "_answer_ns",
         "_body_bytes",
-        "_client_ns",
+        "_body_ns",
         "_classification",
         "_context",
         "_downstream",
@@ -67,6 +71,7 @@ class Exchange:
         "_sent_continue",
         "_sent_ns",
         "_status",
+        "_tunnel",
         "_upstream",
         "_wait_timer",
         "_was_retried",
@@ -95,12 +100,14 @@ class Exchange:
         self._request_bytes: int
         """Of the body, since there is a connection to pass them on to."""
         self._request_is_whole: bool
-        self._client_ns: int
-        """How long only the client has been waited for, while `limits.watched` has this."""
+        # Only while `limits.watched` has this: how long only the client has been waited for, ...
+        self._body_ns: int  # to send the request's body, ...
+        self._answer_ns: int  # to take the answer.
         self._is_chunked_to_client: bool
         self._body_bytes: int
         self._sent_ns: int
         self._status: int
+        self._tunnel: Tunnel
         self._sent_continue = False
         self._was_retried = False
 
@@ -138,15 +145,8 @@ class Exchange:
         admission = context.admission
         found = self._classification = admission.classify(head)
         self._pf_headers = head.pf_headers
-        if head.upgrade or not head.takes_seats:
-            if head.upgrade:
-                # What the client sends next may be of the protocol that it hopes for.
-                self._downstream.keep_alive = False
-                self._answer_status(501, "upgrading a connection is not supported")
-                return
-            self._sent_ns = context.clock.now_ns()
-            self._set_deadline(self._sent_ns)
-            self._dispatch()
+        if head.upgrade is not None or not head.takes_seats:
+            self._admit_long_running()
             return
         result = found.level.queue_set.admit(
             found.flow, head.fixed_estimate or admission.estimate(head), _on_dispatch, self
@@ -169,11 +169,42 @@ class Exchange:
             else:
                 self.on_connection(upstream)
         else:
-            self._downstream.deadline_ns = result.arrived_ns + head.timeout_ns
-            head.kind.waiting.begin(result.arrived_ns)
-            self._wait_timer = context.loop.call_later(
-                admission.wait_limit_ns(head) / 1e9, self._on_wait_limit
+            self._wait_for_seats(result)
+
+    def _admit_long_running(self) -> None:
+        """Let a request go that takes no seats, or a WATCH that is to be upgraded."""
+        context, head = self._context, self.head
+        if head.upgrade is not None:
+            # What the client sends next may be of the protocol that it hopes for.
+            self._downstream.keep_alive = False
+        if head.takes_seats:
+            found = self._classification
+            result = found.level.queue_set.admit(
+                found.flow,
+                head.fixed_estimate or context.admission.estimate(head),
+                _on_dispatch,
+                self,
             )
+            if type(result) is not Ticket:
+                self._reject()
+                return
+            self.ticket = result
+            if result.state != _EXECUTING:
+                self._wait_for_seats(result)
+                return
+            head.kind.executing.begin(result.arrived_ns)
+        self._sent_ns = context.clock.now_ns()
+        self._set_deadline(self._sent_ns)
+        self._dispatch()
+
+    def _wait_for_seats(self, ticket: Ticket) -> None:
+        """Wait in the queue, for as long as the request may."""
+        context, head = self._context, self.head
+        self._downstream.deadline_ns = ticket.arrived_ns + head.timeout_ns
+        head.kind.waiting.begin(ticket.arrived_ns)
+        self._wait_timer = context.loop.call_later(
+            context.admission.wait_limit_ns(head) / 1e9, self._on_wait_limit
+        )
 
     def on_request_body(self, data: bytes, *, is_last: bool) -> None:
         """Take a further part of the body, framed as it will be forwarded."""
@@ -268,9 +299,11 @@ class Exchange:
 
     def _dispatch(self) -> None:
         pool = self._context.pool
-        upstream = pool.take()
+        # One that will be a tunnel is of nobody else before or after.
+        is_new = self.head.upgrade is not None
+        upstream = None if is_new else pool.take()
         if upstream is None:
-            pool.wait(self)
+            pool.wait(self, is_new=is_new)
         else:
             self.on_connection(upstream)
 
@@ -287,7 +320,7 @@ class Exchange:
             connection.send(self, head.forward + self._downstream.forwarded_suffix)
         if self._request_is_whole:
             return
-        self._request_bytes = self._client_ns = 0
+        self._request_bytes = self._body_ns = self._answer_ns = 0
         if self.ticket is not None:
             self._context.limits.watched.add(self)
         if head.expects_continue and not held and not self._sent_continue:
@@ -342,6 +375,9 @@ class Exchange:
             connection = b"Connection: keep-alive\r\n\r\n" if request.is_http_10 else b"\r\n"
         else:
             connection = b"Connection: close\r\n\r\n"
+            if request.upgrade is not None:
+                # The origin may wait for bytes of a protocol that it will not get.
+                self._request_is_whole = False
         downstream.send(b"".join((head.lines, VIA, self._pf_headers, framing, connection, body)))
         if is_whole:
             self._end(status, now_ns)
@@ -355,6 +391,45 @@ class Exchange:
             downstream.deadline_ns = 0
         if downstream.is_write_paused:
             self._pause_upstream()
+
+    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
+        """Begin the tunnel that the origin agrees to.
+
+        Raises:
+            ResponseError: Nobody asked for it.
+        """
+        request, upstream = self.head, self._upstream
+        protocol = switched(raw, request.upgrade)
+        if not self._request_is_whole:
+            raise ResponseError("an answer 101 before the request was whole")
+        assert upstream is not None
+        context, downstream = self._context, self._downstream
+        context.counters.count_status(head.status)
+        context.counters.upstream_head_ns.observe(context.clock.now_ns() - self._sent_ns)
+        self.has_answered = True
+        self._status = head.status
+        self._is_chunked_to_client = False
+        if request.is_watch:
+            self._start_watch(rest)
+        watch = self._watch
+        self._tunnel = Tunnel(
+            context,
+            downstream,
+            upstream,
+            self._on_tunnel_over,
+            watch.on_data if watch is not None else None,
+        )
+        lines = switch_lines(head.lines, protocol)
+        self._tunnel.start(
+            PROTOCOLS[protocol.lower()].decode(),
+            b"".join((lines, VIA, self._pf_headers, b"\r\n")),
+            rest,
+        )
+
+    def _on_tunnel_over(self) -> None:
+        """Both sides have ended, or one is gone."""
+        self._upstream = None
+        self._give_back(self._context.clock.now_ns())
 
     def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
         """Pass a further part of the body on."""
@@ -401,7 +476,7 @@ class Exchange:
             self._upstream.pause_reading()
             watched = self._context.limits.watched
             if self.ticket is not None and self not in watched:
-                self._client_ns = 0
+                self._answer_ns = 0
                 watched.add(self)
 
     def _start_watch(self, body: bytes) -> None:
@@ -453,10 +528,10 @@ class Exchange:
             limits.watched.discard(self)
         elif not self._upstream.is_write_paused:
             # While the origin takes no more, the client is not what holds the request up.
-            self._client_ns += period_ns
-            allowed_ns = self._client_ns - limits.body_rate_grace_ns
+            self._body_ns += period_ns
             least = limits.min_body_rate_bytes
-            if allowed_ns >= 0 and self._request_bytes * 1_000_000_000 < least * self._client_ns:
+            is_slow = self._request_bytes * 1_000_000_000 < least * self._body_ns
+            if is_slow and self._body_ns >= limits.body_rate_grace_ns:
                 limits.watched.discard(self)
                 self._downstream.keep_alive = False
                 self._answer_status(
@@ -471,12 +546,12 @@ class Exchange:
         limits = self._context.limits
         if not self._upstream.is_read_paused:
             # A client that takes the answer bit by bit is waited for in between, too.
-            self._client_ns -= period_ns
-            if self._client_ns <= 0:
+            self._answer_ns -= period_ns
+            if self._answer_ns <= 0:
                 limits.watched.discard(self)
             return
-        self._client_ns += period_ns
-        if self._client_ns >= limits.slow_reader_grace_ns:
+        self._answer_ns += period_ns
+        if self._answer_ns >= limits.slow_reader_grace_ns:
             limits.watched.discard(self)
             self._context.counters.slow_reader_releases += 1
             self._give_seats_back(self._context.clock.now_ns())
@@ -484,6 +559,9 @@ class Exchange:
     def end_watch(self) -> None:
         """End a long-running answer as if it were through; the proxy is about to stop."""
         if not self.has_answered:
+            return
+        if self._status == _SWITCHING_PROTOCOLS:
+            self._tunnel.close()
             return
         self._drop_upstream()
         if self._is_chunked_to_client:

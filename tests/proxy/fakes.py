@@ -114,6 +114,7 @@ class FakeTransport(asyncio.Transport):
         reads: Whether the protocol wants to be fed.
         has_eof: Whether our side has ended.
         ended_by: `close`, `abort`, `peer`, or "" while the connection is up.
+        is_tls: Whether it is to seem so.
         is_stuck: Whether the peer takes nothing, so that `close` does not come to its end.
     """
 
@@ -129,6 +130,7 @@ class FakeTransport(asyncio.Transport):
         self.has_eof = False
         self.ended_by = ""
         self.is_stuck = False
+        self.is_tls = False
         self.high_water = 0
 
     def connect(self, protocol: asyncio.BufferedProtocol) -> None:
@@ -148,8 +150,9 @@ class FakeTransport(asyncio.Transport):
         """Have the peer end the connection, or break it."""
         if self.ended_by:
             return
-        if error is None:
-            self.protocol.eof_received()
+        if error is None and self.protocol.eof_received():
+            self._loop.run_ready()
+            return
         self.ended_by = self.ended_by or "peer"
         self._lose(error)
         self._loop.run_ready()
@@ -164,6 +167,9 @@ class FakeTransport(asyncio.Transport):
         while self._inbox and self.reads and not self.ended_by:
             data = self._inbox.popleft()
             buffer = cast("bytearray", self.protocol.get_buffer(-1))
+            if len(data) > len(buffer):
+                self._inbox.appendleft(data[len(buffer) :])
+                data = data[: len(buffer)]
             buffer[: len(data)] = data
             self.protocol.buffer_updated(len(data))
 
@@ -188,9 +194,22 @@ class FakeTransport(asyncio.Transport):
         if not self.ended_by:
             self.written += data
 
+    def can_write_eof(self) -> bool:
+        """Whether our side alone can end, which TLS does not have."""
+        return not self.is_tls
+
     def write_eof(self) -> None:
         """End our side."""
         self.has_eof = True
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Have another protocol get what comes."""
+        assert isinstance(protocol, asyncio.BufferedProtocol)
+        self.protocol = protocol
+
+    def get_write_buffer_size(self) -> int:
+        """What the peer has not taken, if it takes nothing."""
+        return len(self.written) if self.is_stuck else 0
 
     def pause_reading(self) -> None:
         """Deliver no more."""
@@ -373,10 +392,12 @@ class Bench:
         transport.end(error)
 
     def wait(self, duration_s: float) -> None:
-        """Let time pass, with a look at the deadlines at its end."""
+        """Let time pass, with a look at slow clients and at the deadlines at its end."""
         now_ns = self.clock.now_ns() + round(duration_s * S)
         self.clock.run_until(now_ns)
         self.context.sweep_now_ns = now_ns
+        for exchange in list(self.context.limits.watched):
+            exchange.on_sweep(round(duration_s * S))
         for connection in [c for c in self.context.connections if 0 < c.deadline_ns <= now_ns]:
             connection.on_deadline()
         self.loop.run_ready()
