@@ -10,12 +10,13 @@ import datetime as dt
 import logging
 import ssl
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from apfproxy.proxy import tls
-from apfproxy.proxy.tls import ClientTls, ServerTls, TlsError, peer_certificates
+from apfproxy.proxy.tls import ClientTls, ServerTls, TlsError, limit_curves, peer_certificates
 from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
 from tests.certificates import DAY, Authority, Issued, new_rsa_key, to_pem
 
@@ -148,12 +149,40 @@ def test_versions_and_ciphers(
         assert b"pong:ping" == ends.talk()
 
 
-def test_options(folder: Path) -> None:
-    """No compression, no renegotiation, the server's order; tickets where no client is judged."""
-    context = server_tls(folder).context
-    wanted = ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE
+@pytest.mark.parametrize(
+    ("curve", "is_taken"),
+    [
+        pytest.param("prime256v1", True, id="p-256"),
+        pytest.param("secp521r1", False, id="p-521"),
+        pytest.param("X448", False, id="x448"),
+    ],
+)
+def test_curves(folder: Path, curve: str, is_taken: bool) -> None:
+    """None that the profile does not have."""
+    client = client_tls(folder).context
+    client.set_ecdh_curve(curve)
+    try:
+        Ends(server_tls(folder).context, client)
+    except ssl.SSLError:
+        assert not is_taken
+    else:
+        assert is_taken
 
-    assert wanted == context.options & wanted
+
+def test_curves_where_python_can_name_several() -> None:
+    """Then all of the profile are offered."""
+    named: list[str] = []
+    limit_curves(cast("ssl.SSLContext", SimpleNamespace(set_groups=named.append)))
+
+    assert ["X25519:prime256v1:secp384r1"] == named
+
+
+def test_options(folder: Path) -> None:
+    """No compression, no renegotiation, the client's order; tickets where no client is judged."""
+    context = server_tls(folder).context
+    wanted = ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+
+    assert wanted == context.options & (wanted | ssl.OP_CIPHER_SERVER_PREFERENCE)
     assert 2 == context.num_tickets
     assert 0 == server_tls(folder, client_ca="users.crt").context.num_tickets
 
