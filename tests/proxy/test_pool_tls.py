@@ -191,17 +191,17 @@ async def test_renewal_under_load_loses_nothing(tmp_path: Path) -> None:
     """Whatever is under way is answered, and what begins later is of the new identity."""
     async with running(tmp_path) as scene:
         await asyncio.gather(*(scene.ask() for _ in range(4)))
+        at_once = scene.pool.idle_count
         under_way = [Request(scene.pool).start() for _ in range(20)]
         SECOND.write(scene.folder, "own")
         scene.tls.reload()
         scene.pool.renew()
         later = [Request(scene.pool).start() for _ in range(20)]
-        before = {(await answer).split()[1] for answer in under_way[:4]}
+        before = {(await answer).split()[1] for answer in under_way[:at_once]}
         after = {(await answer).split()[1] for answer in later}
-        rest = {(await answer).split()[1] for answer in under_way[4:]}
+        rest = {(await answer).split()[1] for answer in under_way[at_once:]}
 
         assert ({b"first"}, {b"second"}, {b"second"}) == (before, after, rest)
-        assert 8 == len(scene.opened)
         assert 4 >= scene.pool.open_count
 
 
