@@ -143,6 +143,9 @@ def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
             coding += b"," + special.value if coding else special.value or b"?"
         elif special.action == _CONNECTION and special.value != b"keep-alive":
             nominated = (nominated or set()) | _options(special.value)
+    if length >= 0 and (first.status < 200 or first.status == 204):
+        # RFC 9110, section 8.6, forbids it: some clients would wait for a body.
+        kept[1:] = [line for line in kept[1:] if not line.lower().startswith(b"content-length:")]
     is_http_11 = first.is_http_11
     keep_alive = is_http_11
     if nominated is not None:

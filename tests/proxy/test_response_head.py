@@ -141,6 +141,16 @@ def test_frames(
         ),
         pytest.param(b"HTTP/1.1 200\r\nA: b", b"HTTP/1.1 200\r\nA: b\r\n", id="no-reason"),
         pytest.param(
+            b"HTTP/1.1 204 No\r\ncontent-LENGTH: 5\r\nA: b",
+            b"HTTP/1.1 204 No\r\nA: b\r\n",
+            id="length-of-204",
+        ),
+        pytest.param(
+            b"HTTP/1.1 103 Hints\r\nA: b\r\nContent-Length:5",
+            b"HTTP/1.1 103 Hints\r\nA: b\r\n",
+            id="length-of-1xx",
+        ),
+        pytest.param(
             b"HTTP/1.1 200 \xe9\t!", b"HTTP/1.1 200 \xe9\t!\r\n", id="reason-beyond-ascii"
         ),
         pytest.param(
