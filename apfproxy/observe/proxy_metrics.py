@@ -37,6 +37,11 @@ GAUGES: tuple[tuple[str, str, ProxyValue], ...] = (
         "Connections of clients that are open",
         lambda counters: counters.connections_open,
     ),
+    (
+        "tunnels_open",
+        "Upgraded connections that are open",
+        lambda counters: counters.tunnels_open,
+    ),
 )
 
 COUNTERS: tuple[tuple[str, str, ProxyValue], ...] = (
@@ -64,6 +69,11 @@ COUNTERS: tuple[tuple[str, str, ProxyValue], ...] = (
         "downstream_malformed_requests_total",
         "Requests refused because their bytes are not proper HTTP",
         lambda counters: counters.malformed_requests,
+    ),
+    (
+        "slow_reader_releases_total",
+        "Requests whose seats went back while the rest of their answer waited for its client alone",
+        lambda counters: counters.slow_reader_releases,
     ),
     (
         "upstream_received_bytes_total",
@@ -160,6 +170,7 @@ class ProxyMetrics:
             yield gauge(PREFIX + name, help_text, [(NO_LABELS, value(counters))])
         for name, help_text, value in COUNTERS:
             yield counter(PREFIX + name, help_text, [(NO_LABELS, value(counters))])
+        yield from self._refusals()
         idle = self._pool.idle_count
         yield gauge(
             PREFIX + "upstream_connections",
@@ -183,6 +194,14 @@ class ProxyMetrics:
             "Final answers sent to clients, by status code",
             (({"code": label}, answered) for label, answered in answers.items()),
         )
+        yield counter(
+            PREFIX + "tunnels_total",
+            "Connections that were upgraded, by protocol",
+            (
+                ({"protocol": protocol}, number)
+                for protocol, number in sorted(counters.tunnels_by_protocol.items())
+            ),
+        )
         head = HistogramFamily(
             PREFIX + "upstream_response_head_seconds",
             "Time from a request sent to the head of the origin's answer",
@@ -191,6 +210,35 @@ class ProxyMetrics:
         head_ns = counters.upstream_head_ns
         head.add(NO_LABELS, head_ns.counts, head_ns.sum / NS_PER_S)
         yield head.metric
+
+    def _refusals(self) -> Iterator[Metric]:
+        counters = self._counters
+        yield counter(
+            PREFIX + "connections_refused_total",
+            "Connections of clients that were not taken, by the limit that they were over",
+            (
+                ({"reason": reason}, refused)
+                for reason, refused in counters.connections_refused.items()
+            ),
+        )
+        yield counter(
+            PREFIX + "tls_handshake_failures_total",
+            "Connections of clients that ended in their TLS handshake",
+            (
+                ({"reason": reason}, failed)
+                for reason, failed in counters.handshake_failures.items()
+            ),
+        )
+        yield gauge(
+            PREFIX + "overloaded",
+            "Whether new connections are shed because the proxy itself has too much to do",
+            (({"reason": reason}, is_so) for reason, is_so in counters.overloads.items()),
+        )
+        yield gauge(
+            PREFIX + "loop_delay_seconds",
+            "How late the event loop runs what is due, smoothed",
+            [(NO_LABELS, counters.loop_delay_ns / NS_PER_S)],
+        )
 
     def _configuration(self) -> Iterator[Metric]:
         status = self._config_status

@@ -79,7 +79,7 @@ class ProxyCounters:
         self.overloads = dict.fromkeys((Refusal.LOOP_DELAY, Refusal.MEMORY), False)
         self.requests_by_status: dict[int, int] = {}
         self.slow_reader_releases = 0
-        self.tunnels_by_protocol: dict[str, int] = {}
+        self.tunnels_by_protocol = {"SPDY/3.1": 0, "websocket": 0}
         self.tunnels_open = 0
         self.upstream_connect_failures = 0
         self.upstream_connections_opened = 0

@@ -169,7 +169,7 @@ class Tunnel:
         """
         counters = self._context.counters
         counters.tunnels_open += 1
-        counters.tunnels_by_protocol[protocol] = counters.tunnels_by_protocol.get(protocol, 0) + 1
+        counters.tunnels_by_protocol[protocol] += 1
         from_client = self._downstream.hand_over(self._client)
         self._upstream.hand_over(self._origin)
         self._downstream.send(head + from_origin)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -10,9 +11,12 @@ from prometheus_client import CollectorRegistry
 import apfproxy
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.proxy_metrics import COUNTERS, GAUGES, ProxyMetrics
-from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.proxy.counters import HandshakeFailure, ProxyCounters, Refusal
 from tests.objects import flow_schema, group_subject
 from tests.observe.scene import Scene, StillPool
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MS = 1_000_000
 
@@ -62,6 +66,40 @@ def test_answers_by_code(values: Values) -> None:
     assert values.of("responses_total", code="404") == 1
     assert values.of("responses_total", code="other") == 2
     assert values.of("responses_total", code="600") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "reasons"),
+    [
+        ("connections_refused_total", Refusal),
+        ("tls_handshake_failures_total", HandshakeFailure),
+        ("overloaded", (Refusal.LOOP_DELAY, Refusal.MEMORY)),
+    ],
+)
+def test_reasons(values: Values, name: str, reasons: Iterable[str]) -> None:
+    """Every reason is there from the start, so that a first increase is seen as one."""
+    assert [0] * len([*reasons]) == [values.of(name, reason=reason) for reason in reasons]
+
+
+def test_tunnels() -> None:
+    """Each protocol is there from the start."""
+    counters = ProxyCounters()
+    counters.tunnels_open = 1
+    counters.tunnels_by_protocol["websocket"] = 3
+    values = Values(counters, ConfigStatus(), Scene(()))
+
+    assert values.of("tunnels_open") == 1
+    assert values.of("tunnels_total", protocol="websocket") == 3
+    assert values.of("tunnels_total", protocol="SPDY/3.1") == 0
+
+
+def test_loop_delay() -> None:
+    """It is in seconds."""
+    counters = ProxyCounters()
+    counters.loop_delay_ns = 250 * MS
+    values = Values(counters, ConfigStatus(), Scene(()))
+
+    assert values.of("loop_delay_seconds") == 0.25
 
 
 def test_upstream(values: Values) -> None:
