@@ -252,13 +252,6 @@ def _store(pem: bytes | None) -> verification.Store | None:
     return None if pem is None else verification.Store(x509.load_pem_x509_certificates(pem))
 
 
-def _check_is_ca(
-    _policy: verification.Policy, _certificate: x509.Certificate, constraints: x509.BasicConstraints
-) -> None:
-    if not constraints.ca:
-        raise ValueError("an issuer is no CA")
-
-
 def _check_signs_certificates(
     _policy: verification.Policy, _certificate: x509.Certificate, usage: x509.KeyUsage | None
 ) -> None:
@@ -281,8 +274,9 @@ _LEAF_POLICY = verification.ExtensionPolicy.permit_all().may_be_present(
 )
 _CA_POLICY = (
     verification.ExtensionPolicy.permit_all()
-    .require_present(x509.BasicConstraints, _ANY, _check_is_ca)
+    .require_present(x509.BasicConstraints, _ANY, None)
     .may_be_present(x509.KeyUsage, _ANY, _check_signs_certificates)
     .may_be_present(x509.ExtendedKeyUsage, _ANY, _check_client_usage)
 )
-"""The extensions' rules beside the library's own about names and the length of the path."""
+"""The extensions' rules beside the library's own: that issuers are CAs, their names' constraints,
+and the length of the path."""

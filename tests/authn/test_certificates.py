@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
 from hypothesis import given
@@ -119,7 +120,10 @@ def _without_its_chain() -> Issued:
 def _issued_by_a_user() -> Issued:
     """A user's certificate in the place of an intermediate CA's."""
     user = authority().issue("user")
-    issued = Authority("user").issue("admin", ["system:masters"])
+    false = Authority("user")
+    assert isinstance(user.key, ec.EllipticCurvePrivateKey)
+    false.name, false.key = user.certificate.subject, user.key
+    issued = false.issue("admin", ["system:masters"])
     return Issued(issued.certificate, issued.key, (user.certificate,))
 
 
@@ -147,7 +151,7 @@ def _issued_by_a_user() -> Issued:
             "path length",
             id="path-too-long",
         ),
-        pytest.param(_issued_by_a_user, "", id="issued-by-a-user"),
+        pytest.param(_issued_by_a_user, "cA must be asserted", id="issued-by-a-user"),
         pytest.param(
             lambda: Authority(
                 "old", issuer=authority(), not_after=NOW - dt.timedelta(hours=1)
