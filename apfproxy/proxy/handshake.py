@@ -1,150 +1,179 @@
-"""TLS towards clients: each connection waits behind a gate until its handshake is through.
+"""TLS towards clients: a listener whose connections come about once their handshakes are through.
 
 1. A handshake counts as a connection, from the moment it is accepted.
 2. Each takes the certificate of the moment, so that a new one needs no new listener.
 3. One that stalls is cut after a time; whatever goes wrong is counted, and gives the count back.
-4. What the client sends right behind its handshake is the start of its first request.
+
+It accepts by itself since an event loop's own servers have one context for good, and since there is
+no time between a connection and its handshake in which uvloop would not read.
 """
 
 from __future__ import annotations
 
-import asyncio
+import errno
 import logging
+import socket
 import ssl
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from apfproxy.proxy.counters import HandshakeFailure
 from apfproxy.proxy.downstream import DownstreamConnection
-from apfproxy.proxy.limits import address_of, reset
-from apfproxy.proxy.read_buffer import READ_BUFFER, READ_BYTES, READ_VIEW
+from apfproxy.proxy.limits import folded, reset_socket
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
+    import asyncio
+
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.tls import ServerTls
+    from apfproxy.settings import Address
 
 log = logging.getLogger(__name__)
 
 SHUTDOWN_TIMEOUT_S = 30.0
 """For the client to take what is left, and to say that it saw the end; the loop's own default."""
-MAX_EARLY_BYTES = 1 << 20
-"""Behind a handshake, in the same turn of the loop; the kernel's buffers hold less."""
-ENCRYPTED_HIGH_WATER_BYTES = 16384
-"""One record: behind it waits what the connection itself may hold."""
+MAX_ACCEPTED_AT_ONCE = 256
+"""Before the connections that there are get their turn again."""
+PAUSE_S = 0.1
+"""Before accepting is tried again, when the system has nothing left for it."""
+EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
-class Gate(asyncio.BufferedProtocol):
-    """One connection during its handshake.
+class TlsListener:
+    """Accepts connections, and shakes hands with those that are within the limits.
 
     Args:
-        context: The listener's.
+        context: What the connections share.
         server_tls: Has the certificate of the moment.
-        handshakes: Has the gate while its handshake goes on.
+
+    Attributes:
+        sockets: That are listened on.
     """
 
-    __slots__ = (
-        "_address",
-        "_context",
-        "_early",
-        "_handshakes",
-        "_has_ended",
-        "_is_lost",
-        "_server_tls",
-        "_task",
-        "_transport",
-    )
-
-    def __init__(self, context: Context, server_tls: ServerTls, handshakes: set[Gate]) -> None:
+    def __init__(self, context: Context, server_tls: ServerTls) -> None:
         self._context = context
         self._server_tls = server_tls
-        self._handshakes = handshakes
-        self._transport: asyncio.Transport
-        self._task: asyncio.Task[None]
-        self._address = ""
-        self._early = b""
-        self._has_ended = False
-        self._is_lost = False
+        self._loop = context.loop
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
+        self.sockets: list[socket.socket] = []
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._address = address_of(transport)
-        if self._context.limits.admit(self._address) is not None:
-            # There is no way to say why before the handshake, which is what costs most.
-            reset(self._transport)
-            return
-        self._transport.pause_reading()
-        self._transport.set_write_buffer_limits(high=ENCRYPTED_HIGH_WATER_BYTES)
-        self._handshakes.add(self)
-        self._task = spawn(self._pass_through(), name="TLS handshake")
+    @property
+    def handshake_count(self) -> int:
+        """Handshakes under way."""
+        return len(self._handshakes)
 
-    def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
-        return READ_BUFFER
+    async def listen(self, address: Address, backlog: int) -> None:
+        """Listen on all that a name stands for.
 
-    def buffer_updated(self, nbytes: int) -> None:
-        self._early += READ_VIEW[:nbytes].tobytes()
-        if len(self._early) > MAX_EARLY_BYTES:
-            self._transport.abort()
+        Args:
+            address: Where.
+            backlog: Connections that the kernel holds.
 
-    def eof_received(self) -> None:
-        self._has_ended = True
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  either way it is gone
-        self._is_lost = True
-
-    def cut(self) -> None:
-        """End the connection at once."""
-        self._task.cancel()
-
-    async def _pass_through(self) -> None:
-        """Shake hands, then make room for the connection proper."""
-        context, server_tls = self._context, self._server_tls
-        secured: asyncio.Transport | None = None
+        Raises:
+            OSError: It cannot be listened on.
+        """
+        found = await self._loop.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
         try:
-            secured = await context.loop.start_tls(
-                self._transport,
-                self,
-                server_tls.context,
-                server_side=True,
+            for family, *_, where in dict.fromkeys(found):
+                self.sockets.append(
+                    socket.create_server(
+                        (str(where[0]), int(where[1])), family=family, backlog=backlog
+                    )
+                )
+        except OSError:
+            self.close()
+            raise
+        for listener in self.sockets:
+            listener.setblocking(False)
+            self._loop.add_reader(listener, self._accept, listener)
+
+    def _accept(self, listener: socket.socket) -> None:
+        for _ in range(MAX_ACCEPTED_AT_ONCE):
+            try:
+                client, _ = listener.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in EXHAUSTED:
+                    log.warning("no connection can be accepted: %s", error.strerror)
+                    self._loop.remove_reader(listener)
+                    self._pauses[listener] = self._loop.call_later(PAUSE_S, self._go_on, listener)
+                    return
+                continue  # that one connection is gone already
+            self.take(client)
+
+    def _go_on(self, listener: socket.socket) -> None:
+        del self._pauses[listener]
+        self._loop.add_reader(listener, self._accept, listener)
+
+    def take(self, client: socket.socket) -> None:
+        """Shake hands on a connection that was accepted, if it is within the limits."""
+        try:
+            address = folded(client.getpeername())
+        except OSError:
+            client.close()
+            return
+        if self._context.limits.admit(address) is not None:
+            # There is no way to say why before the handshake, which is what costs most.
+            reset_socket(client)
+            client.close()
+            return
+        client.setblocking(False)
+        task = spawn(self._shake_hands(client, address), name="TLS handshake")
+        self._handshakes.add(task)
+        task.add_done_callback(self._on_done)
+
+    async def _shake_hands(self, client: socket.socket, address: str) -> None:
+        connection = DownstreamConnection(self._context, address)
+        server_tls = self._server_tls
+        try:
+            await self._loop.connect_accepted_socket(
+                lambda: connection,
+                client,
+                ssl=server_tls.context,
                 ssl_handshake_timeout=server_tls.handshake_timeout_s,
                 ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
             )
         except OSError as error:
-            self._fail(failure_of(error), error)
+            reason = failure_of(error)
+            self._context.counters.handshake_failures[reason] += 1
+            log.debug("no TLS with %s: %s: %s", address, reason, error)
         finally:
-            self._handshakes.discard(self)
-            if secured is None or self._is_lost or secured.is_closing():
-                self._transport.abort()
-                context.limits.release(self._address)
-                context.on_connection_closed()
-                if secured is not None:
-                    self._fail(HandshakeFailure.CLOSED, None)
-                secured = None
-        if secured is not None:
-            self._hand_over(secured)
+            if not connection.was_made:
+                self._context.limits.release(address)
 
-    def _hand_over(self, secured: asyncio.Transport) -> None:
-        connection = DownstreamConnection(self._context, self._address)
-        secured.set_protocol(connection)
-        connection.connection_made(secured)
-        for start in range(0, len(self._early), READ_BYTES):
-            piece = self._early[start : start + READ_BYTES]
-            READ_BUFFER[: len(piece)] = piece
-            connection.buffer_updated(len(piece))
-        if self._has_ended:
-            connection.eof_received()
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        self._handshakes.discard(task)
+        self._context.on_connection_closed()
 
-    def _fail(self, reason: HandshakeFailure, error: OSError | None) -> None:
-        self._context.counters.handshake_failures[reason] += 1
-        log.debug("no TLS with %s: %s: %s", self._address, reason, error or "closed early")
+    def stop_accepting(self) -> list[socket.socket]:
+        """Leave the sockets to whoever takes what waits in them, and closes them."""
+        for listener in self.sockets:
+            self._loop.remove_reader(listener)
+        for pause in self._pauses.values():
+            pause.cancel()
+        self._pauses.clear()
+        listeners, self.sockets = self.sockets, []
+        return listeners
+
+    def close(self) -> None:
+        """Accept no more, and end the handshakes."""
+        for listener in self.stop_accepting():
+            listener.close()
+        for task in self._handshakes:
+            task.cancel()
 
     def __repr__(self) -> str:
-        return f"<Gate before {self._address or 'nobody'}>"
+        return f"<TlsListener with {len(self._handshakes)} handshakes>"
 
 
 def failure_of(error: OSError) -> HandshakeFailure:
     """The kind of what went wrong."""
     if isinstance(error, ssl.SSLError):
-        reason = error.reason or ""
+        reason = getattr(error, "reason", None) or ""
         if isinstance(error, ssl.SSLCertVerificationError) or "CERTIFICATE" in reason:
             return HandshakeFailure.CERTIFICATE
         if isinstance(error, ssl.SSLEOFError) or "EOF" in reason:

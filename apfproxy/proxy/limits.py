@@ -167,7 +167,11 @@ class Limits:
 
 def address_of(transport: asyncio.BaseTransport) -> str:
     """The address of a connection's peer: that of IPv4 in its own form, without an IPv6 zone."""
-    peer = transport.get_extra_info("peername")
+    return folded(transport.get_extra_info("peername"))
+
+
+def folded(peer: object) -> str:
+    """The one form of a peer's address."""
     if not isinstance(peer, tuple):
         return UNKNOWN
     address = str(peer[0]).partition("%")[0]
@@ -180,8 +184,13 @@ def reset(transport: asyncio.Transport) -> None:
     """Close at once, with a reset: nothing is kept for the peer, not even in the kernel."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        reset_socket(connection)
     transport.abort()
+
+
+def reset_socket(connection: socket.socket) -> None:
+    """Have a connection end with a reset when it is closed."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
 
 
 def _or_unlimited(limit: int | None) -> int:

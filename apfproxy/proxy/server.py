@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from apfproxy.proxy.admission import Admission
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.downstream import DownstreamConnection
-from apfproxy.proxy.handshake import Gate
+from apfproxy.proxy.handshake import TlsListener
 from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.overload import Overload
 from apfproxy.proxy.pool import Pool
@@ -59,8 +59,6 @@ class ProxyServer:
         identification: Identification = NO_IDENTIFICATION,
     ) -> None:
         self._settings = settings
-        self._server_tls = identification.server_tls
-        self._handshakes: set[Gate] = set()
         self._counters = counters
         self._clock = clock
         self._pool = Pool(settings.upstream, counters, clock.now_ns, identification.client_tls)
@@ -83,6 +81,8 @@ class ProxyServer:
         )
         self._overload = Overload(settings.downstream.overload, self._context.limits, counters)
         self._server: asyncio.Server | None = None
+        server_tls = identification.server_tls
+        self._tls = TlsListener(self._context, server_tls) if server_tls is not None else None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._sweep_due_ns = clock.now_ns()
         self._upstream_idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
@@ -99,6 +99,8 @@ class ProxyServer:
     @property
     def sockets(self) -> tuple[socket.socket, ...]:
         """The listening sockets."""
+        if self._tls is not None:
+            return tuple(self._tls.sockets)
         return tuple(self._server.sockets) if self._server is not None else ()
 
     @property
@@ -109,7 +111,8 @@ class ProxyServer:
     @property
     def connection_count(self) -> int:
         """Clients' connections that are open, those in their TLS handshake included."""
-        return len(self._context.connections) + len(self._handshakes)
+        handshakes = self._tls.handshake_count if self._tls is not None else 0
+        return len(self._context.connections) + handshakes
 
     async def start(self) -> None:
         """Listen.
@@ -119,20 +122,20 @@ class ProxyServer:
         """
         address: Address = self._settings.downstream.listen
         self._fit_descriptors()
-        self._server = await self._loop.create_server(
-            self._new_connection, address.host, address.port, backlog=BACKLOG
-        )
+        if self._tls is not None:
+            await self._tls.listen(address, BACKLOG)
+        else:
+            self._server = await self._loop.create_server(
+                lambda: DownstreamConnection(self._context),
+                address.host,
+                address.port,
+                backlog=BACKLOG,
+            )
         for listener in self.sockets:
             # Accepted sockets inherit it: a client that vanished is found out in the end.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._sweep_due_ns = self._clock.now_ns()
         self._sweep()
-
-    def _new_connection(self) -> DownstreamConnection | Gate:
-        """What takes a connection that was accepted."""
-        if self._server_tls is None:
-            return DownstreamConnection(self._context)
-        return Gate(self._context, self._server_tls, self._handshakes)
 
     def _fit_descriptors(self) -> None:
         """Take no more connections than the system lets us have files."""
@@ -195,6 +198,12 @@ class ProxyServer:
 
         They think that they are connected, and may have sent a request: closing would reset them.
         """
+        if self._tls is not None:
+            for listener in self._tls.stop_accepting():
+                with listener:
+                    accepted = take_backlog(listener)
+                for client in accepted:
+                    self._tls.take(client)
         if self._server is None:
             return
         listeners = [socket.socket(fileno=os.dup(each.fileno())) for each in self.sockets]
@@ -203,12 +212,16 @@ class ProxyServer:
             with listener:
                 accepted = take_backlog(listener)
             for client in accepted:
-                await self._loop.connect_accepted_socket(self._new_connection, client)
+                await self._loop.connect_accepted_socket(
+                    lambda: DownstreamConnection(self._context), client
+                )
 
     async def stop(self) -> None:
         """Close everything at once."""
         if self._server is not None:
             self._server.close()
+        if self._tls is not None:
+            self._tls.close()
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
             self._sweep_timer = None
@@ -218,8 +231,6 @@ class ProxyServer:
             if exchange is not None:
                 exchange.on_client_left()
             connection.abort()
-        for gate in list(self._handshakes):
-            gate.cut()
         self._pool.close()
         await self._all_closed()
 
@@ -228,7 +239,7 @@ class ProxyServer:
         context = self._context
 
         def check() -> None:
-            if not context.connections and not self._handshakes:
+            if not self.connection_count:
                 closed.set()
 
         context.when_connections_close(check)

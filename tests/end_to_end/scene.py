@@ -16,9 +16,11 @@ from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_obje
 from apfproxy.cli.process import ProxyProcess
 from apfproxy.settings import (
     Address,
+    AuthenticationSettings,
     DownstreamSettings,
     DrainSettings,
     FlowControlSettings,
+    LimitSettings,
     Settings,
     UpstreamSettings,
     WatchSettings,
@@ -143,9 +145,12 @@ class Setup:
         default_factory=lambda: DownstreamSettings(
             listen=Address(host="127.0.0.1", port=0),
             identity_headers_from=(ipaddress.ip_network(f"{TRUSTED}/32"),),
+            # What every system has descriptors for.
+            limits=LimitSettings(max_connections=300),
         )
     )
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
+    authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
     drain: DrainSettings = field(default_factory=lambda: DrainSettings(timeout_s=WAIT_S))
 
@@ -266,6 +271,7 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
             upstream=replace(
                 setup.upstream, address=Address(host="127.0.0.1", port=upstream_port or origin.port)
             ),
+            authentication=setup.authentication,
             watch=setup.watch,
             drain=setup.drain,
             flow_control=FlowControlSettings(server_concurrency_limit=setup.seats, hash_seed=1),

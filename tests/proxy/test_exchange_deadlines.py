@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.settings import Address, DownstreamSettings, UpstreamSettings
+from apfproxy.settings import Address, DownstreamSettings, LimitSettings, UpstreamSettings
 from tests.proxy.fakes import CHUNKED_POST, GET, LOG, OK, POST, WATCH, Bench, status
 
 if TYPE_CHECKING:
@@ -17,9 +17,11 @@ LOG_WITH_BODY = LOG.replace(b"\r\n\r\n", b"\r\nContent-Length: 4\r\n\r\n")
 
 @pytest.fixture
 def patient() -> Iterator[Bench]:
-    """Requests have 100 s, the origin 10 s to begin its answer."""
+    """Requests have 100 s, however slow their bodies; the origin 10 s to begin its answer."""
     with Bench(
-        downstream=DownstreamSettings(request_timeout_s=100),
+        downstream=DownstreamSettings(
+            request_timeout_s=100, limits=LimitSettings(min_body_rate_bytes=0)
+        ),
         upstream=UpstreamSettings(address=Address(host="origin", port=80), answer_timeout_s=10),
     ) as bench:
         yield bench

@@ -1,0 +1,384 @@
+"""TLS towards clients: what passes the gate, and what becomes of the rest."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.proxy.counters import HandshakeFailure, Refusal
+from apfproxy.proxy.handshake import failure_of
+from apfproxy.settings import AuthenticationSettings, DownstreamTlsSettings, LimitSettings
+from tests.certificates import Authority
+from tests.end_to_end.peer import WAIT_S, begin
+from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from apfproxy.proxy.counters import ProxyCounters
+
+LARGE = b"x" * 300_000
+SMALL_BODY = LimitSettings(max_connections=300, max_body_bytes=1000)
+
+
+@dataclass
+class Site:
+    """A proxy that speaks TLS, and what its clients need.
+
+    Attributes:
+        scene: The proxy.
+        authority: Signs the server's certificate, and all others.
+    """
+
+    scene: Scene
+    authority: Authority
+
+    @property
+    def counters(self) -> ProxyCounters:
+        """Of the proxy."""
+        return self.scene.process.counters
+
+    def trusting(self, maximum: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLContext:
+        """A client's context."""
+        context = ssl.create_default_context(cadata=self.authority.pem.decode())
+        context.maximum_version = maximum
+        return context
+
+    async def connect(
+        self, context: ssl.SSLContext | None = None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A client whose handshake is through."""
+        return await asyncio.open_connection(
+            "127.0.0.1", self.scene.process.port, ssl=context or self.trusting()
+        )
+
+    async def plain(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A client that is to speak TLS, but has not begun."""
+        return await asyncio.open_connection("127.0.0.1", self.scene.process.port)
+
+    def failures(self) -> dict[str, int]:
+        """Failed handshakes, by reason."""
+        return {
+            reason.value: number
+            for reason, number in self.counters.handshake_failures.items()
+            if number
+        }
+
+
+@contextlib.asynccontextmanager
+async def tls_site(
+    folder: Path,
+    setup: Setup | None = None,
+    *,
+    handshake_timeout_s: float = WAIT_S,
+    requires_certificate: bool = False,
+) -> AsyncIterator[Site]:
+    """A proxy that speaks TLS."""
+    authority = Authority("site")
+    certificate, key = authority.issue("server", usage="server").write(folder, "server")
+    setup = setup or Setup()
+    tls = DownstreamTlsSettings(
+        certificate_file=certificate,
+        key_file=key,
+        handshake_timeout_s=handshake_timeout_s,
+        require_client_certificate=requires_certificate,
+    )
+    authentication = AuthenticationSettings(
+        client_ca_file=authority.write(folder) if requires_certificate else None
+    )
+    setup = replace(
+        setup, downstream=replace(setup.downstream, tls=tls), authentication=authentication
+    )
+    async with running(setup) as scene:
+        yield Site(scene, authority)
+
+
+async def answer_of(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    """The status and the body of an answer."""
+    async with asyncio.timeout(WAIT_S):
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        return int(head.split(b" ")[1]), await reader.readexactly(length)
+
+
+async def end_of(reader: asyncio.StreamReader) -> bytes:
+    """All that comes, up to an end that TLS announces."""
+    async with asyncio.timeout(WAIT_S):
+        return await reader.read()
+
+
+async def close(writer: asyncio.StreamWriter) -> None:
+    """Close a client's connection, which may be broken."""
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+@on_uvloop
+async def test_serves_over_tls(tmp_path: Path, version: ssl.TLSVersion) -> None:
+    """Requests come through one after the other; the connection counts once."""
+    async with tls_site(tmp_path) as site:
+        reader, writer = await site.connect(site.trusting(version))
+        for _ in range(2):
+            writer.write(GET)
+            await (await site.scene.origin.next_request()).peer.send(OK)
+            assert (200, b"ok") == await answer_of(reader)
+
+        assert (1, 1) == (site.counters.connections_accepted, site.counters.connections_open)
+        assert 1 == site.scene.process.server.connection_count
+        await close(writer)
+        await until(lambda: not site.counters.connections_open)
+    assert {} == site.failures()
+
+
+async def test_serves_over_tls_in_another_loop(tmp_path: Path) -> None:
+    """What is done there is nothing that only one event loop does."""
+    async with tls_site(tmp_path) as site:
+        reader, writer = await site.connect()
+        writer.write(GET)
+        await (await site.scene.origin.next_request()).peer.send(OK)
+        assert (200, b"ok") == await answer_of(reader)
+        await close(writer)
+
+
+@on_uvloop
+async def test_request_right_behind_the_handshake(tmp_path: Path) -> None:
+    """It may come in the very packet that ends the handshake."""
+    async with tls_site(tmp_path) as site:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        client = site.trusting().wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+        reader, writer = await site.plain()
+        with contextlib.suppress(ssl.SSLWantReadError):
+            client.do_handshake()
+        while True:
+            writer.write(outgoing.read())
+            incoming.write(await reader.read(65536))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+                break
+        client.write(GET)
+        writer.write(outgoing.read())  # the end of the handshake, and the request
+        arrival = await site.scene.origin.next_request()
+
+        assert b"GET /healthz HTTP/1.1" == arrival.request.line
+        await close(writer)
+
+
+@on_uvloop
+async def test_new_certificate_is_for_new_connections(tmp_path: Path) -> None:
+    """Connections that are open go on under the one before."""
+    async with tls_site(tmp_path) as site:
+        reader, writer = await site.connect()
+        before = writer.get_extra_info("ssl_object").getpeercert()["serialNumber"]
+        site.authority.issue("server", usage="server").write(tmp_path, "server")
+        server_tls = site.scene.process.identities.server_tls
+        assert server_tls is not None
+        server_tls.load()
+        other_reader, other = await site.connect()
+
+        assert before != other.get_extra_info("ssl_object").getpeercert()["serialNumber"]
+        for each, its_reader in ((writer, reader), (other, other_reader)):
+            each.write(GET)
+            await (await site.scene.origin.next_request()).peer.send(OK)
+            assert (200, b"ok") == await answer_of(its_reader)
+            await close(each)
+
+
+@pytest.mark.parametrize(
+    ("sent", "reason"),
+    [
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", HandshakeFailure.PROTOCOL, id="plain-http"),
+        pytest.param(b"\x16\x03\x01\xff\xff" + b"\xff" * 99, HandshakeFailure.PROTOCOL, id="junk"),
+        pytest.param(b"", HandshakeFailure.CLOSED, id="nothing"),
+        pytest.param(b"\x16\x03\x01\x00\xc8", HandshakeFailure.CLOSED, id="a-start"),
+    ],
+)
+@on_uvloop
+async def test_handshake_that_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, sent: bytes, reason: HandshakeFailure
+) -> None:
+    """It is counted by its reason and forgotten; nothing is logged."""
+    async with tls_site(tmp_path) as site:
+        _, writer = await site.plain()
+        writer.write(sent)
+        if reason is HandshakeFailure.CLOSED:
+            await until(lambda: site.counters.connections_open)
+            writer.write_eof()
+        await until(site.failures)
+
+        assert {reason.value: 1} == site.failures()
+        await until(lambda: not site.scene.process.server.connection_count)
+        assert 0 == site.counters.connections_open
+        await close(writer)
+    assert [] == caplog.messages
+
+
+@on_uvloop
+async def test_client_that_is_reset(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """In the middle of its handshake."""
+    async with tls_site(tmp_path) as site:
+        client = await site.scene.connect()
+        await client.send(b"\x16\x03\x01\x00\xc8")
+        await until(lambda: site.counters.connections_open)
+        client.reset()
+        await until(site.failures)
+
+        assert {"closed": 1} == site.failures()
+        await until(lambda: not site.counters.connections_open)
+    assert [] == caplog.messages
+
+
+@on_uvloop
+async def test_client_without_its_certificate(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where one is required."""
+    async with tls_site(tmp_path, requires_certificate=True) as site:
+        reader, writer = await site.connect()
+        with contextlib.suppress(OSError):  # no event loop sends the alert that would say why
+            assert b"" == await end_of(reader)
+        await until(site.failures)
+
+        assert {"certificate": 1} == site.failures()
+        await close(writer)
+    assert [] == caplog.messages
+
+
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x00\xc8"], ids=["silent", "started"])
+@on_uvloop
+async def test_handshake_that_stalls_is_cut(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    """It counts as a connection until it has taken too long."""
+    async with tls_site(tmp_path, handshake_timeout_s=0.05) as site:
+        reader, writer = await site.plain()
+        writer.write(sent)
+        await until(lambda: site.counters.connections_open)
+        assert b"" == await end_of(reader)
+
+        assert {"timeout": 1} == site.failures()
+        await until(lambda: not site.counters.connections_open)
+        await close(writer)
+    assert [] == caplog.messages
+
+
+@on_uvloop
+async def test_handshakes_count_towards_the_limit(tmp_path: Path) -> None:
+    """One too many is cut before any of it is computed."""
+    setup = Setup()
+    downstream = replace(setup.downstream, limits=LimitSettings(max_connections=1))
+    async with tls_site(tmp_path, replace(setup, downstream=downstream)) as site:
+        _, first = await site.plain()
+        await until(lambda: site.counters.connections_open)
+        with pytest.raises(ConnectionError):
+            await site.connect()
+
+        assert 1 == site.counters.connections_refused[Refusal.CONNECTIONS]
+        await close(first)
+        await until(lambda: not site.counters.connections_open)
+        _, third = await site.connect()
+        await close(third)
+
+
+@on_uvloop
+async def test_stop_ends_handshakes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """All at once, and they are no failures of their own."""
+    async with tls_site(tmp_path) as site:
+        clients = [await site.plain() for _ in range(3)]
+        await until(lambda: len(clients) == site.counters.connections_open)
+        await site.scene.process.server.stop()
+
+        assert 0 == site.scene.process.server.connection_count
+        assert 0 == site.counters.connections_open
+        for reader, writer in clients:
+            with contextlib.suppress(ConnectionResetError):
+                assert b"" == await end_of(reader)
+            await close(writer)
+    assert [] == caplog.messages
+
+
+@on_uvloop
+async def test_drain_waits_for_handshakes(tmp_path: Path) -> None:
+    """Whose handshake is under way gets its answer, and so does who waits to be accepted."""
+    async with tls_site(tmp_path) as site:
+        connecting = begin(site.connect())
+        await asyncio.sleep(0)
+        draining = begin(site.scene.process.server.drain())
+        reader, writer = await connecting
+        writer.write(GET)
+        await (await site.scene.origin.next_request()).peer.send(OK)
+
+        assert (200, b"ok") == await answer_of(reader)
+        assert b"" == await end_of(reader)
+        await close(writer)
+        async with asyncio.timeout(WAIT_S):
+            await draining
+
+
+@on_uvloop
+async def test_last_answer_ends_with_the_end_of_tls(tmp_path: Path) -> None:
+    """A client that asked for it can tell that nothing is missing."""
+    async with tls_site(tmp_path) as site:
+        reader, writer = await site.connect()
+        writer.write(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        arrival = await site.scene.origin.next_request()
+        await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(LARGE))
+        await arrival.peer.send(LARGE)
+
+        assert (await end_of(reader)).endswith(b"\r\n\r\n" + LARGE)
+        await close(writer)
+
+
+@on_uvloop
+async def test_refusal_reaches_a_client_that_sends_on(tmp_path: Path) -> None:
+    """The rest of what it sends is read, since a reset would overtake the answer."""
+    setup = Setup()
+    downstream = replace(setup.downstream, limits=SMALL_BODY)
+    async with tls_site(tmp_path, replace(setup, downstream=downstream)) as site:
+        reader, writer = await site.connect()
+        writer.write(b"POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(LARGE))
+        writer.write(LARGE)
+
+        assert 413 == (await answer_of(reader))[0]
+        await close(writer)
+        await until(lambda: not site.counters.connections_open)
+
+
+@on_uvloop
+async def test_client_leaves_while_its_request_waits(tmp_path: Path) -> None:
+    """Its place in the queue is given up."""
+    async with tls_site(tmp_path, Setup(objects=NARROW, seats=1)) as site:
+        hold = [await site.connect() for _ in range(2)]
+        for _, writer in hold:
+            writer.write(GET)
+        await site.scene.origin.next_request()
+        queue_set = site.scene.level().queue_set
+        await until(lambda: queue_set.requests_waiting)
+        for _, writer in hold:
+            await close(writer)
+        await until(lambda: not (queue_set.requests_waiting or queue_set.requests_executing))
+
+        assert 2 == site.counters.client_aborts
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ConnectionAbortedError("it took too long"), HandshakeFailure.TIMEOUT),
+        (ConnectionResetError(), HandshakeFailure.CLOSED),
+        (BrokenPipeError(), HandshakeFailure.CLOSED),
+        (ssl.SSLError(1, "no reason"), HandshakeFailure.PROTOCOL),
+        (ssl.SSLEOFError(8, "EOF"), HandshakeFailure.CLOSED),
+        (ssl.SSLCertVerificationError(1, "bad"), HandshakeFailure.CERTIFICATE),
+    ],
+)
+def test_failure_of(error: OSError, reason: HandshakeFailure) -> None:
+    """There are as many as there are label values."""
+    assert reason is failure_of(error)

@@ -1,0 +1,158 @@
+"""What clients may take: connections in all and of one address, and what is said to more."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from apfproxy.proxy.counters import ProxyCounters, Refusal
+from apfproxy.proxy.limits import MIN_CONNECTIONS, SPARE_DESCRIPTORS, Limits, address_of
+from apfproxy.settings import DownstreamSettings, LimitSettings
+from tests.proxy.fakes import GET, Bench, FakeTransport, body, status
+
+
+def limits(**settings: int | None) -> tuple[Limits, ProxyCounters]:
+    """Limits, and what they count."""
+    counters = ProxyCounters()
+    return Limits(LimitSettings(**settings), counters), counters
+
+
+def bench_with(**settings: int | None) -> Bench:
+    """A data plane with limits."""
+    return Bench(downstream=DownstreamSettings(limits=LimitSettings(**settings)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "arrivals", "refusals"),
+    [
+        pytest.param({"max_connections": 2}, "abc", [None, None, Refusal.CONNECTIONS], id="all"),
+        pytest.param({"max_connections": None}, "aaa", [None] * 3, id="none"),
+        pytest.param(
+            {"max_connections_per_address": 1},
+            "aba",
+            [None, None, Refusal.CONNECTIONS_OF_ADDRESS],
+            id="of-address",
+        ),
+    ],
+)
+def test_admits_up_to_the_limit(
+    settings: dict[str, int | None], arrivals: str, refusals: list[Refusal | None]
+) -> None:
+    """One more is refused with the limit that it is over, and counted so."""
+    subject, counters = limits(**settings)
+
+    assert refusals == [subject.admit(address) for address in arrivals]
+    refused = [refusal for refusal in refusals if refusal is not None]
+    assert len(refused) == sum(counters.connections_refused.values())
+    assert len(arrivals) - len(refused) == counters.connections_accepted
+    assert counters.connections_accepted == counters.connections_open
+
+
+@pytest.mark.parametrize("settings", [{"max_connections": 1}, {"max_connections_per_address": 1}])
+def test_release_makes_room(settings: dict[str, int | None]) -> None:
+    """What a connection counted for is given back; nothing is kept of its address."""
+    subject, counters = limits(**settings)
+    for _ in range(3):
+        assert None is subject.admit("a")
+        assert None is not subject.admit("a")
+        subject.release("a")
+
+    assert {} == subject._by_address  # noqa: SLF001  nothing else tells
+    assert 0 == counters.connections_open
+    assert 3 == counters.connections_accepted
+
+
+def test_several_connections_of_one_address() -> None:
+    """Each counts, and goes, on its own."""
+    subject, _ = limits(max_connections_per_address=2)
+    subject.admit("a")
+    subject.admit("a")
+    subject.release("a")
+
+    assert None is subject.admit("a")
+    assert Refusal.CONNECTIONS_OF_ADDRESS is subject.admit("a")
+    assert "<Limits: 2 of 32768 connections>" == repr(subject)
+
+
+def test_sheds_whatever_the_limits() -> None:
+    """The proxy's own state comes first."""
+    subject, counters = limits(max_connections=0)
+    subject.shed = Refusal.MEMORY
+
+    assert Refusal.MEMORY is subject.admit("a")
+    assert 1 == counters.connections_refused[Refusal.MEMORY]
+
+
+@pytest.mark.parametrize(
+    ("peer", "address"),
+    [
+        pytest.param(("192.0.2.1", 5), "192.0.2.1", id="ipv4"),
+        pytest.param(("::ffff:192.0.2.1", 5, 0, 0), "192.0.2.1", id="mapped"),
+        pytest.param(("2001:db8::1", 5, 0, 0), "2001:db8::1", id="ipv6"),
+        pytest.param(("fe80::1%eth0", 5, 0, 3), "fe80::1", id="zone"),
+        pytest.param("", "unknown", id="unix"),
+        pytest.param(None, "unknown", id="gone"),
+    ],
+)
+def test_address_of(bench: Bench, peer: object, address: str) -> None:
+    """An address has one form only."""
+    assert address == address_of(FakeTransport(bench.loop, peer))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        pytest.param({"max_connections": 1}, "downstream.limits.maxConnections)", id="all"),
+        pytest.param(
+            {"max_connections_per_address": 1},
+            "downstream.limits.maxConnectionsPerAddress)",
+            id="of-address",
+        ),
+    ],
+)
+def test_one_too_many_is_told(settings: dict[str, int | None], said: str) -> None:
+    """It gets a 503 that names the limit, and is closed; the others go on."""
+    with bench_with(**settings) as bench:
+        first, second = bench.client(), bench.client()
+        answer = second.take()
+        assert b"503" == status(answer)
+        assert said in json.loads(body(answer))["message"]
+        assert b"\r\nConnection: close\r\n" in answer
+        assert "close" == second.ended_by
+        bench.loop.run_ready()
+        assert 1 == bench.counters.connections_open
+
+        bench.send(first, GET)
+        assert b"GET" == bench.origins[0].take()[:3]
+        bench.end(first)
+        third = bench.client()
+        assert (b"", "") == (third.take(), third.ended_by)
+
+
+def test_shed_connection_is_cut() -> None:
+    """Without a word, which would be more work."""
+    with bench_with() as bench:
+        bench.context.limits.shed = Refusal.LOOP_DELAY
+        client = bench.client()
+        bench.loop.run_ready()
+
+        assert (b"", "abort") == (client.take(), client.ended_by)
+        assert 0 == len(bench.context.connections)
+
+
+@pytest.mark.parametrize(
+    ("descriptors", "upstream", "most"),
+    [
+        pytest.param(10_000 + SPARE_DESCRIPTORS, 5000, None, id="enough"),
+        pytest.param(9_000 + SPARE_DESCRIPTORS, 5000, 4500, id="one-each"),
+        pytest.param(4_500 + SPARE_DESCRIPTORS, 1000, 3500, id="few-of-the-origin"),
+        pytest.param(100, 5000, MIN_CONNECTIONS, id="hardly-any"),
+    ],
+)
+def test_fits_descriptors(descriptors: int, upstream: int, most: int | None) -> None:
+    """Each connection may need one of the origin too, of which there is a limit."""
+    subject, _ = limits(max_connections=5000)
+
+    assert most == subject.fit(descriptors, upstream)
+    assert f"of {most or 5000} connections" in repr(subject)

@@ -1,0 +1,140 @@
+"""When the proxy has too much to do itself."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.proxy import overload as overload_module
+from apfproxy.proxy.counters import ProxyCounters, Refusal
+from apfproxy.proxy.limits import Limits
+from apfproxy.proxy.overload import SWEEPS_PER_LOOK, Overload, resident_bytes
+from apfproxy.settings import LimitSettings, OverloadSettings
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MS = 1_000_000
+MIB = 1 << 20
+
+
+class Watched:
+    """An overload detector, with memory as a test says."""
+
+    def __init__(self, **settings: float | None) -> None:
+        self.counters = ProxyCounters()
+        self.limits = Limits(LimitSettings(), self.counters)
+        self.used_mib = 10
+        self.looks = 0
+        self.overload = Overload(
+            OverloadSettings(**settings),  # type: ignore[arg-type]  # by name
+            self.limits,
+            self.counters,
+            self._memory,
+        )
+
+    def _memory(self) -> int:
+        self.looks += 1
+        return self.used_mib * MIB
+
+    def after(self, *late_ms: int) -> Refusal | None:
+        """What is shed after sweeps that were so late."""
+        for each in late_ms:
+            self.overload.on_sweep(each * MS)
+        return self.limits.shed
+
+    def with_memory(self, used_mib: int) -> Refusal | None:
+        """What is shed once so much is in use."""
+        self.used_mib = used_mib
+        return self.after(*[0] * SWEEPS_PER_LOOK)
+
+
+@pytest.mark.parametrize(
+    ("late_ms", "sheds"),
+    [
+        pytest.param((0, 499), False, id="in-time"),
+        pytest.param((0, 500), True, id="late"),
+        pytest.param((500, 0), True, id="just-been-late"),
+        pytest.param((500, 0, 0), False, id="recovered"),
+        pytest.param((500, 0, 300), True, id="late-again-before-that"),
+        pytest.param((300, 300, 300), False, id="a-bit-late-all-the-time"),
+        pytest.param((500, 300, 300), True, id="still-a-bit-late"),
+    ],
+)
+def test_loop_delay(late_ms: tuple[int, ...], *, sheds: bool) -> None:
+    """A late loop sheds at once, and until it has been in time for a while."""
+    watched = Watched(loop_delay_s=0.5)
+
+    assert sheds is (Refusal.LOOP_DELAY is watched.after(*late_ms))
+    assert sheds is watched.counters.overloads[Refusal.LOOP_DELAY]
+
+
+def test_loop_delay_is_told() -> None:
+    """Also where nothing is shed for it."""
+    watched = Watched(loop_delay_s=None)
+
+    assert None is watched.after(800, 0)
+    assert 400 * MS == watched.counters.loop_delay_ns
+
+
+def test_memory() -> None:
+    """It sheds from the limit on until there is some room again."""
+    watched = Watched(memory_bytes=160 * MIB)
+    found = [watched.with_memory(used) for used in (159, 160, 151, 149, 159)]
+
+    assert [None, Refusal.MEMORY, Refusal.MEMORY, None, None] == found
+    assert not watched.overload.is_memory_short
+    assert len(found) == watched.looks
+
+
+def test_memory_without_a_limit_is_not_looked_at() -> None:
+    """It would be of no use."""
+    watched = Watched()
+    watched.with_memory(1 << 20)
+
+    assert 0 == watched.looks
+
+
+def test_both() -> None:
+    """It sheds while either lasts."""
+    watched = Watched(memory_bytes=160 * MIB, loop_delay_s=0.5)
+    assert Refusal.MEMORY is watched.with_memory(200)
+    assert Refusal.LOOP_DELAY is watched.after(600)
+    assert "<Overload: loop-delay>" == repr(watched.overload)
+    assert Refusal.MEMORY is watched.after(0, 0)
+    assert None is watched.with_memory(10)
+    assert "<Overload: none>" == repr(watched.overload)
+
+
+def test_logs_once_an_episode(caplog: pytest.LogCaptureFixture) -> None:
+    """Not at each sweep."""
+    caplog.set_level(logging.INFO)
+    watched = Watched(memory_bytes=160 * MIB, loop_delay_s=0.5)
+    watched.after(700, 800, 900, 0, 0, 0, 0)
+    for used in (200, 210, 10, 11):
+        watched.with_memory(used)
+
+    assert [
+        "the event loop is 0.7 s late: new connections are shed",
+        "the event loop is in time again: connections are taken",
+        "200 MiB of memory are in use, of at most 160: new connections are shed, idle ones closed",
+        "10 MiB of memory are in use: connections are taken again",
+    ] == caplog.messages
+
+
+@pytest.mark.parametrize("has_statm", [True, False])
+def test_resident_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_statm: bool
+) -> None:
+    """What the system says; where it says nothing, the most that there has been."""
+    statm = tmp_path / "statm"
+    if has_statm:
+        statm.write_bytes(b"900 300 200 1 0 100 0\n")
+    monkeypatch.setattr(overload_module, "STATM", statm)
+    found = resident_bytes()
+
+    assert has_statm is (300 * os.sysconf("SC_PAGESIZE") == found)
+    assert found > 0
