@@ -15,7 +15,7 @@ from apfproxy.proxy.limits import Limits
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
-from apfproxy.settings import PASS_THROUGH
+from apfproxy.settings import IMPERSONATE, PASS_THROUGH
 
 if TYPE_CHECKING:
     import asyncio
@@ -167,6 +167,7 @@ class Context:
             ),
             CredentialRules.of(settings.authentication.front_proxy),
             forwards_credentials=upstream.identity == PASS_THROUGH,
+            forwards_impersonation=upstream.identity != IMPERSONATE,
         )
         self._heads: dict[tuple[Peer, bool], Heads] = {}
 

@@ -104,6 +104,7 @@ class FieldRules:
         credentials: What the fields of front proxies are called.
         believes_claims: Whether such clients are front proxies.
         forwards_credentials: Whether the client's own credentials go on to the origin.
+        forwards_impersonation: Whether the origin is to judge whom the client may impersonate.
         is_tls: Whether such clients speak TLS.
     """
 
@@ -111,6 +112,7 @@ class FieldRules:
     credentials: CredentialRules
     believes_claims: bool = False
     forwards_credentials: bool = True
+    forwards_impersonation: bool = True
     is_tls: bool = False
 
 
@@ -210,9 +212,13 @@ class _Reader:
                 self._take_guarded(lower, value)
             elif lower in nominated or self._is_look_alike(lower):
                 pass
-            elif lower == b"authorization" or is_impersonation(lower):
-                self._take_credentials(lower, value)
+            elif lower == b"authorization":
+                self._authorizations.append(value)
                 if rules.forwards_credentials:
+                    lines.append(b"%b: %b\r\n" % (name, value))
+            elif is_impersonation(lower):
+                self._impersonations.append((lower, value))
+                if rules.forwards_impersonation:
                     lines.append(b"%b: %b\r\n" % (name, value))
             elif lower == b"sec-websocket-protocol" and not rules.forwards_credentials:
                 lines += _without_token(name, value)
@@ -281,12 +287,6 @@ class _Reader:
         if value.lower() != b"100-continue":
             raise HeadError(417, "the only expectation that is served is 100-continue")
         self._result.expects_continue = True
-
-    def _take_credentials(self, lower: bytes, value: bytes) -> None:
-        if lower == b"authorization":
-            self._authorizations.append(value)
-        else:
-            self._impersonations.append((lower, value))
 
     def _is_look_alike(self, lower: bytes) -> bool:
         """Whether an origin might read the name as that of a field which is guarded."""

@@ -309,7 +309,12 @@ def test_claims(lines: Lines, claimed: User | None) -> None:
 @pytest.mark.parametrize("forwards_credentials", [True, False])
 def test_own_credentials(forwards_credentials: bool) -> None:
     """A client's own credentials go on only where the origin is to judge them."""
-    rules = FieldRules(HOSTS, NAMES, forwards_credentials=forwards_credentials)
+    rules = FieldRules(
+        HOSTS,
+        NAMES,
+        forwards_credentials=forwards_credentials,
+        forwards_impersonation=forwards_credentials,
+    )
     lines = [HOST, (b"Authorization", b"bearer t"), (b"Impersonate-User", b"u")]
     found = read_fields(lines, rules, is_http_10=False)
     own = b"Authorization: bearer t\r\nImpersonate-User: u\r\n" if forwards_credentials else b""
