@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
@@ -12,13 +13,13 @@ from apfproxy.settings import DownstreamSettings, LimitSettings
 from tests.proxy.fakes import GET, Bench, FakeTransport, body, status
 
 
-def limits(**settings: int | None) -> tuple[Limits, ProxyCounters]:
+def limits(**settings: Any) -> tuple[Limits, ProxyCounters]:  # noqa: ANN401  by their names
     """Limits, and what they count."""
     counters = ProxyCounters()
     return Limits(LimitSettings(**settings), counters), counters
 
 
-def bench_with(**settings: int | None) -> Bench:
+def bench_with(**settings: Any) -> Bench:  # noqa: ANN401  by their names
     """A data plane with limits."""
     return Bench(downstream=DownstreamSettings(limits=LimitSettings(**settings)))
 

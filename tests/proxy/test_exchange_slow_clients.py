@@ -1,0 +1,231 @@
+"""Clients that keep seats from others: slow to send a body, or to take an answer."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from apfproxy.settings import DownstreamSettings, LimitSettings
+from tests.proxy.fakes import (
+    CHUNKED_OK,
+    CHUNKED_POST,
+    GET,
+    OK,
+    POST,
+    WATCH,
+    Bench,
+    FakeTransport,
+    body,
+    connection_of,
+    status,
+)
+
+LARGE_POST = POST.replace(b"Length: 4", b"Length: 100000") + b"\r\n"
+SWEEP_S = 0.25
+
+
+def limited(**limits: Any) -> Bench:  # noqa: ANN401  settings by their names
+    """A data plane with one seat, where bodies come with 100 bytes a second, after 2 s."""
+    settings = {"min_body_rate_bytes": 100, "body_rate_grace_s": 2.0, "slow_reader_grace_s": 1.0}
+    return Bench(downstream=DownstreamSettings(limits=LimitSettings(**(settings | limits))))
+
+
+def sweep(bench: Bench, seconds: float) -> None:
+    """Let time pass, with several looks at who is slow."""
+    for _ in range(round(seconds / SWEEP_S)):
+        bench.wait(SWEEP_S)
+
+
+def send_slowly(bench: Bench, client: FakeTransport, rate: int, seconds: int) -> None:
+    """Send a part of a body each second."""
+    for _ in range(seconds):
+        bench.send(client, b"x" * rate)
+        sweep(bench, 1)
+
+
+@pytest.mark.parametrize(
+    ("rate", "seconds", "is_refused"),
+    [
+        pytest.param(100, 20, False, id="as-fast-as-it-must"),
+        pytest.param(99, 1, False, id="slow-but-at-its-start"),
+        pytest.param(99, 2, True, id="too-slow"),
+        pytest.param(0, 2, True, id="nothing"),
+    ],
+)
+def test_rate_of_a_body(rate: int, seconds: int, *, is_refused: bool) -> None:
+    """Who sends a body too slowly gets a 408 that says so, and the seat is another's."""
+    with limited() as bench:
+        client = bench.ask(LARGE_POST)
+        send_slowly(bench, client, rate, seconds)
+        answer = client.take()
+
+        assert is_refused is (b"408" == status(answer))
+        if is_refused:
+            assert "slower than 100 bytes a second" in json.loads(body(answer))["message"]
+            assert b"\r\nConnection: close\r\n" in answer
+            assert "abort" == bench.origins[0].ended_by
+            bench.assert_at_rest()
+        else:
+            assert b"" == answer
+            bench.end(client)
+
+
+def test_rate_counts_from_the_dispatch() -> None:
+    """While a request waits for its seat its body may wait, too."""
+    with limited() as bench:
+        first, second = bench.ask(GET), bench.ask(LARGE_POST)
+        sweep(bench, 10)
+        bench.send(bench.origins[0], OK)
+        assert b"200" == status(first.take())
+        sweep(bench, 1.75)
+        assert b"" == second.take()
+        sweep(bench, SWEEP_S)
+
+        assert b"408" == status(second.take())
+        bench.assert_at_rest()
+
+
+def test_rate_while_the_origin_takes_nothing() -> None:
+    """The client is not at fault."""
+    with limited() as bench:
+        client = bench.ask(LARGE_POST)
+        bench.origins[0].protocol.pause_writing()
+        sweep(bench, 10)
+        assert b"" == client.take()
+        bench.origins[0].protocol.resume_writing()
+        sweep(bench, 2)
+
+        assert b"408" == status(client.take())
+        bench.assert_at_rest()
+
+
+def test_rate_of_a_body_that_is_through() -> None:
+    """The time that the origin then takes does not count."""
+    with limited() as bench:
+        client = bench.ask(POST + b"\r\nbo")
+        bench.send(client, b"dy")
+        sweep(bench, 10)
+
+        assert set() == bench.context.limits.watched
+        bench.send(bench.origins[0], OK)
+        assert b"200" == status(client.take())
+
+
+def test_no_rate() -> None:
+    """Zero asks for none."""
+    with limited(min_body_rate_bytes=0) as bench:
+        client = bench.ask(CHUNKED_POST + b"\r\n4\r\nbo")
+        sweep(bench, 20)
+
+        assert b"" == client.take()
+        bench.end(client)
+
+
+def pause(bench: Bench, client: FakeTransport) -> None:
+    """Have the client take nothing more, and the origin answer on."""
+    connection_of(client).pause_writing()
+    bench.send(bench.origins[0], b"4\r\nmore\r\n")
+
+
+def test_slow_reader_gives_its_seats_back() -> None:
+    """The next request has them, and the answer goes on."""
+    with limited() as bench:
+        client, second = bench.ask(GET), bench.ask(GET)
+        bench.send(bench.origins[0], CHUNKED_OK)
+        pause(bench, client)
+        sweep(bench, 0.75)
+        assert (1, 1, 0) == bench.use()
+        sweep(bench, SWEEP_S)
+
+        assert (1, 0, 1) == bench.use()
+        assert 1 == bench.counters.slow_reader_releases
+        assert set() == bench.context.limits.watched
+        connection_of(client).resume_writing()
+        bench.loop.run_ready()
+        bench.send(bench.origins[0], b"0\r\n\r\n")
+        assert client.take().endswith(b"4\r\nmore\r\n0\r\n\r\n")
+        bench.end(second)
+        bench.assert_at_rest()
+
+
+def test_slow_reader_still_has_its_deadline() -> None:
+    """It may hold a connection to the origin no longer than others."""
+    with limited() as bench:
+        client = bench.ask(GET)
+        bench.send(bench.origins[0], CHUNKED_OK)
+        pause(bench, client)
+        sweep(bench, 59)
+        assert "" == client.ended_by
+        sweep(bench, 1)
+
+        assert "abort" == client.ended_by
+        bench.assert_at_rest()
+
+
+def test_reader_that_is_slow_now_and_then() -> None:
+    """What it was slow counts less and less while it takes the answer."""
+    with limited() as bench:
+        client = bench.ask(GET)
+        bench.send(bench.origins[0], CHUNKED_OK)
+        for _ in range(10):
+            pause(bench, client)
+            sweep(bench, 0.75)
+            connection_of(client).resume_writing()
+            bench.loop.run_ready()
+            sweep(bench, 0.75)
+
+        assert 0 == bench.counters.slow_reader_releases
+        assert set() == bench.context.limits.watched
+        assert (1, 0, 0) == bench.use()
+        bench.end(client)
+
+
+def test_reader_that_is_mostly_slow() -> None:
+    """That it takes a bit now and then does not help."""
+    with limited() as bench:
+        client = bench.ask(GET)
+        bench.send(bench.origins[0], CHUNKED_OK)
+        for _ in range(3):
+            pause(bench, client)
+            sweep(bench, 0.75)
+            connection_of(client).resume_writing()
+            bench.loop.run_ready()
+            sweep(bench, SWEEP_S)
+
+        assert 1 == bench.counters.slow_reader_releases
+        bench.end(client)
+
+
+@pytest.mark.parametrize(
+    ("limits", "releases"), [({}, 1), ({"slow_reader_grace_s": None}, 0)], ids=["on", "off"]
+)
+def test_slow_reader_may_keep_them(limits: dict[str, None], releases: int) -> None:
+    """If so set, as in kube-apiserver."""
+    with limited(**limits) as bench:
+        client = bench.ask(GET)
+        bench.send(bench.origins[0], CHUNKED_OK)
+        pause(bench, client)
+        sweep(bench, 20)
+
+        assert releases == bench.counters.slow_reader_releases
+        assert (1 - releases, 0, 0) == bench.use()
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+def test_slow_watcher() -> None:
+    """It holds its seat for its initial events no longer than that."""
+    with limited() as bench:
+        client = bench.ask(WATCH + b"")
+        bench.send(bench.origins[0], CHUNKED_OK)
+        connection_of(client).pause_writing()
+        for _ in range(4):
+            bench.send(bench.origins[0], b"4\r\nmore\r\n")
+            bench.wait(0.05)
+        sweep(bench, 1)
+
+        assert (0, 0, 0) == bench.use()
+        bench.end(client)
+        bench.assert_at_rest()
