@@ -22,6 +22,7 @@ from apfproxy.settings import (
     FlowControlSettings,
     LimitSettings,
     Settings,
+    TunnelSettings,
     UpstreamSettings,
     WatchSettings,
 )
@@ -151,6 +152,7 @@ class Setup:
     )
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
     authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
+    tunnel: TunnelSettings = field(default_factory=TunnelSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
     drain: DrainSettings = field(default_factory=lambda: DrainSettings(timeout_s=WAIT_S))
 
@@ -272,6 +274,7 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
                 setup.upstream, address=Address(host="127.0.0.1", port=upstream_port or origin.port)
             ),
             authentication=setup.authentication,
+            tunnel=setup.tunnel,
             watch=setup.watch,
             drain=setup.drain,
             flow_control=FlowControlSettings(server_concurrency_limit=setup.seats, hash_seed=1),

@@ -1,0 +1,386 @@
+"""Upgraded connections over real sockets: every byte, every way to end, and nothing left."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import ssl
+from dataclasses import replace
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+from apfproxy.proxy.upgrade import BEARER_PREFIX
+from apfproxy.settings import (
+    AuthenticationSettings,
+    DownstreamTlsSettings,
+    DrainSettings,
+    TunnelSettings,
+)
+from tests.certificates import Authority
+from tests.end_to_end.peer import WAIT_S, Peer, begin
+from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running, until
+from tests.end_to_end.test_backpressure import BUFFER_BYTES, SMALL, TOTAL_BYTES, Flood, kernel_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+POD = b"/api/v1/namespaces/a/pods/b"
+EXEC = (
+    b"GET " + POD + b"/exec?command=ls HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
+    b"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+SPDY = (
+    b"POST " + POD + b"/portforward HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\n"
+    b"Upgrade: SPDY/3.1\r\n\r\n"
+)
+AGREED = b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+AGREED_TO_SPDY = AGREED.replace(b"websocket", b"SPDY/3.1")
+RAW = Setup(origin_reads=False)
+TWICE_THE_MARK = 2 * 49152
+CANARY = b"GET /canary HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+async def opened(scene: Scene, *, buffer_bytes: int | None = None) -> tuple[Peer, Peer]:
+    """The client's and the origin's side of a tunnel through which nothing has come."""
+    client = await scene.connect(buffer_bytes=buffer_bytes)
+    await client.send(EXEC)
+    origin = await scene.origin.next_connection()
+    await origin.read_head()
+    await origin.send(AGREED)
+    assert (await client.read_head()).startswith(b"HTTP/1.1 101 ")
+    return client, origin
+
+
+async def over(scene: Scene) -> None:
+    """Wait until nothing of the tunnel is left."""
+    counters = scene.process.counters
+    await until(lambda: not counters.connections_open and not scene.process.server.pool.open_count)
+    assert 0 == counters.tunnels_open
+
+
+def sides(pair: tuple[Peer, Peer], first: str) -> tuple[Peer, Peer]:
+    """The side that acts and the other one."""
+    client, origin = pair
+    return (client, origin) if first == "client" else (origin, client)
+
+
+async def send_in_pieces(sender: Peer, data: bytes, seed: int) -> None:
+    """Send in pieces of all sizes, and end."""
+    rng = random.Random(seed)  # noqa: S311  reproducible sizes, no secret
+    start = 0
+    while start < len(data):
+        size = rng.choice([1, 2, 1000, 65_536, 65_537, 200_000])
+        await sender.send(data[start : start + size])
+        start += size
+    sender.end_sending()
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [
+        pytest.param(EXEC, AGREED, id="websocket"),
+        pytest.param(SPDY, AGREED_TO_SPDY, id="spdy"),
+    ],
+)
+@on_uvloop
+async def test_every_byte(request_: bytes, answer: bytes) -> None:
+    """Both ways at once, with what came beside the heads, until both sides have ended."""
+    there, back = random.Random(1).randbytes(3_000_000), random.Random(2).randbytes(3_000_000)  # noqa: S311  as above
+    async with running(RAW) as scene:
+        client = await scene.ask(request_ + there[:5000])
+        origin = await scene.origin.next_connection()
+        await origin.read_head()
+        await origin.send(answer + back[:5000])
+        senders = [
+            begin(send_in_pieces(client, there[5000:], 3)),
+            begin(send_in_pieces(origin, back[5000:], 4)),
+        ]
+        head = begin(client.read_head())
+        assert b"101" == (await head)[9:12]
+        got = await asyncio.gather(origin.read_to_end(), client.read_to_end())
+        await asyncio.gather(*senders)
+        await over(scene)
+
+    assert [True, True] == [there == got[0], back == got[1]]
+
+
+@pytest.mark.parametrize("first", ["client", "origin"])
+@on_uvloop
+async def test_half_close(first: str) -> None:
+    """One side's end arrives after its bytes, and it goes on to receive."""
+    async with running(RAW) as scene:
+        one, other = sides(await opened(scene), first)
+        await one.send(b"last")
+        one.end_sending()
+        assert b"last" == await other.read_to_end()
+        await other.send(b"still")
+        assert b"still" == await one.read_exactly(5)
+        await other.send(b"there")
+        other.end_sending()
+
+        assert b"there" == await one.read_to_end()
+        await over(scene)
+        assert 0 == scene.process.counters.client_aborts
+
+
+@pytest.mark.parametrize("first", ["client", "origin"])
+@on_uvloop
+async def test_reset(first: str) -> None:
+    """A reset of one side is a reset of the other, not an end."""
+    async with running(RAW) as scene:
+        one, other = sides(await opened(scene), first)
+        one.reset()
+        with pytest.raises(ConnectionResetError):
+            await other.receive()
+        await over(scene)
+
+
+@pytest.mark.parametrize("slow", ["client", "origin"])
+@on_uvloop
+async def test_a_slow_reader(slow: str) -> None:
+    """A side is stopped once the proxy holds enough for the other one."""
+    async with running(SMALL) as scene:
+        counters = scene.process.counters
+        reader, writer = sides(await opened(scene, buffer_bytes=BUFFER_BYTES), slow)
+        is_client = slow == "client"
+
+        def passed_on() -> int:
+            return counters.bytes_to_clients if is_client else counters.bytes_to_origins
+
+        def has_read() -> int:
+            return counters.bytes_from_origins if is_client else counters.bytes_from_clients
+
+        before = taken = passed_on()
+        held = []
+        flood = Flood(writer, bytes(range(256)) * 64, has_read)
+        for _ in range(4):
+            await flood.rise()
+            held.append(passed_on() - taken - kernel_bytes(reader.port))
+            taken += len(await reader.read_exactly(50_000))
+
+        assert flood.sent < TOTAL_BYTES
+        assert before < taken
+        assert 0 < max(held) <= TWICE_THE_MARK
+        assert 1 == counters.tunnels_open
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [
+        pytest.param(OK, 200, id="200"),
+        pytest.param(OK.replace(b"200 OK", b"403 Forbidden"), 403, id="403"),
+        pytest.param(OK.replace(b"200 OK", b"500 No"), 500, id="500"),
+        pytest.param(AGREED.replace(b"websocket", b"h2c"), 502, id="101-of-another-protocol"),
+    ],
+)
+@on_uvloop
+async def test_refused_upgrades(answer: bytes, code: int) -> None:
+    """The answer is the last one on both connections: what follows is never a request."""
+    async with running(RAW) as scene:
+        client = await scene.ask(EXEC + CANARY)
+        origin = await scene.origin.next_connection()
+        assert (await origin.read_head()).startswith(b"GET " + POD)
+        await origin.send(answer)
+        got = await client.read_answer()
+        await client.send(CANARY)
+
+        assert (code, b"close") == (got.status, got.value(b"connection"))
+        assert await client.is_at_end()
+        assert await origin.is_at_end()
+        assert 1 == len(scene.origin.peers)
+
+
+@on_uvloop
+async def test_a_101_that_nobody_asked_for() -> None:
+    """It is not passed on."""
+    async with running(RAW) as scene:
+        client = await scene.ask(GET)
+        origin = await scene.origin.next_connection()
+        await origin.read_head()
+        await origin.send(AGREED)
+
+        assert 502 == (await client.read_answer()).status
+        assert await origin.is_at_end()
+
+
+@pytest.mark.parametrize(
+    ("request_", "code"),
+    [
+        pytest.param(EXEC.replace(b"Sec-WebSocket-Key", b"X"), 400, id="no-key"),
+        pytest.param(EXEC.replace(b"Version: 13", b"Version: 8"), 426, id="another-version"),
+        pytest.param(EXEC.replace(b"GET", b"POST"), 400, id="post"),
+    ],
+)
+@on_uvloop
+async def test_malformed_handshakes(request_: bytes, code: int) -> None:
+    """They are refused here, and the connection is closed."""
+    async with running() as scene:
+        client = await scene.ask(request_ + CANARY)
+
+        assert code == (await client.read_answer()).status
+        assert await client.is_at_end()
+        assert [] == scene.origin.peers
+
+
+@pytest.mark.parametrize("protocol", [b"h2c", b"TLS/1.0", b"SPDY/3"])
+@on_uvloop
+async def test_upgrades_that_mean_nothing(protocol: bytes) -> None:
+    """The request is a normal one, and so is the next."""
+    async with running() as scene:
+        client = await scene.ask(SPDY.replace(b"SPDY/3.1", protocol) + CANARY)
+        for path in (POD, b"/canary"):
+            arrival = await scene.origin.next_request()
+            assert path in arrival.request.line
+            assert None is arrival.request.value(b"upgrade")
+            await arrival.peer.send(OK)
+            assert 200 == (await client.read_answer()).status
+
+
+@on_uvloop
+async def test_draining_ends_tunnels() -> None:
+    """They are ended like watches, before the time is over."""
+    async with running(
+        replace(RAW, drain=DrainSettings(timeout_s=WAIT_S, idle_grace_s=0))
+    ) as scene:
+        client, origin = await opened(scene)
+        await origin.send(b"last")
+        await until(lambda: scene.process.counters.bytes_from_origins >= len(AGREED) + 4)
+        await scene.process.drain()
+
+        assert b"last" == await client.read_to_end()
+        assert await origin.is_at_end()
+        assert 0 == scene.process.counters.tunnels_open
+
+
+@on_uvloop
+async def test_idle_tunnels_are_cut() -> None:
+    """The server's sweep finds them."""
+    async with running(replace(RAW, tunnel=TunnelSettings(idle_timeout_s=0.001))) as scene:
+        client, origin = await opened(scene)
+
+        assert await client.is_at_end()
+        assert await origin.is_at_end()
+        await over(scene)
+
+
+async def opened_over_tls(
+    scene: Scene, authority: Authority
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Peer]:
+    """A tunnel of a client that speaks TLS."""
+    context = ssl.create_default_context(cadata=authority.pem.decode())
+    reader, writer = await asyncio.open_connection("127.0.0.1", scene.process.port, ssl=context)
+    writer.write(EXEC)
+    origin = await scene.origin.next_connection()
+    await origin.read_head()
+    await origin.send(AGREED)
+    async with asyncio.timeout(WAIT_S):
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+    return reader, writer, origin
+
+
+def over_tls(folder: Path, authority: Authority) -> Setup:
+    """A proxy that speaks TLS."""
+    certificate, key = authority.issue("server", usage="server").write(folder, "server")
+    tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)
+    return replace(RAW, downstream=replace(RAW.downstream, tls=tls))
+
+
+@on_uvloop
+async def test_every_byte_over_tls(tmp_path: Path) -> None:
+    """Both ways at once; the origin's end is that of both, after all that it sent."""
+    there, back = random.Random(1).randbytes(2_000_000), random.Random(2).randbytes(2_000_000)  # noqa: S311  as above
+    authority = Authority("site")
+    async with running(over_tls(tmp_path, authority)) as scene:
+        reader, writer, origin = await opened_over_tls(scene, authority)
+        sender = begin(origin.send(back))
+        got = begin(reader.readexactly(len(back) + 4))
+        for start in range(0, len(there), 70_001):
+            writer.write(there[start : start + 70_001])
+        assert there == await origin.read_exactly(len(there))
+        await sender
+        await origin.send(b"last")
+        origin.end_sending()
+        assert back + b"last" == await got
+        assert b"" == await reader.read()
+        writer.close()
+        await over(scene)
+
+
+@on_uvloop
+async def test_client_ends_over_tls(tmp_path: Path) -> None:
+    """The origin gets all that the client sent, and then the end."""
+    authority = Authority("site")
+    async with running(over_tls(tmp_path, authority)) as scene:
+        _, writer, origin = await opened_over_tls(scene, authority)
+        data = b"x" * 300_000
+        writer.write(data)
+        writer.close()
+
+        assert data == await origin.read_to_end()
+        origin.close()
+        await over(scene)
+
+
+@on_uvloop
+async def test_a_slow_reader_over_tls(tmp_path: Path) -> None:
+    """The origin is stopped as well where its bytes are encrypted before they wait."""
+    authority = Authority("site")
+    setup = replace(over_tls(tmp_path, authority), buffer_bytes=BUFFER_BYTES)
+    async with running(setup) as scene:
+        counters = scene.process.counters
+        reader, writer, origin = await opened_over_tls(scene, authority)
+        cast("asyncio.ReadTransport", writer.transport).pause_reading()
+        flood = Flood(origin, bytes(range(256)) * 64, lambda: counters.bytes_from_origins)
+        await flood.rise()
+        stopped_at = flood.sent
+        assert stopped_at < TOTAL_BYTES
+        cast("asyncio.ReadTransport", writer.transport).resume_reading()
+        async with asyncio.timeout(WAIT_S):
+            await reader.readexactly(stopped_at)
+        writer.close()
+        origin.close()
+        await over(scene)
+
+
+OF_USER_A = """
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: of-user-a, uid: 00000000-0000-0000-0000-00000000cccc}
+spec:
+  matchingPrecedence: 50
+  priorityLevelConfiguration: {name: narrow}
+  rules:
+  - subjects: [{kind: User, user: {name: user-a}}]
+    resourceRules:
+    - {verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("token", "code"),
+    [pytest.param(b"dXNlci1h", 101, id="ID-23"), pytest.param(b"d3Jvbmc", 401, id="wrong-token")],
+)
+@on_uvloop
+async def test_token_among_the_subprotocols(tmp_path: Path, token: bytes, code: int) -> None:
+    """It says who asks, and goes on as it came, since the client's credentials do."""
+    tokens = tmp_path / "tokens.csv"
+    tokens.write_text("user-a,user-a,1\n")
+    offered = b"Sec-WebSocket-Protocol: %b%b, v5.channel.k8s.io\r\n\r\n" % (BEARER_PREFIX, token)
+    setup = replace(
+        RAW,
+        objects=f"{NARROW}---{OF_USER_A}",
+        authentication=AuthenticationSettings(token_file=str(tokens)),
+    )
+    async with running(setup) as scene:
+        client = await scene.ask(EXEC[:-2] + offered)
+        if code == 101:
+            origin = await scene.origin.next_connection()
+            assert offered[:-2] in await origin.read_head()
+            await origin.send(AGREED[:-2] + b"Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n")
+        head = await client.read_head()
+
+        assert b"HTTP/1.1 %d " % code == head[:13]
+        assert (code == 101) == (b"-FlowSchema-UID: 00000000-0000-0000-0000-00000000cccc" in head)
+        assert (code != 101) == (scene.origin.peers == [])
