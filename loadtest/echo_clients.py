@@ -115,7 +115,14 @@ class Habits:
 
 @dataclass(slots=True)
 class Answer:
-    """What has come of an answer; `left` bytes are to come, or -1 by chunks, or -2 until the end."""
+    """What has come of an answer.
+
+    Attributes:
+        status: Its code.
+        name: Of the request that it says it is for; none if the proxy made it.
+        left: Bytes of its body to come; -1 for chunks, -2 for all until the connection ends.
+        body: So far.
+    """
 
     status: int
     name: bytes | None
@@ -142,6 +149,7 @@ class EchoClient(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._has_left = False
         self._is_last = False
+        self._closing_s = 0.0
         self.waiting: deque[tuple[Ask, float]] = deque()
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
@@ -174,7 +182,14 @@ class EchoClient(asyncio.Protocol):
 
     def sweep(self, now_s: float) -> None:
         """Give up what takes too long."""
-        if self._has_left or not self.waiting:
+        if self._closing_s and now_s - self._closing_s > self._crowd.habits.patience_s:
+            # It may have more to send than the proxy takes.
+            self._closing_s = now_s
+            self._tally.complain(f"a connection does not close: {self.waiting}")
+            self._tally.hung += len(self.waiting)
+            self.waiting.clear()
+            self._transport.abort()
+        if self._has_left or not self.waiting or self._closing_s:
             return
         ask, sent_s = self.waiting[0]
         if ask.is_watch and now_s - sent_s > WATCH_PATIENCE_S:
@@ -207,12 +222,16 @@ class EchoClient(asyncio.Protocol):
             ask = crowd.next_ask() if self._life else None
             if ask is None:
                 if not self.waiting:
-                    self._transport.close()
+                    self._close()
                 return
             self._life -= 1
             if self.waiting and self.waiting[-1][0].is_watch:
                 self._life = 0
             self._send(ask)
+
+    def _close(self) -> None:
+        self._closing_s = self._loop.time()
+        self._transport.close()
 
     def _send(self, ask: Ask) -> None:
         crowd = self._crowd
@@ -224,9 +243,7 @@ class EchoClient(asyncio.Protocol):
             if dice.random() < 0.3:
                 data = data[: dice.randrange(len(data))]
             is_reset = dice.random() < 0.5
-            self._loop.call_later(
-                dice.random() * 0.05, lambda: self.leave(is_reset=is_reset)
-            )
+            self._loop.call_later(dice.random() * 0.05, lambda: self.leave(is_reset=is_reset))
             self._life = 0
             self._depth = 0
         self._transport.write(data)
@@ -275,7 +292,8 @@ class EchoClient(asyncio.Protocol):
         first, *lines = bytes(pending[:end]).split(b"\r\n")
         del pending[: end + 4]
         fields = {
-            name.lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)
+            name.lower(): value.strip()
+            for name, _, value in (line.partition(b":") for line in lines)
         }
         status = int(first.split(b" ")[1])
         name = fields.get(ID)
@@ -309,7 +327,7 @@ class EchoClient(asyncio.Protocol):
         ask, _ = self.waiting.popleft()
         self._judge(ask, answer)
         if self._is_last:
-            self._transport.close()
+            self._close()
         else:
             self._ask()
 
@@ -326,9 +344,7 @@ class EchoClient(asyncio.Protocol):
         body = bytes(answer.body)
         if answer.name == ask.id and body == expected:
             tally.answered += 1
-        elif (
-            answer.name == ask.id and ask.kind == "until-close" and expected.startswith(body)
-        ):
+        elif answer.name == ask.id and ask.kind == "until-close" and expected.startswith(body):
             tally.cut += 1
         else:
             tally.on_mispaired(f"{answer.name!r}, {len(body)} bytes {body[:100]!r} for {ask}")
@@ -373,7 +389,7 @@ class EchoClients:
     def __init__(self, port: int, seed: int, habits: Habits, first: int = 0) -> None:
         self.habits = habits
         self.tally = Tally()
-        self.random = random.Random(seed)
+        self.random = random.Random(seed)  # noqa: S311 - no secret
         self.clients: set[EchoClient] = set()
         self.next_number = first
         self._port = port
@@ -434,7 +450,7 @@ class EchoClients:
             tls = dice.choice(self.habits.tls)() if self.habits.tls else None
             life, depth = dice.randint(1, LONGEST_LIFE), dice.choice(DEPTHS)
             _, client = await self._loop.create_connection(
-                lambda life=life, depth=depth: EchoClient(self, life, depth),  # type: ignore[misc]
+                lambda life=life, depth=depth: EchoClient(self, life, depth),
                 "127.0.0.1",
                 self._port,
                 ssl=tls,

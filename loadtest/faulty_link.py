@@ -1,4 +1,4 @@
-"""A TCP link that can fail: it stands between a proxy and its origin, and treats each connection badly.
+"""A TCP link that can fail, between a proxy and its origin: it treats each connection badly.
 
 What is done to a connection is a `Fault`: bytes late, in tiny pieces or slowly, and an ending after
 so many bytes of one direction.  A link takes one for each connection from a function, which may
@@ -134,6 +134,10 @@ class FaultyLink:
     def stop(self) -> None:
         """Close everything."""
         self.refuse()
+        self.drop()
+
+    def drop(self) -> None:
+        """Reset the connections that are open, those whose peers vanished too."""
         for wire in list(self.wires):
             wire.drop()
 

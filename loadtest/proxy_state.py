@@ -78,6 +78,8 @@ async def wait_until_quiet(admin_port: int) -> ProxyState:
         admin_port: Of the proxy's admin listener.
     """
     end_s = monotonic() + QUIET_WITHIN_S
-    while not (state := await read_state(admin_port)).is_quiet and monotonic() < end_s:
+    state = await read_state(admin_port)
+    while not state.is_quiet and monotonic() < end_s:
         await asyncio.sleep(0.1)
+        state = await read_state(admin_port)
     return state

@@ -1,0 +1,121 @@
+"""Thousands of requests over connections to the origin that fail in every way, clients that leave.
+
+The requests, the origin that answers them and the link that fails are those of the load tests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+from echo import EchoOrigin, Seen
+from echo_clients import EchoClients, Habits
+from faults import Faults
+from faulty_link import GOOD, Ending, Fault, FaultyLink
+
+from apfproxy.settings import Address, DownstreamSettings, UpstreamSettings, WatchSettings
+from tests.end_to_end.scene import NARROW, Scene, Setup, on_uvloop, running, until
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+LIMIT_S = 60
+"""A run that takes longer has failed."""
+CLIENTS = 40
+REQUESTS = 200
+RANDOM_REQUESTS = 2000
+SETUP = Setup(
+    objects=NARROW.replace("queueLengthLimit: 2", "queueLengthLimit: 1000"),
+    seats=30,
+    downstream=DownstreamSettings(
+        listen=Address(host="127.0.0.1", port=0), request_timeout_s=2.0, head_timeout_s=5.0
+    ),
+    upstream=UpstreamSettings(connect_timeout_s=0.3, answer_timeout_s=0.3, max_connections=20),
+    watch=WatchSettings(silence_s=0.1, limit_s=1.0),
+)
+CASES = [
+    pytest.param(lambda _: GOOD, id="none"),
+    pytest.param(lambda faults: faults.choosers["delay"](), id="delay"),
+    pytest.param(lambda faults: faults.choosers["slice"](), id="slice"),
+    pytest.param(lambda faults: faults.choosers["bandwidth"](), id="bandwidth"),
+    pytest.param(lambda faults: faults.ending(Ending.RESET), id="reset"),
+    pytest.param(lambda faults: faults.ending(Ending.CLOSE), id="close"),
+    pytest.param(lambda faults: faults.ending(Ending.STALL), id="stall"),
+    pytest.param(lambda faults: faults.ending(Ending.VANISH), id="vanish"),
+]
+
+
+async def suffer(choose: Callable[[Faults], Fault], count: int, seed: int) -> None:
+    """Send requests over failing connections: none gets another's answer, and all is given back."""
+    dice = random.Random(seed)  # noqa: S311  no secret
+    seen = Seen()
+    loop = asyncio.get_running_loop()
+    origin = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0)
+    link = FaultyLink(origin.sockets[0].getsockname()[1], dice)
+    await link.listen()
+    faults = Faults(dice)
+    link.choose = lambda: choose(faults)
+    try:
+        async with running(SETUP, upstream_port=link.port) as scene:
+            clients = EchoClients(scene.process.port, seed, Habits(abort_share=0.03))
+            async with asyncio.timeout(LIMIT_S):
+                await clients.run(count, CLIENTS)
+            link.choose = lambda: GOOD
+            await until(lambda: not scene.process.server.connection_count)
+
+            tally = clients.tally
+            assert ([], 0, 0, []) == (tally.wrong, tally.mispaired, tally.hung, seen.wrong)
+            assert (count, count) == (tally.asked, tally.ended)
+            assert tally.answered > 0
+            assert_nothing_is_held(scene)
+    finally:
+        link.stop()
+        origin.close()
+        await until(lambda: not link.wires)
+
+
+def assert_nothing_is_held(scene: Scene) -> None:
+    """No seat, no place in a queue and no connection to the origin is in use."""
+    pool = scene.process.server.pool
+    assert (0, 0) == (pool.open_count - pool.idle_count, pool.waiting_count)
+    for level in scene.process.controller.levels.values():
+        queue_set = level.queue_set
+        in_use = (queue_set.requests_waiting, queue_set.requests_executing, queue_set.seats_in_use)
+        assert (0, 0, 0) == in_use, level.name
+
+
+@pytest.mark.parametrize("choose", CASES)
+@on_uvloop
+async def test_fault(choose: Callable[[Faults], Fault]) -> None:
+    """Under each fault answers keep to their requests, and seats and connections come back."""
+    await suffer(choose, REQUESTS, seed=1)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+@on_uvloop
+async def test_random_faults(seed: int) -> None:
+    """Under all of them at random answers keep to their requests, and all is given back."""
+    await suffer(Faults.anything, RANDOM_REQUESTS, seed)
+
+
+@pytest.mark.parametrize("fails", [FaultyLink.refuse, FaultyLink.swallow])
+@on_uvloop
+async def test_unreachable(fails: Callable[[FaultyLink], None]) -> None:
+    """Requests to an origin that cannot be reached are all answered with 502 or 504."""
+    link = FaultyLink(0, random.Random(1))  # noqa: S311  no secret
+    await link.listen()
+    fails(link)
+    try:
+        async with running(SETUP, upstream_port=link.port) as scene:
+            clients = EchoClients(scene.process.port, 1, Habits(abort_share=0))
+            await clients.run(50, CLIENTS)
+            await until(lambda: not scene.process.server.connection_count)
+
+            tally = clients.tally
+            assert ([], 0, 50) == (tally.wrong, tally.answered, tally.ended)
+            assert {502, 504, 429} >= tally.by_status.keys()
+            assert_nothing_is_held(scene)
+    finally:
+        link.stop()
