@@ -19,7 +19,7 @@ from apfproxy.proxy.chunked import encode_chunk, last_chunk
 from apfproxy.proxy.request_fields import VIA
 from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead
 from apfproxy.proxy.tunnel import Tunnel
-from apfproxy.proxy.upgrade import PROTOCOLS, switch_lines, switched
+from apfproxy.proxy.upgrade import switch_lines, switched
 from apfproxy.proxy.watch_seats import WatchSeats
 from apfproxy.tasks import spawn
 
@@ -289,7 +289,7 @@ class Exchange:
 
     def _take_identity(self, found: Identity | Refusal) -> bool:
         if isinstance(found, Refusal):
-            log.debug("refused with %d: %s", found.code, found.problem or found.message)
+            log.debug("refused with %d: %.500s", found.code, found.problem or found.message)
             self._answer_status(found.code, found.message)
             return False
         self.head.identify(found)
@@ -398,33 +398,21 @@ class Exchange:
         Raises:
             ResponseError: Nobody asked for it.
         """
-        request, upstream = self.head, self._upstream
-        protocol = switched(raw, request.upgrade)
+        context, upstream = self._context, self._upstream
+        protocol = switched(raw, self.head.upgrade)
         if not self._request_is_whole:
             raise ResponseError("an answer 101 before the request was whole")
         assert upstream is not None
-        context, downstream = self._context, self._downstream
         context.counters.count_status(head.status)
         context.counters.upstream_head_ns.observe(context.clock.now_ns() - self._sent_ns)
         self.has_answered = True
         self._status = head.status
-        self._is_chunked_to_client = False
-        if request.is_watch:
+        if self.head.is_watch:
             self._start_watch(rest)
-        watch = self._watch
-        self._tunnel = Tunnel(
-            context,
-            downstream,
-            upstream,
-            self._on_tunnel_over,
-            watch.on_data if watch is not None else None,
-        )
-        lines = switch_lines(head.lines, protocol)
-        self._tunnel.start(
-            PROTOCOLS[protocol.lower()].decode(),
-            b"".join((lines, VIA, self._pf_headers, b"\r\n")),
-            rest,
-        )
+        on_data = self._watch.on_data if self._watch is not None else None
+        self._tunnel = Tunnel(context, self._downstream, upstream, self._on_tunnel_over, on_data)
+        lines = switch_lines(head.lines + VIA + self._pf_headers, protocol)
+        self._tunnel.start(protocol, lines + b"\r\n", rest)
 
     def _on_tunnel_over(self) -> None:
         """Both sides have ended, or one is gone."""
