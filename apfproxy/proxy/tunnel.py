@@ -19,6 +19,7 @@ import struct
 from typing import TYPE_CHECKING, cast
 
 from apfproxy.proxy.read_buffer import READ_VIEW, WRITE_HIGH_WATER_BYTES
+from apfproxy.proxy.upgrade import PROTOCOLS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,17 +160,17 @@ class Tunnel:
         self._origin = TunnelEnd(self, upstream, self._from_origin)
         self._client.other, self._origin.other = self._origin, self._client
 
-    def start(self, protocol: str, head: bytes, from_origin: bytes) -> None:
+    def start(self, protocol: bytes, head: bytes, from_origin: bytes) -> None:
         """Begin, with what the client has sent already.
 
         Args:
-            protocol: What is spoken.
+            protocol: One of those that are served, in any case.
             head: The head of the answer 101 to the client.
             from_origin: What came behind it.
         """
         counters = self._context.counters
         counters.tunnels_open += 1
-        counters.tunnels_by_protocol[protocol] += 1
+        counters.tunnels_by_protocol[PROTOCOLS[protocol.lower()].decode()] += 1
         from_client = self._downstream.hand_over(self._client)
         self._upstream.hand_over(self._origin)
         self._downstream.send(head + from_origin)
