@@ -156,9 +156,9 @@ class Setup:
     watch: WatchSettings = field(default_factory=WatchSettings)
     drain: DrainSettings = field(default_factory=lambda: DrainSettings(timeout_s=WAIT_S))
 
-    def with_downstream(self, **changes: float) -> Setup:
+    def with_downstream(self, **changes: Any) -> Setup:  # noqa: ANN401  settings by their names
         """With other settings for clients."""
-        return replace(self, downstream=replace(self.downstream, **changes))  # type: ignore[arg-type]  # by name
+        return replace(self, downstream=replace(self.downstream, **changes))
 
     def with_upstream(self, **changes: Any) -> Setup:  # noqa: ANN401  settings by their names
         """With other settings for the origin."""

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import socket
 import ssl
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.proxy import handshake as handshake_module
 from apfproxy.proxy.counters import HandshakeFailure, Refusal
-from apfproxy.proxy.handshake import failure_of
-from apfproxy.settings import AuthenticationSettings, DownstreamTlsSettings, LimitSettings
+from apfproxy.proxy.handshake import TlsListener, failure_of
+from apfproxy.proxy.tls import ServerTls
+from apfproxy.settings import Address, AuthenticationSettings, DownstreamTlsSettings, LimitSettings
 from tests.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, begin
 from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running, until
@@ -366,6 +370,41 @@ async def test_client_leaves_while_its_request_waits(tmp_path: Path) -> None:
         await until(lambda: not (queue_set.requests_waiting or queue_set.requests_executing))
 
         assert 2 == site.counters.client_aborts
+
+
+@on_uvloop
+async def test_no_descriptor_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Accepting pauses, since the connection would be offered again and again."""
+    monkeypatch.setattr(handshake_module, "PAUSE_S", 0.01)
+    errors = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ECONNABORTED, "gone")]
+    accept = socket.socket.accept
+
+    def failing(listener: socket.socket) -> tuple[socket.socket, object]:
+        if errors:
+            raise errors.pop(0)
+        return accept(listener)
+
+    async with tls_site(tmp_path) as site:
+        monkeypatch.setattr(handshake_module.socket.socket, "accept", failing)
+        _, writer = await site.connect()
+        await close(writer)
+
+    assert ["no connection can be accepted: Too many open files"] == caplog.messages
+
+
+@on_uvloop
+async def test_address_that_cannot_be_listened_on(tmp_path: Path) -> None:
+    """The error is the system's, and nothing is left open."""
+    async with tls_site(tmp_path) as site:
+        server = site.scene.process.server
+        listener = TlsListener(server._context, ServerTls(DownstreamTlsSettings()))  # noqa: SLF001
+        with pytest.raises(OSError, match="ddress already in use"):
+            await listener.listen(Address(host="127.0.0.1", port=server.port), 1)
+
+        assert [] == listener.sockets
+        assert "<TlsListener with 0 handshakes>" == repr(listener)
 
 
 @pytest.mark.parametrize(

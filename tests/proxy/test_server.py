@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 from dataclasses import replace
 
 import pytest
 
 from apfproxy.cli.process import ProxyProcess
+from apfproxy.proxy import overload as overload_module
 from apfproxy.proxy import server as server_module
-from apfproxy.settings import Address, DownstreamSettings, DrainSettings, Settings, WatchSettings
+from apfproxy.proxy.counters import Refusal
+from apfproxy.settings import (
+    Address,
+    DownstreamSettings,
+    DrainSettings,
+    LimitSettings,
+    OverloadSettings,
+    Settings,
+    WatchSettings,
+)
 from tests.end_to_end.peer import WAIT_S, Peer, begin
 from tests.end_to_end.scene import (
     GET,
@@ -34,6 +45,21 @@ ONE_SEAT = Setup(
     watch=WatchSettings(silence_s=0.001),
     drain=DrainSettings(timeout_s=WAIT_S, idle_grace_s=0.01),
 )
+
+
+class Statm:
+    """What the system says of the process's memory.
+
+    Attributes:
+        pages: That are resident.
+    """
+
+    def __init__(self, pages: int) -> None:
+        self.pages = pages
+
+    def read_bytes(self) -> bytes:
+        """As in /proc."""
+        return b"0 %d 0" % self.pages
 
 
 async def connected(scene: Scene) -> Peer:
@@ -96,6 +122,60 @@ async def test_sweep_sees_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
 
         assert [hold.arrival.peer] == scene.origin.ended
         assert await silent.is_at_end()
+
+
+@on_uvloop
+async def test_short_memory_closes_idle_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    """New ones are shed, those without a request closed; requests under way are answered."""
+    monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
+    setup = Setup().with_downstream(overload=OverloadSettings(memory_bytes=1 << 40))
+    async with running(setup) as scene:
+        busy, idle = await scene.take_seat(), await connected(scene)
+        monkeypatch.setattr(overload_module, "STATM", tmp_statm := Statm(1 << 40))
+        assert await idle.is_at_end()
+        assert await (await scene.connect()).is_at_end()
+        assert 200 == (await busy.end()).status
+        assert await busy.client.is_at_end()
+        counters = scene.process.counters
+        assert 1 == counters.connections_refused[Refusal.MEMORY]
+
+        tmp_statm.pages = 1
+        await until(lambda: not counters.overloads[Refusal.MEMORY])
+        await connected(scene)
+
+
+@on_uvloop
+async def test_late_loop_sheds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections that come then are closed without a word; later ones are taken again."""
+    monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.02)
+    setup = Setup().with_downstream(overload=OverloadSettings(loop_delay_s=0.2))
+    async with running(setup) as scene:
+        client = await connected(scene)
+        counters = scene.process.counters
+        scene.process.server._sweep_due_ns -= 1000 * 1_000_000_000  # noqa: SLF001  it was due then
+        await until(lambda: counters.overloads[Refusal.LOOP_DELAY])
+        assert await (await scene.connect()).is_at_end()
+        assert 1 == counters.connections_refused[Refusal.LOOP_DELAY]
+        await until(lambda: not counters.overloads[Refusal.LOOP_DELAY])
+        await client.send(GET)
+        await (await scene.origin.next_request()).peer.send(OK)
+        assert 200 == (await client.read_answer()).status
+        await connected(scene)
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [(5000, ["at most 372 connections of clients at once, not 5000"]), (300, [])],
+    ids=["too-few", "enough"],
+)
+@on_uvloop
+async def test_descriptors(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit: int, said: list[str]
+) -> None:
+    """There are never more connections than the system lets the process have files."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1000, 1000))
+    async with running(Setup().with_downstream(limits=LimitSettings(max_connections=limit))):
+        assert said == [message.partition(":")[0] for message in caplog.messages]
 
 
 @on_uvloop
