@@ -60,7 +60,7 @@ ACCOUNT_USER = User(
     ),
 )
 
-LISTENS = re.compile(r"listens on 127\.0\.0\.1:(\d+),")
+LISTENS = re.compile(r"listens on 127\.0\.0\.1:(\d+) with TLS,")
 START_S = 20
 DRAIN_S = 5
 
@@ -161,11 +161,9 @@ def _process(settings: Path) -> Iterator[subprocess.Popen[str]]:
         stderr=subprocess.PIPE,
         text=True,
     ) as process:
-        limit = threading.Timer(LIFETIME_S, process.kill)
         try:
             yield process
         finally:
-            limit.cancel()
             if process.poll() is None:
                 process.kill()
 
@@ -173,10 +171,15 @@ def _process(settings: Path) -> Iterator[subprocess.Popen[str]]:
 def _port_of(process: subprocess.Popen[str], lines: list[str]) -> int:
     """Where a proxy listens, once it says so."""
     assert process.stderr is not None
-    for line in process.stderr:
-        lines.append(line)
-        if match := LISTENS.search(line):
-            return int(match[1])
+    limit = threading.Timer(START_S, process.kill)
+    limit.start()
+    try:
+        for line in process.stderr:
+            lines.append(line)
+            if match := LISTENS.search(line):
+                return int(match[1])
+    finally:
+        limit.cancel()
     raise AssertionError("".join(lines))
 
 
