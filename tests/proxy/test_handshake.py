@@ -387,7 +387,7 @@ async def test_no_descriptor_left(
         return accept(listener)
 
     async with tls_site(tmp_path) as site:
-        monkeypatch.setattr(handshake_module.socket.socket, "accept", failing)
+        monkeypatch.setattr(socket.socket, "accept", failing)
         _, writer = await site.connect()
         await close(writer)
 
