@@ -369,7 +369,7 @@ def why_not(case: Case) -> str | None:
         return NOT_APPLICABLE_GROUPS[case["group"]]
     for key in ("tls", "transport"):
         if key in case:
-            return f"needs TLS, which is not served yet: {case[key]}"
+            return f"needs TLS, so has a test of its own: {case[key]}"
     if case.get("scenario", "upstream-idle-close") not in SCENARIOS:
         return f"needs what there is not: {case['scenario']}"
     for text in (case["raw"], case.get("upstream_raw", "")):
