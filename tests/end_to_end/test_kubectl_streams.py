@@ -278,6 +278,18 @@ def test_unknown_token(stage: Stage, tmp_path: Path) -> None:
     Player(stage, STRANGER, SPDY, tmp_path).play(scenario, TARGETS, "web-0")
 
 
+def test_impersonation_is_judged(stage: Stage, tmp_path: Path) -> None:
+    """Who may not be somebody else is told so by the origin, which knows who really asks."""
+
+    def scenario(kubectl: Kubectl, pod: str) -> None:
+        path = f"/api/v1/namespaces/default/pods/{pod}/log"
+        refusal = kubectl.fail("--as", "root", "get", "--raw", path)
+        assert "tess may not impersonate" in refusal
+
+    targets = (DIRECT, PASS_THROUGH, FRONT_PROXY)
+    Player(stage, TOKEN, SPDY, tmp_path).play(scenario, targets, "web-0")
+
+
 def test_secrets_are_not_logged(stage: Stage) -> None:
     """No token is in what the proxies write while they debug."""
     secrets = (STATIC_TOKEN, WRONG_TOKEN, PROXY_TOKEN, stage.token)

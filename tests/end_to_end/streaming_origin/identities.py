@@ -78,11 +78,11 @@ class Identities:
         """
         user = certificate.user if certificate else None
         if user is not None and user.name in self.front_proxies:
-            return _named(request, "x-remote-") or ANONYMOUS
-        if user is None and (token := _token(request)):
-            user = self.tokens[token]
-        if _named(request, "x-remote-") is not None:
+            user = _named(request, "x-remote-")
+        elif _named(request, "x-remote-") is not None:
             raise ForbiddenError("X-Remote-* of no front proxy")
+        elif user is None and (token := _token(request)):
+            user = self.tokens[token]
         user = authenticated(user) if user else ANONYMOUS
         impersonated = _named(request, "impersonate-")
         if impersonated is None:
