@@ -23,6 +23,11 @@ EVENTS = 4
 EVENT_PERIOD_S = 0.02
 MAX_SIZE = 1 << 20
 CHUNK_BYTES = 20_000
+SWITCH = (
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"
+)
+"""For every request that wants to upgrade; what then comes is no WebSocket, but echoed."""
 
 KINDS = {
     # Kind of answer: weight, method.
@@ -164,6 +169,7 @@ class EchoOrigin(asyncio.Protocol):
         self._fields: dict[bytes, bytes] = {}
         self._body = bytearray()
         self._is_busy = False
+        self._is_tunnel = False
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -171,11 +177,15 @@ class EchoOrigin(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Take requests apart."""
+        """Take requests apart; after an upgrade, give back what comes."""
+        if self._is_tunnel:
+            self._transport.write(data)
+            return
         try:
             self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._transport.abort()
+        except httptools.HttpParserUpgrade as upgrade:
+            self._is_tunnel = True
+            self._transport.write(SWITCH + data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             self._seen.complain(f"the origin got what is no HTTP: {error}: {data[:200]!r}")
             self._transport.abort()
@@ -206,6 +216,8 @@ class EchoOrigin(asyncio.Protocol):
         """The request is whole."""
         seen = self._seen
         seen.requests += 1
+        if b"upgrade" in self._fields:
+            return
         name = self._fields.get(ID, b"")
         kind, _, size = self._fields.get(b"x-answer", b"").decode().partition(" ")
         if kind not in KINDS or not size:

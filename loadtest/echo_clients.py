@@ -31,6 +31,8 @@ LINGER_NOT = struct.pack("ii", 1, 0)
 ENDLESS_EVENTS = 6
 """After which a client has enough of a watch that does not end."""
 SWEEP_S = 0.25
+MAX_REFUSED = 20
+"""Connections of one client in a row that are not made, after which it gives up."""
 WATCH_PATIENCE_S = 2.0
 
 
@@ -49,6 +51,7 @@ class Tally:
             closed early, which nobody can tell from the real end.
         mispaired: The answer is, in part or whole, not that of the request.
         hung: Neither an answer nor an end came.
+        refused: Connections that were not made.
         wrong: The first few of the last two kinds.
     """
 
@@ -61,6 +64,7 @@ class Tally:
     cut: int = 0
     mispaired: int = 0
     hung: int = 0
+    refused: int = 0
     wrong: list[str] = field(default_factory=list)
 
     @property
@@ -446,16 +450,26 @@ class EchoClients:
 
     async def _work(self) -> None:
         dice = self.random
+        refused = 0
         while self.next_number < self._end:
             tls = dice.choice(self.habits.tls)() if self.habits.tls else None
             life, depth = dice.randint(1, LONGEST_LIFE), dice.choice(DEPTHS)
-            _, client = await self._loop.create_connection(
-                lambda life=life, depth=depth: EchoClient(self, life, depth),
-                "127.0.0.1",
-                self._port,
-                ssl=tls,
-                server_hostname="localhost" if tls is not None else None,
-            )
+            try:
+                _, client = await self._loop.create_connection(
+                    lambda life=life, depth=depth: EchoClient(self, life, depth),
+                    "127.0.0.1",
+                    self._port,
+                    ssl=tls,
+                    server_hostname="localhost" if tls is not None else None,
+                )
+            except OSError:
+                self.tally.refused += 1
+                refused += 1
+                if refused > MAX_REFUSED:
+                    raise
+                await asyncio.sleep(0.1)
+                continue
+            refused = 0
             await client.closed
 
     async def _sweep(self) -> None:

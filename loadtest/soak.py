@@ -1,0 +1,429 @@
+"""Half of what apfproxy can do, for a long time: memory, descriptors and seats have to stay flat.
+
+Two proxies, one of them with TLS, stand before one origin.  Clients have tokens or certificates;
+they pipeline, upload, watch, open tunnels and leave in the middle.  Meanwhile objects, tokens and
+the server's certificate are replaced again and again.  At the end all is quiet, and what is held
+then is compared with what was held at first.  Exit status 2 says that something was not flat.
+
+    python loadtest/soak.py --minutes 20 --json soak.json --plot soak.png
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import statistics
+import sys
+import tempfile
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import uvloop
+from arguments import Parser, count_up_to
+from echo import CONFIGMAPS, EchoOrigin, Seen
+from echo_clients import EchoClients, Habits
+from processes import LoadTestError, Process, exit_status, raise_descriptor_limit, start_apfproxy
+from proxy_state import ProxyState, read_state, wait_until_quiet
+from soak_plots import plot_soak
+from soak_site import Site
+
+if TYPE_CHECKING:
+    import argparse
+    import ssl
+    from collections.abc import Callable, Sequence
+
+CONNECTIONS = 24
+"""Of each of the four kinds of clients."""
+CALIBRATION_S = 8.0
+QUIET_S = 10.0
+"""After which idle connections to the origin are closed, and client connections long gone."""
+WATCHES = 20
+TUNNELS = 5
+"""Of each proxy, held for some seconds each."""
+CHANGE_PERIOD_S = 7.0
+MIB = 1 << 20
+MAX_GROWTH = 0.05
+MAX_GROWTH_BYTES = 4 * MIB
+"""What memory may grow by from the middle to the end, by its slope: the greater of the two."""
+
+
+@dataclass(slots=True)
+class Sample:
+    """What a proxy held at some moment."""
+
+    at_s: float
+    rss_bytes: int
+    descriptors: int
+    threads: int
+    state: ProxyState
+
+
+@dataclass(slots=True)
+class Subject:
+    """A proxy, and what is known of it."""
+
+    name: str
+    process: Process
+    admin_port: int
+    samples: list[Sample] = field(default_factory=list)
+    before: Sample | None = None
+    after: Sample | None = None
+
+    async def sample(self, began_s: float) -> Sample:
+        """Take a sample."""
+        state = await read_state(self.admin_port)
+        folder = Path(f"/proc/{self.process.pid}")
+        return Sample(
+            monotonic() - began_s,
+            self.process.rss_bytes(),
+            len(os.listdir(folder / "fd")),  # noqa: PTH208 - names are enough
+            len(os.listdir(folder / "task")),  # noqa: PTH208
+            state,
+        )
+
+    def growth_bytes(self) -> float:
+        """What memory grew by in the second half, by the slope of a line through its samples."""
+        half = self.samples[len(self.samples) // 2 :]
+        if len(half) < 2:
+            return 0.0
+        times = [each.at_s for each in half]
+        slope, _ = statistics.linear_regression(times, [each.rss_bytes for each in half])
+        return slope * (times[-1] - times[0])
+
+    def wrong(self) -> list[str]:
+        """What is not flat."""
+        before, after = self.before, self.after
+        assert before is not None
+        assert after is not None
+        wrong = []
+        limit = max(MAX_GROWTH_BYTES, MAX_GROWTH * self.samples[-1].rss_bytes)
+        if self.growth_bytes() > limit:
+            wrong.append(f"memory grew by {self.growth_bytes() / MIB:.1f} MiB in the second half")
+        if after.descriptors > before.descriptors:
+            wrong.append(f"{before.descriptors} descriptors became {after.descriptors}")
+        if not after.state.is_quiet:
+            wrong.append(f"not quiet: {after.state}")
+        return [f"{self.name}: {text}" for text in wrong]
+
+
+class Soak:
+    """The load and the changes.
+
+    Args:
+        site: Its files.
+        subjects: The proxies: plain, and with TLS.
+        seed: Of all that is drawn.
+    """
+
+    def __init__(self, site: Site, subjects: Sequence[Subject], seed: int) -> None:
+        self.site = site
+        self.subjects = subjects
+        self.counts = {"watches": 0, "tunnels": 0, "changes": 0}
+        self.wrong: list[str] = []
+        self._random = random.Random(seed)  # noqa: S311 - no secret
+        self._groups: list[EchoClients] = []
+        self._seed = seed
+        self._next = 0
+
+    def __repr__(self) -> str:
+        return f"<Soak: {self.counts}>"
+
+    async def load(self, seconds: float, requests_per_s: float) -> float:
+        """Send requests for a while: how many were answered in a second.
+
+        Args:
+            seconds: How long.
+            requests_per_s: Of all clients; 0 for as many as there can be.
+        """
+        plain, tls = (subject.process.port for subject in self.subjects)
+        site = self.site
+        makes: list[tuple[int, Sequence[str], Sequence[Callable[[], ssl.SSLContext]]]] = [
+            (plain, ("",), ()),
+            (plain, site.token_fields, ()),
+            (tls, ("",), site.with_certificates),
+            (tls, site.token_fields, site.without_certificates),
+        ]
+        groups = []
+        for port, fields, contexts in makes:
+            self._next += 10**8
+            habits = Habits(
+                fields=fields,
+                tls=contexts,
+                patience_s=25.0,
+                requests_per_s=requests_per_s / len(makes),
+            )
+            groups.append(EchoClients(port, self._seed + self._next, habits, self._next))
+        running = [asyncio.create_task(group.run(10**8 - 1, CONNECTIONS)) for group in groups]
+        began_s = monotonic()
+        await asyncio.wait(running, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
+        rate = sum(group.tally.answered for group in groups) / (monotonic() - began_s)
+        for group in groups:
+            group.stop()
+        await asyncio.gather(*running)
+        self._groups += groups
+        return rate
+
+    async def live(self, seconds: float, requests_per_s: float, period_s: float) -> None:
+        """Have all of it go on for a while, and take samples."""
+        began_s = monotonic()
+        beside = [asyncio.create_task(self._change()), self._begin_samples(began_s, period_s)]
+        for subject in self.subjects:
+            beside += [
+                asyncio.create_task(self._again_and_again(partial(each, subject)))
+                for each in [self._watch] * WATCHES + [self._tunnel] * TUNNELS
+            ]
+        try:
+            await self.load(seconds, requests_per_s)
+        finally:
+            for task in beside:
+                task.cancel()
+            for result in await asyncio.gather(*beside, return_exceptions=True):
+                if isinstance(result, Exception):
+                    raise result
+
+    def tally(self) -> dict[str, Any]:
+        """What became of all requests."""
+        total: dict[str, Any] = {"by_status": {}}
+        for group in self._groups:
+            for name, value in asdict(group.tally).items():
+                if isinstance(value, int):
+                    total[name] = total.get(name, 0) + value
+            for status, count in group.tally.by_status.items():
+                total["by_status"][status] = total["by_status"].get(status, 0) + count
+            self.wrong += group.tally.wrong
+            group.tally.wrong.clear()
+        return total
+
+    def _begin_samples(self, began_s: float, period_s: float) -> asyncio.Task[None]:
+        async def take() -> None:
+            while True:
+                await asyncio.sleep(period_s)
+                for subject in self.subjects:
+                    subject.samples.append(await subject.sample(began_s))
+                    print_sample(subject.name, subject.samples[-1])
+
+        return asyncio.create_task(take())
+
+    async def _change(self) -> None:
+        site = self.site
+        while True:
+            for change in (site.change_objects, site.change_tokens, site.renew_certificate):
+                await asyncio.sleep(CHANGE_PERIOD_S / 3)
+                change()
+                self.counts["changes"] += 1
+
+    async def _again_and_again(self, once: Callable[[], Any]) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(60):
+                    await once()
+            except (TimeoutError, OSError, EOFError) as error:
+                self.complain(f"{once}: {error!r}")
+                await asyncio.sleep(1)
+
+    def complain(self, text: str) -> None:
+        """Note what went wrong."""
+        if len(self.wrong) < 20:
+            self.wrong.append(text)
+
+    async def _connect(
+        self, subject: Subject
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
+        """Connect with a credential of some kind; the last is the head's lines for it."""
+        dice, site = self._random, self.site
+        by_certificate = dice.random() < 0.5
+        context = None
+        if subject.name == "tls":
+            known = site.with_certificates if by_certificate else site.without_certificates
+            context = dice.choice(known)()
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1",
+            subject.process.port,
+            ssl=context,
+            server_hostname="localhost" if context else None,
+        )
+        fields = "" if by_certificate else dice.choice(site.token_fields)
+        return reader, writer, f"Host: localhost\r\n{fields}"
+
+    async def _watch(self, subject: Subject) -> None:
+        """Watch for some seconds, then leave."""
+        reader, writer, fields = await self._connect(subject)
+        try:
+            writer.write(
+                f"GET {CONFIGMAPS}?watch=true HTTP/1.1\r\n{fields}"
+                f"X-Request-Id: held\r\nX-Answer: watch 0\r\n\r\n".encode()
+            )
+            end_s = monotonic() + self._random.uniform(2, 20)
+            line = await reader.readline()
+            if b" 200 " not in line:
+                self.complain(f"a watch got {line!r}")
+            while monotonic() < end_s and await reader.read(65536):
+                pass
+            self.counts["watches"] += 1
+        finally:
+            writer.transport.abort()
+
+    async def _tunnel(self, subject: Subject) -> None:
+        """Send bytes through a tunnel, which come back, and then leave in one way or another."""
+        dice = self._random
+        reader, writer, fields = await self._connect(subject)
+        try:
+            writer.write(
+                f"GET /api/v1/namespaces/default/pods/x/exec?command=x HTTP/1.1\r\n{fields}"
+                "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+            )
+            head = await reader.readuntil(b"\r\n\r\n")
+            if not head.startswith(b"HTTP/1.1 101 "):
+                self.complain(f"a tunnel got {head!r}")
+                await asyncio.sleep(1)
+                return
+            for _ in range(dice.randint(1, 20)):
+                data = dice.randbytes(dice.randint(1, 50_000))
+                writer.write(data)
+                if await reader.readexactly(len(data)) != data:
+                    self.complain("a tunnel gave other bytes back")
+                await asyncio.sleep(dice.uniform(0, 0.5))
+            self.counts["tunnels"] += 1
+            if dice.random() < 0.5:
+                writer.close()
+                with contextlib.suppress(OSError):
+                    await writer.wait_closed()
+        finally:
+            writer.transport.abort()
+
+
+def print_sample(name: str, sample: Sample) -> None:
+    """Print one line of the table."""
+    state = sample.state
+    print(
+        f"{sample.at_s:>7.0f}{name:>7}{sample.rss_bytes / MIB:>9.1f}{sample.descriptors:>7}"
+        f"{sample.threads:>9}{state.seats:>7}{state.executing:>11}{state.waiting:>9}"
+        f"{state.upstream_active:>8}{state.upstream_idle:>6}{state.downstream:>9}",
+        flush=True,
+    )
+
+
+def print_heading() -> None:
+    """Print the names of the columns."""
+    print(
+        f"{'s':>7}{'proxy':>7}{'RSS MiB':>9}{'files':>7}{'threads':>9}{'seats':>7}"
+        f"{'executing':>11}{'waiting':>9}{'active':>8}{'idle':>6}{'clients':>9}"
+    )
+
+
+async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[str, Any], list[str]]:
+    """Run the soak: its results, and what was not flat.
+
+    Args:
+        options: The command line.
+        directory: An existing directory for all files.
+    """
+    site = await asyncio.to_thread(Site, directory)
+    seen = Seen()
+    loop = asyncio.get_running_loop()
+    origin = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0, backlog=1024)
+    port = origin.sockets[0].getsockname()[1]
+    subjects: list[Subject] = []
+    with contextlib.ExitStack() as running:
+        for name in ("plain", "tls"):
+            process, admin_port = await asyncio.to_thread(
+                partial(
+                    start_apfproxy,
+                    upstream_port=port,
+                    directory=directory,
+                    arguments=["--settings", str(directory / f"{name}.yaml")],
+                    name=name,
+                )
+            )
+            running.enter_context(process)
+            subjects.append(Subject(name, process, admin_port))
+        soak = Soak(site, subjects, options.seed)
+        full = await soak.load(CALIBRATION_S, 0)
+        print(f"at most {full:.0f} answers/s; half of that for {options.minutes} minutes")
+        print_heading()
+        began_s = monotonic()
+        for subject in subjects:
+            await wait_until_quiet(subject.admin_port)
+        await asyncio.sleep(QUIET_S)
+        for subject in subjects:
+            subject.before = await subject.sample(began_s)
+            print_sample(subject.name, subject.before)
+        await soak.live(options.minutes * 60, full / 2, options.sample_s)
+        await asyncio.sleep(QUIET_S)
+        for subject in subjects:
+            await wait_until_quiet(subject.admin_port)
+            subject.after = await subject.sample(began_s)
+            print_sample(subject.name, subject.after)
+        logs = {subject.name: subject.process.log.read_text() for subject in subjects}
+    origin.close()
+    tally = soak.tally()
+    wrong = soak.wrong + seen.wrong
+    for subject in subjects:
+        wrong += subject.wrong()
+        if "Traceback" in logs[subject.name]:
+            wrong.append(f"{subject.name}: an exception in its log: {logs[subject.name][-2000:]}")
+    results = {
+        "full_per_s": full,
+        "tally": tally,
+        "counts": soak.counts,
+        "wrong": wrong,
+        "proxies": {
+            subject.name: {
+                "before": asdict(subject.before) if subject.before else None,
+                "after": asdict(subject.after) if subject.after else None,
+                "growth_bytes": subject.growth_bytes(),
+                "samples": [asdict(sample) for sample in subject.samples],
+            }
+            for subject in subjects
+        },
+    }
+    for subject in subjects:
+        growth = subject.growth_bytes() / MIB
+        print(f"{subject.name}: memory {growth:+.1f} MiB in the second half, by its slope")
+    print(f"{tally}\n{soak.counts}")
+    for text in wrong:
+        print(f"WRONG: {text}")
+    return results, wrong
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Read the command line; wrong input ends the program with one line."""
+    parser = Parser(__doc__)
+    add = parser.add_argument
+    add("--minutes", type=count_up_to(10_000), default=20, help="of half load (20)")
+    add("--sample-s", type=count_up_to(600), default=10, help="between samples (10)")
+    add("--seed", type=int, default=1, help="of all that is drawn (1)")
+    add("--json", type=Path, metavar="FILE", help="write all results there as well")
+    add("--plot", type=Path, metavar="FILE", help="write a PNG of the samples there")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the soak; the result is the exit status."""
+    options = parse_arguments(arguments)
+    wrong: list[str] = []
+
+    def run() -> None:
+        raise_descriptor_limit(4000)
+        with tempfile.TemporaryDirectory(prefix="apfproxy-soak-") as directory:
+            results, problems = uvloop.run(measure(options, Path(directory)))
+        wrong.extend(problems)
+        if options.json:
+            options.json.write_text(json.dumps(results, indent=2) + "\n")
+        if options.plot:
+            plot_soak(options.plot, results["proxies"])
+        if not results["tally"].get("answered"):
+            raise LoadTestError("nothing was answered")
+
+    return exit_status("soak", run) or (2 if wrong else 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""What a soak runs on: settings, certificates, tokens and objects, which change while it does."""
+
+from __future__ import annotations
+
+import secrets
+import ssl
+from typing import TYPE_CHECKING
+
+from faults import OBJECTS
+
+from tests.certificates import Authority
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+SETTINGS = """
+downstream:
+  requestTimeout: 20s
+  tls: {tls}
+upstream: {{idleTimeout: 3s, answerTimeout: 15s}}
+authentication: {authentication}
+flowControl: {{serverConcurrencyLimit: 600, objects: [objects.yaml]}}
+logLevel: warning
+"""
+USERS = ("ann", "bob", "cid", "dot")
+GROUP = "testers"
+
+
+class Site:
+    """The files of a plain proxy and of one with TLS.
+
+    Args:
+        directory: An existing directory for them.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._authority = Authority("soak")
+        self._tokens = [secrets.token_hex(16) for _ in USERS]
+        self._contexts: list[ssl.SSLContext] = []
+        self._changes = 0
+        ca_file = self._authority.write(directory)
+        self.renew_certificate()
+        self.change_tokens()
+        self.change_objects()
+        for name, tls, authentication in (
+            ("plain", "{}", "{tokenFile: tokens.csv}"),
+            (
+                "tls",
+                "{certificateFile: server.crt, keyFile: server.key}",
+                "{tokenFile: tokens.csv, clientCaFile: ca.crt}",
+            ),
+        ):
+            text = SETTINGS.format(tls=tls, authentication=authentication)
+            (directory / f"{name}.yaml").write_text(text)
+        for user in USERS:
+            files = self._authority.issue(user, [GROUP]).write(directory, user)
+            context = ssl.create_default_context(cafile=ca_file)
+            context.load_cert_chain(*files)
+            self._contexts.append(context)
+        self._anonymous = ssl.create_default_context(cafile=ca_file)
+
+    def __repr__(self) -> str:
+        return f"<Site in {self.directory}>"
+
+    @property
+    def with_certificates(self) -> Sequence[Callable[[], ssl.SSLContext]]:
+        """Makes of TLS whose clients have certificates."""
+        return [self._context(at) for at in range(len(USERS))]
+
+    @property
+    def without_certificates(self) -> Sequence[Callable[[], ssl.SSLContext]]:
+        """The one whose clients have none."""
+        return [lambda: self._anonymous]
+
+    @property
+    def token_fields(self) -> Sequence[str]:
+        """Header lines with tokens."""
+        return [f"Authorization: Bearer {token}\r\n" for token in self._tokens]
+
+    def renew_certificate(self) -> None:
+        """Replace the server's certificate and key."""
+        self._authority.issue("localhost", usage="server").write(self.directory, "server")
+
+    def change_tokens(self) -> None:
+        """Replace the tokens' file: those in use stay, and one that nobody uses is another."""
+        lines = [
+            f'{token},{user},{at},"{GROUP}"\n'
+            for at, (user, token) in enumerate(zip(USERS, self._tokens, strict=True))
+        ]
+        lines.append(f'{secrets.token_hex(16)},eve,9,"{GROUP}"\n')
+        self._replace("tokens.csv", "".join(lines))
+
+    def change_objects(self) -> None:
+        """Replace the objects: another number of queues, and a level that comes and goes."""
+        self._changes += 1
+        text = OBJECTS
+        if self._changes % 2:
+            other = OBJECTS.replace("testers", "others")
+            text = text.replace("queues: 32", "queues: 48") + "---" + other
+        self._replace("objects.yaml", text)
+
+    def _replace(self, name: str, text: str) -> None:
+        new = self.directory / f".{name}.new"
+        new.write_text(text)
+        new.replace(self.directory / name)
+
+    def _context(self, at: int) -> Callable[[], ssl.SSLContext]:
+        return lambda: self._contexts[at]
