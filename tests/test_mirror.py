@@ -43,6 +43,7 @@ WITHOUT_MODULE = {
 FOLDERS_WITHOUT_PACKAGE = {
     "conformance": "one file for each file of reference vectors",
     "end_to_end": "whole processes over real sockets",
+    "fuzz": "whole connections on arbitrary bytes",
 }
 """Folders of tests that belong to no package, with the reason."""
 

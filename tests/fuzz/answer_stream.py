@@ -1,0 +1,300 @@
+"""Any bytes from an origin, through a whole data plane on transports that are not real.
+
+What the client gets is read by the plain reader, and by llhttp in a pass of its own: the status,
+the fields and the body that the plain reader finds in the origin's bytes, with an end only where
+the origin's answer had one.  Bytes behind an answer never become the answer to another request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import httptools
+
+from tests.fuzz.hostile import raw_messages
+from tests.fuzz.messages import (
+    UNTIL_CLOSE,
+    MalformedError,
+    Message,
+    UnfinishedError,
+    read_answer,
+)
+from tests.fuzz.request_stream import Stage
+from tests.fuzz.splitting import splits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.proxy.fakes import Bench, FakeTransport
+
+STAGE = Stage()
+MAX_INTERIM_ANSWERS = 32
+OF_CONNECTIONS = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-connection te transfer-encoding upgrade"
+    b" x-kubernetes-pf-flowschema-uid x-kubernetes-pf-prioritylevel-uid".split()
+)
+OWN = frozenset((b"via", b"connection", b"transfer-encoding", *sorted(OF_CONNECTIONS)))
+SECOND = b"GET /second HTTP/1.1\r\nHost: h\r\n\r\n"
+SECOND_BODY = b"the second's"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the client asks: with HEAD, or as a client of HTTP/1.0 that asks to be kept."""
+
+    is_head: bool
+    is_http_10: bool
+
+    @property
+    def raw(self) -> bytes:
+        """Its bytes."""
+        method = b"HEAD" if self.is_head else b"GET"
+        if self.is_http_10:
+            return method + b" /first HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"
+        return method + b" /first HTTP/1.1\r\nHost: h\r\n\r\n"
+
+
+@dataclass
+class Outcome:
+    """What the client got, or should.
+
+    Attributes:
+        interims: Statuses of interim answers.
+        answer: The final one, if there is one.
+        is_closed: Whether the proxy has ended the connection, or what the origin sends has.
+        breaks_off: Whether the answer's body turns out to be malformed.
+    """
+
+    interims: list[int]
+    answer: Message | None
+    is_closed: bool
+    breaks_off: bool = False
+
+    def __eq__(self, other: object) -> bool:
+        """Chunks may be cut anywhere, so only what they hold counts."""
+        return isinstance(other, Outcome) and self._key() == other._key()
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+    def _key(self) -> tuple[object, ...]:
+        answer = self.answer
+        if answer is None:
+            return (self.interims, None, self.is_closed)
+        # Of an answer that breaks off less may have come through.
+        body = answer.body if answer.is_whole or not self.is_closed else None
+        return (self.interims, answer.line, answer.fields, body, answer.is_whole)
+
+
+def run_one(data: bytes) -> None:
+    """Play one input: a byte that says who asked and how it is split, then the origin's bytes."""
+    choice, stream = data[0] if data else 0, data[1:]
+    request = Request(is_head=bool(choice & 0x80), is_http_10=bool(choice & 0x40))
+    has_end = bool(choice & 0x20)
+    try:
+        expected = _expected(stream, request, has_end=has_end)
+        outcomes = [
+            _play(pieces, request, has_end=has_end) for pieces in splits(stream, choice & 0x1F)
+        ]
+        for outcome in outcomes:
+            # Of an answer without an end, what one read brought goes on together or not at all.
+            is_whole = expected.answer is None or expected.answer.is_whole
+            assert not is_whole or outcome == outcomes[0], outcomes
+            _check(expected, outcome, request)
+    except BaseException:
+        STAGE.drop()
+        raise
+
+
+def _expected(stream: bytes, request: Request, *, has_end: bool) -> Outcome:
+    """What the plain reader finds in the origin's bytes; no answer where there is no good head."""
+    interims: list[int] = []
+    position = 0
+    try:
+        while True:
+            answer = read_answer(stream, position, to_head=request.is_head, is_ended=has_end)
+            if answer.status >= 200:
+                return Outcome(interims, answer, is_closed=False)
+            if answer.status == 101 or len(interims) == MAX_INTERIM_ANSWERS:
+                break
+            interims.append(answer.status)
+            position = answer.end
+    except UnfinishedError:
+        return Outcome(interims, None, is_closed=has_end)
+    except MalformedError as error:
+        if not str(error).startswith(("no chunk", "a chunk", "a control", "no field")):
+            return Outcome(interims, None, is_closed=True)
+        # Perhaps of the body: then the head has been good.
+        try:
+            head_end = stream.index(b"\r\n\r\n", position) + 4
+            answer = read_answer(
+                stream[:head_end], position, to_head=request.is_head, is_ended=False
+            )
+        except MalformedError:
+            pass
+        else:
+            return Outcome(interims, answer, is_closed=True, breaks_off=True)
+    return Outcome(interims, None, is_closed=True)
+
+
+def _play(pieces: Iterable[bytes], request: Request, *, has_end: bool) -> Outcome:
+    bench = STAGE.bench()
+    client = bench.ask(request.raw)
+    origin = _asked(bench)
+    origin.take()
+    for piece in pieces:
+        if not origin.ended_by:
+            bench.send(origin, piece)
+    if has_end:
+        bench.end(origin)
+        if bench.connecting:
+            # Nothing came on a connection that was used before: so the request was sent again.
+            assert not any(pieces)
+            origin = _asked(bench)
+            origin.take()
+            bench.end(origin)
+    bench.loop.run_ready()
+    is_closed = client.has_eof or bool(client.ended_by)
+    outcome = _received(client.take(), request, is_closed=is_closed)
+    answer = outcome.answer
+    if answer is not None and answer.is_whole and not is_closed:
+        _ask_again(bench, client)
+    bench.end(client)
+    bench.loop.run_ready()
+    bench.assert_at_rest()
+    for each in [each for each in bench.origins if each.ended_by]:
+        bench.origins.remove(each)
+    return outcome
+
+
+def _asked(bench: Bench) -> FakeTransport:
+    """The one connection to the origin that has a request."""
+    while bench.connecting:
+        bench.connect()
+    (origin,) = [each for each in bench.origins if each.written and not each.ended_by]
+    return origin
+
+
+def _ask_again(bench: Bench, client: FakeTransport) -> None:
+    """Another request on the client's connection gets an answer of its own."""
+    bench.send(client, SECOND)
+    origin = _asked(bench)
+    assert origin.take().startswith(b"GET /second HTTP/1.1\r\n")
+    bench.send(
+        origin, b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(SECOND_BODY) + SECOND_BODY
+    )
+    raw = client.take()
+    answer = read_answer(raw, to_head=False, is_ended=False)
+    assert (200, SECOND_BODY, len(raw)) == (answer.status, answer.body, answer.end), raw
+
+
+def _received(raw: bytes, request: Request, *, is_closed: bool) -> Outcome:
+    """Read what the client got."""
+    interims: list[int] = []
+    position = 0
+    while position < len(raw):
+        # Whatever this raises, the client was sent it.
+        answer = read_answer(raw, position, to_head=request.is_head, is_ended=is_closed)
+        position = answer.end
+        if answer.status >= 200:
+            assert position == len(raw), ("something follows the answer", raw)
+            if not request.is_head:
+                _check_by_llhttp(raw, answer)
+            assert answer.framing != UNTIL_CLOSE or answer.values(b"connection") == [b"close"]
+            return Outcome(interims, answer, is_closed)
+        assert [] == answer.values(b"content-length"), raw  # likewise
+        interims.append(answer.status)
+    return Outcome(interims, None, is_closed)
+
+
+def _check(expected: Outcome, got: Outcome, request: Request) -> None:
+    """Compare what the client got with what the origin sent."""
+    if request.is_http_10:
+        assert got.interims == []
+    else:
+        assert expected.interims == got.interims, (expected, got)
+    answer, sent = got.answer, expected.answer
+    if sent is None:
+        if not expected.is_closed and answer is None:
+            return
+        assert answer is not None, (expected, got)
+        assert 502 == answer.status, (expected, got)
+        assert answer.is_whole
+        return
+    assert answer is not None, (expected, got)
+    assert sent.line[1:] == answer.line[1:], (expected, got)
+    assert expected.breaks_off or sent.body == answer.body or _is_cut(sent, answer), (expected, got)
+    assert not expected.breaks_off or got.is_closed
+    if not request.is_http_10 or sent.framing != "chunked":
+        # A client of HTTP/1.0 cannot be told that an answer without a length broke off.
+        assert sent.is_whole == answer.is_whole or not got.is_closed, (expected, got)
+        assert not answer.is_whole or sent.is_whole, (expected, got)
+    nominated = {
+        option.strip(b" \t").lower()
+        for value in sent.values(b"connection")
+        for option in value.split(b",")
+    } - {b"content-length"}
+    if sent.status == 204:  # RFC 9110, section 8.6: a server must not send a length with it
+        assert [] == answer.values(b"content-length")
+        nominated |= {b"content-length"}
+    assert [
+        (name, value)
+        for name, value in sent.fields
+        if name not in OF_CONNECTIONS and name not in nominated
+    ] == [
+        (name, value)
+        for name, value in answer.fields
+        if name not in OF_CONNECTIONS and (name, value) != (b"via", b"1.1 apfproxy")
+    ], (expected, got)
+
+
+def _is_cut(sent: Message, got: Message) -> bool:
+    """Whether the origin's answer broke off and the client has a part of what there was."""
+    return not sent.is_whole and sent.body.startswith(got.body)
+
+
+class _Counted:
+    """What llhttp finds in what the client got."""
+
+    def __init__(self) -> None:
+        self.statuses: list[int] = []
+        self.parser: httptools.HttpResponseParser
+        self.body = b""
+        self.is_complete = False
+
+    def on_headers_complete(self) -> None:
+        self.statuses.append(self.parser.get_status_code())
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        self.is_complete = self.statuses[-1] >= 200
+
+
+def _check_by_llhttp(raw: bytes, answer: Message) -> None:
+    """The other reader finds the same."""
+    found = _Counted()
+    found.parser = httptools.HttpResponseParser(found)
+    found.parser.feed_data(raw)
+    assert (answer.status, answer.body) == (found.statuses[-1], found.body), raw
+    if answer.framing != UNTIL_CLOSE:
+        assert answer.is_whole == found.is_complete, raw
+
+
+def seeds() -> list[bytes]:
+    """What hostile origins send, and a few good answers, to all kinds of requests."""
+    raw = [
+        *raw_messages(of_origins=True),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+        b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-A: b\r\n\r\n",
+        b"HTTP/1.0 200 OK\r\nConnection: keep-alive, x-a\r\nX-A: b\r\n\r\nuntil the end",
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        b"HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\n\r\n",
+    ]
+    return [
+        bytes([3 + number % 8 + kind]) + text
+        for number, text in enumerate(raw)
+        for kind in (0, 0x20, 0x40, 0x80)
+    ]

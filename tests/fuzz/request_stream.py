@@ -1,0 +1,316 @@
+"""Any bytes from a client, through a whole data plane on transports that are not real.
+
+What the proxy forwards is read by two readers that it does not share (the plain one, and llhttp in
+a pass of its own): it must be exactly the request that the client sent, framed in one way, without
+a field that belongs to the connection, looks like one that does, or says who asks.  However the
+bytes are split, the same requests are forwarded and the same answers come back.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from typing import TYPE_CHECKING
+
+import httptools
+
+from apfproxy.settings import DownstreamSettings
+from tests.fuzz.hostile import raw_messages
+from tests.fuzz.messages import (
+    CHUNKED,
+    SIZED,
+    MalformedError,
+    Message,
+    UnfinishedError,
+    read_answer,
+    read_request,
+)
+from tests.fuzz.splitting import splits
+from tests.proxy.fakes import Bench, FakeTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+SETTINGS = DownstreamSettings(
+    max_head_bytes=1024,
+    max_header_fields=16,
+    max_target_bytes=256,
+    identity_headers_from=(ipaddress.ip_network("10.0.0.0/8"),),
+)
+"""Limits that short inputs reach."""
+
+NOT_ALPHANUMERIC = re.compile(rb"[^0-9a-z]")
+OF_CONNECTIONS = frozenset(
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer"
+    b" upgrade".split()
+)
+FRAMING = frozenset((b"content-length", b"transfer-encoding", b"expect", b"host"))
+FORWARDING = frozenset(
+    b"forwarded x-forwarded-for x-forwarded-proto x-forwarded-host x-forwarded-uri x-real-ip via"
+    b" authorization".split()
+)
+IDENTITY = frozenset((b"x-remote-user", b"x-remote-group", b"x-remote-uid"))
+EXTRA_PREFIX = b"x-remote-extra-"
+ASSERTED = (*sorted(IDENTITY), EXTRA_PREFIX, b"impersonate-")
+
+REFUSED = -1
+Order = list[int]
+"""Of each answer the number of the forwarded request that it belongs to, or `REFUSED`."""
+
+
+class Stage:
+    """One bench for many inputs; a new one now and then, and after whatever went wrong."""
+
+    MAX_RUNS = 300
+
+    def __init__(self, downstream: DownstreamSettings | None = None) -> None:
+        self._downstream = downstream
+        self._bench: Bench | None = None
+        self._runs = 0
+
+    def bench(self) -> Bench:
+        """The bench for the next run."""
+        if self._bench is None or self._runs >= self.MAX_RUNS:
+            self.drop()
+            self._bench = Bench(seats=100, downstream=self._downstream)
+            self._bench.__enter__()
+        self._runs += 1
+        return self._bench
+
+    def drop(self) -> None:
+        """Make a new one for the next run."""
+        if self._bench is not None:
+            self._bench.__exit__(None, None, None)
+        self._bench, self._runs = None, 0
+
+
+STAGE = Stage(SETTINGS)
+
+
+def run_one(data: bytes) -> None:
+    """Play one input: a byte that says how it is split and by whom it is sent, then the stream."""
+    choice, stream = data[0] if data else 0, data[1:]
+    is_trusted = bool(choice & 0x80)
+    try:
+        plays = [
+            Play(pieces, is_trusted=is_trusted, answers_late=bool(number and choice & 0x40))
+            for number, pieces in enumerate(splits(stream, choice & 0x3F))
+        ]
+        asked = _requests(stream)
+        for play in plays:
+            play.check(asked)
+            _check_alike(plays[0], play)
+    except BaseException:
+        STAGE.drop()
+        raise
+
+
+class Play:
+    """One connection and what came of it.
+
+    Attributes:
+        forwarded: Requests that the origin got whole.
+        answers: To whom, in order.
+        is_closed: Whether the proxy has ended the connection.
+    """
+
+    def __init__(
+        self, pieces: Iterable[bytes], *, is_trusted: bool, answers_late: bool = False
+    ) -> None:
+        self._bench = bench = STAGE.bench()
+        self._is_trusted = is_trusted
+        self.forwarded: list[Message] = []
+        client = bench.client(("10.0.0.1" if is_trusted else "192.0.2.1", 4711))
+        for piece in pieces:
+            bench.send(client, piece)
+            if not answers_late:
+                self._answer()
+        self._answer()
+        self.is_closed = client.has_eof or bool(client.ended_by)
+        self._received = client.take()
+        self.answers: Order = []
+        bench.end(client)
+        bench.end(client)
+        bench.loop.run_ready()
+        bench.assert_at_rest()
+        for origin in [each for each in bench.origins if each.ended_by]:
+            bench.origins.remove(origin)
+
+    def _answer(self) -> None:
+        """Be the origin, until nothing more comes of it."""
+        bench = self._bench
+        is_busy = True
+        while is_busy:
+            is_busy = False
+            while bench.connecting:
+                bench.connect()
+            for origin in list(bench.origins):
+                if not origin.ended_by and origin.written and self._serve(origin):
+                    is_busy = True
+            bench.loop.run_ready()
+
+    def _serve(self, origin: FakeTransport) -> bool:
+        """Answer the request that the origin has got, if it is whole."""
+        raw = bytes(origin.written)
+        request = read_request(raw)  # whatever it raises, the proxy has sent it
+        if not request.is_whole:
+            return False
+        assert request.end == len(raw), ("more than one request", raw)
+        _check_by_llhttp(raw, request)
+        origin.take()
+        number = len(self.forwarded)
+        self.forwarded.append(request)
+        body = b"" if request.method == b"HEAD" else b"ok"
+        self._bench.send(
+            origin, b"HTTP/1.1 200 OK\r\nX-Number: %d\r\nContent-Length: 2\r\n\r\n" % number + body
+        )
+        return True
+
+    def check(self, asked: list[Message]) -> None:
+        """Compare with what the client sent."""
+        position = 0
+        while position < len(self._received):
+            number = len(self.answers)
+            to_head = number < len(asked) and asked[number].method == b"HEAD"
+            answer = read_answer(self._received, position, to_head=to_head, is_ended=self.is_closed)
+            position = answer.end
+            if answer.status < 200:
+                continue
+            tags = answer.values(b"x-number")
+            if to_head and not tags and b"close" in answer.values(b"connection"):
+                position = len(self._received)  # what follows is the body of a refused head
+            assert answer.is_whole
+            self.answers.append(int(tags[0]) if tags else REFUSED)
+            if tags:
+                # Served, so the plain reader must have found the very same request there.
+                assert number < len(asked), ("served what is no request", number, self._received)
+                self._compare(asked[number], self.forwarded[int(tags[0])])
+        numbers = [number for number in self.answers if number != REFUSED]
+        assert list(range(len(self.forwarded))) == numbers, (numbers, self.forwarded)
+
+    def _compare(self, asked: Message, got: Message) -> None:
+        assert asked.method == got.method, (asked, got)
+        assert asked.target == got.target, (asked, got)
+        assert asked.is_whole
+        assert asked.framing == got.framing, (asked, got)
+        assert asked.body == got.body, (asked, got)
+        assert got.line[2] == b"HTTP/1.1"
+        _check_fields(asked, got, is_trusted=self._is_trusted)
+
+    def __repr__(self) -> str:
+        return f"<Play {self.answers}, closed {self.is_closed}, {self._received!r}>"
+
+
+def _requests(stream: bytes) -> list[Message]:
+    """What the plain reader finds: requests up to the first that is none."""
+    found: list[Message] = []
+    position = 0
+    try:
+        while position < len(stream):
+            found.append(read_request(stream, position))
+            position = found[-1].end
+    except (MalformedError, UnfinishedError):
+        pass
+    return found
+
+
+def _check_alike(whole: Play, split: Play) -> None:
+    """One play may end sooner, since of a request that is refused less had come; no other way."""
+    shorter, longer = sorted((whole, split), key=lambda play: len(play.answers))
+    count = len(shorter.answers)
+    assert shorter.answers == longer.answers[:count], (whole, split)
+    if count < len(longer.answers):
+        assert shorter.is_closed, (whole, split)
+        assert shorter.answers[-1:] == [REFUSED], (whole, split)
+    for one, other in zip(whole.forwarded, split.forwarded, strict=False):
+        assert one.line == other.line
+        assert one.fields == other.fields
+        assert one.body == other.body
+
+
+def _check_fields(asked: Message, got: Message, *, is_trusted: bool) -> None:
+    """Every field that goes on was sent, and every one that does not has a reason."""
+    assert 1 == len(got.values(b"host"))
+    assert asked.values(b"host") in ([], got.values(b"host")), (asked, got)
+    lengths, codings = got.values(b"content-length"), got.values(b"transfer-encoding")
+    assert codings == ([b"chunked"] if got.framing == CHUNKED else [])
+    assert len(lengths) <= 1
+    assert got.framing != SIZED or [b"%d" % len(got.body)] == lengths
+    is_upgrade = got.values(b"connection") == [b"Upgrade"] and len(got.values(b"upgrade")) == 1
+    nominated = {
+        option.strip(b" \t").lower()
+        for value in asked.values(b"connection")
+        for option in value.split(b",")
+    }
+    sent = list(asked.fields)
+    for name, value in got.fields:
+        folded = NOT_ALPHANUMERIC.sub(b"-", name)
+        if name in OF_CONNECTIONS:
+            assert is_upgrade, (name, got)
+            assert name in (b"connection", b"upgrade"), (name, got)
+            continue
+        assert folded == name or not _is_guarded(folded), (name, got)
+        is_identity = folded in IDENTITY or folded.startswith(EXTRA_PREFIX)
+        assert is_trusted or not is_identity, (name, got)
+        if name in FRAMING or name in FORWARDING - {b"authorization"}:
+            continue
+        assert name not in nominated, (name, got)
+        if name.startswith(ASSERTED):  # the proxy says these in an order of its own
+            assert (name, value) in asked.fields, (name, got)
+            continue
+        while sent and sent[0] != (name, value):
+            _check_dropped(sent.pop(0)[0], nominated)
+        assert sent, ("a field that nobody sent", name, got)
+        sent.pop(0)
+    for name, _ in sent:
+        _check_dropped(name, nominated)
+
+
+def _check_dropped(name: bytes, nominated: set[bytes]) -> None:
+    folded = NOT_ALPHANUMERIC.sub(b"-", name)
+    assert name in nominated or _is_guarded(folded) or folded.startswith(ASSERTED), name
+
+
+def _is_guarded(folded: bytes) -> bool:
+    return folded in OF_CONNECTIONS or folded in FRAMING or folded in FORWARDING
+
+
+class _Counted:
+    """What llhttp finds in the bytes that went to the origin."""
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.target = b""
+        self.body = b""
+
+    def on_url(self, url: bytes) -> None:
+        self.target += url
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        self.messages += 1
+
+
+def _check_by_llhttp(raw: bytes, request: Message) -> None:
+    """The other reader finds the same."""
+    found = _Counted()
+    parser = httptools.HttpRequestParser(found)
+    try:
+        parser.feed_data(raw)
+    except httptools.HttpParserUpgrade:
+        # From here on it reads nothing, not even the body: httptools tells llhttp to skip it.
+        assert request.values(b"connection") == [b"Upgrade"], raw
+        assert (1, request.target) == (found.messages, found.target), raw
+        return
+    assert (1, request.target, request.body) == (found.messages, found.target, found.body), raw
+    assert request.method == parser.get_method()
+
+
+def seeds() -> list[bytes]:
+    """What hostile clients send, split in two ways, trusted or not."""
+    raw = raw_messages()
+    return [
+        bytes([13 + number % 7 + (0x80 * (number % 2))]) + text for number, text in enumerate(raw)
+    ]
