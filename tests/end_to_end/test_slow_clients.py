@@ -1,0 +1,47 @@
+"""Some hundred slow clients at once, by slowhttptest: the others are served, and nothing is left."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "loadtest" / "slow_clients.py"
+BEYOND_A_LIMIT = 2
+"""Its exit status where a figure, which no test judges, is beyond its limit."""
+
+
+@pytest.mark.parametrize("mode", ["head", "body", "read"])
+def test_slow_clients(mode: str, tmp_path: Path) -> None:
+    """Heads, bodies and reads by the byte take no request from anybody else, and no seat for good."""
+    assert shutil.which("slowhttptest"), "slowhttptest is not installed; tests/run installs it"
+    path = tmp_path / "slow.json"
+    done = subprocess.run(  # noqa: S603  of this repository
+        [
+            *(sys.executable, str(SCRIPT), "--connections", "300", "--seconds", "4"),
+            *("--only", mode, "--json", str(path)),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode in (0, BEYOND_A_LIMIT), done.stderr
+    (findings,) = json.loads(path.read_text())
+    state = findings["state"]
+
+    assert {"apart": [], "beside": []} == {
+        name: other["refusals"] for name, other in findings["others"].items()
+    }
+    assert all(other["asked"] == other["answered"] > 0 for other in findings["others"].values())
+    assert (0, 0, 0, 0, 0) == (
+        state["seats"],
+        state["executing"],
+        state["waiting"],
+        state["upstream_active"],
+        state["downstream"],
+    )
