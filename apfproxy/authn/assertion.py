@@ -2,7 +2,8 @@
 
 A front proxy names the user in X-Remote-* fields; a proxy with rights of its own impersonates.
 Values are bytes of a header field: what could end one, or would lose its ends on the way, is
-refused, so that no name turns into another or into a field of its own.
+refused, so that no name turns into another or into a field of its own.  Keys of extra values are
+part of a field's name: what such a name cannot carry, capital letters among it, is percent-encoded.
 
 Source: kubernetes/client-go, `transport/round_trippers.go`.
 """
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from apfproxy.request.user import User
 
 _VALUE = re.compile(r"[^\x00-\x20\x7f](?:[^\x00-\x08\x0a-\x1f\x7f]*[^\x00-\x20\x7f])?")
-_NOT_IN_NAMES = re.compile(rb"[^!#$&'*+\-.^_`|~0-9A-Za-z]")
-_VIRTUAL_GROUPS = (AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP)
+_NOT_IN_NAMES = re.compile(rb"[^!#$&'*+\-.^_`|~0-9a-z]")
+_ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
 class AssertionRefusedError(ValueError):
@@ -38,14 +39,24 @@ def front_proxy_lines(user: User) -> bytes:
 def impersonation_lines(user: User) -> bytes:
     """Impersonate-* lines, each with its CRLF.
 
-    The groups of all authenticated and of all unauthenticated users are left out: the server adds
-    the right one, and to name them would take a permission more.
+    The group of all authenticated or of all unauthenticated users is left out where the server adds
+    it: to name it would take a permission more.
 
     Raises:
         AssertionRefusedError: A name or value cannot be in a header field.
     """
-    groups = tuple(group for group in user.groups if group not in _VIRTUAL_GROUPS)
-    return _lines(b"Impersonate-", user, groups)
+    return _lines(b"Impersonate-", user, _named_groups(user))
+
+
+def _named_groups(user: User) -> tuple[str, ...]:
+    """The groups without the one that the server adds of its own accord."""
+    added = UNAUTHENTICATED_GROUP if user.is_anonymous else AUTHENTICATED_GROUP
+    named = tuple(group for group in user.groups if group != added)
+    if not user.is_anonymous and UNAUTHENTICATED_GROUP in named:
+        return user.groups  # with that one it adds none
+    if not named and user.name.startswith(_ACCOUNT_PREFIX):
+        return user.groups  # without any it adds those of service accounts
+    return named
 
 
 def _lines(prefix: bytes, user: User, groups: tuple[str, ...]) -> bytes:
@@ -54,7 +65,7 @@ def _lines(prefix: bytes, user: User, groups: tuple[str, ...]) -> bytes:
         lines.append(b"%bUid: %b\r\n" % (prefix, _value(user.uid)))
     lines += [b"%bGroup: %b\r\n" % (prefix, _value(group)) for group in groups]
     for key, values in user.extra:
-        name = prefix + b"Extra-" + _NOT_IN_NAMES.sub(_escaped, key.encode())
+        name = b"%bExtra-%b" % (prefix, _NOT_IN_NAMES.sub(_escaped, _key(key)))
         lines += [b"%b: %b\r\n" % (name, _value(value) if value else b"") for value in values]
     return b"".join(lines)
 
@@ -62,6 +73,16 @@ def _lines(prefix: bytes, user: User, groups: tuple[str, ...]) -> bytes:
 def _value(text: str) -> bytes:
     if _VALUE.fullmatch(text) is None:
         raise AssertionRefusedError("a name or value of the user cannot be in a header field")
+    return _encoded(text)
+
+
+def _key(text: str) -> bytes:
+    if not text:
+        raise AssertionRefusedError("a key of the user's extra values is empty")
+    return _encoded(text)
+
+
+def _encoded(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:

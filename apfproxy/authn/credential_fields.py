@@ -10,9 +10,10 @@ Source: kubernetes/apiserver, `authentication/request/headerrequest` and
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
+from urllib.parse import unquote_to_bytes
 
 from apfproxy.authn.credentials import NO_CREDENTIALS, Credentials
 from apfproxy.request.user import User
@@ -27,6 +28,7 @@ _STANDARD_NAMES = frozenset((b"x-remote-user", b"x-remote-group", b"x-remote-uid
 _STANDARD_EXTRA_PREFIX = b"x-remote-extra-"
 _IMPERSONATE = b"impersonate-"
 _IMPERSONATE_EXTRA = b"impersonate-extra-"
+_ESCAPED = re.compile(rb"(?:[^%]|%[0-9a-f]{2})*")
 
 
 class CredentialsError(ValueError):
@@ -102,7 +104,7 @@ def read_credentials(
     if len(authorizations) > 1:
         raise CredentialsError("Authorization is there more than once")
     token = _bearer_token(authorizations[0]) if authorizations else ""
-    token = token or websocket_token.decode("latin-1")
+    token = token or _text(websocket_token)
     claimed = _claimed(rules, claims) if claims else None
     impersonated = _impersonated(impersonations) if impersonations else None
     if not token and claimed is None and impersonated is None:
@@ -112,8 +114,8 @@ def read_credentials(
 
 def _bearer_token(value: bytes) -> str:
     """The token of an Authorization field, or "": the second of words that one space separates."""
-    words = value.decode("latin-1").strip(" \t").split(" ", 2)
-    return words[1] if len(words) > 1 and words[0].lower() == "bearer" else ""
+    words = value.strip(b" \t").split(b" ", 2)
+    return _text(words[1]) if len(words) > 1 and words[0].lower() == b"bearer" else ""
 
 
 def _claimed(rules: CredentialRules, lines: Lines) -> User | None:
@@ -159,19 +161,26 @@ def _first(lines: Lines, names: tuple[bytes, ...]) -> str:
 
 
 def _extra(lines: Lines, prefixes: tuple[bytes, ...]) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Keys, percent-decoded, and values of the fields whose names have a prefix and more."""
+    """Keys and values of the fields whose names have a prefix and more."""
     values: dict[str, list[str]] = {}
     for field, value in lines:
         for prefix in prefixes:
             if field.startswith(prefix) and field != prefix:
-                key = unquote(field[len(prefix) :].decode(), errors="replace").lower()
-                values.setdefault(key, []).append(_text(value))
+                values.setdefault(_key(field[len(prefix) :]), []).append(_text(value))
                 break
     return tuple((key, tuple(values[key])) for key in sorted(values))
+
+
+def _key(escaped: bytes) -> str:
+    """The key that stands, percent-encoded, in the lower-case name of a field.
+
+    As in Go, where one escape is none the others are not either.
+    """
+    return _text(unquote_to_bytes(escaped) if _ESCAPED.fullmatch(escaped) else escaped)
 
 
 def _text(value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise CredentialsError("an identity field is not UTF-8") from error
+        raise CredentialsError("a field that says who asks is not UTF-8") from error

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from apfproxy.authn.access_review import AccessReviews
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.certificates import ClientCertificates
+from apfproxy.authn.credential_fields import is_impersonation
 from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
 from apfproxy.authn.impersonation import Impersonations
 from apfproxy.authn.json_web_tokens import JsonWebTokens, JwtSettingsError, keys_of
@@ -22,6 +23,7 @@ from apfproxy.authn.token_review import TokenReviews
 from apfproxy.authn.upstream_api import UpstreamApi
 from apfproxy.authn.web_keys import FileKeys, WebKeysError
 from apfproxy.proxy.identification import Identification
+from apfproxy.proxy.request_fields import RESERVED_NAMES
 from apfproxy.proxy.tls import ClientTls, ServerTls, TlsError
 from apfproxy.settings import FRONT_PROXY, IMPERSONATE
 from apfproxy.sources.file_changes import FileChanges
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
     from apfproxy.authn.verdict import TokenAuthenticator
     from apfproxy.clock import Clock
-    from apfproxy.settings import JwtSettings, ReviewSettings, Settings
+    from apfproxy.settings import FrontProxySettings, JwtSettings, ReviewSettings, Settings
 
 
 class IdentitySettingsError(ValueError):
@@ -281,8 +283,43 @@ def check_settings(settings: Settings) -> None:
             "upstream.identity: frontProxy over https needs upstream.tls.certificateFile, by which"
             " the server knows the proxy"
         )
+    if not upstream.address.is_tls and any(
+        (upstream.tls.ca_file, upstream.tls.server_name, upstream.tls.certificate_file)
+    ):
+        problems.append("upstream.tls: of no use with an http URL; write https in upstream.url")
+    problems += _name_problems(authentication.front_proxy)
     if problems:
         raise IdentitySettingsError("\n".join(problems))
+
+
+def _name_problems(front_proxy: FrontProxySettings) -> list[str]:
+    """What is wrong with the names of front proxies' fields.
+
+    A field whose name means something else already would lose that meaning: without Content-Length,
+    for one, a body would be taken for requests.
+    """
+    kinds = (
+        ("usernameHeaders", front_proxy.username_headers),
+        ("uidHeaders", front_proxy.uid_headers),
+        ("groupHeaders", front_proxy.group_headers),
+    )
+    problems = [
+        f"authentication.frontProxy.{kind}: {name} means something else; choose another name"
+        for kind, names in kinds
+        for name in names
+        if name.lower().encode() in RESERVED_NAMES or is_impersonation(name.lower().encode())
+    ]
+    for name in front_proxy.extra_header_prefixes:
+        prefix = name.lower().encode()
+        taken = min((each for each in RESERVED_NAMES if each.startswith(prefix)), default=b"")
+        if not taken and (is_impersonation(prefix) or b"impersonate-".startswith(prefix)):
+            taken = b"impersonate-user"
+        if taken:
+            problems.append(
+                f"authentication.frontProxy.extraHeaderPrefixes: {name} is the start of"
+                f" {taken.decode()} too, which means something else; choose another prefix"
+            )
+    return problems
 
 
 def content(path: str | None) -> bytes | None:

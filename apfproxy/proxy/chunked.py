@@ -7,6 +7,10 @@ size, no sign, no prefix.  Chunk extensions are checked and dropped.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 MAX_LINE_BYTES = 4096
 """A chunk-size line with its extension; HAProxy takes a buffer's size, Go 4 KiB."""
@@ -57,11 +61,21 @@ class ChunkedDecoder:
         trailers: Lines of the trailer fields that may be passed on, each with its CRLF.
     """
 
-    __slots__ = ("_data_left", "_extension_bytes", "_partial", "_state", "is_done", "trailers")
+    __slots__ = (
+        "_data_left",
+        "_extension_bytes",
+        "_is_claim",
+        "_partial",
+        "_state",
+        "is_done",
+        "trailers",
+    )
 
     _SIZE, _DATA, _DATA_END, _TRAILERS = range(4)
 
-    def __init__(self) -> None:
+    def __init__(self, is_claim: Callable[[bytes], bool] | None = None) -> None:
+        """Args: whether a trailer field, by its name in lower case, must not be passed on either."""
+        self._is_claim = is_claim
         self._state = self._SIZE
         self._data_left = 0
         self._extension_bytes = 0
@@ -146,7 +160,7 @@ class ChunkedDecoder:
                 raise ChunkedError("the trailer section has too many fields")
             self._partial = data
             return b""
-        self.trailers = _passable_trailers(data[: end + 2])
+        self.trailers = _passable_trailers(data[: end + 2], self._is_claim)
         self.is_done = True
         return data[end + 4 :]
 
@@ -154,7 +168,7 @@ class ChunkedDecoder:
         return f"<ChunkedDecoder state {self._state}, {self._data_left} bytes left>"
 
 
-def _passable_trailers(section: bytes) -> bytes:
+def _passable_trailers(section: bytes, is_claim: Callable[[bytes], bool] | None) -> bytes:
     """The lines of a trailer section without those fields that a trailer must not carry."""
     kept: list[bytes] = []
     position = fields = 0
@@ -167,7 +181,8 @@ def _passable_trailers(section: bytes) -> bytes:
             raise ChunkedError("the trailer section has too many fields")
         # Some servers read any other character as the hyphen, so every such spelling counts.
         name = _NOT_ALPHANUMERIC.sub(b"-", match[1].lower())
-        if name not in _FORBIDDEN_TRAILERS and not name.startswith(_FORBIDDEN_PREFIXES):
+        is_forbidden = name in _FORBIDDEN_TRAILERS or name.startswith(_FORBIDDEN_PREFIXES)
+        if not is_forbidden and not (is_claim is not None and is_claim(name)):
             kept.append(match[0])
         position = match.end()
     return b"".join(kept)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from apfproxy.clock import Clock
     from apfproxy.proxy.admission import Admission
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.identification import Identification
     from apfproxy.proxy.downstream import DownstreamConnection
+    from apfproxy.proxy.identification import Identification
     from apfproxy.proxy.pool import Pool
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.settings import Settings
@@ -92,6 +92,7 @@ class Context:
     Attributes:
         connections: Clients' connections that are open.
         authenticator: Finds out who asks.
+        is_claim: Whether a field, by its name in lower case, is for front proxies only.
         is_draining: Whether answers say that their connection closes.
         limits: What clients may take.
         sweep_now_ns: The time of the last sweep, for deadlines that need no better.
@@ -113,6 +114,7 @@ class Context:
         "head_timeout_ns",
         "held_bytes",
         "idle_timeout_ns",
+        "is_claim",
         "is_draining",
         "limits",
         "linger_ns",
@@ -169,6 +171,7 @@ class Context:
             forwards_credentials=upstream.identity == PASS_THROUGH,
             forwards_impersonation=upstream.identity != IMPERSONATE,
         )
+        self.is_claim = self._field_rules.credentials.is_claim
         self._heads: dict[tuple[Peer, bool], Heads] = {}
 
     def heads_of(

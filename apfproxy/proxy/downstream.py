@@ -395,7 +395,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._body_left = head.body_bytes
         else:
             self._body_left = self._context.limits.max_body_bytes
-            self._decoder = ChunkedDecoder()
+            self._decoder = ChunkedDecoder(self._context.is_claim)
         data, self._pending = self._pending, b""
         body = self._decode(data) if data else b""
         self._exchange = exchange

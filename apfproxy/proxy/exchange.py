@@ -209,7 +209,8 @@ class Exchange:
     def on_request_body(self, data: bytes, *, is_last: bool) -> None:
         """Take a further part of the body, framed as it will be forwarded."""
         self._request_is_whole = is_last
-        if is_last and self._wait_timer is None and not self.has_answered:
+        is_waiting = self._wait_timer is not None or self._identification is not None
+        if is_last and not is_waiting and not self.has_answered:
             self._set_deadline(self._context.clock.now_ns())
         upstream = self._upstream
         if upstream is None:

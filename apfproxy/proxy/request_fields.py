@@ -64,6 +64,17 @@ _GUARDED = _HOP_BY_HOP | {b"content-length", b"expect", b"host", b"x-forwarded-f
 # Their look-alikes are not forwarded, nor are those of these.
 _GUARDED_SPELLINGS = _GUARDED | _FORWARDING | {b"authorization", b"forwarded"}
 
+RESERVED_NAMES = (
+    _GUARDED_SPELLINGS
+    | _NOT_NOMINABLE
+    | {
+        b"sec-websocket-key",
+        b"sec-websocket-protocol",
+        b"sec-websocket-version",
+    }
+)
+"""Names, in lower case, to which no setting may give another meaning."""
+
 NO_BODY, SIZED, CHUNKED = 0, 1, 2
 """How a request's body is framed."""
 
@@ -206,8 +217,7 @@ class _Reader:
         for name, value in self._fields:
             lower = name.lower()
             if rules.credentials.is_claim(lower):
-                if lower not in nominated and rules.believes_claims:
-                    self._claims.append((lower, value))
+                self._take_claim(lower, value, nominated)
             elif lower in _GUARDED:
                 self._take_guarded(lower, value)
             elif lower in nominated or self._is_look_alike(lower):
@@ -280,6 +290,14 @@ class _Reader:
             self._take_expect(value)
         elif lower == b"x-forwarded-for":
             self._forwarded_for.append(value)
+
+    def _take_claim(self, lower: bytes, value: bytes, nominated: set[bytes]) -> None:
+        if not self._rules.believes_claims:
+            return
+        if lower in nominated:
+            # Without it the rest would mean somebody else, or somebody with less to restrain them.
+            raise HeadError(400, "Connection must not name a field that says who asks")
+        self._claims.append((lower, value))
 
     def _take_expect(self, value: bytes) -> None:
         if self._result.is_http_10:

@@ -17,7 +17,7 @@ class User:
         name: The user name.
         groups: In the order in which they were told.
         uid: What tells users of one name apart over time; "" if nobody said.
-        extra: Key, in lower case, and values of whatever else is known.
+        extra: Keys and values of whatever else is known.
     """
 
     name: str

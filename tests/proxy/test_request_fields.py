@@ -292,9 +292,7 @@ def test_malformed_token_among_the_subprotocols() -> None:
             User("\u00e9", ("g",), "1"),
             id="user-with-group",
         ),
-        pytest.param(
-            [(b"Connection", b"x-remote-user"), (b"X-Remote-User", b"u")], None, id="nominated"
-        ),
+        pytest.param([(b"Connection", b"x-remote-user")], None, id="nominated-but-not-there"),
     ],
 )
 def test_claims(lines: Lines, claimed: User | None) -> None:
@@ -304,6 +302,17 @@ def test_claims(lines: Lines, claimed: User | None) -> None:
     assert claimed == trusted.credentials.claimed
     assert None is other.credentials.claimed
     assert b"Host: h\r\n" + END == trusted.forward == other.forward
+
+
+@pytest.mark.parametrize("name", [b"X-Remote-User", b"x-my-user", b"X-Remote-Extra-Scopes"])
+def test_claims_that_are_nominated(name: bytes) -> None:
+    """Whoever has a front proxy take out a part of who asks gets nothing of what is left."""
+    lines = [(b"Connection", name.upper()), (b"X-Remote-User", b"u"), (name, b"u")]
+
+    assert None is read(HOST, *lines).credentials.claimed
+    with pytest.raises(HeadError) as caught:
+        read_trusted(*lines)
+    assert 400 == caught.value.code
 
 
 @pytest.mark.parametrize("forwards_credentials", [True, False])
