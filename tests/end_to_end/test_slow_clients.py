@@ -1,4 +1,4 @@
-"""Some hundred slow clients at once, by slowhttptest: the others are served, and nothing is left."""
+"""Some hundred slow clients at once, by slowhttptest: all others are served, and nothing stays."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BEYOND_A_LIMIT = 2
 
 @pytest.mark.parametrize("mode", ["head", "body", "read"])
 def test_slow_clients(mode: str, tmp_path: Path) -> None:
-    """Heads, bodies and reads by the byte take no request from anybody else, and no seat for good."""
+    """Heads, bodies and reads by the byte cost nobody an answer, and no seat for good."""
     assert shutil.which("slowhttptest"), "slowhttptest is not installed; tests/run installs it"
     path = tmp_path / "slow.json"
     done = subprocess.run(  # noqa: S603  of this repository
