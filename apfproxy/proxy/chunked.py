@@ -74,7 +74,7 @@ class ChunkedDecoder:
     _SIZE, _DATA, _DATA_END, _TRAILERS = range(4)
 
     def __init__(self, is_claim: Callable[[bytes], bool] | None = None) -> None:
-        """Args: whether a trailer field, by its name in lower case, must not be passed on either."""
+        """Args: whether a trailer field, by its name in lower case, is not to be forwarded."""
         self._is_claim = is_claim
         self._state = self._SIZE
         self._data_left = 0

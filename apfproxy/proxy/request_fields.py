@@ -193,6 +193,15 @@ def _without_token(name: bytes, value: bytes) -> list[bytes]:
     return [b"%b: %b\r\n" % (name, b", ".join(kept))] if kept else []
 
 
+def _is_like_impersonation(folded: bytes, name: bytes) -> bool:
+    """Whether a name becomes one of impersonation, or of an extra value, only once it is folded."""
+    # Keys of extra values may have any character, so those names are no other spelling of any.
+    return any(
+        folded.startswith(prefix) and not name.startswith(prefix)
+        for prefix in (b"impersonate-", b"impersonate-extra-")
+    )
+
+
 class _Reader:
     """Goes through the fields of one head once."""
 
@@ -232,9 +241,7 @@ class _Reader:
                     lines.append(b"%b: %b\r\n" % (name, value))
             elif lower == b"sec-websocket-protocol" and not rules.forwards_credentials:
                 lines += _without_token(name, value)
-            elif lower not in _FORWARDING:
-                lines.append(b"%b: %b\r\n" % (name, value))
-            elif rules.believes_claims:
+            elif lower not in _FORWARDING or rules.believes_claims:
                 self._has_proto = self._has_proto or lower == b"x-forwarded-proto"
                 lines.append(b"%b: %b\r\n" % (name, value))
         if b"upgrade" in nominated and not result.is_http_10:
@@ -311,7 +318,7 @@ class _Reader:
         folded = _NOT_ALPHANUMERIC.sub(b"-", lower)
         return folded != lower and (
             folded in _GUARDED_SPELLINGS
-            or is_impersonation(folded)
+            or _is_like_impersonation(folded, lower)
             or self._rules.credentials.is_claim(folded)
         )
 

@@ -1,0 +1,424 @@
+"""Who asks, and what the origin is told of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from apfproxy.authn.authenticator import (
+    FOREVER_NS,
+    Authenticator,
+    Identity,
+    Refusal,
+    Rules,
+)
+from apfproxy.authn.credentials import NO_CREDENTIALS, UNKNOWN_PEER, Credentials, Peer
+from apfproxy.authn.impersonation import Impersonations, effective
+from apfproxy.authn.verdict import Verdict
+from apfproxy.request.user import ANONYMOUS, User
+from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH, ImpersonationSettings
+from tests.virtual_clock import VirtualClock
+
+S = 1_000_000_000
+NOW_S = 5000.0
+AUTHENTICATED = "system:authenticated"
+
+CLAIMED = User("claimed", ("front",), "1", (("k", ("v",)),))
+OF_CERTIFICATE = User("certificate", ("org",))
+OF_TOKEN = User("token", ("dev",))
+WANTED = User("wanted", ("ops",))
+
+FRONT = Peer(is_front_proxy=True)
+FRONT_CERTIFICATE = Peer(is_front_proxy=True, has_certificate=True)
+CERTIFICATE = Peer(OF_CERTIFICATE, has_certificate=True)
+BOTH = Peer(OF_CERTIFICATE, is_front_proxy=True, has_certificate=True)
+BAD = Peer(has_certificate=True, problem="the certificate is bad")
+EXPIRED = replace(CERTIFICATE, valid_until_s=NOW_S)
+EXPIRED_FRONT = replace(FRONT_CERTIFICATE, valid_until_s=NOW_S - 1)
+
+CLAIM = Credentials(claimed=CLAIMED)
+GOOD = Credentials("good")
+SLOW = Credentials("slow")
+WRONG = Credentials("wrong")
+
+CLAIMED_LINES = (
+    b"X-Remote-User: claimed\r\nX-Remote-Uid: 1\r\nX-Remote-Group: front\r\nX-Remote-Extra-k: v\r\n"
+)
+
+
+class Tokens:
+    """Knows `good` at once, and `slow` once it is asked for."""
+
+    def __init__(self, name: str = "", lifetime_s: float = 30.0) -> None:
+        self._known = {name + "good": OF_TOKEN}
+        self._slow = {name + "slow": OF_TOKEN}
+        self._name = name
+        self._lifetime_s = lifetime_s
+        self.reviewed: list[str] = []
+
+    def check(self, token: str) -> Verdict | None:
+        """The verdict, if that is known."""
+        if token in self._slow:
+            return None
+        return self._verdict(self._known.get(token))
+
+    async def review(self, token: str) -> Verdict:
+        """The verdict."""
+        self.reviewed.append(token)
+        return self._verdict(self._slow.get(token))
+
+    def _verdict(self, user: User | None) -> Verdict:
+        return Verdict(user, self._lifetime_s, "" if user else f"no {self._name}token")
+
+
+class Leave(Impersonations):
+    """Says at once, or once it is asked for, who may be whom.
+
+    Attributes:
+        asked: The pairs that were asked about.
+    """
+
+    def __init__(
+        self, *, answer: bool, is_known: bool = True, leave_s: float = float("inf")
+    ) -> None:
+        super().__init__(ImpersonationSettings(), None)
+        self._answer = answer
+        self._is_known = is_known
+        self._leave_s = leave_s
+        self.asked: list[tuple[User, User]] = []
+
+    def check(self, user: User, wanted: User) -> bool | None:
+        """Whether, if that is known."""
+        self.asked.append((user, wanted))
+        return self._answer if self._is_known else None
+
+    async def review(self, user: User, wanted: User) -> bool:
+        """Whether."""
+        self.asked.append((user, wanted))
+        return self._answer
+
+    def lifetime_s(self, user: User, wanted: User) -> float:  # noqa: ARG002  the base's signature
+        """For how long that counts."""
+        return self._leave_s
+
+
+def authenticator(
+    rules: Rules | None = None,
+    impersonations: Impersonations | None = None,
+    *tokens: Tokens,
+) -> Authenticator:
+    """One on a clock of one second."""
+    return Authenticator(
+        VirtualClock(S),
+        rules or Rules(judges_certificates=True),
+        tokens or (Tokens(),),
+        impersonations,
+        lambda: b"0wn",
+        lambda: NOW_S,
+    )
+
+
+async def found(
+    subject: Authenticator, peer: Peer, credentials: Credentials
+) -> Identity | Refusal | None:
+    """Who asks, which must be the same whether it is found out at once or later."""
+    at_once = subject.identify(peer, credentials)
+    later = await subject.identify_later(peer, credentials)
+    assert at_once in (None, later)
+    return later
+
+
+def name_of(result: Identity | Refusal | None) -> str:
+    """The user's name, or the code and the problem."""
+    if isinstance(result, Refusal):
+        return f"{result.code} {result.problem}"
+    assert result is not None
+    return result.user.name
+
+
+@pytest.mark.parametrize(
+    ("peer", "credentials", "who"),
+    [
+        # Nothing but what the peer is.
+        pytest.param(UNKNOWN_PEER, NO_CREDENTIALS, "system:anonymous", id="nothing"),
+        pytest.param(CERTIFICATE, NO_CREDENTIALS, "certificate", id="certificate"),
+        pytest.param(FRONT, NO_CREDENTIALS, "system:anonymous", id="front-by-address"),
+        pytest.param(
+            FRONT_CERTIFICATE,
+            NO_CREDENTIALS,
+            "401 a front proxy names no user, and its certificate is no user's",
+            id="front-by-certificate",
+        ),
+        pytest.param(BOTH, NO_CREDENTIALS, "certificate", id="front-that-is-a-user"),
+        pytest.param(BAD, NO_CREDENTIALS, "401 the certificate is bad", id="bad-certificate"),
+        pytest.param(
+            EXPIRED, NO_CREDENTIALS, "401 the client's certificate has expired", id="expired"
+        ),
+        # Fields of front proxies come first, and count for front proxies only.
+        pytest.param(UNKNOWN_PEER, CLAIM, "system:anonymous", id="claim-of-nobody"),
+        pytest.param(CERTIFICATE, CLAIM, "certificate", id="claim-of-a-user"),
+        pytest.param(BAD, CLAIM, "401 the certificate is bad", id="claim-of-a-bad-one"),
+        pytest.param(FRONT, CLAIM, "claimed", id="claim"),
+        pytest.param(FRONT_CERTIFICATE, CLAIM, "claimed", id="claim-by-certificate"),
+        pytest.param(BOTH, CLAIM, "claimed", id="claim-before-certificate"),
+        pytest.param(FRONT, replace(GOOD, claimed=CLAIMED), "claimed", id="claim-before-token"),
+        pytest.param(FRONT, replace(WRONG, claimed=CLAIMED), "claimed", id="claim-and-bad-token"),
+        pytest.param(
+            EXPIRED_FRONT,
+            CLAIM,
+            "401 the client's certificate has expired",
+            id="claim-under-an-expired-certificate",
+        ),
+        pytest.param(EXPIRED_FRONT, replace(GOOD, claimed=CLAIMED), "token", id="expired-and-token"),
+        # Then certificates.
+        pytest.param(CERTIFICATE, GOOD, "certificate", id="certificate-before-token"),
+        pytest.param(CERTIFICATE, SLOW, "certificate", id="certificate-before-review"),
+        pytest.param(CERTIFICATE, WRONG, "certificate", id="certificate-and-bad-token"),
+        # Then tokens, which make up for a certificate that is no good.
+        pytest.param(UNKNOWN_PEER, GOOD, "token", id="token"),
+        pytest.param(UNKNOWN_PEER, SLOW, "token", id="reviewed-token"),
+        pytest.param(FRONT, GOOD, "token", id="token-through-a-front"),
+        pytest.param(FRONT_CERTIFICATE, GOOD, "token", id="token-of-the-front"),
+        pytest.param(BAD, GOOD, "token", id="token-and-bad-certificate"),
+        pytest.param(EXPIRED, SLOW, "token", id="token-and-expired-certificate"),
+        # One that is no good is not none.
+        pytest.param(UNKNOWN_PEER, WRONG, "401 no token", id="bad-token"),
+        pytest.param(FRONT, WRONG, "401 no token", id="bad-token-through-a-front"),
+        pytest.param(BAD, WRONG, "401 no token", id="all-bad"),
+        pytest.param(UNKNOWN_PEER, replace(WRONG, claimed=CLAIMED), "401 no token", id="forged"),
+    ],
+)
+@pytest.mark.parametrize("allows_anonymous", [True, False])
+async def test_order(
+    peer: Peer, credentials: Credentials, who: str, allows_anonymous: bool
+) -> None:
+    """Kubernetes' order; without anonymous requests only those without credentials are refused."""
+    rules = Rules(allows_anonymous=allows_anonymous, judges_certificates=True)
+    if who == "system:anonymous" and not allows_anonymous:
+        who = "401 no credentials"
+
+    assert who == name_of(await found(authenticator(rules), peer, credentials))
+
+
+async def test_anonymous_that_a_front_proxy_names() -> None:
+    """It is a credential, so it is served even where nobody may come without one."""
+    credentials = Credentials(claimed=User(ANONYMOUS.name, ("g",)))
+    result = await found(authenticator(Rules(allows_anonymous=False)), FRONT, credentials)
+
+    assert isinstance(result, Identity)
+    assert User(ANONYMOUS.name, ("g",)) == result.user
+
+
+async def test_front_proxy_without_a_ca_of_users() -> None:
+    """Its certificate is no credential of a user then, so it may ask for nobody."""
+    assert "system:anonymous" == name_of(
+        await found(authenticator(Rules()), FRONT_CERTIFICATE, NO_CREDENTIALS)
+    )
+
+
+async def test_tokens_where_nobody_knows_any() -> None:
+    """They are no credential then, and the origin may well know them."""
+    subject = Authenticator(VirtualClock(S), now_s=lambda: NOW_S)
+
+    assert "system:anonymous" == name_of(await found(subject, UNKNOWN_PEER, GOOD))
+
+
+async def test_order_of_those_who_know_tokens() -> None:
+    """The first that knows the token decides; one that has to ask is asked in its turn."""
+    first, second = Tokens("a"), Tokens("b")
+    subject = authenticator(None, None, first, second)
+    names = [
+        name_of(await found(subject, UNKNOWN_PEER, Credentials(token)))
+        for token in ("agood", "bgood", "aslow", "bslow", "wrong")
+    ]
+
+    assert ["token", "token", "token", "token", "401 no atoken; no btoken"] == names
+    assert (["aslow"], ["bslow"]) == (first.reviewed, second.reviewed)
+    assert subject.identify(UNKNOWN_PEER, Credentials("aslow")) is None
+
+
+@pytest.mark.parametrize(
+    ("assertion", "peer", "credentials", "lines"),
+    [
+        pytest.param(PASS_THROUGH, UNKNOWN_PEER, NO_CREDENTIALS, b"", id="pass-nobody"),
+        pytest.param(PASS_THROUGH, UNKNOWN_PEER, GOOD, b"", id="pass-token"),
+        pytest.param(PASS_THROUGH, CERTIFICATE, CLAIM, b"", id="pass-certificate"),
+        pytest.param(PASS_THROUGH, FRONT, CLAIM, CLAIMED_LINES, id="pass-claim"),
+        pytest.param(
+            FRONT_PROXY,
+            UNKNOWN_PEER,
+            NO_CREDENTIALS,
+            b"X-Remote-User: system:anonymous\r\nX-Remote-Group: system:unauthenticated\r\n",
+            id="front-nobody",
+        ),
+        pytest.param(
+            FRONT_PROXY,
+            UNKNOWN_PEER,
+            GOOD,
+            b"X-Remote-User: token\r\nX-Remote-Group: dev\r\n"
+            b"X-Remote-Group: system:authenticated\r\n",
+            id="front-token",
+        ),
+        pytest.param(
+            FRONT_PROXY,
+            FRONT,
+            Credentials(claimed=User("u", ("system:masters",))),
+            b"X-Remote-User: u\r\nX-Remote-Group: system:masters\r\n"
+            b"X-Remote-Group: system:authenticated\r\n",
+            id="front-claim",
+        ),
+        pytest.param(
+            IMPERSONATE,
+            UNKNOWN_PEER,
+            NO_CREDENTIALS,
+            b"Authorization: Bearer 0wn\r\nImpersonate-User: system:anonymous\r\n",
+            id="impersonate-nobody",
+        ),
+        pytest.param(
+            IMPERSONATE,
+            CERTIFICATE,
+            WRONG,
+            b"Authorization: Bearer 0wn\r\nImpersonate-User: certificate\r\n"
+            b"Impersonate-Group: org\r\n",
+            id="impersonate-certificate",
+        ),
+        pytest.param(
+            IMPERSONATE,
+            FRONT,
+            CLAIM,
+            b"Authorization: Bearer 0wn\r\nImpersonate-User: claimed\r\nImpersonate-Uid: 1\r\n"
+            b"Impersonate-Group: front\r\nImpersonate-Extra-k: v\r\n",
+            id="impersonate-claim",
+        ),
+    ],
+)
+async def test_lines(assertion: str, peer: Peer, credentials: Credentials, lines: bytes) -> None:
+    """What the origin is told, byte for byte."""
+    result = await found(authenticator(Rules(assertion=assertion)), peer, credentials)
+
+    assert isinstance(result, Identity)
+    assert lines == result.lines
+
+
+REAL = b"X-Remote-User: token\r\nX-Remote-Group: dev\r\nX-Remote-Group: system:authenticated\r\n"
+BECOMES = b"Authorization: Bearer 0wn\r\nImpersonate-User: wanted\r\nImpersonate-Group: ops\r\n"
+FORBIDDEN = (
+    '403 users "wanted" is forbidden: User "token" cannot impersonate resource "users"'
+    ' in API group "" at the cluster scope'
+)
+
+
+@pytest.mark.parametrize(
+    ("assertion", "leave", "who", "lines"),
+    [
+        pytest.param(PASS_THROUGH, None, "token", b"", id="pass-unasked"),
+        pytest.param(PASS_THROUGH, False, "token", b"", id="pass-denied"),
+        pytest.param(PASS_THROUGH, True, "wanted", b"", id="pass-allowed"),
+        pytest.param(FRONT_PROXY, None, "token", REAL, id="front-unasked"),
+        pytest.param(FRONT_PROXY, False, "token", REAL, id="front-denied"),
+        pytest.param(FRONT_PROXY, True, "wanted", REAL, id="front-allowed"),
+        pytest.param(IMPERSONATE, None, FORBIDDEN, b"", id="impersonate-unasked"),
+        pytest.param(IMPERSONATE, False, FORBIDDEN, b"", id="impersonate-denied"),
+        pytest.param(IMPERSONATE, True, "wanted", BECOMES, id="impersonate-allowed"),
+    ],
+)
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_impersonation(
+    assertion: str, leave: bool | None, is_known: bool, who: str, lines: bytes
+) -> None:
+    """With leave it changes the class; the origin judges it, but where the proxy's rights would."""
+    leaves = None if leave is None else Leave(answer=leave, is_known=is_known)
+    subject = authenticator(Rules(assertion=assertion), leaves)
+    for token in ("good", "slow"):
+        credentials = Credentials(token, impersonated=WANTED)
+        result = await found(subject, UNKNOWN_PEER, credentials)
+        if isinstance(result, Identity):
+            assert (who, lines) == (result.user.name, result.lines)
+        else:
+            assert result is not None
+            assert who == f"{result.code} {result.message}"
+        if leaves is not None and not is_known:
+            assert subject.identify(UNKNOWN_PEER, credentials) is None
+    if leaves is not None:
+        real = User("token", ("dev", AUTHENTICATED))
+        assert {(real, WANTED)} == set(leaves.asked)
+        assert effective(WANTED) == User("wanted", ("ops", AUTHENTICATED))
+
+
+async def test_leave_is_of_the_real_user() -> None:
+    """Whoever is not known gets no further; whoever claims to be another is not asked for."""
+    leaves = Leave(answer=True)
+    subject = authenticator(None, leaves)
+    for peer, credentials in (
+        (UNKNOWN_PEER, replace(WRONG, impersonated=WANTED)),
+        (BAD, Credentials(impersonated=WANTED)),
+    ):
+        assert isinstance(await found(subject, peer, credentials), Refusal)
+    assert [] == leaves.asked
+    forged = Credentials("good", CLAIMED, WANTED)
+    await found(subject, UNKNOWN_PEER, forged)
+    assert {"token"} == {real.name for real, _ in leaves.asked}
+
+
+@pytest.mark.parametrize("assertion", [FRONT_PROXY, IMPERSONATE])
+async def test_user_that_no_field_can_carry(assertion: str) -> None:
+    """Nobody is taken for whom the name would turn into on its way."""
+    peer = Peer(User(" admin", ()), has_certificate=True)
+    subject = authenticator(Rules(assertion=assertion))
+
+    assert "401 a name or value of the user cannot be in a header field" == name_of(
+        await found(subject, peer, NO_CREDENTIALS)
+    )
+
+
+@pytest.mark.parametrize(
+    ("peer", "credentials", "leave_s", "valid_s"),
+    [
+        pytest.param(UNKNOWN_PEER, NO_CREDENTIALS, None, None, id="nobody-for-ever"),
+        pytest.param(FRONT, CLAIM, None, None, id="claim-by-address-for-ever"),
+        pytest.param(replace(CERTIFICATE, valid_until_s=NOW_S + 7), GOOD, None, 7, id="peer"),
+        pytest.param(
+            replace(FRONT_CERTIFICATE, valid_until_s=NOW_S + 7), CLAIM, None, 7, id="front"
+        ),
+        pytest.param(UNKNOWN_PEER, GOOD, None, 30, id="token"),
+        pytest.param(EXPIRED, GOOD, None, 30, id="token-beside-an-expired-certificate"),
+        pytest.param(UNKNOWN_PEER, GOOD, 10.0, 10, id="leave"),
+        pytest.param(UNKNOWN_PEER, GOOD, 40.0, 30, id="leave-beyond-the-token"),
+        pytest.param(FRONT, CLAIM, 0.0, 0, id="no-answer"),
+        pytest.param(
+            replace(CERTIFICATE, valid_until_s=1e30), NO_CREDENTIALS, None, None, id="never"
+        ),
+    ],
+)
+async def test_validity(
+    peer: Peer, credentials: Credentials, leave_s: float | None, valid_s: int | None
+) -> None:
+    """An identity holds as long as all that it hangs on, on the clock of the process."""
+    leaves = None
+    if leave_s is not None:
+        leaves = Leave(answer=True, leave_s=leave_s)
+        credentials = replace(credentials, impersonated=WANTED)
+    result = await found(authenticator(None, leaves), peer, credentials)
+
+    assert isinstance(result, Identity)
+    assert result.valid_until_ns == (FOREVER_NS if valid_s is None else (1 + valid_s) * S)
+
+
+async def test_counts_and_shows_no_token() -> None:
+    """What is shown of it all says how many, and who; no credential of anybody."""
+    subject = authenticator(Rules(assertion=IMPERSONATE))
+    subject.identify(UNKNOWN_PEER, NO_CREDENTIALS)
+    identity = subject.identify(UNKNOWN_PEER, GOOD)
+    subject.identify(UNKNOWN_PEER, WRONG)
+    subject.identify(UNKNOWN_PEER, SLOW)
+
+    assert "<Identity of 'token'>" == repr(identity)
+    assert (1, 1, 1) == (
+        subject.counters.anonymous,
+        subject.counters.authenticated,
+        subject.counters.refused,
+    )
+    assert "<Authenticator with 1 of tokens, <AuthenticationCounters: 1 known, 1 refused>>" == repr(
+        subject
+    )
