@@ -7,10 +7,11 @@ apart from that of the slow clients, and a user who shares theirs.  Counted are 
 how long the worst took, what the proxy holds in memory and in descriptors before, meanwhile and
 after, and that in the end no seat is in use and no connection is left.
 
-Slow bodies hold seats of their level until `downstream.limits.bodyRateGrace` is over, so for that
-long whoever shares the level may have to wait; nobody else does.
+Slow bodies hold seats of their level until `downstream.limits.bodyRateGrace` is over, and slow
+readers until `slowReaderGrace` is, so for that long whoever shares the level may have to wait;
+nobody else does.
 
-    python loadtest/slow_clients.py --connections 4000 --seconds 30 --json slow.json
+    python loadtest/slow_clients.py --connections 4000 --seconds 40 --json slow.json
     python loadtest/slow_clients.py --only body --connections 500
 
 The exit status is 2 if a figure is beyond its limit.
@@ -55,12 +56,10 @@ MODES = {
 }
 """Of slowhttptest; a piece every two seconds, or a read of 32 bytes every second."""
 TARGETS = {"head": "/slow", "body": "/slow", "read": "/large"}
-RAMP_S = 8
-"""In which all connections are opened."""
 REQUESTS_PER_S = 20
 WORST_MS = 1000.0
-BODY_GRACE_MS = 5000.0
-"""The default of `downstream.limits.bodyRateGrace`."""
+GRACE_MS = {"head": 0.0, "body": 5000.0, "read": 1000.0}
+"""For which slow clients hold seats: the defaults of `bodyRateGrace` and `slowReaderGrace`."""
 GROWTH_MIB = 48.0
 """Of memory that may stay after a mode: what the allocator keeps for the next one."""
 SPARE_DESCRIPTORS = 8
@@ -131,8 +130,7 @@ class Findings:
                     f"{name}: {other.asked - other.answered} of {other.asked} requests were not"
                     f" answered by 200 ({', '.join(sorted(set(other.refusals))[:3])})"
                 )
-            waits_for_bodies = name == BESIDE and self.mode == "body"
-            limit_ms = WORST_MS + (BODY_GRACE_MS if waits_for_bodies else 0)
+            limit_ms = WORST_MS + (GRACE_MS[self.mode] if name == BESIDE else 0.0)
             if other.worst_ms > limit_ms:
                 wrong.append(
                     f"{name}: an answer took {other.worst_ms:.0f} ms, more than {limit_ms:.0f}"
@@ -228,8 +226,8 @@ def numbers_of(proxy: Process, state: ProxyState | None = None) -> Numbers:
     return {"rss_mib": round(proxy.rss_bytes() / 2**20, 1), "descriptors": descriptors}
 
 
-async def attack(mode: str, port: int, connections: int, seconds: int, directory: Path) -> None:
-    """Run slowhttptest for so long, at a low priority.
+async def attack(mode: str, port: int, options: argparse.Namespace, directory: Path) -> None:
+    """Run slowhttptest to its end, at a low priority.
 
     Raises:
         LoadTestError: It is not installed, or could not run.
@@ -237,8 +235,8 @@ async def attack(mode: str, port: int, connections: int, seconds: int, directory
     program = shutil.which("slowhttptest")
     if program is None:
         raise LoadTestError("slowhttptest is not installed; `apt-get install slowhttptest`")
-    rate = max(1, connections // RAMP_S)
-    command = [program, *MODES[mode], "-c", str(connections), "-r", str(rate)]
+    command = [program, *MODES[mode], "-c", str(options.connections), "-r", str(options.rate)]
+    seconds = options.seconds
     command += ["-l", str(seconds), "-p", "5", "-u", f"http://127.0.0.1:{port}{TARGETS[mode]}"]
     with (directory / f"slowhttptest-{mode}.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(
@@ -278,7 +276,7 @@ async def suffer(
     runs = [asyncio.create_task(other.run()) for other in others.values()]
     runs.append(asyncio.create_task(watch.run()))
     try:
-        await attack(mode, proxy.port, options.connections, options.seconds, directory)
+        await attack(mode, proxy.port, options, directory)
     finally:
         for run in runs:
             run.cancel()
@@ -330,7 +328,7 @@ def measure(options: argparse.Namespace, directory: Path) -> list[Findings]:
                 await wait_until_left(admin_port)
                 found = []
                 print_heading()
-                for mode in options.only:
+                for mode in options.only * options.rounds:
                     findings = await suffer(mode, proxy, admin_port, options, directory)
                     findings.judge()
                     print_row(findings)
@@ -377,8 +375,10 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = Parser(__doc__)
     add = parser.add_argument
     add("--connections", type=count_up_to(20000), default=4000, help="slow ones at once")
-    add("--seconds", type=count_up_to(3600), default=30, help="of each mode, opening included")
+    add("--rate", type=count_up_to(5000), default=200, help="of them opened in a second")
+    add("--seconds", type=count_up_to(3600), default=40, help="of each mode, opening included")
     add("--only", type=names_from(list(MODES), "mode"), default=list(MODES), help="these modes")
+    add("--rounds", type=count_up_to(100), default=1, help="of all modes, against one proxy")
     add("--json", type=Path, metavar="FILE", help="write all results there as well")
     return parser.parse_args(arguments)
 

@@ -22,8 +22,8 @@ def test_slow_clients(mode: str, tmp_path: Path) -> None:
     path = tmp_path / "slow.json"
     done = subprocess.run(  # noqa: S603  of this repository
         [
-            *(sys.executable, str(SCRIPT), "--connections", "300", "--seconds", "4"),
-            *("--only", mode, "--json", str(path)),
+            *(sys.executable, str(SCRIPT), "--only", mode, "--json", str(path)),
+            *("--connections", "300", "--rate", "100", "--seconds", "4"),
         ],
         capture_output=True,
         text=True,
