@@ -19,7 +19,7 @@ from apfproxy.proxy.counters import HandshakeFailure, Refusal
 from apfproxy.settings import DownstreamTlsSettings, LimitSettings
 from tests.certificates import Authority
 from tests.conformance import vectors
-from tests.conformance.test_hostile_http import expanded
+from tests.conformance.hostile.script import expanded
 from tests.end_to_end.peer import begin
 from tests.end_to_end.scene import GET, OK, Scene, Setup, on_uvloop, running, until
 

@@ -334,9 +334,24 @@ def test_own_credentials(forwards_credentials: bool) -> None:
 
 def test_look_alikes_of_credentials_do_not_go_on() -> None:
     """No origin can take another spelling for an identity."""
-    names = (b"X_Remote_User", b"x_my.user", b"Impersonate_User", b"Impersonate_Extra_a")
+    names = (
+        b"X_Remote_User",
+        b"x_my.user",
+        b"Impersonate_User",
+        b"Impersonate_Extra_a",
+        b"Impersonate-Extra_a",
+    )
 
     assert b"Host: h\r\n" + END == read(HOST, *[(name, b"u") for name in names]).forward
+
+
+def test_keys_of_extra_values_may_be_odd() -> None:
+    """A key with other characters is no other spelling of a field."""
+    lines = [(b"Impersonate-User", b"u"), (b"Impersonate-Extra-acme.com%2Fa_b", b"x")]
+    found = read(HOST, *lines)
+
+    assert b"\r\nImpersonate-Extra-acme.com%2Fa_b: x\r\n" in found.forward
+    assert User("u", (), "", (("acme.com/a_b", ("x",)),)) == found.credentials.impersonated
 
 
 def test_trusted_front_says_how_it_was_reached() -> None:

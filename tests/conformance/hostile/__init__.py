@@ -1,0 +1,1 @@
+"""Plays the cases of hostile HTTP and judges what comes out."""

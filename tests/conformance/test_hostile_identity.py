@@ -1,0 +1,429 @@
+"""Identities that are forged, ambiguous, revoked or borrowed: who is served, as whom.
+
+Each case is played in all three ways to tell the origin who asks.  The origin has to get the lines
+that belong to the user, in that way, and no other line that could name anybody; the class of each
+answer tells whom the flow control took the user for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import json
+import re
+import ssl
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.cli import process as process_module
+from apfproxy.proxy.loop_clock import LoopClock
+from apfproxy.settings import (
+    FRONT_PROXY,
+    IMPERSONATE,
+    PASS_THROUGH,
+    AuthenticationSettings,
+    DownstreamTlsSettings,
+    FrontProxySettings,
+    ImpersonationSettings,
+    ReviewSettings,
+)
+from tests.certificates import DAY, Authority
+from tests.conformance import vectors
+from tests.conformance.hostile.judgement import complaint
+from tests.conformance.hostile.play import Play
+from tests.end_to_end.scene import NARROW, OK, Scene, Setup, on_uvloop, running, until
+from tests.end_to_end.secure_peer import SecurePeer, client_context
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from tests.certificates import Issued
+    from tests.conformance.hostile.script import Case
+    from tests.end_to_end.origin import Arrival
+    from tests.end_to_end.peer import Message, Peer
+
+Line = tuple[bytes, bytes]
+
+CASES: dict[str, Case] = {case["id"]: case for case in vectors.load("hostile_http")}
+MODES = (PASS_THROUGH, FRONT_PROXY, IMPERSONATE)
+OWN_TOKEN = b"token-of-the-proxy"
+TOKENS = 'user-a,alice,1,"dev"\nuser-b,bob,2\nadmin,root,3,"system:masters"\n'
+REVIEWS = b"/apis/authentication.k8s.io/v1/tokenreviews"
+
+SCHEMA_NUMBERS = {"alice": 1, "bob": 2, "root": 3}
+SCHEMAS = "---".join(
+    f"""
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {{name: of-{name}, uid: 00000000-0000-0000-0000-{number:012}}}
+spec:
+  matchingPrecedence: 50
+  priorityLevelConfiguration: {{name: narrow}}
+  rules:
+  - subjects: [{{kind: User, user: {{name: {name}}}}}]
+    resourceRules:
+    - {{verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"]}}
+"""
+    for name, number in SCHEMA_NUMBERS.items()
+)
+SCHEMA = re.compile(rb"X-Kubernetes-PF-FlowSchema-UID: 00000000-0000-0000-0000-0*([0-9]+)\r\n")
+
+USERS: dict[str, list[Line]] = {
+    "alice": [(b"user", b"alice"), (b"uid", b"1"), (b"group", b"dev")],
+    "bob": [(b"user", b"bob"), (b"uid", b"2")],
+    "root": [(b"user", b"root"), (b"uid", b"3"), (b"group", b"system:masters")],
+    "alice, by certificate": [(b"user", b"alice"), (b"group", b"dev")],
+    "alice, by proxy": [(b"user", b"alice"), (b"group", b"dev"), (b"extra-scopes", b"a%2Fb")],
+    "bob, by root": [(b"user", b"bob"), (b"extra-acme.com%2fproject", b"x")],
+}
+"""What the origin is to learn of whom, without the name of a way and all users' group."""
+TOKEN_OF = {"alice": b"user-a", "bob": b"user-b", "root": b"admin"}
+
+AS_BOB_OF_MASTERS = [(b"impersonate-user", b"bob"), (b"impersonate-group", b"system:masters")]
+AS_BOB_OF_A_PROJECT = [
+    (b"impersonate-user", b"bob"),
+    (b"impersonate-extra-acme.com%2fproject", b"x"),
+]
+
+
+@dataclass(frozen=True)
+class Served:
+    """A request that is served.
+
+    Attributes:
+        user: Who asks; a key of `USERS`.
+        lines: What else goes on, where the origin judges it.
+        effective: Who that is then, if it is somebody else.
+        told: What the origin learns of that; a key of `USERS`.
+        code: Of the answer.
+        authorization: What the client sent, if it was not `Bearer` and the user's token.
+    """
+
+    user: str
+    lines: tuple[Line, ...] = ()
+    effective: str = ""
+    told: str = ""
+    code: int = 200
+    authorization: bytes | None = None
+
+
+ALICE, BOB = Served("alice"), Served("bob")
+
+OUTCOMES: dict[str, list[Served | int]] = {
+    "ID-01": [401],
+    "ID-02": [Served("alice, by certificate", authorization=b"")],
+    "ID-03": [401],
+    "ID-04": [Served("alice, by proxy", authorization=b"")],
+    "ID-05": [401],
+    "ID-06": [ALICE],
+    "ID-07": [ALICE],
+    "ID-08": [ALICE],
+    "ID-09": [ALICE],
+    "ID-10": [ALICE],
+    "ID-11": [400],
+    "ID-12": [400],
+    "ID-13": [401],
+    "ID-14": [replace(ALICE, authorization=b"bEaReR user-a")],
+    "ID-15": [Served("alice, by certificate", authorization=b"Bearer garbage")],
+    "ID-16": [replace(ALICE, lines=tuple(AS_BOB_OF_MASTERS))],
+    "ID-17": [400],
+    "ID-18": [ALICE],
+    "ID-19": [Served("root", tuple(AS_BOB_OF_A_PROJECT), "bob", "bob, by root")],
+    "ID-20": [ALICE, BOB, ALICE],
+    "ID-21": [ALICE, 401],
+    "ID-23": [replace(ALICE, code=101, authorization=b"")],
+    "ID-24": [431],
+    "ID-25": [400],
+    "ID-26": [401],
+    "ID-27": [401],
+    "ID-28": [],
+}
+"""What becomes of each request of a case: a code of the proxy's own, or who it is served as."""
+OF_ONE_WAY: dict[tuple[str, str], list[Served | int]] = {("ID-16", IMPERSONATE): [403]}
+"""Where the way to tell the origin makes a difference: with the proxy's rights nobody borrows."""
+
+AGREED = (
+    "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
+    "Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n"
+)
+
+
+class Site:
+    """The files of a proxy that asks everybody who they are, and of its clients.
+
+    Args:
+        folder: Where they are.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.authority = Authority("servers")
+        users, proxies = Authority("users"), Authority("front proxies")
+        self._client_ca = users.write(folder, "users")
+        self._front_proxy_ca = proxies.write(folder, "proxies")
+        now = dt.datetime.now(dt.UTC)
+        self._clients: dict[str, Callable[[], Issued]] = {
+            "client-ca:user": lambda: users.issue("alice", ["dev"]),
+            "requestheader-ca:CN=other": lambda: proxies.issue("other"),
+            "requestheader-ca:CN=front-proxy": lambda: proxies.issue("front-proxy"),
+            "requestheader-ca:expired": lambda: proxies.issue(
+                "front-proxy", not_before=now - 2 * DAY, not_after=now - DAY
+            ),
+            "requestheader-ca:serverAuth": lambda: proxies.issue("front-proxy", usage="server"),
+        }
+
+    def setup(
+        self, mode: str, *, is_tls: bool, names: tuple[str, ...] = ("X-Remote-User",)
+    ) -> Setup:
+        """A proxy.
+
+        Args:
+            mode: How it tells the origin who asks.
+            is_tls: Whether clients speak TLS.
+            names: What front proxies call users in.
+        """
+        setup = Setup(objects=f"{NARROW}---{SCHEMAS}").with_upstream(
+            identity=mode, token_file=self._write("own", OWN_TOKEN.decode())
+        )
+        authentication = AuthenticationSettings(
+            token_file=self._write("tokens.csv", TOKENS),
+            front_proxy=FrontProxySettings(username_headers=names),
+            anonymous=False,
+            impersonation=ImpersonationSettings(groups=("system:masters",)),
+        )
+        if not is_tls:
+            return replace(setup, authentication=authentication)
+        certificate, key = self.authority.issue("a", usage="server").write(self._folder, "server")
+        return replace(
+            setup,
+            downstream=replace(
+                setup.downstream,
+                tls=DownstreamTlsSettings(certificate_file=certificate, key_file=key),
+            ),
+            authentication=replace(
+                authentication,
+                client_ca_file=self._client_ca,
+                front_proxy=FrontProxySettings(
+                    ca_file=self._front_proxy_ca, allowed_names=("front-proxy",)
+                ),
+            ),
+        )
+
+    async def connect(self, scene: Scene, client: str) -> Peer:
+        """A client with a certificate, by the name that the cases have for it."""
+        own = self._clients[client]().write(self._folder, "client")
+        return await SecurePeer.of(await scene.connect(), client_context(self.authority, own))
+
+    def _write(self, name: str, text: str) -> str:
+        path = self._folder / name
+        path.write_text(text)
+        return str(path)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    """The files."""
+    return Site(tmp_path)
+
+
+def identity_lines(request: Message) -> list[Line]:
+    """All that an origin could take for a word about who asks, however it reads names."""
+    found = []
+    for name, value in request.fields:
+        folded = re.sub(rb"[^a-z0-9]", b"-", name)
+        if folded.endswith(b"-authentication-kubernetes-io-2fcredential-id"):
+            assert re.fullmatch(rb"X509SHA256=[0-9a-f]{64}", value)
+        elif folded == b"authorization" or folded.startswith(
+            (b"x-remote-", b"impersonate-", b"x-my")
+        ):
+            found.append((name, value))
+    return sorted(found)
+
+
+def wanted_lines(served: Served, mode: str) -> list[Line]:
+    """What the origin has to get about a request, by the way in which it is told."""
+    if mode == IMPERSONATE:
+        own = (b"authorization", b"Bearer " + OWN_TOKEN)
+        told = USERS[served.told or served.user]
+        return sorted([own, *((b"impersonate-" + name, value) for name, value in told)])
+    lines = list(served.lines)
+    if mode == FRONT_PROXY or served.user == "alice, by proxy":
+        lines += [(b"x-remote-" + name, value) for name, value in USERS[served.user]]
+        if mode == FRONT_PROXY:
+            lines.append((b"x-remote-group", b"system:authenticated"))
+    if mode == PASS_THROUGH:
+        sent = served.authorization
+        if sent is None:
+            sent = b"Bearer " + TOKEN_OF[served.user]
+        if sent:
+            lines.append((b"authorization", sent))
+    return sorted(lines)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("case_id", OUTCOMES)
+@on_uvloop
+async def test_hostile_identity(case_id: str, mode: str, site: Site) -> None:
+    """Everybody is served as who they are, or not at all."""
+    case = CASES[case_id]
+    if case["expect"] == "tunnel":
+        case = {**case, "upstream_raw": AGREED}
+    is_tls = "tls" in case or "transport" in case
+    names = ("X-My-User",) if case_id == "ID-10" else ("X-Remote-User",)
+    async with running(site.setup(mode, is_tls=is_tls, names=names)) as scene:
+        connect = (lambda: site.connect(scene, case["tls"])) if "tls" in case else None
+        play = Play(case, scene, connect)
+        await play.run()
+    outcome = play.outcome
+    expected = OF_ONE_WAY.get((case_id, mode), OUTCOMES[case_id])
+    served = [each for each in expected if isinstance(each, Served)]
+    effective = [(each.effective or each.user).partition(",")[0] for each in served]
+
+    assert None is complaint(case, outcome, may_assert=True), str(outcome)
+    assert [each.code if isinstance(each, Served) else each for each in expected] == outcome.codes
+    assert [wanted_lines(each, mode) for each in served] == list(
+        map(identity_lines, outcome.requests)
+    )
+    assert [SCHEMA_NUMBERS[name] for name in effective] == [
+        int(number) for number in SCHEMA.findall(bytes(outcome.received))
+    ]
+    if mode != PASS_THROUGH:
+        for request in outcome.requests:
+            assert None is re.search(
+                rb"user-[ab]|dXNlci1h|Bearer (?!token-of-the-proxy)", request.head
+            )
+
+
+@pytest.mark.parametrize("mode", MODES)
+@on_uvloop
+async def test_id_01_of_nobody(mode: str, site: Site) -> None:
+    """Where nobody may ask, who makes up a name is nobody."""
+    setup = site.setup(mode, is_tls=False)
+    setup = replace(setup, authentication=replace(setup.authentication, anonymous=True))
+    async with running(setup) as scene:
+        request, answer = await scene.exchange(CASES["ID-01"]["raw"].encode())
+
+    assert 200 == answer.status
+    assert [] == [line for line in identity_lines(request) if b"admin" in line[1]]
+    assert b"system:masters" not in request.head
+
+
+@on_uvloop
+async def test_id_05_of_a_server(site: Site) -> None:
+    """A front proxy with a certificate for servers gets no connection."""
+    async with running(site.setup(PASS_THROUGH, is_tls=True)) as scene:
+        with contextlib.suppress(ssl.SSLError, ConnectionResetError):
+            client = await site.connect(scene, "requestheader-ca:serverAuth")
+            await client.send(CASES["ID-05"]["raw"].encode())
+            assert b"" == await client.receive()
+
+        assert [] == scene.origin.peers
+
+
+class Reviewer:
+    """An origin that reviews tokens, and answers all else.
+
+    Attributes:
+        groups: Of everybody who has a token; None once the tokens are revoked.
+        reviews: Tokens that were asked about.
+        requests: What else came.
+    """
+
+    def __init__(self) -> None:
+        self.groups: list[str] | None = ["dev"]
+        self.reviews: list[str] = []
+        self.requests: list[Message] = []
+
+    async def answer(self, arrival: Arrival) -> None:
+        """Answer at the origin."""
+        peer, request = arrival
+        if REVIEWS not in request.line:
+            self.requests.append(request)
+            await peer.send(OK)
+            return
+        review = json.loads(request.body)
+        self.reviews.append(review["spec"]["token"])
+        review["status"] = {"authenticated": self.groups is not None}
+        if self.groups is not None:
+            review["status"]["user"] = {"username": "alice", "groups": self.groups}
+        body = json.dumps(review).encode()
+        head = (
+            b"HTTP/1.1 201 Created\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        )
+        await peer.send(head % len(body) + body)
+
+
+def reviewed(setup: Setup) -> Setup:
+    """A proxy that knows tokens from the origin alone."""
+    authentication = AuthenticationSettings(
+        token_review=ReviewSettings(is_enabled=True), anonymous=False
+    )
+    return replace(setup, authentication=authentication)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("end", ["\r\n", "\n", "\r", "\0"])
+@on_uvloop
+async def test_hh_16(mode: str, end: str, site: Site) -> None:
+    """A group that would become a field of its own makes its user nobody."""
+    reviewer = Reviewer()
+    reviewer.groups = [f"a{end}X-Remote-Group: system:masters"]
+    async with running(reviewed(site.setup(mode, is_tls=False))) as scene:
+        scene.origin.answer_with(reviewer.answer)
+        client = await scene.ask(CASES["HH-16"]["raw"].encode())
+
+        assert 401 == (await client.read_answer()).status
+        assert (["token-with-crlf-group"], []) == (reviewer.reviews, reviewer.requests)
+
+
+class MovedClock(LoopClock):
+    """The clock of a process, which a test can move on."""
+
+    __slots__ = ("_ahead_ns",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(loop)
+        system_ns = self.now_ns
+        self._ahead_ns = 0
+        self.now_ns = lambda: system_ns() + self._ahead_ns
+
+    def move(self, seconds: float) -> None:
+        """Be so much later."""
+        self._ahead_ns += round(seconds * 1e9)
+
+
+@pytest.mark.parametrize("mode", MODES)
+@on_uvloop
+async def test_id_22(mode: str, site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token that was revoked is good for ten seconds at most, and is asked about once in them."""
+    monkeypatch.setattr(process_module, "LoopClock", MovedClock)
+    ask = CASES["ID-22"]["raw"].partition("{{")[0].encode()
+    reviewer = Reviewer()
+    async with running(reviewed(site.setup(mode, is_tls=False))) as scene:
+        clock = scene.process.clock
+        assert isinstance(clock, MovedClock)
+        scene.origin.answer_with(reviewer.answer)
+        client = await scene.connect()
+
+        async def statuses(number: int) -> list[int]:
+            found = []
+            for _ in range(number):
+                await client.send(ask)
+                found.append((await client.read_answer()).status)
+            return found
+
+        assert [200] == await statuses(1)
+        reviewer.groups = None
+        assert ([200, 200], 1) == (await statuses(2), len(reviewer.reviews))
+        before_ns = clock.now_ns()
+        clock.move(10)
+        # Identities of requests that are known are looked at as of the last sweep.
+        context = scene.process.server._context  # noqa: SLF001  no other way to see a sweep
+        await until(lambda: context.sweep_now_ns > before_ns + 10**10)
+        assert [401, 401] == await statuses(2)
+        assert (["user-a"] * 2, 3) == (reviewer.reviews, len(reviewer.requests))
