@@ -71,6 +71,8 @@ def _lines(prefix: bytes, user: User, groups: tuple[str, ...]) -> bytes:
 
 
 def _value(text: str) -> bytes:
+    if text.isascii() and text.isprintable() and text.strip(" ") is text and text:
+        return text.encode()  # most; a third of the time
     if _VALUE.fullmatch(text) is None:
         raise AssertionRefusedError("a name or value of the user cannot be in a header field")
     return _encoded(text)

@@ -142,7 +142,7 @@ class Authenticator:
             verdict = self._check_token(credentials.token)
             if verdict is None:
                 return None
-        found = self._resolved(peer, verdict, credentials)
+        found = self._resolved(peer, verdict)
         if isinstance(found, Refusal):
             return self._refused(found)
         wanted = credentials.impersonated
@@ -159,7 +159,7 @@ class Authenticator:
         verdict = self._known_without_token(peer, credentials)
         if verdict is None:
             verdict = await self._review_token(credentials.token)
-        found = self._resolved(peer, verdict, credentials)
+        found = self._resolved(peer, verdict)
         if isinstance(found, Refusal):
             return self._refused(found)
         wanted = credentials.impersonated
@@ -204,15 +204,13 @@ class Authenticator:
             problems.append(verdict.problem)
         return Verdict(None, 0.0, "; ".join(filter(None, problems)))
 
-    def _resolved(self, peer: Peer, verdict: Verdict, credentials: Credentials) -> User | Refusal:
+    def _resolved(self, peer: Peer, verdict: Verdict) -> User | Refusal:
         """The real user, or why there is none."""
         user = verdict.user
         if user is None:
             return Refusal(401, UNAUTHORIZED, verdict.problem or peer.problem)
         if user is ANONYMOUS and not self._rules.allows_anonymous:
             return Refusal(401, UNAUTHORIZED, "no credentials")
-        if user is credentials.claimed and user.is_anonymous:
-            return user
         return authenticated(user)
 
     def _identity(

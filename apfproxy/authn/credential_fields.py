@@ -27,7 +27,9 @@ Lines = list[tuple[bytes, bytes]]
 _STANDARD_NAMES = frozenset((b"x-remote-user", b"x-remote-group", b"x-remote-uid"))
 _STANDARD_EXTRA_PREFIX = b"x-remote-extra-"
 _IMPERSONATE = b"impersonate-"
-_IMPERSONATE_EXTRA = b"impersonate-extra-"
+_IMPERSONATE_USER = (b"impersonate-user",)
+_IMPERSONATE_UID = (b"impersonate-uid",)
+_IMPERSONATE_EXTRA = (b"impersonate-extra-",)
 _ESCAPED = re.compile(rb"(?:[^%]|%[0-9a-f]{2})*")
 
 
@@ -119,27 +121,26 @@ def _bearer_token(value: bytes) -> str:
 
 
 def _claimed(rules: CredentialRules, lines: Lines) -> User | None:
-    name = _first(lines, rules.usernames)
+    named = _by_name(lines)
+    name = _first(named, rules.usernames)
     if not name:
         return None
+    # Most have nothing but a name and groups, and of thousands of users few have come before.
+    prefixes = rules.extra_prefixes
     return User(
         name,
-        tuple(
-            _text(value)
-            for wanted in rules.groups
-            for field, value in lines
-            if field == wanted and value
-        ),
-        _first(lines, rules.uids),
-        _extra(lines, rules.extra_prefixes),
+        tuple(map(_text, filter(None, (v for g in rules.groups for v in named.get(g, ()))))),
+        _first(named, rules.uids),
+        () if named.keys() <= rules.names else _extra(lines, prefixes),
     )
 
 
 def _impersonated(lines: Lines) -> User | None:
-    name = _first(lines, (b"impersonate-user",))
-    groups = tuple(_text(value) for field, value in lines if field == b"impersonate-group")
-    uid = _first(lines, (b"impersonate-uid",))
-    extra = _extra(lines, (_IMPERSONATE_EXTRA,))
+    named = _by_name(lines)
+    name = _first(named, _IMPERSONATE_USER)
+    groups = tuple(map(_text, named.get(b"impersonate-group", ())))
+    uid = _first(named, _IMPERSONATE_UID)
+    extra = _extra(lines, _IMPERSONATE_EXTRA)
     if name:
         return User(name, groups, uid, extra)
     if groups or uid or extra:
@@ -149,14 +150,28 @@ def _impersonated(lines: Lines) -> User | None:
     return None
 
 
-def _first(lines: Lines, names: tuple[bytes, ...]) -> str:
+def _by_name(lines: Lines) -> dict[bytes, list[bytes]]:
+    """The values of each name, in order."""
+    named: dict[bytes, list[bytes]] = {}
+    for field, value in lines:
+        if field in named:
+            named[field].append(value)
+        else:
+            named[field] = [value]
+    return named
+
+
+def _first(named: dict[bytes, list[bytes]], names: tuple[bytes, ...]) -> str:
     """The one value of the first field that has any."""
     for name in names:
-        values = {value for field, value in lines if field == name and value}
-        if len(values) > 1:
-            raise CredentialsError(f"{name.decode()} is there more than once")
-        if values:
-            return _text(values.pop())
+        found = ""
+        for value in named.get(name, ()):
+            text = _text(value)
+            if text and found and text != found:
+                raise CredentialsError(f"{name.decode()} is there more than once")
+            found = text or found
+        if found:
+            return found
     return ""
 
 

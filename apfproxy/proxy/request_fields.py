@@ -11,7 +11,7 @@ so a client's fields are read once for all its targets.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.credential_fields import CredentialsError, is_impersonation, read_credentials
@@ -75,6 +75,12 @@ RESERVED_NAMES = (
 )
 """Names, in lower case, to which no setting may give another meaning."""
 
+_CLAIM, _GUARDED_FIELD, _LOOK_ALIKE, _PLAIN = 1, 2, 3, 4
+_AUTHORIZATION, _IMPERSONATION, _SUBPROTOCOLS, _FORWARDING_FIELD = 5, 6, 7, 8
+MAX_KNOWN_NAMES = 512
+"""Of header fields; a few dozen are in use, and what nobody uses twice must not fill the memory."""
+MAX_KNOWN_NAME_BYTES = 64
+
 NO_BODY, SIZED, CHUNKED = 0, 1, 2
 """How a request's body is framed."""
 
@@ -117,6 +123,8 @@ class FieldRules:
         forwards_credentials: Whether the client's own credentials go on to the origin.
         forwards_impersonation: Whether the origin is to judge whom the client may impersonate.
         is_tls: Whether such clients speak TLS.
+        kinds: What has been found out about names of fields, in lower case; few are ever used, so
+            that one look-up does for most.
     """
 
     hosts: OriginHosts
@@ -125,6 +133,7 @@ class FieldRules:
     forwards_credentials: bool = True
     forwards_impersonation: bool = True
     is_tls: bool = False
+    kinds: dict[bytes, int] = field(default_factory=dict, compare=False, repr=False)
 
 
 class RequestFields:
@@ -223,27 +232,23 @@ class _Reader:
         result, rules = self._result, self._rules
         nominated = self._nominated()
         lines: list[bytes] = []
+        kinds = rules.kinds
         for name, value in self._fields:
             lower = name.lower()
-            if rules.credentials.is_claim(lower):
+            kind = kinds.get(lower) or _kind_of(lower, rules)
+            if kind == _CLAIM:
                 self._take_claim(lower, value, nominated)
-            elif lower in _GUARDED:
+            elif kind == _GUARDED_FIELD:
                 self._take_guarded(lower, value)
-            elif lower in nominated or self._is_look_alike(lower):
+            elif lower in nominated or kind == _LOOK_ALIKE:
                 pass
-            elif lower == b"authorization":
-                self._authorizations.append(value)
-                if rules.forwards_credentials:
-                    lines.append(b"%b: %b\r\n" % (name, value))
-            elif is_impersonation(lower):
-                self._impersonations.append((lower, value))
-                if rules.forwards_impersonation:
-                    lines.append(b"%b: %b\r\n" % (name, value))
-            elif lower == b"sec-websocket-protocol" and not rules.forwards_credentials:
-                lines += _without_token(name, value)
-            elif lower not in _FORWARDING or rules.believes_claims:
-                self._has_proto = self._has_proto or lower == b"x-forwarded-proto"
+            elif kind == _PLAIN:
                 lines.append(b"%b: %b\r\n" % (name, value))
+            elif self._goes_on(kind, lower, value):
+                if kind == _SUBPROTOCOLS and not rules.forwards_credentials:
+                    lines += _without_token(name, value)
+                else:
+                    lines.append(b"%b: %b\r\n" % (name, value))
         if b"upgrade" in nominated and not result.is_http_10:
             # RFC 9110, section 7.8: otherwise the field means nothing.
             result.upgrade = offered(self._upgrades, self._fields, nominated)
@@ -313,14 +318,20 @@ class _Reader:
             raise HeadError(417, "the only expectation that is served is 100-continue")
         self._result.expects_continue = True
 
-    def _is_look_alike(self, lower: bytes) -> bool:
-        """Whether an origin might read the name as that of a field which is guarded."""
-        folded = _NOT_ALPHANUMERIC.sub(b"-", lower)
-        return folded != lower and (
-            folded in _GUARDED_SPELLINGS
-            or _is_like_impersonation(folded, lower)
-            or self._rules.credentials.is_claim(folded)
-        )
+    def _goes_on(self, kind: int, lower: bytes, value: bytes) -> bool:
+        """Take a field that may be forwarded, and say whether it is."""
+        rules = self._rules
+        if kind == _AUTHORIZATION:
+            self._authorizations.append(value)
+            return rules.forwards_credentials
+        if kind == _IMPERSONATION:
+            self._impersonations.append((lower, value))
+            return rules.forwards_impersonation
+        if kind == _FORWARDING_FIELD:
+            is_believed = rules.believes_claims
+            self._has_proto = self._has_proto or (is_believed and lower == b"x-forwarded-proto")
+            return is_believed
+        return True
 
     def _host_line(self) -> bytes:
         if not self._hosts and self._result.is_http_10:
@@ -364,3 +375,35 @@ class _Reader:
             raise HeadError(400, str(error)) from error
         except UpgradeError as error:
             raise HeadError(error.code, str(error), error.lines) from error
+
+
+def _kind_of(lower: bytes, rules: FieldRules) -> int:
+    """What becomes of fields of a name, in lower case."""
+    kind = _PLAIN
+    if rules.credentials.is_claim(lower):
+        kind = _CLAIM
+    elif lower in _GUARDED:
+        kind = _GUARDED_FIELD
+    elif _is_look_alike(lower, rules.credentials):
+        kind = _LOOK_ALIKE
+    elif lower == b"authorization":
+        kind = _AUTHORIZATION
+    elif is_impersonation(lower):
+        kind = _IMPERSONATION
+    elif lower == b"sec-websocket-protocol":
+        kind = _SUBPROTOCOLS
+    elif lower in _FORWARDING:
+        kind = _FORWARDING_FIELD
+    if len(rules.kinds) < MAX_KNOWN_NAMES and len(lower) <= MAX_KNOWN_NAME_BYTES:
+        rules.kinds[lower] = kind
+    return kind
+
+
+def _is_look_alike(lower: bytes, credentials: CredentialRules) -> bool:
+    """Whether an origin might read the name as that of a field which is guarded."""
+    folded = _NOT_ALPHANUMERIC.sub(b"-", lower)
+    return folded != lower and (
+        folded in _GUARDED_SPELLINGS
+        or _is_like_impersonation(folded, lower)
+        or credentials.is_claim(folded)
+    )

@@ -41,6 +41,7 @@ def authenticated(user: User) -> User:
 
     Source: kubernetes/apiserver, authentication/group/authenticated_group_adder.go.
     """
-    if user.is_anonymous or {AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP} & set(user.groups):
+    groups = user.groups
+    if AUTHENTICATED_GROUP in groups or UNAUTHENTICATED_GROUP in groups or user.is_anonymous:
         return user
-    return User(user.name, (*user.groups, AUTHENTICATED_GROUP), user.uid, user.extra)
+    return User(user.name, (*groups, AUTHENTICATED_GROUP), user.uid, user.extra)
