@@ -170,7 +170,7 @@ def name_of(result: Identity | Refusal | None) -> str:
             "401 the client's certificate has expired",
             id="claim-under-an-expired-certificate",
         ),
-        pytest.param(EXPIRED_FRONT, replace(GOOD, claimed=CLAIMED), "token", id="expired-and-token"),
+        pytest.param(EXPIRED_FRONT, replace(GOOD, claimed=CLAIMED), "token", id="expired-token"),
         # Then certificates.
         pytest.param(CERTIFICATE, GOOD, "certificate", id="certificate-before-token"),
         pytest.param(CERTIFICATE, SLOW, "certificate", id="certificate-before-review"),

@@ -16,11 +16,13 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.proxy import exchange as exchange_module
 from apfproxy.proxy import pool as pool_module
 from apfproxy.proxy.admission import Admission
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
 from apfproxy.proxy.pool import Pool
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.settings import Address, DownstreamSettings, Settings, UpstreamSettings
@@ -115,6 +117,7 @@ class FakeTransport(asyncio.Transport):
         has_eof: Whether our side has ended.
         ended_by: `close`, `abort`, `peer`, or "" while the connection is up.
         is_tls: Whether it is to seem so.
+        tls: What the connection says of its TLS; None if it has none to speak of.
         is_stuck: Whether the peer takes nothing, so that `close` does not come to its end.
     """
 
@@ -131,6 +134,7 @@ class FakeTransport(asyncio.Transport):
         self.ended_by = ""
         self.is_stuck = False
         self.is_tls = False
+        self.tls: object = None
         self.high_water = 0
 
     def connect(self, protocol: asyncio.BufferedProtocol) -> None:
@@ -181,8 +185,8 @@ class FakeTransport(asyncio.Transport):
     # What the protocol does.
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        """The peer's address."""
-        return self._peer if name == "peername" else default
+        """The peer's address, or what there is of TLS."""
+        return {"peername": self._peer, "ssl_object": self.tls}.get(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:  # noqa: ARG002  the base's signature
         """Note the limit."""
@@ -259,6 +263,7 @@ class Bench:
     Attributes:
         seats: Of the level that queues.
         connecting: Tasks of the pool that open connections; `connect` finishes them.
+        identifying: Tasks that find out who asks; `run_tasks` lets them go on.
         origins: Transports of connections to the origin, in the order in which they came up.
     """
 
@@ -269,6 +274,7 @@ class Bench:
         idle_origins: int = 1,
         downstream: DownstreamSettings | None = None,
         upstream: UpstreamSettings | None = None,
+        identification: Callable[[VirtualClock], Identification] | None = None,
     ) -> None:
         self.clock = VirtualClock(S)
         self.loop = FakeLoop(self.clock)
@@ -300,6 +306,7 @@ class Bench:
             self.counters,
             self.clock,
             self.loop.as_event_loop(),
+            NO_IDENTIFICATION if identification is None else identification(self.clock),
         )
         self.connecting: deque[asyncio.Task[None]] = deque()
         self.origins: list[FakeTransport] = []
@@ -307,8 +314,13 @@ class Bench:
         self._tasks_loop = asyncio.new_event_loop()
         cast("Any", self._tasks_loop).create_connection = self._create_connection
         self._attempts: deque[asyncio.Future[BaseException | str]] = deque()
-        self._patch = patch.object(pool_module, "spawn", self._spawn)
-        self._patch.start()
+        self.identifying: list[asyncio.Task[None]] = []
+        self._patches = (
+            patch.object(pool_module, "spawn", self._spawn),
+            patch.object(exchange_module, "spawn", self._spawn_identification),
+        )
+        for each in self._patches:
+            each.start()
         for _ in range(idle_origins):
             self.pool.wait(Returner(self.pool))
             self.connect()
@@ -322,13 +334,13 @@ class Bench:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._patch.stop()
-        for task in self.connecting:
+        for each in self._patches:
+            each.stop()
+        tasks = (*self.connecting, *self.identifying)
+        for task in tasks:
             task.cancel()
         self._tasks_loop.run_until_complete(
-            asyncio.gather(*self.connecting, return_exceptions=True)
-            if self.connecting
-            else asyncio.sleep(0)
+            asyncio.gather(*tasks, return_exceptions=True) if tasks else asyncio.sleep(0)
         )
         self._tasks_loop.close()
 
@@ -336,6 +348,19 @@ class Bench:
         task = self._tasks_loop.create_task(coroutine, name=name)
         self.connecting.append(task)
         return task
+
+    def _spawn_identification(
+        self, coroutine: Coroutine[Any, Any, None], *, name: str
+    ) -> asyncio.Task[None]:
+        task = self._tasks_loop.create_task(coroutine, name=name)
+        self.identifying.append(task)
+        return task
+
+    def run_tasks(self) -> None:
+        """Let those that find out who asks come as far as they can."""
+        for _ in range(5):
+            self._tasks_loop.run_until_complete(asyncio.sleep(0))
+        self.loop.run_ready()
 
     async def _create_connection(
         self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int
@@ -370,9 +395,10 @@ class Bench:
         self._tasks_loop.run_until_complete(finish())
         self.loop.run_ready()
 
-    def client(self, peer: object = ("10.0.0.1", 4711)) -> FakeTransport:
+    def client(self, peer: object = ("10.0.0.1", 4711), tls: object = None) -> FakeTransport:
         """A client's connection, newly accepted."""
         transport = FakeTransport(self.loop, peer)
+        transport.tls = tls
         transport.connect(DownstreamConnection(self.context))
         return transport
 
