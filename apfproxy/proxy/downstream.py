@@ -15,6 +15,7 @@ from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError, encode_chunk, l
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.limits import address_of
 from apfproxy.proxy.read_buffer import (
+    NOBODY,
     READ_BUFFER,
     READ_VIEW,
     WRITE_HIGH_WATER_BYTES,
@@ -155,6 +156,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  either way it is gone
         self._is_closed = True
+        self._transport.set_protocol(NOBODY)
         self._leave()
         self.deadline_ns = 0
         if self._counted_as:

@@ -6,9 +6,20 @@ uvloop's own reads would be of up to 250 KiB; one shared buffer also keeps idle 
 It is safe to share: the loop fills it and calls `buffer_updated` without anything in between.
 """
 
+from __future__ import annotations
+
+import asyncio
+
 READ_BYTES = 65536
 READ_BUFFER = bytearray(READ_BYTES)
 READ_VIEW = memoryview(READ_BUFFER)
 
 WRITE_HIGH_WATER_BYTES = 49152
 """Together with one read, and its chunk's frame, below 128 KiB."""
+
+NOBODY = asyncio.BufferedProtocol()
+"""Gets a transport whose connection is lost.
+
+uvloop's TLS keeps the methods of its protocol for good, and so a cycle that holds 60 KiB until the
+collector comes, which it does hardly ever in this program.
+"""

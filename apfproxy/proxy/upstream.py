@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol, cast
 
 from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError
-from apfproxy.proxy.read_buffer import READ_BUFFER, READ_VIEW, WRITE_HIGH_WATER_BYTES
+from apfproxy.proxy.read_buffer import NOBODY, READ_BUFFER, READ_VIEW, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.response_head import (
     CHUNKED,
     MAX_HEAD_BYTES,
@@ -176,6 +176,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         """The origin closed; `connection_lost` follows."""
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.transport.set_protocol(NOBODY)
         if self.is_closed:
             return
         sink = self.sink

@@ -6,7 +6,10 @@ The requests, the origin that answers them and the link that fails are those of 
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
+import ssl
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,11 +18,20 @@ from echo_clients import EchoClients, Habits
 from faults import Faults
 from faulty_link import GOOD, Ending, Fault, FaultyLink
 
-from apfproxy.settings import Address, DownstreamSettings, UpstreamSettings, WatchSettings
+from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.settings import (
+    Address,
+    DownstreamSettings,
+    DownstreamTlsSettings,
+    UpstreamSettings,
+    WatchSettings,
+)
+from tests.certificates import Authority
 from tests.end_to_end.scene import NARROW, Scene, Setup, on_uvloop, running, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 LIMIT_S = 60
 """A run that takes longer has failed."""
@@ -119,3 +131,29 @@ async def test_unreachable(fails: Callable[[FaultyLink], None]) -> None:
             assert_nothing_is_held(scene)
     finally:
         link.stop()
+
+
+@on_uvloop
+async def test_lost_connections_are_forgotten(tmp_path: Path) -> None:
+    """Closed TLS connections leave no cycle of references: the collector comes hardly ever."""
+    authority = Authority("forgotten")
+    certificate, key = authority.issue(usage="server").write(tmp_path, "server")
+    tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)
+    setup = replace(SETUP, downstream=replace(SETUP.downstream, tls=tls))
+    context = ssl.create_default_context(cadata=authority.pem.decode())
+    seen = Seen()
+    loop = asyncio.get_running_loop()
+    origin = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0)
+    async with running(setup, upstream_port=origin.sockets[0].getsockname()[1]) as scene:
+        gc.collect()
+        gc.disable()
+        try:
+            habits = Habits(abort_share=0.3, tls=[lambda: context])
+            await EchoClients(scene.process.port, 1, habits).run(200, 1)
+            await until(lambda: not scene.process.server.connection_count)
+            found = [each for each in gc.get_objects() if isinstance(each, DownstreamConnection)]
+        finally:
+            gc.enable()
+    origin.close()
+
+    assert [] == found

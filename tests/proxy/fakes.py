@@ -25,7 +25,13 @@ from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
 from apfproxy.proxy.pool import Pool
 from apfproxy.proxy.read_buffer import READ_BYTES
-from apfproxy.settings import Address, DownstreamSettings, Settings, UpstreamSettings
+from apfproxy.settings import (
+    Address,
+    AuthenticationSettings,
+    DownstreamSettings,
+    Settings,
+    UpstreamSettings,
+)
 from tests.virtual_clock import VirtualClock, VirtualTimer
 
 if TYPE_CHECKING:
@@ -274,6 +280,7 @@ class Bench:
         idle_origins: int = 1,
         downstream: DownstreamSettings | None = None,
         upstream: UpstreamSettings | None = None,
+        authentication: AuthenticationSettings | None = None,
         identification: Callable[[VirtualClock], Identification] | None = None,
     ) -> None:
         self.clock = VirtualClock(S)
@@ -288,6 +295,7 @@ class Bench:
         self.settings = Settings(
             downstream=downstream or DownstreamSettings(),
             upstream=upstream or UpstreamSettings(address=Address(host="origin", port=80)),
+            authentication=authentication or AuthenticationSettings(),
         )
         self.pool = Pool(self.settings.upstream, self.counters)
         estimator = WorkEstimator(self.costs.object_stats, self.costs.watch_count)
@@ -374,10 +382,11 @@ class Bench:
             raise outcome
         transport = FakeTransport(self.loop)
         self.origins.append(transport)
-        transport.connect(factory())
+        protocol = factory()
+        transport.connect(protocol)
         if outcome == "lost":
             transport.end()
-        return transport, transport.protocol
+        return transport, protocol
 
     def connect(self, outcome: BaseException | str = "") -> None:
         """Finish the oldest connection under way.

@@ -423,12 +423,13 @@ def test_an_origin_that_takes_the_rest(bench: Bench) -> None:
 def test_says_what_it_is(bench: Bench) -> None:
     """A log can tell the ends apart."""
     client, origin = opened(bench)
-    assert repr(client.protocol).startswith("<TunnelEnd of <DownstreamConnection ")
+    end = client.protocol
+    assert repr(end).startswith("<TunnelEnd of <DownstreamConnection ")
     assert repr(origin.protocol) == "<TunnelEnd of <UpstreamConnection idle>, open>"
     bench.end(client)
-    assert repr(client.protocol).endswith(", ended>")
+    assert repr(end).endswith(", ended>")
     bench.end(origin)
-    assert repr(client.protocol).endswith(", lost>")
+    assert repr(end).endswith(", lost>")
 
 
 def connection_of_tunnel(bench: Bench) -> DownstreamConnection:
