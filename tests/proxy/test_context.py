@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import ipaddress
+from typing import TYPE_CHECKING
+
 import pytest
 
+from apfproxy.authn.authenticator import Authenticator
+from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Peer
 from apfproxy.proxy import context as context_module
 from apfproxy.proxy.context import MAX_KEPT_HEAD_BYTES, Heads
-from apfproxy.settings import Address, UpstreamSettings
+from apfproxy.proxy.identification import Identification
+from apfproxy.request.user import User
+from apfproxy.settings import Address, DownstreamSettings, UpstreamSettings
 from tests.proxy.fakes import GET, OK, POST, Bench, connection_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 GET_10 = b"GET / HTTP/1.0\r\n\r\n"
 
@@ -83,6 +93,81 @@ def test_kept_heads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             counts.append(len(heads.kept))
 
     assert [1, 2, 3, 4, 3, 4, 3] == counts
+
+
+CERTIFICATES = (b"alice", b"bob", b"carol")
+
+
+class Certificates:
+    """Takes for a certificate the name of its user."""
+
+    def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:  # noqa: ARG002  the protocol's signature
+        """What a client is."""
+        return Peer(User(leaf_der.decode(), ()), has_certificate=True)
+
+
+def identified() -> Bench:
+    """A data plane for which certificates name users, and 10.1.0.0/16 is trusted."""
+    return Bench(
+        downstream=DownstreamSettings(identity_headers_from=(ipaddress.ip_network("10.1.0.0/16"),)),
+        identification=lambda clock: Identification(Authenticator(clock), Certificates()),
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "certificate", "expected"),
+    [
+        pytest.param("10.0.0.1", None, UNKNOWN_PEER, id="nobody"),
+        pytest.param("10.1.0.1", None, TRUSTED_PEER, id="trusted-address"),
+        pytest.param("::ffff:10.1.0.1", None, TRUSTED_PEER, id="mapped"),
+        pytest.param("unknown", None, UNKNOWN_PEER, id="no-address"),
+        pytest.param("10.0.0.1", b"a", Peer(User("a", ()), has_certificate=True), id="certificate"),
+        pytest.param(
+            "10.1.0.1",
+            b"a",
+            Peer(User("a", ()), is_front_proxy=True, has_certificate=True),
+            id="certificate-at-a-trusted-address",
+        ),
+    ],
+)
+def test_kinds_of_clients(address: str, certificate: bytes | None, expected: Peer) -> None:
+    """What a client is hangs on its address and its certificate, and on nothing else."""
+    with identified() as bench:
+        heads = bench.context.heads_of(address, certificate)
+        assert expected == heads.peer
+        assert heads is bench.context.heads_of(address, certificate)
+        assert heads is not bench.context.heads_of(address, certificate, is_tls=True)
+
+
+def test_clients_of_different_kinds_share_nothing() -> None:
+    """A head of one is none of another, though its bytes are the same."""
+    with identified() as bench:
+        heads = [
+            bench.context.heads_of(address, certificate, is_tls=is_tls)
+            for address in ("10.0.0.1", "10.1.0.1")
+            for certificate in (None, *CERTIFICATES)
+            for is_tls in (False, True)
+        ]
+        found = [each.read(GET, is_alone=True) for _ in range(2) for each in heads]
+
+    assert len(found) == len({id(head) for head in found})
+    assert len(heads) == len({id(head.fields) for head in found[: len(heads)]})
+
+
+def test_kinds_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ever new certificates do not fill the memory."""
+    monkeypatch.setattr(context_module, "MAX_KINDS", 3)
+    with identified() as bench:
+        first = bench.context.heads_of("10.0.0.1", b"first")
+        for number in range(3):
+            bench.context.heads_of("10.0.0.1", b"%d" % number)
+
+        assert first is not bench.context.heads_of("10.0.0.1", b"first")
+
+
+def test_certificates_count_only_where_they_are_judged(bench: Bench) -> None:
+    """Without anybody to judge them they say nothing."""
+    assert UNKNOWN_PEER == bench.context.heads_of("10.0.0.1", b"alice").peer
 
 
 def test_suffixes_are_shared_and_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

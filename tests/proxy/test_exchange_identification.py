@@ -1,0 +1,605 @@
+"""Finding out who asks, at once or while the request waits for it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.authn.authenticator import Authenticator, Rules
+from apfproxy.authn.credentials import Peer
+from apfproxy.authn.verdict import Verdict
+from apfproxy.proxy.identification import Identification
+from apfproxy.proxy.read_buffer import READ_BYTES
+from apfproxy.request.user import User
+from apfproxy.settings import (
+    FRONT_PROXY,
+    PASS_THROUGH,
+    Address,
+    AuthenticationSettings,
+    DownstreamSettings,
+    FrontProxySettings,
+    UpstreamSettings,
+)
+from tests.proxy.fakes import OK, Bench, FakeTransport, body, connection_of, status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from tests.virtual_clock import VirtualClock
+
+PATH = b"/api/v1/namespaces/a/pods/b"
+FOLLOWS = b"GET /next HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer quick\r\n\r\n"
+LIFETIME_S = 10.0
+
+
+def get(token: str = "", *lines: bytes) -> bytes:
+    """A request with a token and further header lines."""
+    own = b"Authorization: Bearer %b\r\n" % token.encode() if token else b""
+    return b"GET %b HTTP/1.1\r\nHost: h\r\n%b%b\r\n" % (PATH, own, b"".join(lines))
+
+
+def post(token: str, length: int) -> bytes:
+    """The head of a request with a body."""
+    return get(token, b"Content-Length: %d\r\n" % length).replace(b"GET", b"POST", 1)
+
+
+class Tokens:
+    """Knows whose tokens are, most of them only once it is told.
+
+    Attributes:
+        users: Names by their tokens: known at once.
+        asked: Tokens that somebody waits for.
+    """
+
+    def __init__(self) -> None:
+        self.users = {"quick": "quick"}
+        self.asked: dict[str, asyncio.Future[Verdict]] = {}
+
+    def check(self, token: str) -> Verdict | None:
+        """The verdict, if the token is known; those that begin with `bad` are."""
+        if token.startswith("bad"):
+            return Verdict(None, LIFETIME_S, "no token")
+        name = self.users.get(token)
+        return None if name is None else Verdict(User(name, ()), LIFETIME_S)
+
+    async def review(self, token: str) -> Verdict:
+        """The verdict that a test gives."""
+        if token == "broken":  # noqa: S105 - of nobody
+            raise RuntimeError("a failure of our own")
+        answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self.asked[token] = answer
+        return await answer
+
+    def tell(self, token: str, name: str | None) -> None:
+        """Answer one that waits."""
+        self.asked[token].set_result(Verdict(None if name is None else User(name, ()), LIFETIME_S))
+
+
+class Certificates:
+    """Takes for a certificate the name of its user; the empty one is no good."""
+
+    def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:  # noqa: ARG002  the protocol's signature
+        """What a client is."""
+        if not leaf_der:
+            return Peer(has_certificate=True, problem="no good")
+        if leaf_der == b"front":
+            return Peer(is_front_proxy=True, has_certificate=True)
+        return Peer(User(leaf_der.decode(), ()), has_certificate=True)
+
+
+class Tls:
+    """TLS with a client that showed a certificate."""
+
+    def __init__(self, certificate: bytes) -> None:
+        self.certificate = certificate
+
+    def getpeercert(self, *, binary_form: bool) -> bytes:
+        """The certificate."""
+        assert binary_form
+        return self.certificate
+
+    def get_unverified_chain(self) -> list[bytes]:
+        """All that were sent."""
+        return [self.certificate]
+
+
+class Known(Bench):
+    """A data plane that finds out who asks.
+
+    Attributes:
+        tokens: Knows tokens.
+    """
+
+    tokens: Tokens
+
+    def __init__(
+        self,
+        assertion: str = FRONT_PROXY,
+        downstream: DownstreamSettings | None = None,
+        *,
+        allows_anonymous: bool = True,
+    ) -> None:
+        self.tokens = Tokens()
+
+        def identification(clock: VirtualClock) -> Identification:
+            rules = Rules(
+                allows_anonymous=allows_anonymous, judges_certificates=True, assertion=assertion
+            )
+            return Identification(Authenticator(clock, rules, (self.tokens,)), Certificates())
+
+        super().__init__(
+            seats=100,
+            downstream=downstream,
+            upstream=UpstreamSettings(address=Address(host="origin", port=80), identity=assertion),
+            authentication=AuthenticationSettings(
+                front_proxy=FrontProxySettings(username_headers=("X-My-User", "X-Remote-User"))
+            ),
+            identification=identification,
+        )
+
+    def tell(self, token: str, name: str | None) -> None:
+        """Say whose token that is, and let everything come of it."""
+        self.tokens.tell(token, name)
+        self.run_tasks()
+
+    def ask_slowly(self, request: bytes) -> FakeTransport:
+        """Have a new client ask, up to where a token is asked about."""
+        client = self.ask(request)
+        self.run_tasks()
+        return client
+
+    def seen(self) -> list[str]:
+        """The users that the origin has been told of since the last look."""
+        lines = self.origins[0].take().split(b"\r\n")
+        return [line[15:].decode() for line in lines if line.startswith(b"X-Remote-User: ")]
+
+    def answer(self, client: FakeTransport) -> tuple[list[str], bytes]:
+        """Have the origin answer: who it thinks asked, and the status that the client gets."""
+        users = self.seen()
+        if users:
+            self.send(self.origins[0], OK)
+        return users, status(client.take())
+
+    def assert_at_rest(self) -> None:
+        """Nobody is asked about any more, either."""
+        super().assert_at_rest()
+        assert [] == [task for task in self.identifying if not task.done()]
+
+
+@pytest.fixture
+def bench() -> Iterator[Known]:
+    """A data plane that says to the origin who asks."""
+    with Known() as result:
+        yield result
+
+
+def test_known_at_once(bench: Known) -> None:
+    """Then nothing waits, and no task is made."""
+    client = bench.ask(get("quick"))
+
+    assert (["quick"], b"200") == bench.answer(client)
+    assert [] == bench.identifying
+    bench.assert_at_rest()
+
+
+def test_waits_for_who_asks(bench: Known) -> None:
+    """It holds no seat meanwhile, and goes on as the user that is found."""
+    client = bench.ask_slowly(get("slow"))
+    assert (0, 0, 0) == bench.use()
+    assert b"" == bench.origins[0].take()
+    bench.tell("slow", "alice")
+
+    assert (["alice"], b"200") == bench.answer(client)
+    bench.assert_at_rest()
+
+
+def test_refused_after_waiting(bench: Known) -> None:
+    """The answer is Kubernetes' own, and the connection goes on."""
+    client = bench.ask_slowly(get("slow"))
+    bench.tell("slow", None)
+    answer = client.take()
+
+    assert b"401" == status(answer)
+    assert b'"message": "Unauthorized", "reason": "Unauthorized", "code": 401' in body(answer)
+    assert b"Connection: close" not in answer
+    bench.send(client, get("quick"))
+    assert (["quick"], b"200") == bench.answer(client)
+    bench.assert_at_rest()
+
+
+def test_refused_at_once(bench: Known) -> None:
+    """The same, and again each time: a refusal is not kept with the head."""
+    client = bench.client()
+    for _ in range(4):
+        bench.send(client, get("bad"))
+        assert b"401" == status(client.take())
+    assert b"" == bench.origins[0].take()
+    bench.assert_at_rest()
+
+
+def test_refused_before_its_body_is_there(bench: Known) -> None:
+    """The rest of a short body is read away, so the next request is found behind it."""
+    client = bench.ask(post("bad", 8) + b"GET ")
+    assert b"401" == status(client.take())
+    bench.send(client, b"/1 H" + get("quick"))
+
+    assert (["quick"], b"200") == bench.answer(client)
+    bench.assert_at_rest()
+
+
+def test_body_that_comes_meanwhile(bench: Known) -> None:
+    """It is held, and sent behind the head."""
+    client = bench.ask_slowly(post("slow", 6) + b"ab")
+    for piece in (b"cd", b"ef"):
+        bench.send(client, piece)
+    bench.tell("slow", "alice")
+
+    assert b"abcdef" == body(bench.origins[0].take())
+    bench.send(bench.origins[0], OK)
+    assert b"200" == status(client.take())
+    bench.assert_at_rest()
+
+
+def test_body_is_held_within_bounds(bench: Known) -> None:
+    """No more of it is read than has its place, until somebody takes it."""
+    size = 8 * READ_BYTES
+    client = bench.ask_slowly(post("slow", size))
+    client.feed(b"x" * size)
+    assert not client.reads
+    exchange = connection_of(client).exchange
+    assert exchange is not None
+    assert len(exchange._held) <= bench.context.held_bytes + READ_BYTES  # noqa: SLF001  the bound
+    bench.tell("slow", "alice")
+
+    assert client.reads
+    assert size == len(body(bench.origins[0].take()))
+    bench.send(bench.origins[0], OK)
+    assert b"200" == status(client.take())
+    bench.assert_at_rest()
+
+
+def test_malformed_body_meanwhile(bench: Known) -> None:
+    """It is refused, and nobody is waited for any more."""
+    head = get("slow", b"Transfer-Encoding: chunked\r\n").replace(b"GET", b"POST", 1)
+    client = bench.ask_slowly(head)
+    bench.send(client, b"zz\r\n")
+    bench.run_tasks()
+
+    assert b"400" == status(client.take())
+    assert bench.tokens.asked["slow"].cancelled()
+    bench.assert_at_rest()
+
+
+def test_client_leaves_meanwhile(bench: Known) -> None:
+    """Then nobody is asked about any more, and nothing is sent."""
+    client = bench.ask_slowly(get("slow"))
+    bench.end(client)
+    bench.run_tasks()
+
+    assert bench.tokens.asked["slow"].cancelled()
+    assert b"" == bench.origins[0].take()
+    bench.assert_at_rest()
+
+
+def test_client_leaves_as_the_answer_comes(bench: Known) -> None:
+    """Who left is not served, however late that is noticed."""
+    client = bench.ask_slowly(get("slow"))
+    bench.tokens.tell("slow", "alice")
+    bench.end(client)
+    bench.run_tasks()
+
+    assert b"" == bench.origins[0].take()
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("has_body", [False, True])
+def test_takes_too_long(bench: Known, has_body: bool) -> None:
+    """The request's own time counts, and the end of its body gives it no more."""
+    request = get("slow").replace(b"/b ", b"/b?timeout=5s ")
+    if has_body:
+        request = request.replace(b"GET", b"PUT").replace(
+            b"\r\n\r\n", b"\r\nContent-Length: 1\r\n\r\n"
+        )
+    client = bench.ask_slowly(request)
+    if has_body:
+        bench.send(client, b"x")
+    bench.wait(4.9)
+    assert b"" == client.take()
+    bench.wait(0.2)
+    bench.run_tasks()
+
+    assert b"504" == status(client.take())
+    assert bench.tokens.asked["slow"].cancelled()
+    bench.send(client, get("quick"))
+    assert (["quick"], b"200") == bench.answer(client)
+    bench.assert_at_rest()
+
+
+def test_failure_of_our_own(bench: Known, caplog: pytest.LogCaptureFixture) -> None:
+    """It lets nobody in, and is in the log without the token."""
+    with caplog.at_level(logging.DEBUG):
+        client = bench.ask_slowly(get("broken"))
+        bench.wait(61)
+
+    assert b"504" == status(client.take())
+    assert b"" == bench.origins[0].take()
+    bench.assert_at_rest()
+
+
+def test_next_request_waits(bench: Known) -> None:
+    """Requests are answered in their order, each as whom it asks."""
+    client = bench.ask_slowly(get("slow") + FOLLOWS + get("bad"))
+    assert b"" == bench.origins[0].take()
+    bench.tell("slow", "alice")
+
+    assert (["alice"], b"200") == bench.answer(client)
+    assert ["quick"] == bench.seen()
+    bench.send(bench.origins[0], OK)
+    assert [b"200", b"401"] == [
+        status(b"HTTP" + answer) for answer in client.take().split(b"HTTP")[1:]
+    ]
+    bench.assert_at_rest()
+
+
+def test_drain_waits(bench: Known) -> None:
+    """A request whose user is being found out is one that is under way."""
+    client = bench.ask_slowly(get("slow"))
+    bench.context.is_draining = True
+    connection = connection_of(client)
+    connection.hasten(bench.clock.now_ns())
+    assert not connection.is_idle
+    assert "" == client.ended_by
+    bench.tell("slow", "alice")
+    assert ["alice"] == bench.seen()
+    bench.send(bench.origins[0], OK)
+
+    assert b"\r\nConnection: close\r\n" in client.take()
+    bench.assert_at_rest()
+
+
+def test_many_wait_for_the_same(bench: Known) -> None:
+    """Each is told once it is known, those who left are not."""
+    clients = [bench.ask_slowly(get("slow")) for _ in range(2)]
+    first = bench.tokens.asked["slow"]
+    third = bench.ask_slowly(get("slow"))
+    bench.end(clients[0])
+    bench.tokens.users["slow"] = "alice"
+    bench.tell("slow", "alice")
+    assert (["alice"], b"200") == bench.answer(third)
+    assert first is not bench.tokens.asked["slow"]
+    bench.end(clients[1])
+    bench.run_tasks()
+
+    bench.assert_at_rest()
+
+
+def test_known_for_a_time(bench: Known) -> None:
+    """A head that is kept is forwarded as its user until that has to be found out again."""
+    bench.tokens.users["t"] = "alice"
+    client = bench.client()
+    for _ in range(3):
+        bench.send(client, get("t"))
+        assert (["alice"], b"200") == bench.answer(client)
+    bench.tokens.users["t"] = "bob"
+    bench.send(client, get("t"))
+    assert (["alice"], b"200") == bench.answer(client)
+    bench.wait(LIFETIME_S)
+    bench.send(client, get("t"))
+    assert (["bob"], b"200") == bench.answer(client)
+    del bench.tokens.users["t"]
+    bench.wait(LIFETIME_S)
+    bench.send(client, get("t"))
+    bench.run_tasks()
+    assert b"" == bench.origins[0].take()
+    bench.tell("t", None)
+
+    assert b"401" == status(client.take())
+    bench.assert_at_rest()
+
+
+def test_known_of_another_target(bench: Known) -> None:
+    """The same fields say the same user, for as long as that holds, whatever is asked."""
+    bench.tokens.users["t"] = "alice"
+    client = bench.client()
+    for target in (b"/a", b"/b", b"/c"):
+        bench.send(client, get("t").replace(PATH, target))
+        assert (["alice"], b"200") == bench.answer(client)
+    bench.tokens.users["t"] = "bob"
+    bench.wait(LIFETIME_S)
+    for target in (b"/d", b"/a"):
+        bench.send(client, get("t").replace(PATH, target))
+        assert (["bob"], b"200") == bench.answer(client)
+    bench.assert_at_rest()
+
+
+def test_tokens_alternate(bench: Known) -> None:
+    """Nothing of one request's user is left for the next on the connection (ID-20, ID-21)."""
+    bench.tokens.users |= {"a": "alice", "b": "bob"}
+    client = bench.client()
+    for token in ("a", "b", "a", "", "b", "", "a", "b"):
+        bench.send(client, get(token))
+        expected = {"a": "alice", "b": "bob", "": "system:anonymous"}[token]
+        assert ([expected], b"200") == bench.answer(client)
+    bench.send(client, get("bad"))
+    assert ([], b"401") == bench.answer(client)
+    bench.assert_at_rest()
+
+
+def test_nobody_after_somebody() -> None:
+    """Where nobody is served without credentials, nor is who had some before (ID-21)."""
+    with Known(allows_anonymous=False) as bench:
+        client = bench.client()
+        for _ in range(3):
+            bench.send(client, get("quick"))
+            assert (["quick"], b"200") == bench.answer(client)
+            bench.send(client, get())
+            assert ([], b"401") == bench.answer(client)
+        bench.assert_at_rest()
+
+
+def test_certificates_never_mix(bench: Known) -> None:
+    """The same bytes of different clients are of different users, however often they come."""
+    clients = {name: bench.client(tls=Tls(name.encode())) for name in ("alice", "bob", "")}
+    for _ in range(4):
+        for name in ("alice", "bob"):
+            bench.send(clients[name], get())
+            assert ([name], b"200") == bench.answer(clients[name])
+        bench.send(clients[""], get())
+        assert ([], b"401") == bench.answer(clients[""])
+    plain = bench.ask(get())
+    assert (["system:anonymous"], b"200") == bench.answer(plain)
+    bench.assert_at_rest()
+
+
+def test_claims_count_from_front_proxies_only(bench: Known) -> None:
+    """The same bytes are believed of one client, and not of another."""
+    request = get("", b"X-Remote-User: admin\r\n", b"X-Remote-Group: system:masters\r\n")
+    front, alice = bench.client(tls=Tls(b"front")), bench.client(tls=Tls(b"alice"))
+    plain = bench.client()
+    for _ in range(4):
+        for client, name in ((front, "admin"), (alice, "alice"), (plain, "system:anonymous")):
+            bench.send(client, request)
+            assert ([name], b"200") == bench.answer(client)
+    bench.assert_at_rest()
+
+
+def test_what_tells_clients_apart_changes(bench: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the next request on everybody is judged anew, on connections that are open too."""
+    client, tls = bench.client(), bench.client(tls=Tls(b"alice"))
+    bench.tokens.users["t"] = "bob"
+    for _ in range(3):
+        bench.send(client, get("t"))
+        assert (["bob"], b"200") == bench.answer(client)
+        bench.send(tls, get())
+        assert (["alice"], b"200") == bench.answer(tls)
+
+    monkeypatch.setattr(Certificates, "judge", lambda *_: Peer(User("carol", ())))
+    bench.tokens.users["t"] = "dave"
+    bench.context.forget_identities()
+    bench.send(client, get("t"))
+    assert (["dave"], b"200") == bench.answer(client)
+    bench.send(tls, get())
+    assert (["carol"], b"200") == bench.answer(tls)
+    bench.assert_at_rest()
+
+
+def test_front_proxy_that_is_none_any_more(bench: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that was read while it was one is not believed after it was one."""
+    request = get("", b"X-Remote-User: admin\r\n")
+    front = bench.client(tls=Tls(b"front"))
+    bench.send(front, request)
+    assert ["admin"] == bench.seen()
+    monkeypatch.setattr(Certificates, "judge", lambda *_: Peer(User("nobody", ())))
+    bench.context.forget_identities()
+    bench.send(front, request)
+    bench.send(bench.origins[0], OK)
+
+    assert (["nobody"], b"200") == bench.answer(front)
+    bench.assert_at_rest()
+
+
+SPELLINGS = st.sampled_from(["-", "_", ".", "~", "!"])
+CLAIM_NAMES = st.sampled_from(
+    ["X-Remote-User", "X-Remote-Group", "X-Remote-Uid", "X-Remote-Extra-Scopes", "X-My-User"]
+)
+
+
+@st.composite
+def forged(draw: st.DrawFn) -> bytes:
+    """A field of a front proxy in some spelling, perhaps nominated, perhaps twice."""
+    name = draw(CLAIM_NAMES)
+    name = "".join(draw(SPELLINGS) if each == "-" else each for each in name)
+    name = "".join(draw(st.sampled_from([each.lower(), each.upper()])) for each in name)
+    space = draw(st.sampled_from(["", " ", "\t "]))
+    line = f"{name}:{space}forged{space}\r\n".encode()
+    nominated = f"Connection: {name}\r\n".encode() if draw(st.booleans()) else b""
+    return draw(st.sampled_from([line, line + line, nominated + line, line + nominated]))
+
+
+@given(lines=st.lists(forged(), min_size=1, max_size=3), is_tls=st.booleans())
+@pytest.mark.parametrize("assertion", [PASS_THROUGH, FRONT_PROXY])
+def test_no_spelling_forges_an_identity(assertion: str, lines: list[bytes], is_tls: bool) -> None:
+    """Of a client that is no front proxy nothing gets through that an origin could believe."""
+    with Known(assertion) as bench:
+        client = bench.client(tls=Tls(b"alice") if is_tls else None)
+        bench.send(client, get("quick", *lines))
+        sent = bench.origins[0].take().lower()
+        assert b"forged" not in sent
+        if assertion == FRONT_PROXY:
+            assert 1 == sent.count(b"x-remote-user: " + (b"alice" if is_tls else b"quick"))
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(get("quick", b"X-Remote-User : admin\r\n"), id="space-before-the-colon"),
+        pytest.param(get("quick", b"A: b\r\n X-Remote-User: admin\r\n"), id="continued-line"),
+        pytest.param(get("quick", b"A: b\rX-Remote-User: admin\r\n"), id="bare-carriage-return"),
+        pytest.param(get("quick", b"A: b\nX-Remote-User: admin\r\n"), id="bare-line-feed"),
+        pytest.param(get("quick", b"A: b\x00X-Remote-User: admin\r\n"), id="nul"),
+        pytest.param(get("quick", b"Authorization: Bearer a\r\n"), id="second-token"),
+        pytest.param(get("quick", b"Connection: Authorization\r\n"), id="nominated-token"),
+        pytest.param(get("quick", b"Impersonate-Group: system:masters\r\n"), id="group-of-nobody"),
+        pytest.param(get("quick", b"Impersonate-User: \xff\r\n"), id="no-text"),
+    ],
+)
+def test_malformed_identities(bench: Known, request_: bytes) -> None:
+    """What parsers read differently is refused, and its connection closed."""
+    client = bench.ask(request_)
+    answer = client.take()
+
+    assert b"400" == status(answer)
+    assert b"\r\nConnection: close\r\n" in answer
+    assert b"" == bench.origins[0].take()
+    bench.end(client)
+    bench.assert_at_rest()
+
+
+def test_trailers_claim_nothing(bench: Known) -> None:
+    """No trailer says who asks, in whatever spelling."""
+    head = get("quick", b"Transfer-Encoding: chunked\r\n").replace(b"GET", b"POST", 1)
+    trailers = (
+        b"X-Remote-User: forged\r\nx_remote_group: forged\r\nImpersonate-User: forged\r\n"
+        b"X-My-User: forged\r\nX_MY_USER: forged\r\nAuthorization: forged\r\n"
+        b"X.Remote.Extra-a: forged\r\nA: kept\r\n"
+    )
+    client = bench.ask(head + b"0\r\n" + trailers + b"\r\n")
+    sent = bench.origins[0].take()
+
+    assert sent.endswith(b"0\r\nA: kept\r\n\r\n")
+    assert b"forged" not in sent
+    bench.end(client)
+    bench.assert_at_rest()
+
+
+def test_shows_no_token(bench: Known, caplog: pytest.LogCaptureFixture) -> None:
+    """Not in what is shown of a request, nor in what is logged of a refusal."""
+    with caplog.at_level(logging.DEBUG):
+        client = bench.ask_slowly(get("s3cret"))
+        exchange = connection_of(client).exchange
+        assert exchange is not None
+        shown = [
+            repr(each)
+            for each in (
+                exchange,
+                exchange.head,
+                exchange.head.fields,
+                exchange.head.credentials,
+                connection_of(client),
+                *bench.identifying,
+                bench.context,
+                bench.context.authenticator,
+            )
+        ]
+        bench.tell("s3cret", None)
+        bench.ask(get("bad-s3cret"))
+
+    assert [] == [text for text in (*shown, caplog.text) if "s3cret" in text]
+    assert "refused with 401" in caplog.text
