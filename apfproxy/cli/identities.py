@@ -141,11 +141,15 @@ class Identities:
             return
 
         def load() -> None:
-            self._certificates = ClientCertificates(
-                content(authentication.client_ca_file),
-                content(front_proxy.ca_file),
-                front_proxy.allowed_names,
-            )
+            try:
+                self._certificates = ClientCertificates(
+                    content(authentication.client_ca_file),
+                    content(front_proxy.ca_file),
+                    front_proxy.allowed_names,
+                )
+            except ValueError as error:
+                paths = " or ".join(client_cas)
+                raise IdentitySettingsError(f"{paths}: a CA cannot be used: {error}") from error
 
         self._watch(client_cas, load, self._forget_clients)
 

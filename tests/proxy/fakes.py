@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from unittest.mock import patch
 
 from apfproxy.api.decode import decode_documents
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
     from apfproxy.proxy.upstream import UpstreamConnection
 
+Result = TypeVar("Result")
 S = 1_000_000_000
 """Nanoseconds of a second."""
 
@@ -363,6 +364,10 @@ class Bench:
         task = self._tasks_loop.create_task(coroutine, name=name)
         self.identifying.append(task)
         return task
+
+    def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine to its end, beside whatever finds out who asks."""
+        return self._tasks_loop.run_until_complete(coroutine)
 
     def run_tasks(self) -> None:
         """Let those that find out who asks come as far as they can."""

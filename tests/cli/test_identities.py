@@ -1,0 +1,562 @@
+"""Certificates, keys and tokens: what of them goes together, and what becomes of changes."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from apfproxy.authn.credentials import UNKNOWN_PEER
+from apfproxy.cli import identities as identities_module
+from apfproxy.cli.identities import Identities, IdentitySettingsError, check_settings
+from apfproxy.settings import (
+    Address,
+    AuthenticationSettings,
+    DownstreamSettings,
+    DownstreamTlsSettings,
+    FrontProxySettings,
+    ImpersonationSettings,
+    JwtSettings,
+    ReviewSettings,
+    Settings,
+    UpstreamSettings,
+    UpstreamTlsSettings,
+)
+from apfproxy.sources.file_changes import FileChanges
+from tests.authn.signing import private_key, public_pem, signed
+from tests.certificates import Authority, Issued
+from tests.proxy.fakes import OK, Bench, FakeTransport, status
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.proxy.identification import Identification
+
+S = 1_000_000_000
+HTTP = Address(host="origin", port=80)
+HTTPS = Address(host="origin", port=443, is_tls=True)
+CERTIFICATE = {"certificate_file": "a.crt", "key_file": "a.key"}
+TLS = DownstreamSettings(tls=DownstreamTlsSettings(**CERTIFICATE))
+REVIEWS = ReviewSettings(is_enabled=True)
+ISSUER = "https://issuer.example"
+OWN_TOKEN = "0123456789abcdef"  # noqa: S105 - of nobody
+
+
+async def no_sleep(_seconds: float) -> None:
+    """Wait for nothing."""
+
+
+def nothing() -> None:
+    """Do nothing."""
+
+
+def made(settings: Settings) -> Identities:
+    """All parts of some settings."""
+    return Identities(settings, VirtualClock(S), on_clients_change=nothing, on_own_change=nothing)
+
+
+def front(**names: Any) -> Settings:  # noqa: ANN401 - as the settings are
+    """Settings with some of a front proxy."""
+    return Settings(authentication=AuthenticationSettings(front_proxy=FrontProxySettings(**names)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        pytest.param(
+            Settings(
+                downstream=DownstreamSettings(tls=DownstreamTlsSettings(certificate_file="a.crt"))
+            ),
+            "downstream.tls: certificateFile and keyFile go together; give both",
+            id="certificate-alone",
+        ),
+        pytest.param(
+            Settings(downstream=DownstreamSettings(tls=DownstreamTlsSettings(key_file="a.key"))),
+            "downstream.tls: certificateFile and keyFile go together; give both",
+            id="key-alone",
+        ),
+        pytest.param(
+            Settings(
+                upstream=UpstreamSettings(address=HTTPS, tls=UpstreamTlsSettings(key_file="a.key"))
+            ),
+            "upstream.tls: certificateFile and keyFile go together; give both",
+            id="own-key-alone",
+        ),
+        pytest.param(
+            Settings(authentication=AuthenticationSettings(client_ca_file="ca.crt")),
+            "authentication.clientCaFile: needs downstream.tls, over which clients show their"
+            " certificates",
+            id="client-ca-without-tls",
+        ),
+        pytest.param(
+            front(ca_file="ca.crt"),
+            "authentication.frontProxy.caFile: needs downstream.tls, over which clients show their"
+            " certificates",
+            id="front-ca-without-tls",
+        ),
+        pytest.param(
+            Settings(
+                downstream=DownstreamSettings(
+                    tls=DownstreamTlsSettings(require_client_certificate=True)
+                )
+            ),
+            "downstream.tls.requireClientCertificate: needs downstream.tls, over which clients show"
+            " their certificates",
+            id="required-without-tls",
+        ),
+        pytest.param(
+            Settings(
+                downstream=DownstreamSettings(
+                    tls=DownstreamTlsSettings(require_client_certificate=True, **CERTIFICATE)
+                )
+            ),
+            "downstream.tls.requireClientCertificate: needs authentication.clientCaFile or"
+            " authentication.frontProxy.caFile, which say whose certificates count",
+            id="required-of-nobody",
+        ),
+        pytest.param(
+            Settings(upstream=UpstreamSettings(address=HTTP, identity="impersonate")),
+            "upstream.identity: impersonate needs upstream.tokenFile, the proxy's own",
+            id="impersonate-as-nobody",
+        ),
+        pytest.param(
+            Settings(upstream=UpstreamSettings(address=HTTPS, identity="frontProxy")),
+            "upstream.identity: frontProxy over https needs upstream.tls.certificateFile, by which"
+            " the server knows the proxy",
+            id="front-proxy-as-nobody",
+        ),
+        pytest.param(
+            Settings(
+                upstream=UpstreamSettings(address=HTTP, tls=UpstreamTlsSettings(ca_file="ca.crt"))
+            ),
+            "upstream.tls: of no use with an http URL; write https in upstream.url",
+            id="tls-towards-http",
+        ),
+        *(
+            pytest.param(
+                front(**{f"{kind}_headers": (name,)}),
+                f"authentication.frontProxy.{kind}Headers: {name} means something else; choose"
+                " another name",
+                id=f"{kind}-{name}",
+            )
+            for kind, name in (
+                ("username", "Authorization"),
+                ("username", "content-LENGTH"),
+                ("uid", "Transfer-Encoding"),
+                ("group", "Impersonate-Group"),
+                ("group", "Host"),
+                ("uid", "X-Forwarded-For"),
+                ("username", "Sec-WebSocket-Protocol"),
+            )
+        ),
+        *(
+            pytest.param(
+                front(extra_header_prefixes=(prefix,)),
+                f"authentication.frontProxy.extraHeaderPrefixes: {prefix} is the start of {name}"
+                " too, which means something else; choose another prefix",
+                id=f"prefix-{prefix}",
+            )
+            for prefix, name in (
+                ("Auth", "authorization"),
+                ("X-", "x-forwarded-for"),
+                ("Content-", "content-length"),
+                ("Imp", "impersonate-user"),
+                ("Impersonate-Extra-", "impersonate-user"),
+            )
+        ),
+    ],
+)
+def test_settings_that_do_not_go_together(settings: Settings, problem: str) -> None:
+    """Each combination that cannot be meant has its message, and nothing is read."""
+    with pytest.raises(IdentitySettingsError) as caught:
+        made(settings)
+
+    assert problem == str(caught.value)
+
+
+def test_all_problems_at_once() -> None:
+    """One per line."""
+    settings = dataclasses.replace(
+        front(ca_file="ca.crt", username_headers=("Host",)),
+        upstream=UpstreamSettings(address=HTTPS, identity="frontProxy"),
+    )
+    with pytest.raises(IdentitySettingsError) as caught:
+        check_settings(settings)
+
+    assert 3 == len(str(caught.value).splitlines())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(Settings(), id="defaults"),
+        pytest.param(
+            Settings(upstream=UpstreamSettings(address=HTTP, identity="frontProxy")),
+            id="front-proxy-over-http",
+        ),
+        pytest.param(
+            Settings(
+                downstream=TLS, authentication=AuthenticationSettings(client_ca_file="ca.crt")
+            ),
+            id="client-ca",
+        ),
+        pytest.param(
+            front(
+                username_headers=("X-Forwarded-User", "X-Remote-User"),
+                extra_header_prefixes=("X-Forwarded-Extra-",),
+            ),
+            id="own-names",
+        ),
+    ],
+)
+def test_settings_that_do(settings: Settings) -> None:
+    """Nothing is said against them."""
+    check_settings(settings)
+
+
+def test_without_anything() -> None:
+    """Everybody is anonymous, there is no TLS, and no file to watch."""
+    subject = made(Settings())
+    identification = subject.identification
+
+    assert not subject.has_files
+    assert (None, None, None) == (
+        identification.certificates,
+        identification.server_tls,
+        identification.client_tls,
+    )
+    assert identification.authenticator is subject.authenticator
+    assert subject.judge(b"any") is UNKNOWN_PEER
+    assert repr(subject).startswith("<Identities: <Authenticator with 0 of tokens,")
+
+
+async def test_reviews() -> None:
+    """What is asked of the server behind is asked in its own name, and ends with the process."""
+    settings = Settings(
+        upstream=UpstreamSettings(address=HTTP),
+        authentication=AuthenticationSettings(
+            token_review=REVIEWS, impersonation=ImpersonationSettings(access_review=REVIEWS)
+        ),
+    )
+    subject = made(settings)
+    assert "with 1 of tokens" in repr(subject)
+    await subject.close()
+
+
+class Folder:
+    """A folder with all files that settings can name, good ones."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.users_ca, self.fronts_ca = Authority("users"), Authority("fronts")
+        self.own_ca = Authority("own")
+        self.users_ca.write(path, "users")
+        self.fronts_ca.write(path, "fronts")
+        self.own_ca.write(path, "own")
+        self.own_ca.issue("proxy", usage="both").write(path, "proxy")
+        self.write("tokens.csv", "t,alice,1\n")
+        self.write("own-token", OWN_TOKEN)
+        self.write("jwt.pem", public_pem(private_key("ES256")))
+
+    def write(self, name: str, content: str | bytes) -> None:
+        """Put a file in its place."""
+        data = content if isinstance(content, bytes) else content.encode()
+        (self.path / name).write_bytes(data)
+
+    def of(self, name: str) -> str:
+        """The path of a file."""
+        return str(self.path / name)
+
+    @property
+    def settings(self) -> Settings:
+        """Settings with all of them."""
+        return Settings(
+            downstream=DownstreamSettings(
+                tls=DownstreamTlsSettings(
+                    certificate_file=self.of("proxy.crt"), key_file=self.of("proxy.key")
+                )
+            ),
+            upstream=UpstreamSettings(
+                address=HTTPS,
+                identity="impersonate",
+                token_file=self.of("own-token"),
+                tls=UpstreamTlsSettings(ca_file=self.of("own.crt")),
+            ),
+            authentication=AuthenticationSettings(
+                client_ca_file=self.of("users.crt"),
+                front_proxy=FrontProxySettings(
+                    ca_file=self.of("fronts.crt"), allowed_names=("front",)
+                ),
+                token_file=self.of("tokens.csv"),
+                jwt=(JwtSettings(issuer=ISSUER, audiences=("k8s",), keys_file=self.of("jwt.pem")),),
+            ),
+        )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """A folder of good files."""
+    return Folder(tmp_path)
+
+
+FILES = (
+    "proxy.crt",
+    "proxy.key",
+    "own.crt",
+    "own-token",
+    "users.crt",
+    "fronts.crt",
+    "tokens.csv",
+    "jwt.pem",
+)
+BROKEN = {"tokens.csv": b"just-a-s3cret-token\n", "own-token": b"s3cret token of two words\n"}
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("name", FILES)
+def test_files_that_cannot_be_used(folder: Folder, name: str, is_there: bool) -> None:
+    """The message names the file, and shows nothing that is in it."""
+    settings = folder.settings
+    path = Path(folder.of(name))
+    if is_there:
+        path.write_bytes(BROKEN.get(name, b"-----BEGIN s3cret-----\n"))
+    else:
+        path.unlink()
+    with pytest.raises(IdentitySettingsError) as caught:
+        made(settings)
+
+    assert str(path) in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_issuer_that_cannot_be_used() -> None:
+    """Which one it is, and which of its settings."""
+    settings = Settings(
+        authentication=AuthenticationSettings(jwt=(JwtSettings(issuer="x", keys_file="k"),))
+    )
+    with pytest.raises(IdentitySettingsError) as caught:
+        made(settings)
+
+    assert (
+        "authentication.jwt[0].audiences: missing: any token of the issuer would do, for whomever"
+        == str(caught.value)
+    )
+
+
+class Tls:
+    """TLS with a client that showed a certificate."""
+
+    def __init__(self, issued: Issued) -> None:
+        self._issued = issued
+
+    def getpeercert(self, *, binary_form: bool) -> bytes:
+        """The certificate."""
+        assert binary_form
+        return self._issued.der
+
+    def get_unverified_chain(self) -> list[bytes]:
+        """All that were sent."""
+        return [self._issued.der]
+
+
+class Served(Bench):
+    """A data plane with all files, which are looked at when a test says so.
+
+    Attributes:
+        identities: Of those files.
+        own_changes: How often what the proxy is to the origin has changed.
+    """
+
+    identities: Identities
+
+    def __init__(self, folder: Folder) -> None:
+        self.own_changes = 0
+
+        def identification(clock: VirtualClock) -> Identification:
+            self.identities = Identities(
+                folder.settings,
+                clock,
+                on_clients_change=lambda: self.context.forget_identities(),  # noqa: PLW0108  not there yet
+                on_own_change=self._on_own_change,
+            )
+            # The transports are fakes, so there is no TLS of their own.
+            return dataclasses.replace(
+                self.identities.identification, server_tls=None, client_tls=None
+            )
+
+        super().__init__(
+            seats=9,
+            upstream=UpstreamSettings(address=HTTP, identity="impersonate"),
+            identification=identification,
+        )
+
+    def _on_own_change(self) -> None:
+        self.own_changes += 1
+
+    def check(self) -> int:
+        """See which files have changed; how many groups of them were read again."""
+        return self.run(self.identities._files.check())  # noqa: SLF001  else its notifications decide when
+
+    def who(self, client: FakeTransport, *lines: bytes) -> str:
+        """As whom the proxy forwards the client's request, or the code of its refusal."""
+        self.send(client, b"GET /x HTTP/1.1\r\nHost: h\r\n%b\r\n" % b"".join(lines))
+        sent = self.origins[0].take()
+        if sent:
+            self.send(self.origins[0], OK)
+        code = status(client.take()).decode()
+        user = sent.partition(b"Impersonate-User: ")[2].partition(b"\r\n")[0].decode()
+        return user or code
+
+    def own_token(self, client: FakeTransport) -> str:
+        """The token with which the proxy forwards a request."""
+        self.send(client, b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+        sent = self.origins[0].take()
+        self.send(self.origins[0], OK)
+        client.take()
+        return sent.partition(b"Authorization: Bearer ")[2].partition(b"\r\n")[0].decode()
+
+
+@pytest.fixture(autouse=True)
+def settle_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are at rest at once."""
+    monkeypatch.setattr(identities_module, "FileChanges", partial(FileChanges, sleep=no_sleep))
+
+
+def with_token(token: str) -> bytes:
+    """The header line with a token."""
+    return b"Authorization: Bearer %b\r\n" % token.encode()
+
+
+def reissue(folder: Folder, name: str) -> None:
+    """Put another CA in the place of one."""
+    Authority("another").write(folder.path, name)
+
+
+Case = tuple["Callable[[Folder], tuple[Tls | None, bytes]]", str, "Callable[[Folder], None]", str]
+
+
+def jwt_case(_folder: Folder) -> tuple[Tls | None, bytes]:
+    """A client with a JSON Web Token."""
+    claims = {"iss": ISSUER, "aud": "k8s", "sub": "jane", "exp": time.time() + 3600}
+    return None, with_token(signed(claims, private_key("ES256")))
+
+
+CASES: dict[str, Case] = {
+    "tokens.csv": (
+        lambda _: (None, with_token("t")),
+        "alice",
+        lambda folder: folder.write("tokens.csv", "t,bob,1\n"),
+        "bob",
+    ),
+    "users.crt": (
+        lambda folder: (Tls(folder.users_ca.issue("carol")), b""),
+        "carol",
+        lambda folder: reissue(folder, "users"),
+        "401",
+    ),
+    "fronts.crt": (
+        lambda folder: (Tls(folder.fronts_ca.issue("front")), b"X-Remote-User: dave\r\n"),
+        "dave",
+        lambda folder: reissue(folder, "fronts"),
+        "401",
+    ),
+    "jwt.pem": (
+        jwt_case,
+        f"{ISSUER}#jane",
+        lambda folder: folder.write("jwt.pem", public_pem(private_key("ES256", 1))),
+        "401",
+    ),
+}
+"""A client, who it is, what changes, and who it is then."""
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_changed_file_changes_who_asks(folder: Folder, name: str) -> None:
+    """On connections that are open, for requests that have come often; others stay who they are."""
+    client_of, before, change, after = CASES[name]
+    tls, line = client_of(folder)
+    with Served(folder) as bench:
+        client, other = bench.client(tls=tls), bench.client()
+        for _ in range(4):
+            assert (before, "system:anonymous") == (bench.who(client, line), bench.who(other))
+        assert 0 == bench.check()
+        change(folder)
+        assert before == bench.who(client, line)
+        assert bench.check() > 0
+        for _ in range(4):
+            assert (after, "system:anonymous") == (bench.who(client, line), bench.who(other))
+        bench.end(client)
+        bench.end(other)
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+@pytest.mark.parametrize("name", CASES)
+def test_broken_file_changes_nothing(
+    folder: Folder, name: str, is_there: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The old contents stay in force, and the log says why, without showing any."""
+    client_of, before, change, after = CASES[name]
+    tls, line = client_of(folder)
+    with Served(folder) as bench:
+        client = bench.client(tls=tls)
+        assert before == bench.who(client, line)
+        if is_there:
+            folder.write(name, BROKEN.get(name, b"s3cret"))
+        else:
+            Path(folder.of(name)).unlink()
+        with caplog.at_level(logging.ERROR):
+            assert 0 == bench.check()
+        assert before == bench.who(client, line)
+        change(folder)
+        bench.check()
+        assert after == bench.who(client, line)
+        bench.end(client)
+
+    assert f"the old contents stay in force: {folder.of('')}" in caplog.text
+    assert folder.of(name) in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+def test_changed_token_of_its_own(folder: Folder) -> None:
+    """From the next request on the proxy asks with the new one, over new connections."""
+    with Served(folder) as bench:
+        client = bench.client()
+        for _ in range(3):
+            assert OWN_TOKEN == bench.own_token(client)
+        folder.write("own-token", "two words here and")
+        assert 0 == bench.check()
+        assert (OWN_TOKEN, 0) == (bench.own_token(client), bench.own_changes)
+        folder.write("own-token", OWN_TOKEN[::-1])
+        assert 1 == bench.check()
+
+        assert (OWN_TOKEN[::-1], 1) == (bench.own_token(client), bench.own_changes)
+        assert OWN_TOKEN not in repr(bench.identities)
+        bench.end(client)
+
+
+def test_changed_certificates(folder: Folder) -> None:
+    """New connections have the new one; with the origin no old connection is used again."""
+    with Served(folder) as bench:
+        server, client = bench.identities.server_tls, bench.identities.client_tls
+        assert server is not None
+        assert client is not None
+        before = server.context, client.context
+        folder.write("proxy.crt", b"broken")
+        folder.write("own.crt", b"broken")
+        assert 0 == bench.check()
+        assert (before, 0) == ((server.context, client.context), bench.own_changes)
+        folder.own_ca.issue("proxy", usage="both").write(folder.path, "proxy")
+        assert 1 == bench.check()
+        assert server.context is not before[0]
+        assert (before[1], 0) == (client.context, bench.own_changes)
+        reissue(folder, "own")
+        assert 1 == bench.check()
+        assert client.context is not before[1]
+        assert 1 == bench.own_changes
