@@ -231,7 +231,7 @@ def log_start(process: ProxyProcess) -> None:
     listen, admin = settings.downstream.listen, settings.admin
     logger.info(
         "apfproxy %s listens on %s%s, forwards to %s://%s, admin on %s;"
-        " %d seats, %d priority levels",
+        " %d seats, %d priority levels, at most %s connections",
         __version__,
         dataclasses.replace(listen, port=process.port),
         "" if settings.downstream.tls.certificate_file is None else " with TLS",
@@ -240,6 +240,7 @@ def log_start(process: ProxyProcess) -> None:
         dataclasses.replace(admin, port=process.admin_port or 0) if admin else "no address",
         settings.flow_control.server_concurrency_limit,
         len(process.controller.levels),
+        process.server.max_connections or "any number of",
     )
     if settings.flow_control.store is not None:
         logger.info(

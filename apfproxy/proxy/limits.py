@@ -46,7 +46,7 @@ class Limits:
 
     Attributes:
         shed: Why no new connection is taken, whatever the limits; None if it is.
-        max_body_bytes, max_pipelined_requests: As in the settings.
+        gathered_body_bytes, max_body_bytes, max_pipelined_requests: As in the settings.
         min_body_rate_bytes, body_rate_grace_ns: As in the settings.
         slow_reader_grace_ns: As in the settings; `NEVER_NS` where seats are kept.
         watched: Exchanges that hold seats and wait for their client: the sweep looks at them.
@@ -59,6 +59,7 @@ class Limits:
         "_max_per_address",
         "_open",
         "body_rate_grace_ns",
+        "gathered_body_bytes",
         "max_body_bytes",
         "max_pipelined_requests",
         "min_body_rate_bytes",
@@ -74,6 +75,7 @@ class Limits:
         self._open = 0
         self._by_address: dict[str, int] = {}
         self.shed: Refusal | None = None
+        self.gathered_body_bytes = settings.gathered_body_bytes
         self.max_body_bytes = _or_unlimited(settings.max_body_bytes)
         self.max_pipelined_requests = _or_unlimited(settings.max_pipelined_requests)
         self.min_body_rate_bytes = settings.min_body_rate_bytes
@@ -81,6 +83,11 @@ class Limits:
         grace_s = settings.slow_reader_grace_s
         self.slow_reader_grace_ns = NEVER_NS if grace_s is None else round(grace_s * 1e9)
         self.watched: set[Exchange] = set()
+
+    @property
+    def max_connections(self) -> int | None:
+        """The most connections that are taken; None for no limit."""
+        return None if self._max_connections == UNLIMITED else self._max_connections
 
     def admit(self, address: str) -> Refusal | None:
         """Count a new connection, or say why it cannot be taken.

@@ -18,6 +18,7 @@ from apfproxy.proxy.handshake import TlsListener
 from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.overload import Overload
 from apfproxy.proxy.pool import Pool
+from apfproxy.settings import LimitSettings
 
 if TYPE_CHECKING:
     from apfproxy.clock import Clock
@@ -109,6 +110,11 @@ class ProxyServer:
         return int(self.sockets[0].getsockname()[1])
 
     @property
+    def max_connections(self) -> int | None:
+        """Clients' connections that there may be, once it listens; None for no limit."""
+        return self._context.limits.max_connections
+
+    @property
     def connection_count(self) -> int:
         """Clients' connections that are open, those in their TLS handshake included."""
         handshakes = self._tls.handshake_count if self._tls is not None else 0
@@ -144,13 +150,14 @@ class ProxyServer:
             return
         wanted = self._settings.downstream.limits.max_connections
         most = self._context.limits.fit(descriptors, self._settings.upstream.max_connections)
-        if most is not None:
+        # Nobody has asked for the default, nor for a number where there is to be no limit.
+        if most is not None and wanted not in (None, LimitSettings().max_connections):
             log.warning(
-                "at most %d connections of clients at once, not %s: the process may have"
+                "at most %d connections of clients at once, not %d: the process may have"
                 " %d open files; raise that (ulimit -n, LimitNOFILE=) or lower"
                 " downstream.limits.maxConnections",
                 most,
-                "any number" if wanted is None else wanted,
+                wanted,
                 descriptors,
             )
 

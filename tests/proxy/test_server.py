@@ -164,17 +164,29 @@ async def test_late_loop_sheds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("limit", "said"),
-    [(5000, ["at most 372 connections of clients at once, not 5000"]), (300, [])],
-    ids=["too-few", "enough"],
+    ("limit", "said", "most"),
+    [
+        pytest.param(
+            5000, ["at most 372 connections of clients at once, not 5000"], 372, id="too-few"
+        ),
+        pytest.param(300, [], 300, id="enough"),
+        pytest.param(LimitSettings().max_connections, [], 372, id="not-asked-for"),
+        pytest.param(None, [], 372, id="no-limit"),
+    ],
 )
 @on_uvloop
 async def test_descriptors(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, limit: int, said: list[str]
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    limit: int | None,
+    said: list[str],
+    most: int,
 ) -> None:
-    """There are never more connections than the system lets the process have files."""
+    """There are never more connections than files, and who asked for more is told."""
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1000, 1000))
-    async with running(Setup().with_downstream(limits=LimitSettings(max_connections=limit))):
+    setup = Setup().with_downstream(limits=LimitSettings(max_connections=limit))
+    async with running(setup) as scene:
+        assert most == scene.process.server.max_connections
         assert said == [message.partition(":")[0] for message in caplog.messages]
 
 
