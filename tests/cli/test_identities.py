@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import logging
+import ssl
 import time
 from functools import partial
 from pathlib import Path
@@ -11,9 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.authn.credentials import UNKNOWN_PEER
+from apfproxy.authn.authenticator import Identity
+from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Credentials
 from apfproxy.cli import identities as identities_module
 from apfproxy.cli.identities import Identities, IdentitySettingsError, check_settings
+from apfproxy.cli.process import ProxyProcess
+from apfproxy.request.user import User
 from apfproxy.settings import (
     Address,
     AuthenticationSettings,
@@ -30,6 +35,8 @@ from apfproxy.settings import (
 from apfproxy.sources.file_changes import FileChanges
 from tests.authn.signing import private_key, public_pem, signed
 from tests.certificates import Authority, Issued
+from tests.cli.test_process import ANY_PORT, origin
+from tests.end_to_end.scene import on_uvloop
 from tests.proxy.fakes import OK, Bench, FakeTransport, status
 from tests.virtual_clock import VirtualClock
 
@@ -41,7 +48,7 @@ if TYPE_CHECKING:
 S = 1_000_000_000
 HTTP = Address(host="origin", port=80)
 HTTPS = Address(host="origin", port=443, is_tls=True)
-CERTIFICATE = {"certificate_file": "a.crt", "key_file": "a.key"}
+CERTIFICATE: dict[str, Any] = {"certificate_file": "a.crt", "key_file": "a.key"}
 TLS = DownstreamSettings(tls=DownstreamTlsSettings(**CERTIFICATE))
 REVIEWS = ReviewSettings(is_enabled=True)
 ISSUER = "https://issuer.example"
@@ -236,16 +243,43 @@ def test_without_anything() -> None:
     assert repr(subject).startswith("<Identities: <Authenticator with 0 of tokens,")
 
 
-async def test_reviews() -> None:
-    """What is asked of the server behind is asked in its own name, and ends with the process."""
+@pytest.mark.parametrize(
+    ("impersonation", "expected"),
+    [
+        pytest.param(ImpersonationSettings(), "jane", id="nobody"),
+        pytest.param(ImpersonationSettings(users=("jane",)), "bob", id="user"),
+        pytest.param(ImpersonationSettings(groups=("dev",)), "bob", id="group"),
+        pytest.param(ImpersonationSettings(users=("joe",)), "jane", id="another"),
+        pytest.param(ImpersonationSettings(access_review=REVIEWS), None, id="who-is-to-be-asked"),
+    ],
+)
+async def test_impersonation(impersonation: ImpersonationSettings, expected: str | None) -> None:
+    """Who is on the list may be anybody; about others the server behind may be asked."""
+    subject = made(
+        Settings(
+            upstream=UpstreamSettings(address=HTTP),
+            authentication=AuthenticationSettings(impersonation=impersonation),
+        )
+    )
+    credentials = Credentials(claimed=User("jane", ("dev",)), impersonated=User("bob", ()))
+    found = subject.authenticator.identify(TRUSTED_PEER, credentials)
+    await subject.close()
+
+    assert expected == (found.user.name if isinstance(found, Identity) else found)
+
+
+async def test_who_is_asked_about_tokens() -> None:
+    """Issuers whose keys are elsewhere, and the server behind, in this order."""
     settings = Settings(
         upstream=UpstreamSettings(address=HTTP),
         authentication=AuthenticationSettings(
-            token_review=REVIEWS, impersonation=ImpersonationSettings(access_review=REVIEWS)
+            jwt=(JwtSettings(issuer=ISSUER, audiences=("k8s",)),), token_review=REVIEWS
         ),
     )
     subject = made(settings)
-    assert "with 1 of tokens" in repr(subject)
+    assert "with 2 of tokens" in repr(subject)
+    assert not subject.has_files
+    assert None is subject.authenticator.identify(UNKNOWN_PEER, Credentials("t"))
     await subject.close()
 
 
@@ -560,3 +594,42 @@ def test_changed_certificates(folder: Folder) -> None:
         assert 1 == bench.check()
         assert client.context is not before[1]
         assert 1 == bench.own_changes
+
+
+async def answer_of(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
+    """The status of the answer to one more request on a connection."""
+    writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")
+    head = await reader.readuntil(b"\r\n\r\n")
+    length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+    await reader.readexactly(length)
+    return status(head)
+
+
+@on_uvloop
+async def test_changed_files_count_on_a_real_connection(folder: Folder) -> None:
+    """A user's certificate stops to count with its CA, on the connection that it made."""
+    cert, key = folder.users_ca.issue("alice").write(folder.path, "alice")
+    context = ssl.create_default_context(cafile=folder.of("own.crt"))
+    context.load_cert_chain(cert, key)
+    async with origin() as server:
+        settings = dataclasses.replace(
+            folder.settings,
+            upstream=UpstreamSettings(
+                address=Address(host="127.0.0.1", port=server.port or 0), identity="frontProxy"
+            ),
+            admin=None,
+        )
+        downstream = dataclasses.replace(settings.downstream, listen=ANY_PORT)
+        process = ProxyProcess(dataclasses.replace(settings, downstream=downstream))
+        await process.start()
+        reader, writer = await asyncio.open_connection("127.0.0.1", process.port, ssl=context)
+        codes = [await answer_of(reader, writer) for _ in range(3)]
+        reissue(folder, "users")
+        files = process.identities._files  # noqa: SLF001  else its notifications decide when
+        while await files.check() or codes[-1] == b"200":
+            codes.append(await answer_of(reader, writer))
+        writer.close()
+        await process.stop()
+
+    assert [b"200"] * 3 == codes[:3]
+    assert b"401" == codes[-1]
