@@ -5,6 +5,9 @@ enough to never matter.  HAProxy gets `http-no-delay`, without which it holds ba
 watch for 200 ms; that costs it nothing measurable on whole answers.  HAProxy and nginx add no
 fields by default, which is the strictest comparison; with `adds_headers` they set `Via`,
 `X-Forwarded-For` and `X-Forwarded-Proto` as apfproxy always does.
+
+With TLS, that is between clients and proxies alone.  HAProxy and nginx give out no session tickets,
+nor does apfproxy when it knows clients by certificates: every connection has a whole handshake.
 """
 
 from __future__ import annotations
@@ -12,9 +15,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from processes import Process, free_ports, start_apfproxy
+from tls_site import CIPHER, CURVE
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tls_site import TlsSite
 
 CONTENDERS = ("haproxy", "nginx", "apfproxy")
 
@@ -35,14 +41,19 @@ defaults
     http-reuse always
 {headers}
 frontend clients
-    bind 127.0.0.1:{port} backlog 4096
+    bind 127.0.0.1:{port} backlog 4096{tls}
     default_backend origin
 backend origin
     server origin 127.0.0.1:{upstream_port}
 """
 
+HAPROXY_TLS = (
+    " ssl crt {pem} ssl-min-ver TLSv1.3 ciphersuites {cipher} curves {curve}"
+    " alpn http/1.1 no-tls-tickets"
+)
+
 HAPROXY_HEADERS = """    option forwardfor
-    http-request set-header X-Forwarded-Proto http
+    http-request set-header X-Forwarded-Proto {scheme}
     http-request set-header Via "1.1 haproxy"
     http-response set-header Via "1.1 haproxy"
 """
@@ -76,7 +87,7 @@ NGINX_PROXY = (
         keepalive_timeout 300s;
     }}
     server {{
-        listen 127.0.0.1:{port} backlog=4096;
+        listen 127.0.0.1:{port} backlog=4096{tls}
         location / {{
             proxy_pass http://origin;
             proxy_http_version 1.1;
@@ -90,6 +101,14 @@ NGINX_PROXY = (
 }}
 """
 )
+
+NGINX_TLS = """ ssl;
+        ssl_protocols TLSv1.3;
+        ssl_certificate {certificate};
+        ssl_certificate_key {key};
+        ssl_ecdh_curve {curve};
+        ssl_session_tickets off;
+"""
 
 NGINX_HEADERS = """            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
             proxy_set_header X-Forwarded-Proto $scheme;
@@ -127,6 +146,9 @@ class Site(NamedTuple):
     adds_headers: bool
     """Whether HAProxy and nginx set the fields that apfproxy sets."""
 
+    tls: TlsSite | None = None
+    """What proxies and clients speak TLS with, if they do."""
+
 
 def start_contender(name: str, site: Site, upstream_port: int) -> Process:
     """Start one proxy before an origin.
@@ -142,18 +164,26 @@ def start_contender(name: str, site: Site, upstream_port: int) -> Process:
     Raises:
         LoadTestError: It is not installed or does not start.
     """
+    tls = site.tls
     if name == "apfproxy":
         process, _ = start_apfproxy(
-            upstream_port=upstream_port, directory=site.directory, core=site.proxy_core
+            upstream_port=upstream_port,
+            directory=site.directory,
+            core=site.proxy_core,
+            arguments=("--settings", str(tls.apfproxy_config)) if tls is not None else (),
         )
         return process
     if name == "haproxy":
         (port,) = free_ports(1)
+        headers = HAPROXY_HEADERS.format(scheme="http" if tls is None else "https")
         text = HAPROXY_CONFIG.format(
             port=port,
             upstream_port=upstream_port,
             max_connections=MAX_CONNECTIONS,
-            headers=HAPROXY_HEADERS if site.adds_headers else "",
+            headers=headers if site.adds_headers else "",
+            tls=""
+            if tls is None
+            else HAPROXY_TLS.format(pem=tls.certificate_and_key, cipher=CIPHER, curve=CURVE),
         )
         config = site.directory / "haproxy.cfg"
         config.write_text(text)
@@ -196,6 +226,9 @@ def _start_nginx(
             port=port,
             upstream_port=upstream_port,
             headers=headers,
+            tls=";"
+            if site.tls is None
+            else NGINX_TLS.format(certificate=site.tls.certificate, key=site.tls.key, curve=CURVE),
         )
     )
     argv = ["nginx", "-e", "stderr", "-c", str(config)]

@@ -15,6 +15,8 @@ from processes import LoadTestError
 from wrk import FIELDS, TARGET
 
 if TYPE_CHECKING:
+    import ssl
+
     from processes import Process
 
 WATCH_TARGET = "/api/v1/pods?watch=true"
@@ -27,12 +29,13 @@ SETTLE_S = 2.0
 ANSWER_WITHIN_S = 60.0
 
 
-def idle_bytes(proxy: Process, count: int) -> float:
+def idle_bytes(proxy: Process, count: int, tls: ssl.SSLContext | None = None) -> float:
     """Measure memory per idle keep-alive connection.
 
     Args:
         proxy: A proxy that is new, before an origin that answers at once.
         count: How many connections to hold open.
+        tls: What to speak TLS with.
 
     Returns:
         Bytes of the proxy's resident set per connection.
@@ -40,15 +43,16 @@ def idle_bytes(proxy: Process, count: int) -> float:
     Raises:
         LoadTestError: An answer did not come or was no success.
     """
-    return _bytes_each(proxy, TARGET, b"\r\n\r\n", count)
+    return _bytes_each(proxy, TARGET, b"\r\n\r\n", count, tls)
 
 
-def watch_bytes(proxy: Process, count: int) -> float:
+def watch_bytes(proxy: Process, count: int, tls: ssl.SSLContext | None = None) -> float:
     """Measure memory per open watch whose first event has come through.
 
     Args:
         proxy: A proxy that is new, before an origin that holds watches open.
         count: How many watches to hold open.
+        tls: What to speak TLS with.
 
     Returns:
         Bytes of the proxy's resident set per watch.
@@ -56,28 +60,34 @@ def watch_bytes(proxy: Process, count: int) -> float:
     Raises:
         LoadTestError: An answer did not come or was no success.
     """
-    return _bytes_each(proxy, WATCH_TARGET, b'"ADDED"', count)
+    return _bytes_each(proxy, WATCH_TARGET, b'"ADDED"', count, tls)
 
 
-def _bytes_each(proxy: Process, target: str, until: bytes, count: int) -> float:
+def _bytes_each(
+    proxy: Process, target: str, until: bytes, count: int, tls: ssl.SSLContext | None
+) -> float:
     fields = {"Host": f"127.0.0.1:{proxy.port}", **FIELDS}
     lines = [f"GET {target} HTTP/1.1", *(f"{name}: {text}" for name, text in fields.items())]
     request = "\r\n".join([*lines, "", ""]).encode()
     with ExitStack() as warm:
         for _ in range(min(count, WARM_UP)):
-            warm.enter_context(_open(proxy, request, until))
+            warm.enter_context(_open(proxy, request, until, tls))
     time.sleep(SETTLE_S)
     before = proxy.rss_bytes()
     with ExitStack() as held:
         for _ in range(count):
-            held.enter_context(_open(proxy, request, until))
+            held.enter_context(_open(proxy, request, until, tls))
         time.sleep(SETTLE_S)
         return (proxy.rss_bytes() - before) / count
 
 
-def _open(proxy: Process, request: bytes, until: bytes) -> socket.socket:
+def _open(
+    proxy: Process, request: bytes, until: bytes, tls: ssl.SSLContext | None
+) -> socket.socket:
     connection = socket.create_connection(("127.0.0.1", proxy.port), timeout=ANSWER_WITHIN_S)
     try:
+        if tls is not None:
+            connection = tls.wrap_socket(connection, server_hostname="127.0.0.1")
         connection.sendall(request)
         received = _receive(connection, until)
     except TimeoutError as error:

@@ -6,7 +6,11 @@ down or speeds up hits all of them; compare ratios within a round, not figures o
 apfproxy runs with its default objects, metrics, and identity headers of every request believed.
 CPU time is what the kernel says the proxy process used, the kernel's work for it included.
 
+With --tls clients speak TLS 1.3 to each proxy, and the mix `new`, with a connection for each
+request, says what handshakes cost.
+
     python loadtest/peers.py --rounds 5 --seconds 4 --mix same,varied --json peers.json
+    python loadtest/peers.py --tls --idle 1000 --watches 0
 """
 
 from __future__ import annotations
@@ -29,7 +33,8 @@ from processes import (
     raise_descriptor_limit,
     start_origin,
 )
-from wrk import MIXES, Measurement, Variety, drive
+from tls_site import make_tls
+from wrk import KEPT_MIXES, MIXES, Measurement, Variety, drive
 
 if TYPE_CHECKING:
     import argparse
@@ -81,6 +86,7 @@ def compare(options: argparse.Namespace, site: Site) -> list[Result]:
                 connections=options.connections,
                 core=site.load_core,
                 directory=site.directory,
+                tls=site.tls,
             )
 
         for name in proxies:
@@ -195,10 +201,11 @@ def weigh(options: argparse.Namespace, site: Site) -> dict[str, dict[str, float]
 
 def _weigh_one(name: str, site: Site, origin: Process, count: int) -> float:
     # A new process for each figure: memory that an earlier load left free would hide the growth.
+    context = site.tls.client_context() if site.tls is not None else None
     with start_contender(name, site, origin.port) as proxy:
         if origin.name == "origin":
-            return watch_bytes(proxy, count)
-        return idle_bytes(proxy, count)
+            return watch_bytes(proxy, count, context)
+        return idle_bytes(proxy, count, context)
 
 
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -208,7 +215,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--rounds", type=count_up_to(1000), default=5, help="rounds of each mix (5)")
     add("--seconds", type=count_up_to(3600), default=4, help="seconds per proxy and round (4)")
     add("--connections", type=count_up_to(MAX_CONNECTIONS), default=64, help="of wrk (64)")
-    add("--mix", type=names_from(MIXES, "mix"), default=list(MIXES), help="same,varied")
+    add("--mix", type=names_from(MIXES, "mix"), help="same,varied; with --tls new, too")
     add("--names", type=count_up_to(10**9), default=Variety().names, help="in varied (1000000)")
     add("--users", type=count_up_to(10**9), default=Variety().users, help="in varied (10000)")
     add(
@@ -217,6 +224,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=list(CONTENDERS),
         help=",".join(CONTENDERS),
     )
+    add("--tls", action="store_true", help="clients speak TLS 1.3 to the proxies")
     add("--add-headers", action="store_true", help="HAProxy and nginx set Via, X-Forwarded-* too")
     add(
         "--idle", type=count_up_to(MAX_CONNECTIONS, 0), default=8000, help="idle connections (8000)"
@@ -226,7 +234,10 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add("--no-pin", action="store_true", help="let the scheduler choose cores")
     add("--seed", type=int, default=None, help="for the order of proxies in each round")
     add("--json", type=Path, metavar="FILE", help="write all results there as well")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.mix is None:
+        options.mix = list(MIXES if options.tls else KEPT_MIXES)
+    return options
 
 
 def run(options: argparse.Namespace) -> None:
@@ -237,7 +248,8 @@ def run(options: argparse.Namespace) -> None:
     raise_descriptor_limit(2 * max(options.idle, options.watches) + SPARE_DESCRIPTORS)
     with tempfile.TemporaryDirectory(prefix="apfproxy-peers-") as directory:
         proxy_core, load_core = (None, None) if options.no_pin else (0, 1)
-        site = Site(Path(directory), proxy_core, load_core, options.add_headers)
+        tls = make_tls(Path(directory)) if options.tls else None
+        site = Site(Path(directory), proxy_core, load_core, options.add_headers, tls)
         if not options.memory_only:
             results = compare(options, site)
             medians = print_medians(results, options)

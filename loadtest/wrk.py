@@ -2,12 +2,14 @@
 
 Two mixes of requests: `same` sends one request over and over, which favours whoever remembers the
 last head; `varied` draws namespace, name and user anew for each, from so many that a cache of
-whole heads or targets helps little, while the users come back as those of a cluster do.
+whole heads or targets helps little, while the users come back as those of a cluster do.  A third,
+`new`, sends the one request on a connection of its own each time.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
@@ -17,7 +19,12 @@ from processes import LoadTestError, Process, pin
 if TYPE_CHECKING:
     from pathlib import Path
 
-MIXES = ("same", "varied")
+    from tls_site import TlsSite
+
+KEPT_MIXES = ("same", "varied")
+"""Those whose connections are kept."""
+
+MIXES = (*KEPT_MIXES, "new")
 
 TARGET = "/api/v1/namespaces/default/configmaps/x"
 FIELDS = {
@@ -76,8 +83,9 @@ def script_text(mix: str, variety: Variety) -> str:
         mix: One of `MIXES`.
         variety: What the mix `varied` draws from.
     """
-    if mix == "same":
-        fields = "".join(f'wrk.headers["{name}"] = "{text}"\n' for name, text in FIELDS.items())
+    if mix != "varied":
+        sent = {**FIELDS, "Connection": "close"} if mix == "new" else FIELDS
+        fields = "".join(f'wrk.headers["{name}"] = "{text}"\n' for name, text in sent.items())
         return fields + REPORT_LUA
     fields = "".join(
         f"{name}: {text}\\r\\n" for name, text in FIELDS.items() if name != "X-Remote-User"
@@ -94,6 +102,7 @@ def drive(
     connections: int,
     core: int | None,
     directory: Path,
+    tls: TlsSite | None = None,
 ) -> Measurement:
     """Load a proxy for a while.
 
@@ -102,9 +111,10 @@ def drive(
         mix: One of `MIXES`.
         variety: What the mix `varied` draws from.
         seconds: How long.
-        connections: How many keep-alive connections, each with one request in flight.
+        connections: How many at once, each with one request in flight.
         core: The CPU of wrk.
         directory: An existing directory for wrk's script.
+        tls: What to speak TLS with; None speaks plain HTTP.
 
     Returns:
         What came out.
@@ -126,11 +136,12 @@ def drive(
             f"--duration={seconds}s",
             f"--script={script}",
             "--latency",
-            f"http://127.0.0.1:{proxy.port}{TARGET}",
+            f"{'http' if tls is None else 'https'}://127.0.0.1:{proxy.port}{TARGET}",
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
+        env=os.environ if tls is None else {**os.environ, "OPENSSL_CONF": str(tls.client_config)},
         start_new_session=True,
     )
     try:
