@@ -8,7 +8,6 @@ answer tells whom the flow control took the user for.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import json
 import re
 import ssl
@@ -24,52 +23,29 @@ from apfproxy.settings import (
     IMPERSONATE,
     PASS_THROUGH,
     AuthenticationSettings,
-    DownstreamTlsSettings,
-    FrontProxySettings,
-    ImpersonationSettings,
     ReviewSettings,
 )
-from tests.certificates import DAY, Authority
 from tests.conformance import vectors
 from tests.conformance.hostile.judgement import complaint
 from tests.conformance.hostile.play import Play
-from tests.end_to_end.scene import NARROW, OK, Scene, Setup, on_uvloop, running, until
-from tests.end_to_end.secure_peer import SecurePeer, client_context
+from tests.conformance.hostile.site import OWN_TOKEN, SCHEMA_NUMBERS, Site
+from tests.end_to_end.peer import begin
+from tests.end_to_end.scene import OK, REJECTING, Setup, on_uvloop, running, until
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.certificates import Issued
     from tests.conformance.hostile.script import Case
     from tests.end_to_end.origin import Arrival
-    from tests.end_to_end.peer import Message, Peer
+    from tests.end_to_end.peer import Message
 
 Line = tuple[bytes, bytes]
 
 CASES: dict[str, Case] = {case["id"]: case for case in vectors.load("hostile_http")}
 MODES = (PASS_THROUGH, FRONT_PROXY, IMPERSONATE)
-OWN_TOKEN = b"token-of-the-proxy"
-TOKENS = 'user-a,alice,1,"dev"\nuser-b,bob,2\nadmin,root,3,"system:masters"\n'
 REVIEWS = b"/apis/authentication.k8s.io/v1/tokenreviews"
 
-SCHEMA_NUMBERS = {"alice": 1, "bob": 2, "root": 3}
-SCHEMAS = "---".join(
-    f"""
-apiVersion: flowcontrol.apiserver.k8s.io/v1
-kind: FlowSchema
-metadata: {{name: of-{name}, uid: 00000000-0000-0000-0000-{number:012}}}
-spec:
-  matchingPrecedence: 50
-  priorityLevelConfiguration: {{name: narrow}}
-  rules:
-  - subjects: [{{kind: User, user: {{name: {name}}}}}]
-    resourceRules:
-    - {{verbs: ["*"], apiGroups: ["*"], resources: ["*"], clusterScope: true, namespaces: ["*"]}}
-"""
-    for name, number in SCHEMA_NUMBERS.items()
-)
 SCHEMA = re.compile(rb"X-Kubernetes-PF-FlowSchema-UID: 00000000-0000-0000-0000-0*([0-9]+)\r\n")
 
 USERS: dict[str, list[Line]] = {
@@ -151,78 +127,6 @@ AGREED = (
     "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"
     "Sec-WebSocket-Protocol: v5.channel.k8s.io\r\n\r\n"
 )
-
-
-class Site:
-    """The files of a proxy that asks everybody who they are, and of its clients.
-
-    Args:
-        folder: Where they are.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.authority = Authority("servers")
-        users, proxies = Authority("users"), Authority("front proxies")
-        self._client_ca = users.write(folder, "users")
-        self._front_proxy_ca = proxies.write(folder, "proxies")
-        now = dt.datetime.now(dt.UTC)
-        self._clients: dict[str, Callable[[], Issued]] = {
-            "client-ca:user": lambda: users.issue("alice", ["dev"]),
-            "requestheader-ca:CN=other": lambda: proxies.issue("other"),
-            "requestheader-ca:CN=front-proxy": lambda: proxies.issue("front-proxy"),
-            "requestheader-ca:expired": lambda: proxies.issue(
-                "front-proxy", not_before=now - 2 * DAY, not_after=now - DAY
-            ),
-            "requestheader-ca:serverAuth": lambda: proxies.issue("front-proxy", usage="server"),
-        }
-
-    def setup(
-        self, mode: str, *, is_tls: bool, names: tuple[str, ...] = ("X-Remote-User",)
-    ) -> Setup:
-        """A proxy.
-
-        Args:
-            mode: How it tells the origin who asks.
-            is_tls: Whether clients speak TLS.
-            names: What front proxies call users in.
-        """
-        setup = Setup(objects=f"{NARROW}---{SCHEMAS}").with_upstream(
-            identity=mode, token_file=self._write("own", OWN_TOKEN.decode())
-        )
-        authentication = AuthenticationSettings(
-            token_file=self._write("tokens.csv", TOKENS),
-            front_proxy=FrontProxySettings(username_headers=names),
-            anonymous=False,
-            impersonation=ImpersonationSettings(groups=("system:masters",)),
-        )
-        if not is_tls:
-            return replace(setup, authentication=authentication)
-        certificate, key = self.authority.issue("a", usage="server").write(self._folder, "server")
-        return replace(
-            setup,
-            downstream=replace(
-                setup.downstream,
-                tls=DownstreamTlsSettings(certificate_file=certificate, key_file=key),
-            ),
-            authentication=replace(
-                authentication,
-                client_ca_file=self._client_ca,
-                front_proxy=FrontProxySettings(
-                    ca_file=self._front_proxy_ca, allowed_names=("front-proxy",)
-                ),
-            ),
-        )
-
-    async def connect(self, scene: Scene, client: str) -> Peer:
-        """A client with a certificate, by the name that the cases have for it."""
-        own = self._clients[client]().write(self._folder, "client")
-        return await SecurePeer.of(await scene.connect(), client_context(self.authority, own))
-
-    def _write(self, name: str, text: str) -> str:
-        path = self._folder / name
-        path.write_text(text)
-        return str(path)
 
 
 @pytest.fixture
@@ -323,6 +227,30 @@ async def test_id_05_of_a_server(site: Site) -> None:
             assert b"" == await client.receive()
 
         assert [] == scene.origin.peers
+
+
+@on_uvloop
+async def test_id_27_without_seats() -> None:
+    """Who calls themselves kube-apiserver is refused for want of seats like everybody."""
+    async with running(Setup(objects=REJECTING, seats=1)) as scene:
+        hold = await scene.take_seat()
+        client = await scene.ask(CASES["ID-27"]["raw"].encode())
+
+        assert 429 == (await client.read_answer()).status
+        await hold.end()
+
+
+@on_uvloop
+async def test_id_27_during_a_drain() -> None:
+    """Their connection closes when the proxy stops, like everybody's."""
+    async with running() as scene:
+        hold = await scene.take_seat(CASES["ID-27"]["raw"].encode())
+        draining = begin(scene.process.drain())
+        await until(lambda: scene.process.server._context.is_draining)  # noqa: SLF001  nothing else tells
+        answer = await hold.end()
+        await draining
+
+        assert (200, b"close") == (answer.status, answer.value(b"connection"))
 
 
 class Reviewer:
