@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from jwt import PyJWS
 from jwt.exceptions import PyJWTError
 
-from apfproxy.authn.remote_keys import RemoteKeys, url_problem
+from apfproxy.authn.remote_keys import NOT_FETCHED, RemoteKeys, url_problem
 from apfproxy.authn.strict_json import StrictJsonError, read_object
 from apfproxy.authn.token_users import (
     LEGACY_ISSUER,
@@ -108,6 +108,14 @@ class JsonWebTokens:
 
     def __repr__(self) -> str:
         return f"<JsonWebTokens of {self._settings.issuer}: {self._keys!r}>"
+
+    @property
+    def problem(self) -> str | None:
+        """Why the issuer's keys cannot be had; None if they can, or nobody has needed them."""
+        problem = self._keys.problem
+        if problem in {"", NOT_FETCHED}:
+            return None
+        return f"the keys of {self._settings.issuer}: {problem}"
 
     def check(self, token: str) -> Verdict | None:
         """Whose the token is; None if the keys have to be fetched to know."""

@@ -38,6 +38,8 @@ REFETCH_S = 10.0
 FIRST_REFETCH_S = 1.0
 """Between attempts, if there are none: then every token of the issuer is refused."""
 MAX_REDIRECTS = 3
+NOT_FETCHED = "not fetched yet"
+"""What is the matter with keys that nobody has needed so far."""
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -98,7 +100,7 @@ class RemoteKeys:
         self._keys = KeySet()
         self._fetched_s = self._attempted_s = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
-        self.problem = "not fetched yet"
+        self.problem = NOT_FETCHED
         if problem := url_problem(jwks_url or issuer):
             raise WebKeysError(f"{jwks_url or issuer}: {problem}")
         if ca_file is not None:

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from apfproxy.clock import Clock
     from apfproxy.settings import FrontProxySettings, JwtSettings, ReviewSettings, Settings
 
+TOKEN = "token"  # noqa: S105 - a kind of review
+ACCESS = "access"
+
 
 class IdentitySettingsError(ValueError):
     """Settings of TLS or authentication that cannot be used; the operator's fault."""
@@ -52,6 +55,7 @@ class Identities:
 
     Attributes:
         authenticator: Finds out who asks.
+        review_apis: The upstream's, by the kind of what it is asked, `token` or `access`.
         server_tls: TLS towards clients; None if they speak plain HTTP.
         client_tls: TLS towards the origin; None if it speaks plain HTTP.
 
@@ -75,8 +79,9 @@ class Identities:
         self._files = FileChanges()
         self._certificates: ClientCertificates | None = None
         self._own_token = b""
-        self._closing: list[UpstreamApi | JsonWebTokens] = []
+        self._issuers: list[JsonWebTokens] = []
         self._reviews: list[TokenReviews | AccessReviews] = []
+        self.review_apis: dict[str, UpstreamApi] = {}
         self.server_tls: ServerTls | None = None
         self.client_tls: ClientTls | None = None
         try:
@@ -104,13 +109,34 @@ class Identities:
         """Whether there is anything to watch."""
         return self._files.has_groups
 
+    @property
+    def can_fail(self) -> bool:
+        """Whether there is anything that may be a `problem` later."""
+        return self.has_files or bool(self.review_apis or self._issuers)
+
+    def problem(self) -> str | None:
+        """What cannot be asked, fetched or taken anew at the moment; None while all is well."""
+        problems = [
+            *self._files.problems,
+            *filter(None, (issuer.problem for issuer in self._issuers)),
+            *(
+                f"{kind} review: {api.problem}"
+                for kind, api in self.review_apis.items()
+                if api.problem
+            ),
+        ]
+        return "; ".join(problems) or None
+
     async def watch(self) -> None:
         """Load again what changes, for ever."""
         await self._files.watch()
 
     async def close(self) -> None:
         """Ask nobody any more."""
-        await asyncio.gather(*(each.close() for each in self._closing))
+        await asyncio.gather(
+            *(api.close() for api in self.review_apis.values()),
+            *(issuer.close() for issuer in self._issuers),
+        )
 
     def _load_upstream(self) -> None:
         upstream = self._settings.upstream
@@ -163,7 +189,7 @@ class Identities:
             tokens.append(static)
         tokens += [self._issuer(index, jwt) for index, jwt in enumerate(authentication.jwt)]
         if authentication.token_review.is_enabled:
-            api = self._api(authentication.token_review)
+            api = self._api(TOKEN, authentication.token_review)
             reviews = TokenReviews(api, authentication.token_review, self._now_s)
             self._reviews.append(reviews)
             tokens.append(reviews)
@@ -194,21 +220,21 @@ class Identities:
             raise IdentitySettingsError(f"authentication.jwt[{index}]: {error}") from error
         if isinstance(keys, FileKeys) and jwt.keys_file is not None:
             self._watch((jwt.keys_file,), keys.load, self._forget_clients)
-        self._closing.append(issuer)
+        self._issuers.append(issuer)
         return issuer
 
     def _impersonations(self) -> Impersonations | None:
         settings = self._settings.authentication.impersonation
         reviews = None
         if settings.access_review.is_enabled:
-            api = self._api(settings.access_review)
+            api = self._api(ACCESS, settings.access_review)
             reviews = AccessReviews(api, settings.access_review, self._now_s)
             self._reviews.append(reviews)
         elif not settings.users and not settings.groups:
             return None
         return Impersonations(settings, reviews)
 
-    def _api(self, settings: ReviewSettings) -> UpstreamApi:
+    def _api(self, kind: str, settings: ReviewSettings) -> UpstreamApi:
         upstream = self._settings.upstream
         tls = self.client_tls
         api = UpstreamApi(
@@ -220,7 +246,7 @@ class Identities:
             server_name=upstream.tls.server_name,
             host=upstream.host_header,
         )
-        self._closing.append(api)
+        self.review_apis[kind] = api
         return api
 
     def _watch(

@@ -20,6 +20,7 @@ from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.observe.admin import build_admin_app
+from apfproxy.observe.authentication_metrics import AuthenticationMetrics
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.observe.metrics import MetricsPage
@@ -41,6 +42,7 @@ ADMIN_SHUTDOWN_S = 1.0
 """For a scrape that is under way; the listener closes last, when there is nothing more to see."""
 
 CONFIGURATION = "configuration"
+IDENTIFICATION = "identification"
 OBJECT_COUNTS = "object-counts"
 SHUTDOWN = "shutdown"
 STORE = "store"
@@ -113,6 +115,10 @@ class ProxyProcess:
         )
         self.health = HealthRegistry()
         self.health.add(CONFIGURATION, pages=(READYZ,), is_blocking=False)
+        if self.identities.can_fail:
+            self.health.add(
+                IDENTIFICATION, pages=(READYZ,), is_blocking=False, look=self.identities.problem
+            )
         self.health.add(SHUTDOWN, pages=(READYZ,))
         self.config_status = ConfigStatus()
         self.source: ObjectFiles | StoredObjects | None = None
@@ -218,6 +224,9 @@ class ProxyProcess:
             self.counters,
             self.server.pool,
             self.config_status,
+            AuthenticationMetrics(
+                self.identities.authenticator.counters, self.identities.review_apis
+            ),
         )
         app = build_admin_app(
             self.controller,

@@ -1,8 +1,8 @@
 """Named health checks, and the pages `/livez`, `/readyz` and `/healthz` over them.
 
 Other parts report into a `HealthRegistry` when something changes; a page only reads what was
-reported, so asking for it costs nothing elsewhere.  The wording is kube-apiserver's, but for the
-reason of a failure, which it withholds: the admin listener is the operator's own.
+reported or is at hand, so asking for it costs nothing elsewhere.  The wording is kube-apiserver's,
+but for the reason of a failure, which it withholds: the admin listener is the operator's own.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
 LIVEZ = "livez"
 READYZ = "readyz"
@@ -27,13 +27,20 @@ class HealthCheck:
         name: As shown, and as the last part of the path of the check's own page.
         pages: Which of `PAGES` list it.
         is_blocking: Whether its failure fails the page; otherwise it is only listed there.
-        problem: One line that says what is wrong; None while all is well.
+        reported: What was reported last.
+        look: Says what is wrong by itself, at no cost; None where it is reported.
     """
 
     name: str
     pages: tuple[str, ...]
     is_blocking: bool
-    problem: str | None
+    reported: str | None
+    look: Callable[[], str | None] | None = None
+
+    @property
+    def problem(self) -> str | None:
+        """One line that says what is wrong; None while all is well."""
+        return one_line(self.reported if self.look is None else self.look())
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +65,7 @@ class HealthRegistry:
         pages: tuple[str, ...] = PAGES,
         is_blocking: bool = True,
         problem: str | None = None,
+        look: Callable[[], str | None] | None = None,
     ) -> None:
         """Add a check.
 
@@ -67,9 +75,11 @@ class HealthRegistry:
             is_blocking: False for what an operator must see but no traffic should leave for,
                 such as a broken change of the configuration while the last good one serves.
             problem: What is wrong at first, such as that it has not started yet.
+            look: Called for each page that lists the check, instead of reports: only for what
+                some other part keeps at hand.
         """
         assert name not in self._checks, f"two health checks are named {name}"
-        self._checks[name] = HealthCheck(name, pages, is_blocking, one_line(problem))
+        self._checks[name] = HealthCheck(name, pages, is_blocking, problem, look)
 
     def report(self, name: str, problem: str | None) -> None:
         """Say that a check is well (None) or what is wrong with it.
@@ -77,7 +87,7 @@ class HealthRegistry:
         Raises:
             KeyError: No check has that name.
         """
-        self._checks[name].problem = one_line(problem)
+        self._checks[name].reported = problem
 
     def problem(self, name: str) -> str | None:
         """What is wrong with a check; None while all is well."""
@@ -104,10 +114,10 @@ class HealthRegistry:
             if check.name in unmatched:
                 unmatched.remove(check.name)
                 lines.append(f"[+]{check.name} excluded: ok")
-            elif check.problem is None:
+            elif (problem := check.problem) is None:
                 lines.append(f"[+]{check.name} ok")
             else:
-                lines.append(f"[-]{check.name} failed: {check.problem}")
+                lines.append(f"[-]{check.name} failed: {problem}")
                 is_healthy = is_healthy and not check.is_blocking
         if unmatched:
             names = ", ".join(f'"{one_line(name)}"' for name in sorted(unmatched))
@@ -121,9 +131,10 @@ class HealthRegistry:
         """Answer for one check of a page; None if the page has no check of that name."""
         for check in self._checks_of(page):
             if check.name == name:
-                if check.problem is None:
+                problem = check.problem
+                if problem is None:
                     return HealthReport(is_healthy=True, text="ok")
-                text = f"internal server error: {check.problem}\n"
+                text = f"internal server error: {problem}\n"
                 return HealthReport(is_healthy=not check.is_blocking, text=text)
         return None
 

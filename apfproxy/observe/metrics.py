@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from apfproxy.clock import Clock
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.kind_meter import KindMeter
+    from apfproxy.observe.authentication_metrics import AuthenticationMetrics
     from apfproxy.observe.config_status import ConfigStatus
     from apfproxy.observe.proxy_metrics import PoolState
     from apfproxy.proxy.counters import ProxyCounters
@@ -35,14 +36,22 @@ END = b"# EOF\n"
 class MetricsCollector(Collector):
     """All of the process's own families, for a `CollectorRegistry`."""
 
-    def __init__(self, flow_control: FlowControlMetrics, proxy: ProxyMetrics) -> None:
+    def __init__(
+        self,
+        flow_control: FlowControlMetrics,
+        proxy: ProxyMetrics,
+        authentication: AuthenticationMetrics | None,
+    ) -> None:
         self._flow_control = flow_control
         self._proxy = proxy
+        self._authentication = authentication
 
     def collect(self) -> Iterator[Metric]:
         """All families, as of now."""
         yield from self._flow_control.collect()
         yield from self._proxy.collect()
+        if self._authentication is not None:
+            yield from self._authentication.collect()
 
 
 class OneFamily(Collector):
@@ -102,6 +111,7 @@ class MetricsPage(ScrapedPage):
     Args:
         clock: The one that `controller` and `kind_meter` go by.
         controller, kind_meter, counters, pool, config_status: What is read at each scrape.
+        authentication: Its families, if who asks is found out.
     """
 
     def __init__(
@@ -112,11 +122,13 @@ class MetricsPage(ScrapedPage):
         counters: ProxyCounters,
         pool: PoolState,
         config_status: ConfigStatus,
+        authentication: AuthenticationMetrics | None = None,
     ) -> None:
         def collector_for(is_canonical: bool) -> MetricsCollector:
             return MetricsCollector(
                 FlowControlMetrics(clock, controller, kind_meter, is_canonical=is_canonical),
                 ProxyMetrics(counters, pool, config_status, controller, is_canonical=is_canonical),
+                authentication,
             )
 
         super().__init__(collector_for)

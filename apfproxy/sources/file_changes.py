@@ -49,12 +49,16 @@ class Group:
     Args:
         paths: Where they are.
         reload: Takes what is in them now, or raises and leaves everything as it was.
+
+    Attributes:
+        problem: Why their last change is not in force; None if it is.
     """
 
     def __init__(self, paths: tuple[str, ...], reload: Callable[[], object]) -> None:
         self.paths = paths
         self.reload = reload
         self.fingerprint = fingerprint(paths)
+        self.problem: str | None = None
 
     def __repr__(self) -> str:
         return f"<Group of {', '.join(self.paths)}>"
@@ -97,6 +101,11 @@ class FileChanges:
         """Whether there is anything to watch."""
         return bool(self._groups)
 
+    @property
+    def problems(self) -> list[str]:
+        """Why changes of files are not in force, a group each."""
+        return [group.problem for group in self._groups if group.problem is not None]
+
     async def check(self) -> int:
         """Reload the groups that have changed.
 
@@ -122,13 +131,14 @@ class FileChanges:
         try:
             group.reload()
         except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays so
-            # Without a traceback, which could show what was read.
-            logger.error(  # noqa: TRY400 - as above
-                "changed, but not taken, the old contents stay in force: %s: %s",
-                ", ".join(group.paths),
-                error,
+            names = ", ".join(group.paths)
+            group.problem = (
+                f"changed, but not taken, the old contents stay in force: {names}: {error}"
             )
+            # Without a traceback, which could show what was read.
+            logger.error("%s", group.problem)  # noqa: TRY400 - as above
             return False
+        group.problem = None
         logger.info("changed, and loaded again: %s", ", ".join(group.paths))
         return True
 

@@ -596,6 +596,50 @@ def test_changed_certificates(folder: Folder) -> None:
         assert 1 == bench.own_changes
 
 
+def test_file_that_is_broken_is_a_problem(folder: Folder) -> None:
+    """It is shown until a good one takes its place."""
+    with Served(folder) as bench:
+        identities = bench.identities
+        before = identities.problem()
+        folder.write("tokens.csv", BROKEN["tokens.csv"])
+        bench.check()
+        problem = identities.problem()
+        folder.write("tokens.csv", "t,bob,1\n")
+        bench.check()
+
+        assert identities.can_fail
+        assert (None, None) == (before, identities.problem())
+        assert problem is not None
+        assert "the old contents stay in force: " + folder.of("tokens.csv") in problem
+        assert "s3cret" not in problem
+
+
+async def test_who_does_not_answer_is_a_problem() -> None:
+    """Of the server behind and of issuers, each by its name; what nobody needed yet is none."""
+    impersonation = ImpersonationSettings(access_review=REVIEWS)
+    subject = made(
+        Settings(
+            upstream=UpstreamSettings(address=HTTP),
+            authentication=AuthenticationSettings(
+                jwt=(JwtSettings(issuer=ISSUER, audiences=("k8s",)),),
+                token_review=REVIEWS,
+                impersonation=impersonation,
+            ),
+        )
+    )
+    before = subject.problem()
+    for api in subject.review_apis.values():
+        api.problem = "no answer"
+    subject._issuers[0]._keys.problem = "status 503"  # noqa: SLF001  else a server is needed
+    await subject.close()
+
+    assert None is before
+    assert (
+        f"the keys of {ISSUER}: status 503; token review: no answer; access review: no answer"
+        == subject.problem()
+    )
+
+
 async def answer_of(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bytes:
     """The status of the answer to one more request on a connection."""
     writer.write(b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n")

@@ -44,6 +44,20 @@ def test_failure_lists_the_checks(health: HealthRegistry, *, verbose: bool) -> N
     assert health.problem("shutdown") == "process is shutting down"
 
 
+def test_check_that_looks_by_itself() -> None:
+    """Each page shows what is wrong at that moment, on one line."""
+    problems = ["no\nanswer", None]
+    health = HealthRegistry()
+    health.add("keys", pages=(READYZ,), is_blocking=False, look=lambda: problems[0])
+    before = health.page(READYZ, verbose=True).text
+    page = health.check_page(READYZ, "keys")
+    problems.reverse()
+
+    assert "[+]ping ok\n[-]keys failed: no answer\nreadyz check passed\n" == before
+    assert HealthReport(is_healthy=True, text="internal server error: no answer\n") == page
+    assert health.problem("keys") is None
+
+
 @pytest.mark.parametrize("page", [LIVEZ, HEALTHZ])
 def test_check_of_another_page_does_not_matter(health: HealthRegistry, page: str) -> None:
     """A process that shuts down is alive."""

@@ -112,6 +112,7 @@ async def test_change_that_is_no_good(tmp_path: Path, caplog: pytest.LogCaptureF
     paths[1].write_text("2")
     with caplog.at_level(logging.WARNING):
         found = [await changes.check() for _ in range(2)]
+    problems = changes.problems
     paths[0].write_text("3")
     found.append(await changes.check())
 
@@ -120,6 +121,8 @@ async def test_change_that_is_no_good(tmp_path: Path, caplog: pytest.LogCaptureF
     assert [
         f"changed, but not taken, the old contents stay in force: {paths[0]}: no good"
     ] == caplog.messages
+    assert caplog.messages == problems
+    assert [] == changes.problems
 
 
 async def test_file_that_is_gone_and_comes_back(tmp_path: Path) -> None:
