@@ -6,8 +6,8 @@ watch for 200 ms; that costs it nothing measurable on whole answers.  HAProxy an
 fields by default, which is the strictest comparison; with `adds_headers` they set `Via`,
 `X-Forwarded-For` and `X-Forwarded-Proto` as apfproxy always does.
 
-With TLS, that is between clients and proxies alone.  HAProxy and nginx give out no session tickets,
-nor does apfproxy when it knows clients by certificates: every connection has a whole handshake.
+With TLS, that is between clients and proxies alone.  All ask for clients' certificates and go on
+without, and none takes sessions up again: every connection has a whole handshake.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ HAPROXY_CONFIG = """
 global
     nbthread 1
     maxconn {max_connections}
+    tune.ssl.cachesize 0
 defaults
     mode http
     timeout connect 5s
@@ -49,7 +50,7 @@ backend origin
 
 HAPROXY_TLS = (
     " ssl crt {pem} ssl-min-ver TLSv1.3 ciphersuites {cipher} curves {curve}"
-    " alpn http/1.1 no-tls-tickets"
+    " alpn http/1.1 no-tls-tickets verify optional ca-file {authority}"
 )
 
 HAPROXY_HEADERS = """    option forwardfor
@@ -108,6 +109,8 @@ NGINX_TLS = """ ssl;
         ssl_certificate_key {key};
         ssl_ecdh_curve {curve};
         ssl_session_tickets off;
+        ssl_verify_client optional;
+        ssl_client_certificate {authority};
 """
 
 NGINX_HEADERS = """            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
@@ -183,7 +186,9 @@ def start_contender(name: str, site: Site, upstream_port: int) -> Process:
             headers=headers if site.adds_headers else "",
             tls=""
             if tls is None
-            else HAPROXY_TLS.format(pem=tls.certificate_and_key, cipher=CIPHER, curve=CURVE),
+            else HAPROXY_TLS.format(
+                pem=tls.certificate_and_key, authority=tls.authority, cipher=CIPHER, curve=CURVE
+            ),
         )
         config = site.directory / "haproxy.cfg"
         config.write_text(text)
@@ -228,7 +233,12 @@ def _start_nginx(
             headers=headers,
             tls=";"
             if site.tls is None
-            else NGINX_TLS.format(certificate=site.tls.certificate, key=site.tls.key, curve=CURVE),
+            else NGINX_TLS.format(
+                certificate=site.tls.certificate,
+                key=site.tls.key,
+                authority=site.tls.authority,
+                curve=CURVE,
+            ),
         )
     )
     argv = ["nginx", "-e", "stderr", "-c", str(config)]

@@ -33,6 +33,7 @@ Groups = {CURVE}
 APFPROXY_CONFIG = """
 downstream:
   tls: {{certificateFile: {certificate}, keyFile: {key}}}
+authentication: {{clientCaFile: {authority}}}
 """
 
 
@@ -79,5 +80,7 @@ def make_tls(directory: Path) -> TlsSite:
     )
     site.certificate_and_key.write_bytes(issued.cert_pem + issued.key_pem)
     site.client_config.write_text(CLIENT_CONFIG)
-    site.apfproxy_config.write_text(APFPROXY_CONFIG.format(certificate=certificate, key=key))
+    site.apfproxy_config.write_text(
+        APFPROXY_CONFIG.format(certificate=certificate, key=key, authority=site.authority)
+    )
     return site
