@@ -82,6 +82,8 @@ class LimitSettings:
         max_connections_per_address: Of one client address.
         max_pipelined_requests: Requests sent one behind the other without waiting for answers.
         max_body_bytes: Of one request.
+        gathered_body_bytes: So much of a body of known length is there before its request takes
+            seats; 0 for none of it.
         min_body_rate_bytes: A second, of a request that holds seats; 0 for no minimum.
         body_rate_grace_s: From the dispatch on, before which that rate does not count.
         slow_reader_grace_s: An answer that for so long has waited for its client alone gives its
@@ -92,6 +94,7 @@ class LimitSettings:
     max_connections_per_address: int | None = bounded(None, 1)
     max_pipelined_requests: int | None = bounded(None, 1)
     max_body_bytes: int | None = bounded(None, 0)
+    gathered_body_bytes: int = bounded(32768, 0, 32768)
     min_body_rate_bytes: int = bounded(240, 0)
     body_rate_grace_s: float = bounded(5.0, 0.001)
     slow_reader_grace_s: float | None = bounded(1.0, 0.001)

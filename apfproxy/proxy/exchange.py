@@ -16,7 +16,7 @@ from apfproxy.authn.authenticator import Refusal
 from apfproxy.flowcontrol.ticket import RejectReason, Ticket
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
-from apfproxy.proxy.request_fields import VIA
+from apfproxy.proxy.request_fields import SIZED, VIA
 from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.proxy.upgrade import switch_lines, switched
@@ -65,6 +65,7 @@ class Exchange:
         "_held",
         "_identification",
         "_is_chunked_to_client",
+        "_is_gathering",
         "_pf_headers",
         "_request_bytes",
         "_request_is_whole",
@@ -108,6 +109,7 @@ class Exchange:
         self._sent_ns: int
         self._status: int
         self._tunnel: Tunnel
+        self._is_gathering = False
         self._sent_continue = False
         self._was_retried = False
 
@@ -137,7 +139,35 @@ class Exchange:
         self._request_is_whole = is_whole
         if head.identity_until_ns <= context.sweep_now_ns and not self._identify():
             return
-        self._admit()
+        if is_whole or not self._gathers():
+            self._admit()
+
+    def _gathers(self) -> bool:
+        """Wait for a small body, or the start of a large one: a slow one must not hold seats.
+
+        Not where the client waits to be asked for it, or may wait for an answer to what it has
+        sent: it knows the length of a body only if it has no more to say.
+        """
+        context, head = self._context, self.head
+        if (
+            head.framing != SIZED
+            or head.expects_continue
+            or not head.takes_seats
+            or len(self._held) >= context.limits.gathered_body_bytes
+        ):
+            return False
+        self._is_gathering = True
+        self._downstream.deadline_ns = context.clock.now_ns() + head.timeout_ns
+        return True
+
+    def _gather(self, data: bytes, *, is_last: bool) -> None:
+        self._held += data
+        is_enough = len(self._held) >= self._context.limits.gathered_body_bytes
+        if is_enough and not is_last:
+            self._downstream.pause_reading()  # until there is a connection to pass it on to
+        if is_last or is_enough:
+            self._is_gathering = False
+            self._admit()
 
     def _admit(self) -> None:
         """Admit, queue or refuse a request of somebody known."""
@@ -209,6 +239,9 @@ class Exchange:
     def on_request_body(self, data: bytes, *, is_last: bool) -> None:
         """Take a further part of the body, framed as it will be forwarded."""
         self._request_is_whole = is_last
+        if self._is_gathering:
+            self._gather(data, is_last=is_last)
+            return
         is_waiting = self._wait_timer is not None or self._identification is not None
         if is_last and not is_waiting and not self.has_answered:
             self._set_deadline(self._context.clock.now_ns())
@@ -272,7 +305,11 @@ class Exchange:
         """Find out who asks; whether that is known, so that the request may go on."""
         head, context = self.head, self._context
         self._pf_headers = b""
-        found = context.authenticator.identify(self._downstream.peer, head.credentials)
+        try:
+            found = context.authenticator.identify(self._downstream.peer, head.credentials)
+        except Exception:
+            self._answer_unidentified()
+            raise
         if found is None:
             self._downstream.deadline_ns = context.clock.now_ns() + head.timeout_ns
             self._identification = spawn(self._identify_later(), name="find out who asks")
@@ -281,16 +318,29 @@ class Exchange:
 
     async def _identify_later(self) -> None:
         """Find out who asks, asking other servers for it."""
-        found = await self._context.authenticator.identify_later(
-            self._downstream.peer, self.head.credentials
-        )
+        try:
+            found = await self._context.authenticator.identify_later(
+                self._downstream.peer, self.head.credentials
+            )
+        except Exception:
+            self._identification = None
+            self._answer_unidentified()
+            raise
         self._identification = None
-        if self._take_identity(found):
+        if self._take_identity(found) and (self._request_is_whole or not self._gathers()):
             self._admit()
+
+    def _answer_unidentified(self) -> None:
+        """Let nobody in after a failure of the proxy's own, and leave nobody waiting."""
+        self._downstream.keep_alive = False
+        self._answer_status(500, "the proxy failed to find out who asks; its log says more")
 
     def _take_identity(self, found: Identity | Refusal) -> bool:
         if isinstance(found, Refusal):
             log.debug("refused with %d: %.500s", found.code, found.problem or found.message)
+            if self.head.upgrade is not None:
+                # What follows may be of the protocol that the client hopes for.
+                self._downstream.keep_alive = False
             self._answer_status(found.code, found.message)
             return False
         self.head.identify(found)
@@ -495,7 +545,8 @@ class Exchange:
             self._downstream.abort()
             return
         upstream = self._upstream
-        if upstream is not None and not self._request_is_whole and not upstream.is_write_paused:
+        is_awaited = upstream is not None and not upstream.is_write_paused
+        if self._is_gathering or (is_awaited and not self._request_is_whole):
             self._downstream.keep_alive = False
             self._answer_status(408, "the request's body did not arrive in time")
             return

@@ -283,6 +283,7 @@ class Bench:
         upstream: UpstreamSettings | None = None,
         authentication: AuthenticationSettings | None = None,
         identification: Callable[[VirtualClock], Identification] | None = None,
+        gathered_body_bytes: int = 0,
     ) -> None:
         self.clock = VirtualClock(S)
         self.loop = FakeLoop(self.clock)
@@ -317,6 +318,7 @@ class Bench:
             self.loop.as_event_loop(),
             NO_IDENTIFICATION if identification is None else identification(self.clock),
         )
+        self.context.limits.gathered_body_bytes = gathered_body_bytes
         self.connecting: deque[asyncio.Task[None]] = deque()
         self.origins: list[FakeTransport] = []
         # Connections come up in tasks of a loop of their own, which runs in `connect` only.

@@ -197,7 +197,7 @@ async def test_stop_cuts_everything() -> None:
         clients = [(await streaming(scene, request)).client for request in (LOG, WATCH)]
         await until(lambda: not scene.level().queue_set.seats_in_use)
         clients.append((await scene.take_seat()).client)
-        clients.append(await scene.ask(POST + b"b"))
+        clients.append(await scene.ask(POST + b"body"))
         await until(lambda: scene.level().queue_set.requests_waiting)
         clients.append(await connected(scene))
         await scene.process.server.stop()
