@@ -18,6 +18,7 @@ from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.request.user import User
 from apfproxy.settings import (
     FRONT_PROXY,
+    IMPERSONATE,
     PASS_THROUGH,
     Address,
     AuthenticationSettings,
@@ -62,6 +63,8 @@ class Tokens:
 
     def check(self, token: str) -> Verdict | None:
         """The verdict, if the token is known; those that begin with `bad` are."""
+        if token == "broken-at-once":  # noqa: S105 - of nobody
+            raise RuntimeError("a failure of our own")
         if token.startswith("bad"):
             return Verdict(None, LIFETIME_S, "no token")
         name = self.users.get(token)
@@ -324,11 +327,38 @@ def test_failure_of_our_own(bench: Known, caplog: pytest.LogCaptureFixture) -> N
     """It lets nobody in, and is in the log without the token."""
     with caplog.at_level(logging.DEBUG):
         client = bench.ask_slowly(get("broken"))
-        bench.wait(61)
+        bench.run_tasks()
 
-    assert b"504" == status(client.take())
+    assert b"500" == status(client.take())
     assert b"" == bench.origins[0].take()
     bench.assert_at_rest()
+
+
+def test_failure_of_our_own_at_once(bench: Known) -> None:
+    """Its request is answered before the failure goes on to the event loop."""
+    client = bench.connect()
+    with pytest.raises(RuntimeError, match="a failure of our own"):
+        bench.send(client, get("broken-at-once"))
+
+    assert b"500" == status(client.take())
+    bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("token", ["bad", "slow"])
+def test_refused_upgrade(bench: Known, token: str) -> None:
+    """What comes behind it may be of another protocol, and is no request."""
+    upgrade = get(token, b"Connection: upgrade\r\nUpgrade: SPDY/3.1\r\n").replace(
+        PATH, PATH + b"/exec?command=sh"
+    )
+    client = bench.ask_slowly(upgrade + FOLLOWS)
+    if token == "slow":  # noqa: S105 - of nobody
+        bench.tell("slow", None)
+
+    answers = client.take()
+    assert b"401" == status(answers)
+    assert b"Connection: close\r\n" in answers
+    assert 1 == answers.count(b"HTTP/1.1 ")
+    assert b"" == bench.origins[0].take()
 
 
 def test_next_request_waits(bench: Known) -> None:
@@ -504,15 +534,19 @@ def test_front_proxy_that_is_none_any_more(bench: Known, monkeypatch: pytest.Mon
 
 
 SPELLINGS = st.sampled_from(["-", "_", ".", "~", "!"])
-CLAIM_NAMES = st.sampled_from(
-    ["X-Remote-User", "X-Remote-Group", "X-Remote-Uid", "X-Remote-Extra-Scopes", "X-My-User"]
+CLAIM_NAMES = (
+    "X-Remote-User",
+    "X-Remote-Group",
+    "X-Remote-Uid",
+    "X-Remote-Extra-Scopes",
+    "X-My-User",
 )
 
 
 @st.composite
-def forged(draw: st.DrawFn) -> bytes:
-    """A field of a front proxy in some spelling, perhaps nominated, perhaps twice."""
-    name = draw(CLAIM_NAMES)
+def forged(draw: st.DrawFn, names: Sequence[str] = CLAIM_NAMES) -> bytes:
+    """One of some fields in some spelling, perhaps nominated, perhaps twice."""
+    name = draw(st.sampled_from(names))
     name = "".join(draw(SPELLINGS) if each == "-" else each for each in name)
     name = "".join(draw(st.sampled_from([each.lower(), each.upper()])) for each in name)
     space = draw(st.sampled_from(["", " ", "\t "]))
@@ -532,6 +566,30 @@ def test_no_spelling_forges_an_identity(assertion: str, lines: list[bytes], is_t
         assert b"forged" not in sent
         if assertion == FRONT_PROXY:
             assert 1 == sent.count(b"x-remote-user: " + (b"alice" if is_tls else b"quick"))
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+@given(
+    lines=st.lists(
+        forged(["Impersonate-User", "Impersonate-Group", "Impersonate-Extra-A", "X-My-User"]),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_no_spelling_borrows_the_rights_of_the_proxy(lines: list[bytes]) -> None:
+    """Where the proxy impersonates, nobody else does so in its name."""
+    with Known(IMPERSONATE) as bench:
+        client = bench.ask(get("quick", *lines))
+        sent = bench.origins[0].take().lower()
+        assert b"forged" not in sent
+        if sent:
+            assert [1, 1, 0] == [
+                sent.count(name) for name in (b"authorization:", b"impersonate-", b"bearer quick")
+            ]
+            assert b"\r\nimpersonate-user: quick\r\n" in sent
+        else:
+            assert status(client.take()) in {b"400", b"403"}
         bench.end(client)
         bench.assert_at_rest()
 
