@@ -307,9 +307,9 @@ class Exchange:
         self._pf_headers = b""
         try:
             found = context.authenticator.identify(self._downstream.peer, head.credentials)
-        except Exception:
-            self._answer_unidentified()
-            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, nobody is left waiting
+            self._answer_unidentified(error)
+            return False
         if found is None:
             self._downstream.deadline_ns = context.clock.now_ns() + head.timeout_ns
             self._identification = spawn(self._identify_later(), name="find out who asks")
@@ -322,16 +322,17 @@ class Exchange:
             found = await self._context.authenticator.identify_later(
                 self._downstream.peer, self.head.credentials
             )
-        except Exception:
+        except Exception as error:  # noqa: BLE001 - as above
             self._identification = None
-            self._answer_unidentified()
-            raise
+            self._answer_unidentified(error)
+            return
         self._identification = None
         if self._take_identity(found) and (self._request_is_whole or not self._gathers()):
             self._admit()
 
-    def _answer_unidentified(self) -> None:
-        """Let nobody in after a failure of the proxy's own, and leave nobody waiting."""
+    def _answer_unidentified(self, error: Exception) -> None:
+        """Let nobody in after a failure of the proxy's own."""
+        log.error("finding out who asks failed", exc_info=error)
         self._downstream.keep_alive = False
         self._answer_status(500, "the proxy failed to find out who asks; its log says more")
 
@@ -408,7 +409,7 @@ class Exchange:
         counts[status] = counts.get(status, 0) + 1
         counters.upstream_head_ns.observe(now_ns - self._sent_ns)
         self.has_answered = True
-        keep_alive = downstream.may_keep_alive(self)
+        keep_alive = downstream.may_keep_alive()
         self._body_bytes = len(body)
         self._is_chunked_to_client = False
         framing = b""
@@ -685,7 +686,7 @@ class Exchange:
         self.has_answered = True
         context, downstream = self._context, self._downstream
         context.counters.count_status(code)
-        keep_alive = downstream.may_keep_alive(self)
+        keep_alive = downstream.may_keep_alive()
         connection = b""
         if not keep_alive:
             connection = b"Connection: close\r\n"
