@@ -9,14 +9,14 @@ import ssl
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy.authn.authenticator import Identity
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Credentials
 from apfproxy.cli import identities as identities_module
-from apfproxy.cli.identities import Identities, IdentitySettingsError, check_settings
+from apfproxy.cli.identities import Identities, IdentitySettingsError
 from apfproxy.cli.process import ProxyProcess
 from apfproxy.request.user import User
 from apfproxy.settings import (
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 S = 1_000_000_000
 HTTP = Address(host="origin", port=80)
 HTTPS = Address(host="origin", port=443, is_tls=True)
-CERTIFICATE: dict[str, Any] = {"certificate_file": "a.crt", "key_file": "a.key"}
-TLS = DownstreamSettings(tls=DownstreamTlsSettings(**CERTIFICATE))
 REVIEWS = ReviewSettings(is_enabled=True)
 ISSUER = "https://issuer.example"
 OWN_TOKEN = "0123456789abcdef"  # noqa: S105 - of nobody
@@ -66,165 +64,6 @@ def nothing() -> None:
 def made(settings: Settings) -> Identities:
     """All parts of some settings."""
     return Identities(settings, VirtualClock(S), on_clients_change=nothing, on_own_change=nothing)
-
-
-def front(**names: Any) -> Settings:  # noqa: ANN401 - as the settings are
-    """Settings with some of a front proxy."""
-    return Settings(authentication=AuthenticationSettings(front_proxy=FrontProxySettings(**names)))
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        pytest.param(
-            Settings(
-                downstream=DownstreamSettings(tls=DownstreamTlsSettings(certificate_file="a.crt"))
-            ),
-            "downstream.tls: certificateFile and keyFile go together; give both",
-            id="certificate-alone",
-        ),
-        pytest.param(
-            Settings(downstream=DownstreamSettings(tls=DownstreamTlsSettings(key_file="a.key"))),
-            "downstream.tls: certificateFile and keyFile go together; give both",
-            id="key-alone",
-        ),
-        pytest.param(
-            Settings(
-                upstream=UpstreamSettings(address=HTTPS, tls=UpstreamTlsSettings(key_file="a.key"))
-            ),
-            "upstream.tls: certificateFile and keyFile go together; give both",
-            id="own-key-alone",
-        ),
-        pytest.param(
-            Settings(authentication=AuthenticationSettings(client_ca_file="ca.crt")),
-            "authentication.clientCaFile: needs downstream.tls, over which clients show their"
-            " certificates",
-            id="client-ca-without-tls",
-        ),
-        pytest.param(
-            front(ca_file="ca.crt"),
-            "authentication.frontProxy.caFile: needs downstream.tls, over which clients show their"
-            " certificates",
-            id="front-ca-without-tls",
-        ),
-        pytest.param(
-            Settings(
-                downstream=DownstreamSettings(
-                    tls=DownstreamTlsSettings(require_client_certificate=True)
-                )
-            ),
-            "downstream.tls.requireClientCertificate: needs downstream.tls, over which clients show"
-            " their certificates",
-            id="required-without-tls",
-        ),
-        pytest.param(
-            Settings(
-                downstream=DownstreamSettings(
-                    tls=DownstreamTlsSettings(require_client_certificate=True, **CERTIFICATE)
-                )
-            ),
-            "downstream.tls.requireClientCertificate: needs authentication.clientCaFile or"
-            " authentication.frontProxy.caFile, which say whose certificates count",
-            id="required-of-nobody",
-        ),
-        pytest.param(
-            Settings(upstream=UpstreamSettings(address=HTTP, identity="impersonate")),
-            "upstream.identity: impersonate needs upstream.tokenFile, the proxy's own",
-            id="impersonate-as-nobody",
-        ),
-        pytest.param(
-            Settings(upstream=UpstreamSettings(address=HTTPS, identity="frontProxy")),
-            "upstream.identity: frontProxy over https needs upstream.tls.certificateFile, by which"
-            " the server knows the proxy",
-            id="front-proxy-as-nobody",
-        ),
-        pytest.param(
-            Settings(
-                upstream=UpstreamSettings(address=HTTP, tls=UpstreamTlsSettings(ca_file="ca.crt"))
-            ),
-            "upstream.tls: of no use with an http URL; write https in upstream.url",
-            id="tls-towards-http",
-        ),
-        *(
-            pytest.param(
-                front(**{f"{kind}_headers": (name,)}),
-                f"authentication.frontProxy.{kind}Headers: {name} means something else; choose"
-                " another name",
-                id=f"{kind}-{name}",
-            )
-            for kind, name in (
-                ("username", "Authorization"),
-                ("username", "content-LENGTH"),
-                ("uid", "Transfer-Encoding"),
-                ("group", "Impersonate-Group"),
-                ("group", "Host"),
-                ("uid", "X-Forwarded-For"),
-                ("username", "Sec-WebSocket-Protocol"),
-            )
-        ),
-        *(
-            pytest.param(
-                front(extra_header_prefixes=(prefix,)),
-                f"authentication.frontProxy.extraHeaderPrefixes: {prefix} is the start of {name}"
-                " too, which means something else; choose another prefix",
-                id=f"prefix-{prefix}",
-            )
-            for prefix, name in (
-                ("Auth", "authorization"),
-                ("X-", "x-forwarded-for"),
-                ("Content-", "content-length"),
-                ("Imp", "impersonate-user"),
-                ("Impersonate-Extra-", "impersonate-user"),
-            )
-        ),
-    ],
-)
-def test_settings_that_do_not_go_together(settings: Settings, problem: str) -> None:
-    """Each combination that cannot be meant has its message, and nothing is read."""
-    with pytest.raises(IdentitySettingsError) as caught:
-        made(settings)
-
-    assert problem == str(caught.value)
-
-
-def test_all_problems_at_once() -> None:
-    """One per line."""
-    settings = dataclasses.replace(
-        front(ca_file="ca.crt", username_headers=("Host",)),
-        upstream=UpstreamSettings(address=HTTPS, identity="frontProxy"),
-    )
-    with pytest.raises(IdentitySettingsError) as caught:
-        check_settings(settings)
-
-    assert 3 == len(str(caught.value).splitlines())
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        pytest.param(Settings(), id="defaults"),
-        pytest.param(
-            Settings(upstream=UpstreamSettings(address=HTTP, identity="frontProxy")),
-            id="front-proxy-over-http",
-        ),
-        pytest.param(
-            Settings(
-                downstream=TLS, authentication=AuthenticationSettings(client_ca_file="ca.crt")
-            ),
-            id="client-ca",
-        ),
-        pytest.param(
-            front(
-                username_headers=("X-Forwarded-User", "X-Remote-User"),
-                extra_header_prefixes=("X-Forwarded-Extra-",),
-            ),
-            id="own-names",
-        ),
-    ],
-)
-def test_settings_that_do(settings: Settings) -> None:
-    """Nothing is said against them."""
-    check_settings(settings)
 
 
 def test_without_anything() -> None:

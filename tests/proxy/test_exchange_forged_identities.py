@@ -1,0 +1,127 @@
+"""Identities that a client makes up, in whatever way it spells them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
+from tests.proxy.fakes import status
+from tests.proxy.test_exchange_identification import Known, Tls, get
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+
+@pytest.fixture
+def bench() -> Iterator[Known]:
+    """A data plane that says to the origin who asks."""
+    with Known() as result:
+        yield result
+
+
+SPELLINGS = st.sampled_from(["-", "_", ".", "~", "!"])
+CLAIM_NAMES = (
+    "X-Remote-User",
+    "X-Remote-Group",
+    "X-Remote-Uid",
+    "X-Remote-Extra-Scopes",
+    "X-My-User",
+)
+
+
+@st.composite
+def forged(draw: st.DrawFn, names: Sequence[str] = CLAIM_NAMES) -> bytes:
+    """One of some fields in some spelling, perhaps nominated, perhaps twice."""
+    name = draw(st.sampled_from(names))
+    name = "".join(draw(SPELLINGS) if each == "-" else each for each in name)
+    name = "".join(draw(st.sampled_from([each.lower(), each.upper()])) for each in name)
+    space = draw(st.sampled_from(["", " ", "\t "]))
+    line = f"{name}:{space}forged{space}\r\n".encode()
+    nominated = f"Connection: {name}\r\n".encode() if draw(st.booleans()) else b""
+    return draw(st.sampled_from([line, line + line, nominated + line, line + nominated]))
+
+
+@given(lines=st.lists(forged(), min_size=1, max_size=3), is_tls=st.booleans())
+@pytest.mark.parametrize("assertion", [PASS_THROUGH, FRONT_PROXY])
+def test_no_spelling_forges_an_identity(assertion: str, lines: list[bytes], is_tls: bool) -> None:
+    """Of a client that is no front proxy nothing gets through that an origin could believe."""
+    with Known(assertion) as bench:
+        client = bench.client(tls=Tls(b"alice") if is_tls else None)
+        bench.send(client, get("quick", *lines))
+        sent = bench.origins[0].take().lower()
+        assert b"forged" not in sent
+        if assertion == FRONT_PROXY:
+            assert 1 == sent.count(b"x-remote-user: " + (b"alice" if is_tls else b"quick"))
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+@given(
+    lines=st.lists(
+        forged(["Impersonate-User", "Impersonate-Group", "Impersonate-Extra-A", "X-My-User"]),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_no_spelling_borrows_the_rights_of_the_proxy(lines: list[bytes]) -> None:
+    """Where the proxy impersonates, nobody else does so in its name."""
+    with Known(IMPERSONATE) as bench:
+        client = bench.ask(get("quick", *lines))
+        sent = bench.origins[0].take().lower()
+        assert b"forged" not in sent
+        if sent:
+            assert [1, 1, 0] == [
+                sent.count(name) for name in (b"authorization:", b"impersonate-", b"bearer quick")
+            ]
+            assert b"\r\nimpersonate-user: quick\r\n" in sent
+        else:
+            assert status(client.take()) in {b"400", b"403"}
+        bench.end(client)
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        pytest.param(get("quick", b"X-Remote-User : admin\r\n"), id="space-before-the-colon"),
+        pytest.param(get("quick", b"A: b\r\n X-Remote-User: admin\r\n"), id="continued-line"),
+        pytest.param(get("quick", b"A: b\rX-Remote-User: admin\r\n"), id="bare-carriage-return"),
+        pytest.param(get("quick", b"A: b\nX-Remote-User: admin\r\n"), id="bare-line-feed"),
+        pytest.param(get("quick", b"A: b\x00X-Remote-User: admin\r\n"), id="nul"),
+        pytest.param(get("quick", b"Authorization: Bearer a\r\n"), id="second-token"),
+        pytest.param(get("quick", b"Connection: Authorization\r\n"), id="nominated-token"),
+        pytest.param(get("quick", b"Impersonate-Group: system:masters\r\n"), id="group-of-nobody"),
+        pytest.param(get("quick", b"Impersonate-User: \xff\r\n"), id="no-text"),
+    ],
+)
+def test_malformed_identities(bench: Known, request_: bytes) -> None:
+    """What parsers read differently is refused, and its connection closed."""
+    client = bench.ask(request_)
+    answer = client.take()
+
+    assert b"400" == status(answer)
+    assert b"\r\nConnection: close\r\n" in answer
+    assert b"" == bench.origins[0].take()
+    bench.end(client)
+    bench.assert_at_rest()
+
+
+def test_trailers_claim_nothing(bench: Known) -> None:
+    """No trailer says who asks, in whatever spelling."""
+    head = get("quick", b"Transfer-Encoding: chunked\r\n").replace(b"GET", b"POST", 1)
+    trailers = (
+        b"X-Remote-User: forged\r\nx_remote_group: forged\r\nImpersonate-User: forged\r\n"
+        b"X-My-User: forged\r\nX_MY_USER: forged\r\nAuthorization: forged\r\n"
+        b"X.Remote.Extra-a: forged\r\nA: kept\r\n"
+    )
+    client = bench.ask(head + b"0\r\n" + trailers + b"\r\n")
+    sent = bench.origins[0].take()
+
+    assert sent.endswith(b"0\r\nA: kept\r\n\r\n")
+    assert b"forged" not in sent
+    bench.end(client)
+    bench.assert_at_rest()
