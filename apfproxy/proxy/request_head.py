@@ -166,12 +166,20 @@ class _Collector:
 
 
 class HeadProbe:
-    """Judges a head that arrives in pieces, so that what cannot become one is refused at once."""
+    """Judges a head that arrives in pieces, so that what cannot become one is refused at once.
 
-    __slots__ = ("_parser",)
+    It gets no empty line, so that whatever llhttp takes for the end of a head, such as a bare LF
+    before the last CRLF, is none.
+    """
+
+    __slots__ = ("_is_complete", "_parser")
 
     def __init__(self) -> None:
+        self._is_complete = False
         self._parser = httptools.HttpRequestParser(self)
+
+    def on_headers_complete(self) -> None:
+        self._is_complete = True
 
     def feed(self, data: bytes) -> None:
         """Take the next piece.
@@ -182,9 +190,11 @@ class HeadProbe:
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            return  # said of the whole head; the parse that follows will see it too
+            pass  # said of a whole head, too
         except httptools.HttpParserError as error:
             raise _malformed(error) from error
+        if self._is_complete:
+            raise HeadError(400, "malformed request: a line does not end with CR LF")
 
 
 def _malformed(error: Exception) -> HeadError:

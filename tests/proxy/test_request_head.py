@@ -303,7 +303,8 @@ def test_probe_refuses_nothing_that_is_well_formed(data: bytes, cuts: list[int])
     """The start of a head is refused only if the whole of it is; nothing else is ever raised."""
     head = data + b"\r\n"
     probe = HeadProbe()
-    places = sorted({0, len(head), *(cut for cut in cuts if cut < len(head))})
+    most = len(head) - 1  # with its last byte it is whole, and no probe's business any more
+    places = sorted({0, most, *(cut for cut in cuts if cut < most)})
     refused = 0
     try:
         for start, end in itertools.pairwise(places):
@@ -314,3 +315,12 @@ def test_probe_refuses_nothing_that_is_well_formed(data: bytes, cuts: list[int])
     assert refused in {0, 400}
     if refused and head.find(b"\r\n\r\n") == len(head) - 4:
         assert isinstance(outcome(new_parser(), head), int)
+
+
+@pytest.mark.parametrize("head", [b"GET / HTTP/1.1\nHost: h\n\r\n", b"CONNECT ap1.0\n\r\n100"])
+def test_probe_refuses_heads_that_end_otherwise(head: bytes) -> None:
+    """What another parser may take for the end of a head is refused, and not waited behind."""
+    with pytest.raises(HeadError) as refused:
+        HeadProbe().feed(head)
+
+    assert 400 == refused.value.code
