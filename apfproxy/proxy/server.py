@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from apfproxy.proxy.admission import Admission
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.freed_memory import FreedMemory
 from apfproxy.proxy.handshake import TlsListener
 from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.overload import Overload
@@ -80,6 +81,7 @@ class ProxyServer:
             self._loop,
             identification,
         )
+        self._freed_memory = FreedMemory()
         self._overload = Overload(settings.downstream.overload, self._context.limits, counters)
         self._server: asyncio.Server | None = None
         server_tls = identification.server_tls
@@ -179,6 +181,7 @@ class ProxyServer:
             if 0 < connection.deadline_ns <= now_ns:
                 connection.on_deadline()
         self._pool.close_idle(now_ns - self._upstream_idle_ns)
+        self._freed_memory.on_sweep(self.connection_count)
         self._sweep_timer = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)
 
     async def drain(self) -> None:
