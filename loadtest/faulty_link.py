@@ -156,6 +156,8 @@ class Wire:
         self.to_origin = _Direction(self, is_towards_origin=True)
         self.to_proxy = _Direction(self, is_towards_origin=False)
         self.ended = Ending.NEVER
+        self._lost = 0
+        self._is_dropped = False
         self._sides: list[_Side] = []
 
     def __repr__(self) -> str:
@@ -183,11 +185,14 @@ class Wire:
 
     def on_lost(self, side: _Side) -> None:
         """One side has closed: so does the other, once it has what was on its way to it."""
+        self._lost += 1
+        if self._lost == 2:
+            self.link.wires.discard(self)
+            return
         if self.ended in (Ending.STALL, Ending.VANISH) and side is not self._sides[0]:
             return  # the proxy is not to know
         if len(self._sides) == 2:
             self.direction_from(side).close()
-        self.link.wires.discard(self)
 
     def end(self, ending: Ending) -> None:
         """Let the ending happen."""
@@ -211,9 +216,9 @@ class Wire:
 
     def drop(self) -> None:
         """Reset both connections."""
+        self._is_dropped = True
         for side in self._sides:
             side.reset()
-        self.link.wires.discard(self)
 
     async def _connect(self) -> None:
         try:
@@ -222,10 +227,11 @@ class Wire:
             )
         except OSError:
             self.drop()
+            self.link.wires.discard(self)
             return
         if self.fault.ending is not Ending.NEVER and self.fault.after_bytes == 0:
             self.end(self.fault.ending)
-        if self not in self.link.wires:
+        if self._lost or self._is_dropped:
             self.drop()
 
 
@@ -257,7 +263,7 @@ class _Side(asyncio.Protocol):
         if not self.transport.is_closing():
             sock = self.transport.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
-            self.transport.abort()
+        self.transport.abort()
 
 
 class _Direction:
@@ -322,7 +328,7 @@ class _Direction:
     def close(self) -> None:
         """The source has ended."""
         self._is_closing = True
-        if not self._queue:
+        if not self._queue or self._wire.ended is not Ending.NEVER:
             self._target.close()
 
     def _flush(self) -> None:
