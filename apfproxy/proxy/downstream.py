@@ -11,7 +11,7 @@ import re
 from typing import TYPE_CHECKING, cast
 
 from apfproxy.proxy import answers
-from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError, encode_chunk, last_chunk
+from apfproxy.proxy.chunked import ChunkedError
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.limits import address_of
 from apfproxy.proxy.read_buffer import (
@@ -20,7 +20,8 @@ from apfproxy.proxy.read_buffer import (
     READ_VIEW,
     WRITE_HIGH_WATER_BYTES,
 )
-from apfproxy.proxy.request_fields import CHUNKED, SIZED, HeadError
+from apfproxy.proxy.request_body import RequestBody, too_long
+from apfproxy.proxy.request_fields import SIZED, HeadError
 from apfproxy.proxy.request_head import HeadProbe, RequestHead
 from apfproxy.proxy.tls import peer_certificates
 
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 _EMPTY_LINES = re.compile(rb"\A(?:\r\n)+")
 
-MAX_DISCARDED_BODY_BYTES = 262144
-"""Of a body nobody wants, to keep the connection; Go's server reads as much."""
 MAX_LINGER_BYTES = 1 << 20
 """Read after the last answer, so that the client sees it before a reset."""
 
@@ -49,13 +48,11 @@ class DownstreamConnection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_address",
-        "_body_left",
+        "_body",
         "_context",
         "_counted_as",
-        "_decoder",
         "_discards_body",
         "_exchange",
-        "_framing",
         "_heads",
         "_is_closed",
         "_is_read_paused",
@@ -81,10 +78,8 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         """The address under which the limits count this connection; "" while they do not."""
         self._transport: asyncio.Transport
         self._exchange: Exchange | None = None
-        self._framing = 0
-        """Of the request body that is not through yet; 0 where there is none."""
-        self._body_left = 0
-        self._decoder: ChunkedDecoder | None = None
+        self._body: RequestBody | None = None
+        """Of the last request, until it is through."""
         self._discards_body = False
         self._pending = b""
         self._pipelined = 0
@@ -138,7 +133,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         context = self._context
         context.counters.bytes_from_clients += nbytes
         data = READ_VIEW[:nbytes].tobytes()
-        if self._exchange is None and not self._pending and not self._framing:
+        if self._exchange is None and not self._pending and self._body is None:
             # Most requests are one read, and most are like one before: no parsing then.
             head = self._kept_heads.get(data)
             if head is not None and self._linger_bytes < 0:
@@ -215,9 +210,10 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._transport.set_protocol(protocol)
         return pending
 
-    def may_keep_alive(self, exchange: Exchange) -> bool:
+    def may_keep_alive(self) -> bool:
         """Whether the connection goes on after the answer that is about to start; decides it."""
-        if self._context.is_draining or (self._framing and not self._can_discard_body(exchange)):
+        body = self._body
+        if self._context.is_draining or (body is not None and not body.is_worth_discarding):
             self.keep_alive = False
         return self.keep_alive
 
@@ -226,8 +222,8 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if self._exchange is not exchange:
             return
         self._exchange = None
-        if self._framing:
-            self.keep_alive = self.keep_alive and self._can_discard_body(exchange)
+        if self._body is not None:
+            self.keep_alive = self.keep_alive and self._body.is_worth_discarding
             self._discards_body = True
         if not self.keep_alive:
             self._linger()
@@ -263,7 +259,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
     @property
     def is_idle(self) -> bool:
         """Whether it has no request, not even the start of one."""
-        return self._exchange is None and not self._pending and not self._framing
+        return self._exchange is None and not self._pending and self._body is None
 
     @property
     def exchange(self) -> Exchange | None:
@@ -296,8 +292,9 @@ class DownstreamConnection(asyncio.BufferedProtocol):
                 self.abort()
             return
         try:
-            if self._framing and (self._exchange is not None or self._discards_body):
-                self._take_body(data)
+            body = self._body
+            if body is not None and (self._exchange is not None or self._discards_body):
+                self._take_body(body, data)
             else:
                 self._pending = self._pending + data if self._pending else data
                 if self._exchange is None:
@@ -309,7 +306,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
 
     def _wait_for_client(self) -> None:
         """Take no more requests from a client that does not take the answers to those it made."""
-        if not self._framing and self._linger_bytes < 0:
+        if self._body is None and self._linger_bytes < 0:
             self.pause_reading()
 
     def _take_pending(self) -> None:
@@ -389,70 +386,35 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._exchange = exchange
             exchange.start(b"", is_whole=True)
             return
-        self._framing = head.framing
-        self._discards_body = False
-        if head.framing == SIZED:
-            if head.body_bytes > self._context.limits.max_body_bytes:
-                raise self._too_long()
-            self._body_left = head.body_bytes
-        else:
-            self._body_left = self._context.limits.max_body_bytes
-            self._decoder = ChunkedDecoder(self._context.is_claim)
         data, self._pending = self._pending, b""
-        body = self._decode(data) if data else b""
+        max_bytes = self._context.limits.max_body_bytes
+        if head.framing == SIZED and head.body_bytes == len(data) <= max_bytes:
+            # Most bodies: all of it with the head, and nothing behind it.
+            self._exchange = exchange
+            exchange.start(data, is_whole=True)
+            return
+        self._discards_body = False
+        body = self._body = RequestBody(head, max_bytes, self._context.is_claim)
+        if head.body_bytes > max_bytes:
+            raise too_long(max_bytes)
+        framed = body.take(data) if data else b""
+        if body.is_whole:
+            self._body = None
+            self._pending = body.rest
         self._exchange = exchange
-        if self._framing and len(body) >= self._context.held_bytes:
+        if not body.is_whole and len(framed) >= self._context.held_bytes:
             self.pause_reading()  # until there is a connection to pass it on to
-        exchange.start(body, is_whole=not self._framing)
+        exchange.start(framed, is_whole=body.is_whole)
 
-    def _take_body(self, data: bytes) -> None:
-        body = self._decode(data)
+    def _take_body(self, body: RequestBody, data: bytes) -> None:
+        framed = body.take(data)
+        if body.is_whole:
+            self._body = None
+            self._pending = body.rest
         if self._exchange is not None:
-            self._exchange.on_request_body(body, is_last=not self._framing)
-        elif not self._framing and self._pending:
+            self._exchange.on_request_body(framed, is_last=body.is_whole)
+        elif body.is_whole and self._pending:
             self._parse_pending()
-
-    def _decode(self, data: bytes) -> bytes:
-        """The part of the body in `data`, framed as it is forwarded; the rest stays pending."""
-        if self._framing == SIZED:
-            left = self._body_left - len(data)
-            if left > 0:
-                self._body_left = left
-                return data
-            self._framing = 0
-            if left < 0:
-                self._pending = data[left:]
-                return data[:left]
-            return data
-        assert self._framing == CHUNKED
-        decoder = self._decoder
-        assert decoder is not None
-        body, rest = decoder.feed(data)
-        self._body_left -= len(body)
-        if self._body_left < 0:
-            raise self._too_long()
-        framed = encode_chunk(body) if body else b""
-        if decoder.is_done:
-            self._framing = 0
-            self._decoder = None
-            self._pending = rest
-            framed += last_chunk(decoder.trailers)
-        return framed
-
-    def _too_long(self) -> HeadError:
-        return HeadError(
-            413,
-            f"the request's body is longer than {self._context.limits.max_body_bytes} bytes"
-            " (downstream.limits.maxBodyBytes)",
-        )
-
-    def _can_discard_body(self, exchange: Exchange) -> bool:
-        """Whether the rest of a body that nobody wants is worth reading to keep the connection."""
-        return (
-            self._framing == SIZED
-            and self._body_left <= MAX_DISCARDED_BODY_BYTES
-            and not exchange.head.expects_continue
-        )
 
     # The end.
 
@@ -493,13 +455,13 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             return
         # Without a half-close (TLS has none) all that can be done is to read on, which is of use
         # only where more is to come: else the client must see the end at once.
-        if not self._transport.can_write_eof() and not (self._framing or self._pending):
+        if not self._transport.can_write_eof() and self._body is None and not self._pending:
             self.resume_reading()
             self.abort_after_write()
             return
         self.keep_alive = False
         self._pending = b""
-        self._framing = 0
+        self._body = None
         self._linger_bytes = 0
         self.deadline_ns = self._context.clock.now_ns() + self._context.linger_ns
         if self._transport.can_write_eof():
