@@ -1,26 +1,24 @@
 """One request and its answer: from admission to the end of the last byte.
 
 An exchange stands between a client's connection and, while it has one, a connection to the
-origin.  It owns the request's ticket and gives it back exactly once, whoever ends first: the
-answer, the client, the origin, a deadline.  A request that fits passes through `start`,
-`on_connection`, `on_answer` and `_end` as plain calls, inside the events that brought its bytes.
+origin; what it has of the flow control is in `seat_holder`.  A request that fits passes through
+`start`, `on_connection`, `on_answer` and `_end` as plain calls, inside the events that brought its
+bytes.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.authenticator import Refusal
-from apfproxy.flowcontrol.ticket import RejectReason, Ticket
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
 from apfproxy.proxy.request_fields import SIZED, VIA
 from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead
+from apfproxy.proxy.seat_holder import SeatHolder
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.proxy.upgrade import switch_lines, switched
-from apfproxy.proxy.watch_seats import WatchSeats
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
@@ -28,16 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.authn.authenticator import Identity
-    from apfproxy.flowcontrol.controller import Classification
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.downstream import DownstreamConnection
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.proxy.upstream import UpstreamConnection
-    from apfproxy.request.attributes import RequestAttributes
 
 log = logging.getLogger(__name__)
 
-_EXECUTING = 1  # TicketState.EXECUTING, without the enum's attribute look-up
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _IDEMPOTENT = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
 """RFC 9110, section 9.2.2: only these may be sent again without being asked."""
@@ -46,12 +41,10 @@ _CONTINUE_STATUS = 100
 _SWITCHING_PROTOCOLS = 101
 
 
-class Exchange:
+class Exchange(SeatHolder):
     """One request and its answer.
 
     Attributes:
-        head: The request's head.
-        ticket: Its place in the queue set, until that is given back.
         has_answered: Whether the head of a final answer is on its way to the client.
     """
 
@@ -59,27 +52,17 @@ class Exchange:
         "_answer_ns",
         "_body_bytes",
         "_body_ns",
-        "_classification",
-        "_context",
-        "_downstream",
         "_held",
         "_identification",
         "_is_chunked_to_client",
         "_is_gathering",
-        "_pf_headers",
         "_request_bytes",
-        "_request_is_whole",
         "_sent_continue",
-        "_sent_ns",
         "_status",
         "_tunnel",
         "_upstream",
-        "_wait_timer",
         "_was_retried",
-        "_watch",
         "has_answered",
-        "head",
-        "ticket",
     )
 
     def __init__(
@@ -89,41 +72,25 @@ class Exchange:
         self._context = context
         self._downstream = downstream
         self.head = head
-        self.ticket: Ticket | None = None
+        self.ticket = None
         self.has_answered = False
-        self._classification: Classification
-        self._pf_headers: bytes
         self._upstream: UpstreamConnection | None = None
         self._identification: asyncio.Task[None] | None = None
-        self._wait_timer: asyncio.TimerHandle | None = None
-        self._watch: WatchSeats | None = None
+        self._wait_timer = None
+        self._watch = None
         self._held: bytes
         self._request_bytes: int
         """Of the body, since there is a connection to pass them on to."""
-        self._request_is_whole: bool
         # Only while `limits.watched` has this: how long only the client has been waited for, ...
         self._body_ns: int  # to send the request's body, ...
         self._answer_ns: int  # to take the answer.
         self._is_chunked_to_client: bool
         self._body_bytes: int
-        self._sent_ns: int
         self._status: int
         self._tunnel: Tunnel
         self._is_gathering = False
         self._sent_continue = False
         self._was_retried = False
-
-    # What the debug dumps read.
-
-    @property
-    def user_name(self) -> str:
-        """Who asks."""
-        return self.head.user.name
-
-    @property
-    def attributes(self) -> RequestAttributes:
-        """What is asked."""
-        return self.head.attributes
 
     # The request.
 
@@ -169,73 +136,6 @@ class Exchange:
             self._is_gathering = False
             self._admit()
 
-    def _admit(self) -> None:
-        """Admit, queue or refuse a request of somebody known."""
-        context, head, is_whole = self._context, self.head, self._request_is_whole
-        admission = context.admission
-        found = self._classification = admission.classify(head)
-        self._pf_headers = head.pf_headers
-        if head.upgrade is not None or not head.takes_seats:
-            self._admit_long_running()
-            return
-        result = found.level.queue_set.admit(
-            found.flow, head.fixed_estimate or admission.estimate(head), _on_dispatch, self
-        )
-        if type(result) is not Ticket:
-            self._reject()
-            return
-        self.ticket = result
-        if result.state == _EXECUTING:
-            arrived_ns = self._sent_ns = result.arrived_ns
-            if is_whole:
-                self._downstream.deadline_ns = arrived_ns + head.answer_timeout_ns
-            else:
-                self._set_deadline(arrived_ns)
-            head.kind.executing.begin(arrived_ns)
-            # `_dispatch`, in place: with the other such places, 0.6 us per request.
-            upstream = context.pool.take()
-            if upstream is None:
-                context.pool.wait(self)
-            else:
-                self.on_connection(upstream)
-        else:
-            self._wait_for_seats(result)
-
-    def _admit_long_running(self) -> None:
-        """Let a request go that takes no seats, or a WATCH that is to be upgraded."""
-        context, head = self._context, self.head
-        if head.upgrade is not None:
-            # What the client sends next may be of the protocol that it hopes for.
-            self._downstream.keep_alive = False
-        if head.takes_seats:
-            found = self._classification
-            result = found.level.queue_set.admit(
-                found.flow,
-                head.fixed_estimate or context.admission.estimate(head),
-                _on_dispatch,
-                self,
-            )
-            if type(result) is not Ticket:
-                self._reject()
-                return
-            self.ticket = result
-            if result.state != _EXECUTING:
-                self._wait_for_seats(result)
-                return
-            head.kind.executing.begin(result.arrived_ns)
-        self._sent_ns = context.clock.now_ns()
-        self._set_deadline(self._sent_ns)
-        self._dispatch()
-
-    def _wait_for_seats(self, ticket: Ticket) -> None:
-        """Wait in the queue, for as long as the request may."""
-        context, head = self._context, self.head
-        self._downstream.deadline_ns = ticket.arrived_ns + head.timeout_ns
-        head.kind.waiting.begin(ticket.arrived_ns)
-        self._wait_timer = context.loop.call_later(
-            context.admission.wait_limit_ns(head) / 1e9, self._on_wait_limit
-        )
-
     def on_request_body(self, data: bytes, *, is_last: bool) -> None:
         """Take a further part of the body, framed as it will be forwarded."""
         self._request_is_whole = is_last
@@ -255,49 +155,6 @@ class Exchange:
             upstream.send_more(data)
             if upstream.is_write_paused:
                 self._downstream.pause_reading()
-
-    def on_dispatch(self, ticket: Ticket) -> None:
-        """The request's turn has come."""
-        if self._wait_timer is not None:
-            self._wait_timer.cancel()
-            self._wait_timer = None
-        kind = self.head.kind
-        self._sent_ns = ticket.dispatched_ns
-        kind.waiting.end(ticket.dispatched_ns)
-        kind.executing.begin(ticket.dispatched_ns)
-        self._set_deadline(ticket.dispatched_ns)
-        self._dispatch()
-
-    def _set_deadline(self, now_ns: int) -> None:
-        """Give the origin its time to answer in, once it can have all of the request."""
-        head, ticket = self.head, self.ticket
-        deadline_ns = 0
-        if ticket is not None and not (head.is_watch and self._request_is_whole):
-            deadline_ns = ticket.arrived_ns + head.timeout_ns
-        if self._request_is_whole:
-            answer_ns = now_ns + self._context.answer_timeout_ns
-            deadline_ns = min(deadline_ns, answer_ns) if deadline_ns else answer_ns
-        self._downstream.deadline_ns = deadline_ns
-
-    def _on_wait_limit(self) -> None:
-        ticket = self.ticket
-        assert ticket is not None
-        self._wait_timer = None
-        self.ticket = None
-        self.head.kind.waiting.end(self._context.clock.now_ns())
-        self._classification.level.queue_set.withdraw(ticket, RejectReason.TIME_OUT)
-        self._reject()
-
-    def _reject(self) -> None:
-        """Refuse for want of seats, as Kubernetes does."""
-        tracker = self._classification.level.retry_after
-        tracker.record_drop(int(time.time()))
-        self._answer(
-            429,
-            lambda extra, connection: answers.too_many_requests(
-                tracker.get(), is_head=self.head.is_head, extra=extra, connection=connection
-            ),
-        )
 
     # Who asks.
 
@@ -495,7 +352,10 @@ class Exchange:
         if self.has_answered:
             # The client must not take what it has for the whole.
             self._give_back(self._context.clock.now_ns())
-            self._downstream.abort_after_write()
+            if self.head.is_http_10:
+                self._downstream.reset()  # the end of the connection may be that of the answer
+            else:
+                self._downstream.abort_after_write()
             return
         head = self.head
         if may_retry and not self._was_retried and head.method in _IDEMPOTENT and not head.framing:
@@ -518,17 +378,6 @@ class Exchange:
             if self.ticket is not None and self not in watched:
                 self._answer_ns = 0
                 watched.add(self)
-
-    def _start_watch(self, body: bytes) -> None:
-        """The watch is on: its seats go back once its initial events are through."""
-        self._downstream.deadline_ns = 0
-        context = self._context
-        context.admission.costs.watch_started(self.head.attributes)
-        self._watch = WatchSeats(
-            context.loop, context.watch_settings, self.head.attributes, self._on_watch_initialized
-        )
-        if body:
-            self._watch.on_data(body)
 
     # The end.
 
@@ -610,11 +459,6 @@ class Exchange:
         self._downstream.keep_alive = False
         self._end(self._status, self._context.clock.now_ns())
 
-    @property
-    def is_long_running(self) -> bool:
-        """Whether it may go on for as long as client and origin like."""
-        return self.head.is_watch or not self.head.takes_seats
-
     def _end(self, status: int, now_ns: int) -> None:
         """The answer is through."""
         context, upstream = self._context, self._upstream
@@ -629,35 +473,6 @@ class Exchange:
                 upstream.abort()
         self._give_back(now_ns)
         self._downstream.on_exchange_end(self)
-
-    def _give_back(self, now_ns: int) -> None:
-        """Give back all that the request holds but its connections."""
-        if self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
-            self._context.admission.costs.watch_ended(self.head.attributes)
-        if self.ticket is not None:
-            self._give_seats_back(now_ns)
-
-    def _on_watch_initialized(self) -> None:
-        if self.ticket is not None:
-            self._give_seats_back(self._context.clock.now_ns())
-
-    def _give_seats_back(self, now_ns: int) -> None:
-        """Give back the place in the queue or the seats."""
-        ticket = self.ticket
-        assert ticket is not None
-        self.ticket = None
-        head = self.head
-        queue_set = self._classification.level.queue_set
-        if self._wait_timer is not None:
-            self._wait_timer.cancel()
-            self._wait_timer = None
-            head.kind.waiting.end(now_ns)
-            queue_set.withdraw(ticket, None)
-        else:
-            head.kind.executing.end(now_ns)
-            queue_set.finish(ticket, head.is_watch)
 
     def _drop_upstream(self) -> None:
         """Give up the connection to the origin, or the wait for one, or for who asks."""
@@ -697,8 +512,3 @@ class Exchange:
 
     def __repr__(self) -> str:
         return f"<Exchange {self.head!r}, {self.ticket!r}>"
-
-
-def _on_dispatch(ticket: Ticket) -> None:
-    """Tell the exchange; one function for all of them, so that admission makes no bound method."""
-    ticket.details.on_dispatch(ticket)
