@@ -8,6 +8,7 @@ is used again.
 from __future__ import annotations
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,7 @@ from apfproxy.authn.web_keys import FileKeys, WebKeysError
 from apfproxy.proxy.identification import Identification
 from apfproxy.proxy.request_fields import RESERVED_NAMES
 from apfproxy.proxy.tls import ClientTls, ServerTls, TlsError
-from apfproxy.settings import FRONT_PROXY, IMPERSONATE
+from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
 from apfproxy.sources.file_changes import FileChanges
 from apfproxy.sources.token_file import TokenFile
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 TOKEN = "token"  # noqa: S105 - a kind of review
 ACCESS = "access"
+
+logger = logging.getLogger(__name__)
 
 
 class IdentitySettingsError(ValueError):
@@ -72,6 +75,8 @@ class Identities:
         on_own_change: Callable[[], None],
     ) -> None:
         check_settings(settings)
+        for warning in warnings(settings):
+            logger.warning("%s", warning)
         self._settings = settings
         self._clock = clock
         self._on_clients_change = on_clients_change
@@ -144,7 +149,7 @@ class Identities:
             tls = self.client_tls = ClientTls(upstream.tls, upstream.address.host)
             self._watch(tls.paths, tls.load, self._on_own_change)
         if upstream.token_file is not None:
-            file = TokenFile(upstream.token_file)
+            file = TokenFile(upstream.token_file, min_characters=1)
 
             def take() -> None:
                 self._own_token = file.token()
@@ -350,6 +355,26 @@ def _name_problems(front_proxy: FrontProxySettings) -> list[str]:
                 f" {taken.decode()} too, which means something else; choose another prefix"
             )
     return problems
+
+
+def warnings(settings: Settings) -> list[str]:
+    """What may be meant otherwise than it will work."""
+    if settings.upstream.identity != PASS_THROUGH:
+        return []
+    found = []
+    if settings.upstream.tls.certificate_file is not None:
+        found.append(
+            "upstream.tls.certificateFile with upstream.identity passThrough: a server that takes"
+            " the certificate for a user's lets every request run as that user; frontProxy is"
+            " probably meant"
+        )
+    if settings.authentication.client_ca_file is not None:
+        found.append(
+            "authentication.clientCaFile with upstream.identity passThrough: who has a certificate"
+            " is classified by it, but is nobody to the server, since no certificate can be passed"
+            " on; use frontProxy or impersonate"
+        )
+    return found
 
 
 def content(path: str | None) -> bytes | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import ChunkedError
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.limits import address_of
+from apfproxy.proxy.limits import address_of, reset
 from apfproxy.proxy.read_buffer import (
     NOBODY,
     READ_BUFFER,
@@ -244,6 +244,12 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._exchange = None
         self._is_closed = True
         self._transport.abort()
+
+    def reset(self) -> None:
+        """Close at once, with a reset whatever is unsent."""
+        self._exchange = None
+        self._is_closed = True
+        reset(self._transport)
 
     def abort_after_write(self) -> None:
         """Send what is buffered, then close without ending the answer."""

@@ -394,7 +394,9 @@ def _kind_of(lower: bytes, rules: FieldRules) -> int:
         kind = _SUBPROTOCOLS
     elif lower in _FORWARDING:
         kind = _FORWARDING_FIELD
-    if len(rules.kinds) < MAX_KNOWN_NAMES and len(lower) <= MAX_KNOWN_NAME_BYTES:
+    if len(lower) <= MAX_KNOWN_NAME_BYTES:
+        if len(rules.kinds) >= MAX_KNOWN_NAMES:
+            rules.kinds.clear()
         rules.kinds[lower] = kind
     return kind
 

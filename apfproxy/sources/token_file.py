@@ -9,8 +9,8 @@ import os
 import re
 from pathlib import Path
 
-MAX_BYTES = 4096
-"""Of the file; tokens have some hundred characters."""
+MAX_BYTES = 16384
+"""Of the file; tokens have some hundred characters, those of service accounts a few thousand."""
 MIN_CHARACTERS = 16
 """A shorter one can be guessed."""
 TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
@@ -26,10 +26,13 @@ class TokenFile:
 
     Args:
         path: Where it is.
+        min_characters: A shorter token is refused: the proxy's own judgement of tokens that it
+            checks; those that others check may be as they like.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, min_characters: int = MIN_CHARACTERS) -> None:
         self.path = Path(path)
+        self._min_characters = min_characters
 
     def __repr__(self) -> str:
         return f"<TokenFile {self.path}>"
@@ -47,7 +50,7 @@ class TokenFile:
             raise TokenFileError(
                 f"the token file {self.path} cannot be read: {error.strerror or error}"
             ) from error
-        return checked(self.path, data)
+        return checked(self.path, data, self._min_characters)
 
 
 def open_at_once(path: str, flags: int) -> int:
@@ -55,7 +58,7 @@ def open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-def checked(path: Path, data: bytes) -> bytes:
+def checked(path: Path, data: bytes, min_characters: int = MIN_CHARACTERS) -> bytes:
     """The token in the bytes of a file; white space around it does not count.
 
     Raises:
@@ -69,9 +72,9 @@ def checked(path: Path, data: bytes) -> bytes:
             f"the token file {path} holds something else than one token of letters, digits and"
             " ._~+/-"
         )
-    if len(token) < MIN_CHARACTERS:
+    if len(token) < min_characters:
         raise TokenFileError(
-            f"the token in {path} is shorter than {MIN_CHARACTERS} characters; make one with"
+            f"the token in {path} is shorter than {min_characters} characters; make one with"
             " openssl rand -hex 32"
         )
     return token

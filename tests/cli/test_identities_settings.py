@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from apfproxy.cli.identities import IdentitySettingsError, check_settings
+from apfproxy.cli.identities import IdentitySettingsError, check_settings, warnings
 from apfproxy.settings import (
+    FRONT_PROXY,
     AuthenticationSettings,
     DownstreamSettings,
     DownstreamTlsSettings,
@@ -180,3 +181,19 @@ def test_all_problems_at_once() -> None:
 def test_settings_that_do(settings: Settings) -> None:
     """Nothing is said against them."""
     check_settings(settings)
+
+
+def test_warnings() -> None:
+    """What works otherwise than one would think is said."""
+    tls = UpstreamTlsSettings(certificate_file="c", key_file="k")
+    odd = Settings(
+        upstream=UpstreamSettings(tls=tls),
+        authentication=AuthenticationSettings(client_ca_file="ca"),
+    )
+
+    assert ["upstream.tls.certificateFile", "authentication.clientCaFile"] == [
+        text.split()[0] for text in warnings(odd)
+    ]
+    upstream = dataclasses.replace(odd.upstream, identity=FRONT_PROXY)
+    assert [] == warnings(dataclasses.replace(odd, upstream=upstream))
+    assert [] == warnings(Settings())

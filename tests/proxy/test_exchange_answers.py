@@ -218,3 +218,13 @@ def test_slow_client_keeps_no_connection_paused(bench: Bench) -> None:
 
     assert b"200" == status(other.take())
     bench.assert_at_rest()
+
+
+def test_answer_to_http_10_that_breaks_off(bench: Bench) -> None:
+    """A client that knows no chunks sees a reset: an end would look like the answer's."""
+    client = bench.ask(b"GET / HTTP/1.0\r\n\r\n")
+    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n")
+    bench.end(bench.origins[0])
+
+    assert "abort" == client.ended_by
+    bench.assert_at_rest()

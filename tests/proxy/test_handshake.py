@@ -245,6 +245,7 @@ async def test_client_without_its_certificate(
 ) -> None:
     """Where one is required."""
     async with tls_site(tmp_path, requires_certificate=True) as site:
+        caplog.clear()  # of what is said of the settings
         reader, writer = await site.connect()
         with contextlib.suppress(OSError):  # no event loop sends the alert that would say why
             assert b"" == await end_of(reader)
