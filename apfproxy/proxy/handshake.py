@@ -10,6 +10,7 @@ no time between a connection and its handshake in which uvloop would not read.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import logging
 import socket
@@ -36,6 +37,10 @@ MAX_ACCEPTED_AT_ONCE = 256
 """Before the connections that there are get their turn again."""
 PAUSE_S = 0.1
 """Before accepting is tried again, when the system has nothing left for it."""
+TLS_BUFFER_BYTES = 256 * 1024
+"""What uvloop allocates for each connection with TLS; a request fills the first page or so."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""What glibc's <malloc.h> calls them."""
 EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 
 
@@ -73,6 +78,7 @@ class TlsListener:
         Raises:
             OSError: It cannot be listened on.
         """
+        map_tls_buffers()
         found = await self._loop.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -168,6 +174,19 @@ class TlsListener:
 
     def __repr__(self) -> str:
         return f"<TlsListener with {len(self._handshakes)} handshakes>"
+
+
+def map_tls_buffers() -> None:
+    """Let the allocator map each connection's buffer by itself: pages never touched cost nothing.
+
+    Left alone, glibc takes them from the heap once the first was freed, where they are cut from
+    pages that others had used: a connection then holds 35 KiB instead of 21, uvloop and OpenSSL
+    alone.  Other allocators have no such switch, and do without.
+    """
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is not None:
+        set_option(M_MMAP_THRESHOLD, TLS_BUFFER_BYTES)
+        set_option(M_TRIM_THRESHOLD, 2 * TLS_BUFFER_BYTES)  # as far as glibc would go by itself
 
 
 def failure_of(error: OSError) -> HandshakeFailure:

@@ -8,13 +8,19 @@ import errno
 import socket
 import ssl
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy.proxy import handshake as handshake_module
 from apfproxy.proxy.counters import HandshakeFailure, Refusal
-from apfproxy.proxy.handshake import TlsListener, failure_of
+from apfproxy.proxy.handshake import (
+    TLS_BUFFER_BYTES,
+    TlsListener,
+    failure_of,
+    map_tls_buffers,
+)
 from apfproxy.proxy.tls import ServerTls
 from apfproxy.settings import Address, AuthenticationSettings, DownstreamTlsSettings, LimitSettings
 from tests.certificates import Authority
@@ -422,3 +428,23 @@ async def test_address_that_cannot_be_listened_on(tmp_path: Path) -> None:
 def test_failure_of(error: OSError, reason: HandshakeFailure) -> None:
     """There are as many as there are label values."""
     assert reason is failure_of(error)
+
+
+@pytest.mark.parametrize(
+    ("has_options", "expected"),
+    [
+        pytest.param(True, {-3: TLS_BUFFER_BYTES, -1: 2 * TLS_BUFFER_BYTES}, id="glibc"),
+        pytest.param(False, {}, id="other-library"),
+    ],
+)
+def test_buffers_are_mapped_where_the_allocator_can(
+    monkeypatch: pytest.MonkeyPatch, has_options: bool, expected: dict[int, int]
+) -> None:
+    """Where it cannot, nothing is asked of it."""
+    options: dict[int, int] = {}
+    library = SimpleNamespace(mallopt=options.__setitem__) if has_options else SimpleNamespace()
+    monkeypatch.setattr("ctypes.CDLL", lambda _: library)
+
+    map_tls_buffers()
+
+    assert expected == options
