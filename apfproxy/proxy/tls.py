@@ -200,6 +200,23 @@ def peer_certificates(
     return leaf, ()
 
 
+def is_cut_off(transport: asyncio.BaseTransport) -> bool:
+    """Whether a connection that ended did so without the word of TLS that this is the end.
+
+    Anybody on the way can end a connection; only the other side can say so.  What an end alone
+    delimits is whole only then (RFC 9112, section 9.8).  Without TLS there is no such word.
+    """
+    tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+    if tls is None:
+        return False
+    try:
+        return bool(tls.read(1))
+    except ssl.SSLZeroReturnError:
+        return False
+    except (OSError, ValueError):
+        return True
+
+
 def _new_context(protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

@@ -16,6 +16,7 @@ from apfproxy.proxy.response_head import (
     ResponseHead,
     parse_response_head,
 )
+from apfproxy.proxy.tls import is_cut_off
 
 if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
@@ -188,6 +189,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             exc is None
             and self._head is not None
             and self._framing not in (SIZED, CHUNKED, NO_BODY)
+            and not is_cut_off(self.transport)
         ):
             self.is_closed = True
             self._pool.forget(self)

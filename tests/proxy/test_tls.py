@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from apfproxy.proxy import tls
-from apfproxy.proxy.tls import ClientTls, ServerTls, TlsError, limit_curves, peer_certificates
+from apfproxy.proxy.tls import (
+    ClientTls,
+    ServerTls,
+    TlsError,
+    is_cut_off,
+    limit_curves,
+    peer_certificates,
+)
 from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
 from tests.certificates import DAY, Authority, Issued, new_rsa_key, to_pem
 
@@ -118,6 +125,22 @@ def test_speaks(folder: Path) -> None:
     )
     assert (None, ()) == certificates_of(ends.server)
     assert SERVER.der == certificates_of(ends.client)[0]
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_end_that_nobody_announced(folder: Path, version: ssl.TLSVersion) -> None:
+    """Anybody on the way can make one; the other side says that it is one."""
+    client = client_tls(folder).context
+    client.maximum_version = version
+    ends = Ends(server_tls(folder).context, client)
+    ends.talk()
+    transport = cast("asyncio.BaseTransport", Transport(ends.client))
+
+    assert is_cut_off(transport)
+    with pytest.raises(ssl.SSLWantReadError):
+        ends.server.unwrap()
+    assert not is_cut_off(transport)
+    assert not is_cut_off(cast("asyncio.BaseTransport", Transport(None)))
 
 
 @pytest.mark.parametrize(

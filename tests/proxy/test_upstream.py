@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import ssl
 from typing import TYPE_CHECKING
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -109,6 +111,36 @@ def test_nothing_is_told_after_the_end(bench: Bench) -> None:
     origin.protocol.resume_writing()
 
     assert [] == sink.told
+
+
+class Tls:
+    """TLS whose other end has said that it ends, or not."""
+
+    def __init__(self, error: type[ssl.SSLError]) -> None:
+        self._error = error
+
+    def read(self, _size: int) -> bytes:
+        """There is nothing to read."""
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("tls", "expected"),
+    [
+        pytest.param(None, "end", id="plain"),
+        pytest.param(Tls(ssl.SSLZeroReturnError), "end", id="announced"),
+        pytest.param(Tls(ssl.SSLWantReadError), "broken", id="cut-off"),
+    ],
+)
+def test_answer_until_the_end(bench: Bench, tls: Tls | None, expected: str) -> None:
+    """Over TLS it is whole only if the origin said that it ends, as anybody can cut it off."""
+    sink = Sink(head_of(bench))
+    _, origin = lent(bench, sink)
+    origin.tls = tls
+    bench.send(origin, b"HTTP/1.1 200 OK\r\n\r\nall of it, or half")
+    bench.end(origin)
+
+    assert ["answer 200", expected] == sink.told
 
 
 def test_sink_that_leaves_at_an_interim_answer(bench: Bench) -> None:
