@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from typing import Any
 
@@ -144,6 +145,7 @@ async def test_users_are_told_apart(user: User) -> None:
 
         assert reviews.check(ALICE, BOB) is True
         assert reviews.check(user, BOB) is None
+        assert reviews.check(dataclasses.replace(ALICE), BOB) is True
 
 
 async def test_stampede() -> None:
