@@ -218,13 +218,13 @@ class Soak:
                 change()
                 self.counts["changes"] += 1
 
-    async def _again_and_again(self, once: Callable[[], Any]) -> None:
+    async def _again_and_again(self, once: partial[Any]) -> None:
         while True:
             try:
                 async with asyncio.timeout(60):
                     await once()
             except (TimeoutError, OSError, EOFError) as error:
-                self.complain(f"{once}: {error!r}")
+                self.complain(f"{once.func.__name__} of {once.args[0].name}: {error!r}")
                 await asyncio.sleep(1)
 
     def complain(self, text: str) -> None:

@@ -107,6 +107,14 @@ class TunnelEnd(asyncio.BufferedProtocol):
         self.is_lost = True
         self._tunnel.on_lost(self, exc)
         self._connection.connection_lost(exc)
+        other = self.other
+        if other.is_lost:
+            self.let_go()
+            other.let_go()
+
+    def let_go(self) -> None:
+        """Both sides are lost: without a cycle all goes now, as the collector comes hardly ever."""
+        del self.other, self._tunnel, self._on_data
 
     def __repr__(self) -> str:
         state = "lost" if self.is_lost else "ended" if self.has_ended else "open"
@@ -250,7 +258,9 @@ class Tunnel:
     def _finish(self) -> None:
         self.is_over = True
         self._context.counters.tunnels_open -= 1
-        self._on_over()
+        on_over = self._on_over
+        del self._on_over, self._on_origin_data  # they have this tunnel: no cycle
+        on_over()
 
     def __repr__(self) -> str:
         return f"<Tunnel {'over' if self.is_over else 'open'}>"

@@ -133,6 +133,23 @@ async def test_unreachable(fails: Callable[[FaultyLink], None]) -> None:
         link.stop()
 
 
+async def use_tunnel(port: int, context: ssl.SSLContext) -> None:
+    """Have bytes come back through a tunnel."""
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", port, ssl=context, server_hostname="localhost"
+    )
+    writer.write(
+        b"GET /api/v1/namespaces/default/pods/x/exec?command=x HTTP/1.1\r\nHost: a.test\r\n"
+        b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+    )
+    head = await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"echo")
+    assert (b"101", b"echo") == (head.split()[1], await reader.readexactly(4))
+    writer.close()
+    await writer.wait_closed()
+
+
 @on_uvloop
 async def test_lost_connections_are_forgotten(tmp_path: Path) -> None:
     """Closed TLS connections leave no cycle of references: the collector comes hardly ever."""
@@ -150,6 +167,7 @@ async def test_lost_connections_are_forgotten(tmp_path: Path) -> None:
         try:
             habits = Habits(abort_share=0.3, tls=[lambda: context])
             await EchoClients(scene.process.port, 1, habits).run(200, 1)
+            await use_tunnel(scene.process.port, context)
             await until(lambda: not scene.process.server.connection_count)
             found = [each for each in gc.get_objects() if isinstance(each, DownstreamConnection)]
         finally:
