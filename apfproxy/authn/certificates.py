@@ -22,6 +22,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID, ObjectIdentifier
 
@@ -29,7 +30,7 @@ from apfproxy.authn.credentials import Peer
 from apfproxy.request.user import User
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 UID_OID = ObjectIdentifier("1.3.6.1.4.1.57683.2")
 """Of the subject's attribute with the user's uid, below the CNCF's enterprise number."""
@@ -40,6 +41,8 @@ BAD_LIFETIME_S = 10.0
 """How long a certificate counts as no good: the clock may reach the time from which it is valid."""
 MAX_PROBLEM_CHARS = 200
 """Of what the library says: it quotes the certificate."""
+MAX_CHAIN = 8
+"""Other certificates that a client may send; the library's chains have no more, real ones three."""
 CLIENT_USAGES = frozenset(
     {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 )
@@ -73,6 +76,7 @@ class ClientCertificates:
     ) -> None:
         self._client_store = _store(client_ca)
         self._front_proxy_store = _store(front_proxy_ca)
+        self._anchors = _subjects(client_ca) | _subjects(front_proxy_ca)
         self._allowed_names = frozenset(allowed_names)
         self._now_s = now_s
         # By SHA-256 of all certificates, with the time until which that counts; used last is last.
@@ -108,7 +112,10 @@ class ClientCertificates:
     ) -> Peer:
         try:
             leaf = x509.load_der_x509_certificate(leaf_der)
-            others = [x509.load_der_x509_certificate(each) for each in chain if each != leaf_der]
+            sent = [each for each in chain if each != leaf_der]
+            if len(sent) > MAX_CHAIN:
+                raise SubjectError(f"more than {MAX_CHAIN} certificates came with it")  # noqa: TRY301 - as for one that is broken
+            others = without_twins(map(x509.load_der_x509_certificate, sent), self._anchors)
             return self._peer(leaf, others, fingerprint, now_s)
         except Exception as error:  # noqa: BLE001 - the library has many for a broken certificate
             return Peer(has_certificate=True, problem=f"the certificate is broken: {said(error)}")
@@ -153,6 +160,27 @@ class ClientCertificates:
 
     def __repr__(self) -> str:
         return f"<ClientCertificates: {len(self._kept)} kept>"
+
+
+def without_twins(
+    certificates: Iterable[x509.Certificate], anchors: frozenset[x509.Name]
+) -> list[x509.Certificate]:
+    """One certificate of each key and name, so that a chain can go on in one way only.
+
+    The library tries every way.  Anybody can make certificates that lead on to each other, and with
+    a CA's name and key in one of them all ways of n such certificates would begin at a client's
+    own: the eighth power of n, in which nothing else is served.
+
+    Args:
+        certificates: What a client sent.
+        anchors: Of twins the one issued by one of these is kept; otherwise the first.
+    """
+    kept: dict[tuple[x509.Name, bytes], x509.Certificate] = {}
+    for each in certificates:
+        key = each.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        if (each.subject, key) not in kept or each.issuer in anchors:
+            kept[each.subject, key] = each
+    return list(kept.values())
 
 
 def verified_until_s(
@@ -250,6 +278,12 @@ def _text(attribute: x509.NameAttribute[str | bytes], what: str) -> str:
 
 def _store(pem: bytes | None) -> verification.Store | None:
     return None if pem is None else verification.Store(x509.load_pem_x509_certificates(pem))
+
+
+def _subjects(pem: bytes | None) -> frozenset[x509.Name]:
+    if pem is None:
+        return frozenset()
+    return frozenset(each.subject for each in x509.load_pem_x509_certificates(pem))
 
 
 def _check_signs_certificates(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID
@@ -18,6 +18,7 @@ from apfproxy.authn import certificates
 from apfproxy.authn.certificates import (
     BAD_LIFETIME_S,
     CREDENTIAL_ID_KEY,
+    MAX_CHAIN,
     UID_OID,
     ClientCertificates,
     said,
@@ -357,6 +358,68 @@ def test_broken_certificates(der: bytes) -> None:
         if der != GOOD.der:
             assert (None, False) == (peer.user, peer.is_front_proxy)
             assert peer.problem
+
+
+def forged(subject: Authority, serial_number: int, issuer: Authority | None = None) -> bytes:
+    """A CA's certificate with the name and key of one, issued by a client's own CA."""
+    issuer = issuer or OWN
+    key = subject.key.public_key()
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject.name)
+        .issuer_name(issuer.name)
+        .public_key(key)
+        .serial_number(serial_number)
+        .not_valid_before(NOW - DAY)
+        .not_valid_after(NOW + DAY)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.key.public_key()),
+            critical=False,
+        )
+        .sign(issuer.key, hashes.SHA256())
+        .public_bytes(serialization.Encoding.DER)
+    )
+
+
+OWN = Authority("of the client itself")
+
+
+def test_chain_of_many_ways() -> None:
+    """Certificates that lead on to each other are no work: without a bound it would be hours."""
+    issued = authority().issue("u")
+    chain = [forged(authority(), 1), *(forged(OWN, 1 + each) for each in range(1, MAX_CHAIN))]
+    peer = judges(front_proxy=True).judge(issued.der, (issued.der, *chain))
+
+    assert peer.user is not None
+    assert "u" == peer.user.name
+    assert not peer.is_front_proxy
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_twin_of_a_known_issuer_is_kept(is_first: bool) -> None:
+    """An intermediate CA that two others have signed leads to the one that is known."""
+    middle = authority().below("mid")
+    issued = middle.issue("u")
+    twins = [issued.chain_der[0], forged(middle, 1)]
+    peer = judges().judge(issued.der, twins if is_first else twins[::-1])
+
+    assert peer.user is not None
+    assert "u" == peer.user.name
+
+
+@pytest.mark.parametrize(("more", "is_taken"), [(0, True), (1, False)])
+def test_long_chains(more: int, is_taken: bool) -> None:
+    """Nobody needs so many certificates."""
+    issued = authority().issue("u")
+    chain = [forged(OWN, 1 + each) for each in range(MAX_CHAIN + more)]
+    peer = judges().judge(issued.der, (issued.der, *chain))
+
+    assert is_taken == (peer.user is not None)
+    assert (
+        "" if is_taken else "the certificate is broken: more than 8 certificates came with it"
+    ) == (peer.problem)
 
 
 def test_says_one_short_line() -> None:
