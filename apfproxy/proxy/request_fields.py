@@ -62,7 +62,9 @@ _FORWARDING = frozenset(
 # them is forwarded.
 _GUARDED = _HOP_BY_HOP | {b"content-length", b"expect", b"host", b"x-forwarded-for"}
 # Their look-alikes are not forwarded, nor are those of these.
-_GUARDED_SPELLINGS = _GUARDED | _FORWARDING | {b"authorization", b"forwarded"}
+_GUARDED_SPELLINGS = (
+    _GUARDED | _FORWARDING | {b"authorization", b"forwarded", b"sec-websocket-protocol"}
+)
 
 RESERVED_NAMES = (
     _GUARDED_SPELLINGS

@@ -340,6 +340,7 @@ def test_look_alikes_of_credentials_do_not_go_on() -> None:
         b"Impersonate_User",
         b"Impersonate_Extra_a",
         b"Impersonate-Extra_a",
+        b"Sec_WebSocket_Protocol",
     )
 
     assert b"Host: h\r\n" + END == read(HOST, *[(name, b"u") for name in names]).forward
