@@ -248,7 +248,10 @@ class Soak:
             ssl=context,
             server_hostname="localhost" if context else None,
         )
-        fields = "" if by_certificate else dice.choice(site.token_fields)
+        fields = dice.choice(site.token_fields)
+        if by_certificate:
+            # The plain proxy believes this; the other one has seen the certificate.
+            fields = "X-Remote-User: ann\r\nX-Remote-Group: testers\r\n"
         return reader, writer, f"Host: localhost\r\n{fields}"
 
     async def _watch(self, subject: Subject) -> None:
