@@ -137,6 +137,8 @@ def _claimed(rules: CredentialRules, lines: Lines) -> User | None:
 
 def _impersonated(lines: Lines) -> User | None:
     named = _by_name(lines)
+    if len(named.get(_IMPERSONATE_USER[0], ())) > 1:
+        raise CredentialsError("Impersonate-User is there more than once")
     name = _first(named, _IMPERSONATE_USER)
     groups = tuple(map(_text, named.get(b"impersonate-group", ())))
     uid = _first(named, _IMPERSONATE_UID)

@@ -359,9 +359,16 @@ def _name_problems(front_proxy: FrontProxySettings) -> list[str]:
 
 def warnings(settings: Settings) -> list[str]:
     """What may be meant otherwise than it will work."""
-    if settings.upstream.identity != PASS_THROUGH:
-        return []
     found = []
+    authentication = settings.authentication
+    front_proxy, client_ca = authentication.front_proxy, authentication.client_ca_file
+    if client_ca is not None and client_ca == front_proxy.ca_file and not front_proxy.allowed_names:
+        found.append(
+            "authentication.frontProxy.caFile is authentication.clientCaFile, and allowedNames is"
+            " empty: every user's certificate may say who asks; name the front proxies"
+        )
+    if settings.upstream.identity != PASS_THROUGH:
+        return found
     if settings.upstream.tls.certificate_file is not None:
         found.append(
             "upstream.tls.certificateFile with upstream.identity passThrough: a server that takes"

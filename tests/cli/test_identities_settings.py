@@ -197,3 +197,14 @@ def test_warnings() -> None:
     upstream = dataclasses.replace(odd.upstream, identity=FRONT_PROXY)
     assert [] == warnings(dataclasses.replace(odd, upstream=upstream))
     assert [] == warnings(Settings())
+
+
+def test_warning_of_front_proxies_that_anybody_may_be() -> None:
+    """With one CA for all only the names tell users from front proxies."""
+    shared = front(ca_file="ca")
+    authentication = dataclasses.replace(shared.authentication, client_ca_file="ca")
+    found = warnings(
+        Settings(upstream=UpstreamSettings(identity=FRONT_PROXY), authentication=authentication)
+    )
+
+    assert ["authentication.frontProxy.caFile"] == [text.split()[0] for text in found]
