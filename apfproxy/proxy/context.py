@@ -212,7 +212,7 @@ class Context:
         """Find out anew who asks, from the next request on: what tells it has changed."""
         self._heads.clear()
         for connection in self.connections:
-            connection.learn_peer()
+            connection.forget_peer()
 
     def _is_trusted(self, address: str) -> bool:
         """Whether a client at this address may assert identities."""

@@ -27,7 +27,7 @@ from apfproxy.proxy.tls import peer_certificates
 
 if TYPE_CHECKING:
     from apfproxy.authn.credentials import Peer
-    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.context import Context, Heads
 
 _EMPTY_LINES = re.compile(rb"\A(?:\r\n)+")
 
@@ -77,6 +77,8 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._counted_as = counted_as
         """The address under which the limits count this connection; "" while they do not."""
         self._transport: asyncio.Transport
+        self._heads: Heads | None = None
+        self._kept_heads: dict[bytes, RequestHead] = {}
         self._exchange: Exchange | None = None
         self._body: RequestBody | None = None
         """Of the last request, until it is through."""
@@ -114,17 +116,26 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         peer = transport.get_extra_info("peername")
         address = peer[0] if isinstance(peer, tuple) else "unknown"
         self._address = address
-        self.learn_peer()
+        self._learn_peer()
         self.forwarded_suffix = context.intern(address.encode() + b"\r\n\r\n")
         self.deadline_ns = context.clock.now_ns() + context.head_timeout_ns
         context.connections.add(self)
 
-    def learn_peer(self) -> None:
-        """Find out what kind of client this is; its next request is read accordingly."""
+    def forget_peer(self) -> None:
+        """Find out anew what kind of client this is, when its next request comes.
+
+        Not at once: for many connections, each with a certificate of its own, that takes seconds.
+        """
+        self._heads = None
+        self._kept_heads = {}
+
+    def _learn_peer(self) -> Heads:
+        """Find out what kind of client this is, and how its requests are to be read."""
         is_tls = self._transport.get_extra_info("ssl_object") is not None
         leaf, chain = peer_certificates(self._transport) if is_tls else (None, ())
-        self._heads = self._context.heads_of(self._address, leaf, chain, is_tls=is_tls)
-        self._kept_heads = self._heads.kept
+        heads = self._heads = self._context.heads_of(self._address, leaf, chain, is_tls=is_tls)
+        self._kept_heads = heads.kept
+        return heads
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
         return READ_BUFFER
@@ -179,7 +190,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
     @property
     def peer(self) -> Peer:
         """What is known of the client."""
-        return self._heads.peer
+        return (self._heads or self._learn_peer()).peer
 
     def send(self, data: bytes) -> None:
         """Send a part of an answer."""
@@ -364,7 +375,8 @@ class DownstreamConnection(asyncio.BufferedProtocol):
                 )
         is_alone = end == len(data)
         self._pending = b"" if is_alone else data[end:]
-        head = self._heads.read(data if is_alone else data[:end], is_alone=is_alone)
+        heads = self._heads or self._learn_peer()
+        head = heads.read(data if is_alone else data[:end], is_alone=is_alone)
         self._begin(head)
         if not self._pending:
             self._pipelined = 0

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from apfproxy.authn.authenticator import Authenticator
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Peer
 from apfproxy.proxy import context as context_module
-from apfproxy.proxy.context import MAX_KEPT_HEAD_BYTES, Heads
+from apfproxy.proxy.context import MAX_KEPT_HEAD_BYTES, Context, Heads
 from apfproxy.proxy.identification import Identification
 from apfproxy.request.user import User
 from apfproxy.settings import Address, DownstreamSettings, UpstreamSettings
@@ -193,3 +193,23 @@ def test_tells_of_closed_connections(bench: Bench) -> None:
 
     assert [1, 0] == counts
     assert "<Context with 0 connections>" == repr(bench.context)
+
+
+def test_clients_are_looked_at_when_they_ask(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When all are to be found out anew, none that is silent costs anything."""
+    clients = [bench.client() for _ in range(3)]
+    looks: list[str] = []
+    heads_of = Context.heads_of
+
+    def looking(context: Context, address: str, *args: Any, **names: Any) -> Heads:  # noqa: ANN401
+        looks.append(address)
+        return heads_of(context, address, *args, **names)
+
+    monkeypatch.setattr(Context, "heads_of", looking)
+    bench.context.forget_identities()
+    assert [] == looks
+    for _ in range(2):
+        bench.send(clients[0], GET)
+        bench.send(bench.origins[0], OK)
+
+    assert ["10.0.0.1"] == looks
