@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from tests.end_to_end.peer import WAIT_S
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Callable
 
 NUMBER = re.compile(rb"^GET /(?:[^ ]*/)?([0-9]+)[^\r]* HTTP/1\.1\r\n", re.MULTILINE)
@@ -61,9 +62,8 @@ class NumberClient(asyncio.Protocol):
         self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for the first."""
+        """Wait for the others."""
         self._transport = cast("asyncio.Transport", transport)
-        self._ask()
 
     def data_received(self, data: bytes) -> None:
         """Take an answer and ask for the next one."""
@@ -88,14 +88,15 @@ class NumberClient(asyncio.Protocol):
         if self.says_close:
             self._transport.close()
         else:
-            self._ask()
+            self.ask()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End."""
         self._crowd.on_lost(self.asked, exc)
         self.closed.set_result(None)
 
-    def _ask(self) -> None:
+    def ask(self) -> None:
+        """Ask for the next number; close if there is none."""
         number = self._crowd.next_number()
         if number is None:
             self._transport.close()
@@ -166,14 +167,20 @@ class Crowd:
         loop = asyncio.get_running_loop()
         return await loop.create_server(lambda: NumberOrigin(self.seen), "127.0.0.1", 0)
 
-    async def run(self, port: int, clients: int) -> None:
-        """Connect clients and wait until all have ended."""
+    async def run(self, port: int, clients: int, tls: ssl.SSLContext | None = None) -> None:
+        """Connect clients, by TLS if there is a context for it, and wait until all have ended."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(4 * WAIT_S):
             found = [
-                (await loop.create_connection(lambda: NumberClient(self), "127.0.0.1", port))[1]
+                (
+                    await loop.create_connection(
+                        lambda: NumberClient(self), "127.0.0.1", port, ssl=tls
+                    )
+                )[1]
                 for _ in range(clients)
             ]
+            for client in found:
+                client.ask()
             for client in found:
                 await client.closed
 

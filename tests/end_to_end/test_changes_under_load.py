@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import ssl
+from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.settings import DrainSettings
+from apfproxy.settings import DownstreamTlsSettings, DrainSettings
+from tests.certificates import Authority
 from tests.end_to_end.crowd import Crowd
 from tests.end_to_end.peer import WAIT_S, Peer, begin
 from tests.end_to_end.scene import (
@@ -20,6 +23,9 @@ from tests.end_to_end.scene import (
     running,
     until,
 )
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 REQUESTS = 20_000
 BEFORE_DRAIN = 2_500
@@ -81,7 +87,63 @@ async def test_drain_under_load() -> None:
         asked += await drain_once(path)
 
 
-async def drain_once(path: bytes) -> int:
+@on_uvloop
+async def test_drain_under_load_with_tls(tmp_path: Path) -> None:
+    """A request that the client could send is answered over TLS, too."""
+    setup, tls = secured(tmp_path, Authority("site"))
+    assert await drain_once(PODS, setup, tls) >= BEFORE_DRAIN
+
+
+@on_uvloop
+async def test_new_certificates_under_load(tmp_path: Path) -> None:
+    """Each change is for connections that come then, and nothing is lost by it."""
+    authority = Authority("site")
+    setup, tls = secured(tmp_path, authority)
+    renewals = 0
+
+    def renew(answered: int) -> None:
+        nonlocal renewals
+        if answered % 250 == 0:
+            renewals += 1
+            authority.issue("server", usage="server").write(tmp_path, "server")
+            server_tls = scene.process.identities.server_tls
+            assert server_tls is not None
+            server_tls.load()
+            scene.process.server.forget_identities()
+
+    async def come(answered: int) -> None:
+        await until(lambda: len(crowd.answered) >= answered)
+        await crowd.run(scene.process.port, 10, tls)
+
+    crowd = Crowd(2 * BEFORE_DRAIN, PODS, renew)
+    server = await crowd.listen()
+    async with running(setup, upstream_port=server.sockets[0].getsockname()[1]) as scene:
+        await asyncio.gather(*(come(0), come(500), come(1000), come(2000), come(3000)))
+        counters = scene.process.counters
+        await until(lambda: not scene.process.server.connection_count)
+    server.close()
+
+    expected = {b"%d" % number for number in range(2 * BEFORE_DRAIN)}
+    assert (2 * BEFORE_DRAIN // 250, {}, []) == (renewals, crowd.others, crowd.unanswered)
+    assert {number: number for number in expected} == crowd.answered
+    assert dict.fromkeys(expected, 1) == crowd.seen
+    assert (50, 0) == (counters.connections_accepted, counters.connections_open)
+    assert {0} == set(counters.handshake_failures.values())
+
+
+def secured(folder: Path, authority: Authority) -> tuple[Setup, ssl.SSLContext]:
+    """A proxy with TLS, and what its clients verify it with."""
+    certificate, key = authority.issue("server", usage="server").write(folder, "server")
+    tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)
+    setup = Setup(objects=ROOMY, seats=20).with_downstream(tls=tls)
+    return setup, ssl.create_default_context(cadata=authority.pem.decode())
+
+
+async def drain_once(
+    path: bytes,
+    setup: Setup = Setup(objects=ROOMY, seats=20),  # noqa: B008  frozen
+    tls: ssl.SSLContext | None = None,
+) -> int:
     """Drain a proxy in the middle of many requests: how many were asked."""
     draining: list[asyncio.Task[None]] = []
 
@@ -91,10 +153,8 @@ async def drain_once(path: bytes) -> int:
 
     crowd = Crowd(2 * BEFORE_DRAIN, path, drain)
     server = await crowd.listen()
-    async with running(
-        Setup(objects=ROOMY, seats=20), upstream_port=server.sockets[0].getsockname()[1]
-    ) as scene:
-        await crowd.run(scene.process.port, CLIENTS)
+    async with running(setup, upstream_port=server.sockets[0].getsockname()[1]) as scene:
+        await crowd.run(scene.process.port, CLIENTS, tls)
         async with asyncio.timeout(WAIT_S):
             await draining[0]
         counters = scene.process.counters
