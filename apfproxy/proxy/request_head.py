@@ -172,14 +172,12 @@ class HeadProbe:
     before the last CRLF, is none.
     """
 
-    __slots__ = ("_is_complete", "_parser")
+    __slots__ = ("_found", "_parser")
 
     def __init__(self) -> None:
-        self._is_complete = False
-        self._parser = httptools.HttpRequestParser(self)
-
-    def on_headers_complete(self) -> None:
-        self._is_complete = True
+        # No method of its own is called back: the two would hold each other, and memory with them.
+        self._found = _Collector()
+        self._parser = httptools.HttpRequestParser(self._found)
 
     def feed(self, data: bytes) -> None:
         """Take the next piece.
@@ -193,7 +191,7 @@ class HeadProbe:
             pass  # said of a whole head, too
         except httptools.HttpParserError as error:
             raise _malformed(error) from error
-        if self._is_complete:
+        if self._found.is_complete:
             raise HeadError(400, "malformed request: a line does not end with CR LF")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+from types import FrameType
 
 import httptools
 import pytest
@@ -324,3 +326,11 @@ def test_probe_refuses_heads_that_end_otherwise(head: bytes) -> None:
         HeadProbe().feed(head)
 
     assert 400 == refused.value.code
+
+
+def test_probe_is_gone_with_its_head() -> None:
+    """Nothing of it waits for the collector of garbage, which is seldom about."""
+    probe = HeadProbe()
+    probe.feed(b"GET / HTT")
+
+    assert [] == [each for each in gc.get_referrers(probe) if not isinstance(each, FrameType)]
