@@ -165,7 +165,11 @@ class Soak:
         rate = sum(group.tally.answered for group in groups) / (monotonic() - began_s)
         for group in groups:
             group.stop()
-        await asyncio.gather(*running)
+        try:
+            await asyncio.gather(*running)
+        except ExceptionGroup as error:
+            logs = [subject.process.log.read_text()[-2000:] for subject in self.subjects]
+            raise LoadTestError(f"{error.exceptions}; the proxies' logs end: {logs}") from error
         self._groups += groups
         return rate
 
