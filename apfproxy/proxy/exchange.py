@@ -401,6 +401,10 @@ class Exchange(SeatHolder):
             self._answer_status(408, "the request's body did not arrive in time")
             return
         self._context.counters.upstream_timeouts += 1
+        if upstream is not None:
+            # Perhaps the origin's machine is gone.  Then the idle connections of that time are
+            # dead, too, and each would cost another request its whole time.
+            self._context.pool.close_idle(self._sent_ns)
         self._answer_status(504, "the origin did not answer in time")
 
     def on_sweep(self, period_ns: int) -> None:

@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+KEEP_ALIVE = {
+    "TCP_KEEPIDLE": 15,
+    "TCP_KEEPINTVL": 5,
+    "TCP_KEEPCNT": 3,
+    "TCP_USER_TIMEOUT": 15_000,
+}
+"""Seconds without a word before the first probe (as of Go's), between probes, probes without an
+answer; and milliseconds for which what was sent may stay unacknowledged."""
+
 MAX_REASONS_LOGGED = 8
 """Of one outage: each reason is logged once, and an outage has few."""
 
@@ -228,6 +237,7 @@ class Pool:
         if self._outage:
             self._outage.clear()
             log.info("the origin %s can be reached again", settings.address)
+        watch_over(connection.transport)
         self._open.add(connection)
         if generation != self._generation:
             connection.abort()
@@ -328,3 +338,15 @@ async def connected_socket(host: str, port: int) -> socket.socket:
         else:
             return sock
     raise problem
+
+
+def watch_over(transport: asyncio.Transport) -> None:
+    """Have the kernel find out when the machine at the other end has gone without a word."""
+    connection: socket.socket | None = transport.get_extra_info("socket")
+    if connection is None or connection.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEP_ALIVE.items():
+        option = getattr(socket, name, None)  # not every system has all of them
+        if option is not None:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)

@@ -107,6 +107,26 @@ def test_body_that_does_not_arrive(patient: Bench, start: bytes) -> None:
     patient.assert_at_rest()
 
 
+def test_connections_that_were_idle_when_one_is_found_dead(patient: Bench) -> None:
+    """The origin's machine may be gone, and they with it; those since then are not suspected."""
+    clients = [patient.ask(LOG) for _ in range(2)]
+    patient.connect()
+    late = patient.ask(LOG)
+    patient.connect()
+    for origin in patient.origins[:2]:
+        patient.send(origin, OK)
+    lost = patient.ask(GET)
+    patient.wait(1)
+    patient.send(patient.origins[2], OK)
+    patient.wait(9)
+
+    assert b"504" == status(lost.take())
+    assert 1 == patient.pool.open_count
+    for client in (*clients, late, lost):
+        patient.end(client)
+    patient.assert_at_rest()
+
+
 def test_body_that_the_origin_does_not_take(patient: Bench) -> None:
     """The origin is at fault."""
     client = patient.ask(POST + b"\r\nbo")
