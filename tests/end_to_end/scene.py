@@ -42,6 +42,9 @@ TRUSTED = "127.0.0.2"
 GET = b"GET /healthz HTTP/1.1\r\nHost: a.test\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
+GATHERED_BYTES = 32768
+"""Of a body of known length that is waited for."""
+
 NARROW = """
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: PriorityLevelConfiguration

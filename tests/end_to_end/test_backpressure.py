@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.end_to_end.scene import GET, NARROW, OK, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import GATHERED_BYTES, GET, NARROW, OK, Setup, on_uvloop, running, until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,8 +26,6 @@ TOTAL_BYTES = 8 << 20
 PIECE = bytes(range(256)) * 64
 PROC = Path("/proc/net/tcp")
 POST = b"POST /api/v1/pods HTTP/1.1\r\nHost: a\r\n"
-GATHERED_BYTES = 32768
-"""Of a body of known length that is waited for."""
 SMALL = Setup(origin_reads=False, buffer_bytes=BUFFER_BYTES)
 
 
