@@ -3,8 +3,9 @@
 Those that are there go on, since somebody has waited for them already, and their requests have
 flow control of their own.  Two things tell of overload:
 
-1. The event loop is late.  The sweep measures by how much it was late itself; a single gap counts
-   in full at once, and half as much at each sweep after it.
+1. The event loop is late.  The sweep measures by how much it was late itself.  Only two sweeps
+   running that are late say so: a single gap, as when the machine has stood still, is over by the
+   time it is seen.  From then on each counts half as much at the sweep after it.
 2. Memory is short: the process has more resident than the settings allow.  Then connections
    without a request are closed, too.
 
@@ -68,6 +69,7 @@ class Overload:
         self._max_delay_ns = None if delay_s is None else round(delay_s * 1e9)
         self._max_memory_bytes = settings.memory_bytes
         self._delay_ns = 0
+        self._late_ns = 0
         self._sweeps = 0
 
     @property
@@ -85,10 +87,12 @@ class Overload:
         self._counters.loop_delay_ns = self._delay_ns
         overloads = self._counters.overloads
         delay_ns, most_ns = self._delay_ns, self._max_delay_ns
+        lasting_ns = min(late_ns, self._late_ns)
+        self._late_ns = late_ns
         if most_ns is not None:
-            if delay_ns >= most_ns and not overloads[Refusal.LOOP_DELAY]:
+            if lasting_ns >= most_ns and not overloads[Refusal.LOOP_DELAY]:
                 log.warning(
-                    "the event loop is %.1f s late: new connections are shed", delay_ns / 1e9
+                    "the event loop is %.1f s late: new connections are shed", lasting_ns / 1e9
                 )
                 self._set(Refusal.LOOP_DELAY, is_so=True)
             elif delay_ns < most_ns // 2 and overloads[Refusal.LOOP_DELAY]:

@@ -24,6 +24,9 @@ PROGRAM = "APFPROXY_KUBECTL"
 """Names another kubectl than the one on the path."""
 COMMAND_S = 30
 """A command that takes longer hangs."""
+LOST_RACE = "Unknown stream id"
+"""Before 1.34, kubectl reads from a WebSocket before its streams are there (kubernetes#131203)."""
+ATTEMPTS = 5
 
 HIDES_OWNERS = 21
 """From this minor version on `managedFields` are not shown."""
@@ -127,23 +130,26 @@ class Kubectl:
         return [self.program, "--server", self.server, "--cache-dir", cache, *arguments]
 
     def run(self, *arguments: str, stdin: str = "", **variables: str) -> Result:
-        """Run a command.
+        """Run a command; again where it falls over its own feet, see `LOST_RACE`.
 
         Args:
             arguments: Of the command.
             stdin: What it may read.
             variables: Of its environment, beside those that it always has.
         """
-        done = subprocess.run(  # noqa: S603  kubectl
-            self.command(*arguments),
-            env=self.environment | variables,
-            cwd=self.folder,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=COMMAND_S,
-        )
+        for _ in range(ATTEMPTS):
+            done = subprocess.run(  # noqa: S603  kubectl
+                self.command(*arguments),
+                env=self.environment | variables,
+                cwd=self.folder,
+                input=stdin,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=COMMAND_S,
+            )
+            if LOST_RACE not in done.stderr:
+                break
         result = Result(
             arguments, done.returncode, self._normal(done.stdout), self._normal(done.stderr)
         )

@@ -21,6 +21,7 @@ from apfproxy.settings import (
     DrainSettings,
     FlowControlSettings,
     LimitSettings,
+    OverloadSettings,
     Settings,
     TunnelSettings,
     UpstreamSettings,
@@ -151,6 +152,8 @@ class Setup:
             identity_headers_from=(ipaddress.ip_network(f"{TRUSTED}/32"),),
             # What every system has descriptors for.
             limits=LimitSettings(max_connections=300),
+            # Where the tests hold the loop up, that is no reason to refuse anybody.
+            overload=OverloadSettings(loop_delay_s=None),
         )
     )
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)

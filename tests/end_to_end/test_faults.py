@@ -133,6 +133,11 @@ async def test_unreachable(fails: Callable[[FaultyLink], None]) -> None:
         link.stop()
 
 
+def connections() -> set[int]:
+    """The identities of those clients' connections that there are."""
+    return {id(each) for each in gc.get_objects() if isinstance(each, DownstreamConnection)}
+
+
 async def use_tunnel(port: int, context: ssl.SSLContext) -> None:
     """Have bytes come back through a tunnel."""
     reader, writer = await asyncio.open_connection(
@@ -163,15 +168,16 @@ async def test_lost_connections_are_forgotten(tmp_path: Path) -> None:
     origin = await loop.create_server(lambda: EchoOrigin(seen), "127.0.0.1", 0)
     async with running(setup, upstream_port=origin.sockets[0].getsockname()[1]) as scene:
         gc.collect()
+        before = connections()  # that a failed test's traceback still holds
         gc.disable()
         try:
             habits = Habits(abort_share=0.3, tls=[lambda: context])
             await EchoClients(scene.process.port, 1, habits).run(200, 1)
             await use_tunnel(scene.process.port, context)
             await until(lambda: not scene.process.server.connection_count)
-            found = [each for each in gc.get_objects() if isinstance(each, DownstreamConnection)]
+            found = connections() - before
         finally:
             gc.enable()
     origin.close()
 
-    assert [] == found
+    assert set() == found

@@ -11,6 +11,8 @@ TOKEN = frozenset(b"!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHI
 VALUE = frozenset((9, *range(0x20, 0x7F), *range(0x80, 0x100)))
 HEXADECIMAL = frozenset(b"0123456789abcdefABCDEF")
 
+MAX_TRAILERS = 100
+
 NO_BODY, SIZED, CHUNKED, UNTIL_CLOSE = "none", "sized", "chunked", "until close"
 
 
@@ -167,6 +169,10 @@ def read_chunked(data: bytes, position: int) -> tuple[bytes, bool, int]:
         if data[position : position + 2] != b"\r\n":
             raise MalformedError("a chunk is longer than its size")
         position += 2
+    trailers = b"" if data.startswith(b"\r\n", position) else data[position:]
+    trailers, end_of_section, _ = trailers.partition(b"\r\n\r\n")
+    if trailers.count(b"\n") + bool(end_of_section) > MAX_TRAILERS:
+        raise MalformedError("no field: there are too many trailers")
     try:
         _, position = _fields(data, position)
     except UnfinishedError:

@@ -56,16 +56,18 @@ class Watched:
     ("late_ms", "sheds"),
     [
         pytest.param((0, 499), False, id="in-time"),
-        pytest.param((0, 500), True, id="late"),
-        pytest.param((500, 0), True, id="just-been-late"),
-        pytest.param((500, 0, 0), False, id="recovered"),
-        pytest.param((500, 0, 300), True, id="late-again-before-that"),
+        pytest.param((0, 5000, 499), False, id="late-once"),
+        pytest.param((500, 0, 500), False, id="late-now-and-then"),
+        pytest.param((0, 500, 500), True, id="late"),
+        pytest.param((500, 500, 0), True, id="just-been-late"),
+        pytest.param((500, 500, 0, 0), False, id="recovered"),
+        pytest.param((500, 500, 0, 300), True, id="late-again-before-that"),
         pytest.param((300, 300, 300), False, id="a-bit-late-all-the-time"),
-        pytest.param((500, 300, 300), True, id="still-a-bit-late"),
+        pytest.param((500, 500, 300, 300), True, id="still-a-bit-late"),
     ],
 )
 def test_loop_delay(late_ms: tuple[int, ...], *, sheds: bool) -> None:
-    """A late loop sheds at once, and until it has been in time for a while."""
+    """A loop that stays late sheds until it has been in time for a while."""
     watched = Watched(loop_delay_s=0.5)
 
     assert sheds is (Refusal.LOOP_DELAY is watched.after(*late_ms))
@@ -102,7 +104,7 @@ def test_both() -> None:
     """It sheds while either lasts."""
     watched = Watched(memory_bytes=160 * MIB, loop_delay_s=0.5)
     assert Refusal.MEMORY is watched.with_memory(200)
-    assert Refusal.LOOP_DELAY is watched.after(600)
+    assert Refusal.LOOP_DELAY is watched.after(600, 600)
     assert "<Overload: loop-delay>" == repr(watched.overload)
     assert Refusal.MEMORY is watched.after(0, 0)
     assert None is watched.with_memory(10)

@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import ExitStack
+from pathlib import Path
 
 from apfproxy.proxy.server import take_backlog
 from tests.end_to_end.scene import GET, OK, on_uvloop, running
+
+PROC = Path("/proc/net/tcp")
+LISTENING = " 0A "
+"""The state of a socket there."""
 
 
 def test_takes_all_that_wait() -> None:
@@ -23,6 +28,13 @@ def test_takes_all_that_wait() -> None:
         assert [] == take_backlog(listener)
 
 
+def accept_backlog(port: int) -> int:
+    """How many connections to a port of the loopback address wait to be accepted."""
+    address = f"0100007F:{port:04X} "
+    rows = [row for row in PROC.read_text().splitlines() if address in row and LISTENING in row]
+    return int(rows[0].split()[4].split(":")[1], 16)
+
+
 @on_uvloop
 async def test_drain_answers_those_that_wait_to_be_accepted() -> None:
     """Whose connection the kernel has accepted gets an answer."""
@@ -33,7 +45,9 @@ async def test_drain_answers_those_that_wait_to_be_accepted() -> None:
             for client in clients:
                 client.sendall(GET)
                 client.setblocking(False)
-            # The loop has had no turn so far: all of them wait in the kernel.
+            # The loop has had no turn so far: all of them wait in the kernel, or soon will.
+            while accept_backlog(scene.process.port) < len(clients):
+                pass
             draining = asyncio.ensure_future(scene.process.server.drain())
             for _ in clients:
                 await (await scene.origin.next_request()).peer.send(OK)
