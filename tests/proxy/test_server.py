@@ -151,9 +151,13 @@ async def test_late_loop_sheds(monkeypatch: pytest.MonkeyPatch) -> None:
     setup = Setup().with_downstream(overload=OverloadSettings(loop_delay_s=0.2))
     async with running(setup) as scene:
         client = await connected(scene)
-        counters = scene.process.counters
-        scene.process.server._sweep_due_ns -= 1000 * 1_000_000_000  # noqa: SLF001  it was due then
-        await until(lambda: counters.overloads[Refusal.LOOP_DELAY])
+        counters, server = scene.process.counters, scene.process.server
+
+        def sheds() -> bool:
+            server._sweep_due_ns = server._clock.now_ns() - 10_000_000_000  # noqa: SLF001
+            return counters.overloads[Refusal.LOOP_DELAY]
+
+        await until(sheds)
         assert await (await scene.connect()).is_at_end()
         assert 1 == counters.connections_refused[Refusal.LOOP_DELAY]
         await until(lambda: not counters.overloads[Refusal.LOOP_DELAY])
