@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from tests.fuzz import answer_stream, request_stream
 from tests.fuzz.targets import CORPUS, NAMES, target_named
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(autouse=True)
+def _stages() -> Iterator[None]:
+    """End the benches, which stand in for the event loop of every other test, too."""
+    yield
+    request_stream.STAGE.drop()
+    answer_stream.STAGE.drop()
 
 
 @pytest.mark.parametrize("name", NAMES)

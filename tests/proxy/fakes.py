@@ -32,6 +32,7 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
+from apfproxy.tasks import spawn
 from tests.virtual_clock import VirtualClock, VirtualTimer
 
 if TYPE_CHECKING:
@@ -285,6 +286,8 @@ class Bench:
         identification: Callable[[VirtualClock], Identification] | None = None,
         gathered_body_bytes: int = 0,
     ) -> None:
+        # Of two benches at once the one that ends last would leave its `spawn` to all other tests.
+        assert spawn is pool_module.spawn, "another bench has not ended"
         self.clock = VirtualClock(S)
         self.loop = FakeLoop(self.clock)
         self.controller = Controller(self.clock, seats, 0)
