@@ -310,16 +310,75 @@ class DrainSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KubernetesSettings:
+    """A Kubernetes API that has the objects.
+
+    Attributes:
+        is_enabled: Whether they come from there.
+        kubeconfig: How to reach it; the pod's service account if None.
+        context: Of the kubeconfig; its current one if None.
+        first_sync_timeout_s: How long the start waits for the objects; then the proxy serves with
+            the built-in ones until they come.
+        write_status: Whether the condition `Dangling` of FlowSchemas is kept, by server-side apply.
+    """
+
+    is_enabled: bool = field(default=False, metadata={"key": "enabled"})
+    kubeconfig: str | None = path_setting()
+    context: str | None = None
+    first_sync_timeout_s: float = bounded(10.0, 0)
+    write_status: bool = False
+
+
+ENFORCE, OBSERVE = "enforce", "observe"
+"""What flow control does: its work, or nothing but count what it would have done."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FlowControlSettings:
     """Limits, objects and costs."""
 
+    enforcement: str = field(default=ENFORCE, metadata={"choices": (ENFORCE, OBSERVE)})
     server_concurrency_limit: int = bounded(600, 1, (1 << 31) - 1)
     objects: tuple[str, ...] = field(default=(), metadata={"form": "path"})
     store: str | None = path_setting()
+    kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     suggested_objects: bool = True
     hash_seed: int | None = bounded(None, 0, (1 << 32) - 1)
     object_counts_from: str | None = field(default=None, metadata={"form": "url"})
     object_counts_interval_s: float = bounded(30.0, 0.1)
+
+
+ALL, ERRORS = "all", "errors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccessLogSettings:
+    """A line of JSON for each request.
+
+    Attributes:
+        path: The file, which SIGUSR1 has opened again; `-` for stdout, None for no log.
+        requests: `ALL`, or `ERRORS`: those rejected, failed or answered with 4xx or 5xx.
+        sampled_percent: Of the requests without an error, so many are logged; errors always are.
+        max_queued: Lines that wait to be written; more are dropped, and counted.
+    """
+
+    path: str | None = None
+    requests: str = field(default=ALL, metadata={"choices": (ALL, ERRORS)})
+    sampled_percent: int = bounded(100, 0, 100)
+    max_queued: int = bounded(65536, 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopFlowsSettings:
+    """Who is throttled, in bounded memory.
+
+    Attributes:
+        is_enabled: Whether that is watched.
+        capacity: Flows that are told apart; among more, small ones are counted as one another.
+    """
+
+    is_enabled: bool = field(default=True, metadata={"key": "enabled"})
+    capacity: int = bounded(512, 8, 65536)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,6 +392,8 @@ class Settings:
     watch: WatchSettings = field(default_factory=WatchSettings)
     drain: DrainSettings = field(default_factory=DrainSettings)
     flow_control: FlowControlSettings = field(default_factory=FlowControlSettings)
+    access_log: AccessLogSettings = field(default_factory=AccessLogSettings)
+    top_flows: TopFlowsSettings = field(default_factory=TopFlowsSettings)
     admin: Address | None = Address(host="127.0.0.1", port=8081)
     admin_token_file: str | None = path_setting()
     log_level: str = field(default="info", metadata={"choices": LOG_LEVELS})

@@ -127,7 +127,7 @@ logLevel: debug
             "head_timeout: 1s",
             "f:1: head_timeout: unknown key; known at the top: downstream, upstream,"
             " authentication, tunnel, watch, drain,"
-            " flowControl, admin, adminTokenFile, logLevel",
+            " flowControl, accessLog, topFlows, admin, adminTokenFile, logLevel",
             id="nothing-like-it",
         ),
         pytest.param(
@@ -145,7 +145,7 @@ logLevel: debug
             "? [a]\n: 1",
             "f:1: ?: unknown key; known at the top: downstream, upstream,"
             " authentication, tunnel,"
-            " watch, drain, flowControl, admin, adminTokenFile, logLevel",
+            " watch, drain, flowControl, accessLog, topFlows, admin, adminTokenFile, logLevel",
             id="key-is-a-list",
         ),
         pytest.param(
