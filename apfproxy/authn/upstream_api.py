@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import yarl
 
-from apfproxy import __version__
+from apfproxy.authn.api_exchange import EXCHANGE_ERRORS, explained, json_head, new_session
 from apfproxy.authn.strict_json import StrictJsonError, read_object
 
 if TYPE_CHECKING:
@@ -177,22 +177,11 @@ class UpstreamApi:
             self._slots.release()
 
     async def _post_once(self, path: str, body: bytes) -> dict[str, Any]:
-        # Errors of the client library may hold the head of the request, so they go no further:
-        # neither as text nor as cause.
         try:
             status, answer = await self._exchange(path, body)
-        except aiohttp.ClientConnectorCertificateError as error:
-            raise UpstreamApiError(
-                f"{path}: the upstream's certificate is no good: {error.certificate_error}"
-            ) from None
-        except aiohttp.ClientConnectorError as error:
-            reason = error.strerror or type(error).__name__
-            raise UpstreamApiError(f"{path}: cannot connect: {reason}", may_pass=True) from None
-        except (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError):
-            raise UpstreamApiError(f"{path}: the connection broke", may_pass=True) from None
-        except (aiohttp.ClientError, ValueError, RuntimeError) as error:
-            kind = type(error).__name__
-            raise UpstreamApiError(f"{path}: the exchange went wrong: {kind}") from None
+        except EXCHANGE_ERRORS as error:
+            what, may_pass = explained(error, "the upstream")
+            raise UpstreamApiError(f"{path}: {what}", may_pass=may_pass) from None
         if status in ACCESS_STATUSES:
             raise UpstreamApiError(
                 f"{path}: the upstream answered {status}; bind the proxy's own user to the cluster"
@@ -218,12 +207,7 @@ class UpstreamApi:
         if session is None:
             if self._is_closed:
                 raise UpstreamApiError("the proxy is about to end")
-            session = self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,  # a small answer is not to become a large one
-                trust_env=False,
-            )
+            session = self._session = new_session()
         async with session.post(
             self._base_url.with_path(path),
             data=body,
@@ -246,18 +230,11 @@ class UpstreamApi:
             return response.status, bytes(answer)
 
     def _head(self) -> dict[str, str]:
-        head = {
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-            "Content-Type": "application/json",
-            "User-Agent": f"apfproxy/{__version__}",
-        }
-        if self._host is not None:
-            head["Host"] = self._host
         try:
-            token = self._token()
+            head = json_head(self._token)
         except (OSError, ValueError) as error:  # a file that cannot be read, or has no token
             raise UpstreamApiError(f"the proxy's own token: {error}") from None
-        if token is not None:
-            head["Authorization"] = f"Bearer {token.decode('latin-1')}"
+        head["Content-Type"] = "application/json"
+        if self._host is not None:
+            head["Host"] = self._host
         return head

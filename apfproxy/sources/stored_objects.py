@@ -1,12 +1,8 @@
 """Keeps a controller's configuration as the objects in a store are.
 
 A change of the store is in force as soon as the event loop comes round: nothing is polled.  Many
-changes at once are taken together.  What is taken is the whole of it, or nothing: with any object
-that is not valid the last good configuration stays, as with files.  The store takes only valid
-objects; one that another version of the program wrote may be none for this one.
-
-The mandatory objects are always in force, even in the moment between their deletion from the store
-and their return.
+changes at once are taken together.  What is taken is the whole of it, or nothing, as `in_force` has
+it.
 """
 
 from __future__ import annotations
@@ -20,8 +16,8 @@ from apfproxy.api.flowcontrol.wire import from_wire
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.registry import decoded
 from apfproxy.apiserver.store.entries import TooOldError
-from apfproxy.sources.files import MAX_LOGGED_PROBLEMS, ObjectsError
-from apfproxy.sources.object_files import effective_objects
+from apfproxy.sources.files import ObjectsError
+from apfproxy.sources.in_force import InForce
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -63,16 +59,18 @@ class StoredObjects:
     ) -> None:
         self.name = name
         self._store = store
-        self._controller = controller
-        self._on_load = on_load
+        self._in_force = InForce(name, controller, on_load)
         self._sleep = sleep
         self._wake = asyncio.Event()
         self._read: dict[int, FlowControlObject | Problem] = {}  # by resource version
-        self._in_force: list[tuple[object, ...]] | None = None
-        self.problems: tuple[Problem, ...] = ()
 
     def __repr__(self) -> str:
         return f"<StoredObjects of {self.name}: {len(self.problems)} problems>"
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Why the objects that are in the store are not in force; empty if they are."""
+        return self._in_force.problems
 
     def load_first(self) -> None:
         """Put in force what is in the store now.
@@ -86,40 +84,7 @@ class StoredObjects:
 
     def load(self) -> None:
         """Put in force what is in the store now, if it is well and not in force yet."""
-        read = self._objects()
-        objects = [each for each in read if not isinstance(each, Problem)]
-        problems = tuple(each for each in read if isinstance(each, Problem))
-        # Statuses and labels come and go; only this changes what requests are in for.
-        relevant: list[tuple[object, ...]] = [
-            (each.metadata.name, each.metadata.uid, each.spec) for each in objects
-        ]
-        if problems == self.problems and (problems or relevant == self._in_force):
-            return
-        self.problems = problems
-        dangling: tuple[str, ...] = ()
-        if problems:
-            for problem in problems[:MAX_LOGGED_PROBLEMS]:
-                logger.error("%s", problem)
-            logger.error(
-                "%s in %s: the configuration stays as it was",
-                f"{len(problems)} problems" if len(problems) > 1 else "a problem",
-                self.name,
-            )
-        else:
-            digest = self._controller.digest(effective_objects(objects, with_suggested=False))
-            self._controller.commit(digest)
-            self._in_force = relevant
-            dangling = digest.problems
-            logger.info(
-                "generation %d of the configuration: %d objects from %s",
-                self._controller.generation,
-                len(objects),
-                self.name,
-            )
-            for text in dangling:
-                logger.warning("%s", text)
-        if self._on_load is not None:
-            self._on_load(problems, dangling)
+        self._in_force.take(self._objects())
 
     def _objects(self) -> list[FlowControlObject | Problem]:
         """All objects, each of which is read once for each of its states."""
