@@ -89,7 +89,7 @@ class Classifier:
         self._by_user: dict[str, list[int]] = {}
         self._by_group: dict[str, list[int]] = {}
         self._prefixes: list[tuple[str, int]] = []
-        for flow_schema in sorted(flow_schemas, key=_order):
+        for flow_schema in sorted(flow_schemas, key=matching_order):
             for rule in flow_schema.spec.rules:
                 self._add(flow_schema, rule)
 
@@ -263,5 +263,6 @@ def _set_or_all(values: tuple[str, ...]) -> frozenset[str] | None:
     return None if values == (ALL,) else frozenset(values)
 
 
-def _order(flow_schema: FlowSchema) -> tuple[int, str]:
+def matching_order(flow_schema: FlowSchema) -> tuple[int, str]:
+    """What FlowSchemas are sorted by before they are tried."""
     return flow_schema.spec.matching_precedence, flow_schema.metadata.name

@@ -28,7 +28,7 @@ from apfproxy.api.flowcontrol.fixed_specs import CATCH_ALL
 from apfproxy.api.flowcontrol.types import FlowSchema, PriorityLevelConfiguration
 from apfproxy.api.flowcontrol.validation import validate
 from apfproxy.api.meta import stable_uid
-from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash
+from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash, matching_order
 from apfproxy.flowcontrol.counters import FlowSchemaCounters
 from apfproxy.flowcontrol.demand import SeatDemand
 from apfproxy.flowcontrol.limits import (
@@ -303,9 +303,22 @@ class Controller:
 
     # Views
 
+    def flow_hash(self, flow_schema: str, distinguisher: str) -> int:
+        """What a flow is dealt its hand by, whether it has been seen or not; 64 bits.
+
+        Args:
+            flow_schema: The FlowSchema's name.
+            distinguisher: Tells its flows apart; "" at a level with no more than one queue.
+        """
+        return flow_hash(self._hash_seed, flow_schema, distinguisher)
+
     def flow_schema_counters(self) -> Iterator[FlowSchemaCounters]:
         """The counters of every FlowSchema at its level, of former configurations too."""
         return iter(self._counters.values())
+
+    def flow_schemas(self) -> list[FlowSchema]:
+        """The FlowSchemas in force, in the order in which they are tried."""
+        return sorted((route.flow_schema for route in self._routes.values()), key=matching_order)
 
     @property
     def executing_limit(self) -> int:

@@ -121,7 +121,8 @@ class QueueSet:
         timed_out_total, cancelled_total: Those that left their queue unserved.
         current_r: The progress meter as of the last event; call `sync` first to have it now.
         dispatch_r, latest_s: R, and the winner's `next_dispatch_r`, at the last dispatch.
-        queues: All of them, surplus ones included.
+        queues: All of them, surplus ones included; `robin` has the order of their turns.
+        enqueues: Arrivals so far that were dealt a hand.
         meter: How the level spent its time; call `sync` first.
     """
 
@@ -129,13 +130,11 @@ class QueueSet:
         "_active_queues",
         "_call_at",
         "_dealer",
-        "_enqueues",
         "_is_notifying",
         "_last_ns",
         "_now_ns",
         "_queue_length_limit",
         "_ready",
-        "_robin",
         "_seat_limit",
         "_seats_requested",
         "_state",
@@ -147,6 +146,7 @@ class QueueSet:
         "current_r",
         "dispatch_r",
         "dispatched_total",
+        "enqueues",
         "executing",
         "latest_s",
         "meter",
@@ -155,6 +155,7 @@ class QueueSet:
         "rejected_total",
         "requests_executing",
         "requests_waiting",
+        "robin",
         "seats_in_use",
         "seats_waiting",
         "timed_out_total",
@@ -189,13 +190,13 @@ class QueueSet:
         self.current_r: SeatTicks = 0
         self.dispatch_r: SeatTicks = 0
         self.latest_s: SeatTicks = 0
-        self._robin = RoundRobin()
-        self.queues = self._robin.queues
+        self.robin = RoundRobin()
+        self.queues = self.robin.queues
 
         self._dealer: Dealer | None = None  # None: nothing is queued any more
         self._seat_limit = 0  # the concurrency limit, as far as it is enforced
         self._queue_length_limit = 0
-        self._enqueues = 0  # arrivals so far that were dealt a hand
+        self.enqueues = 0
         self._active_queues = 0
         self._seats_requested = 0  # in use by, or waited for in, any of `queues`
         self._last_ns = self._now_ns()
@@ -242,8 +243,8 @@ class QueueSet:
         if dealer is None:
             return self._admit_without_queue(flow, estimate, details, now_ns)
         hand = flow.hand if flow.dealer is dealer else flow.deal(dealer)
-        offset = self._enqueues % len(hand)
-        self._enqueues += 1
+        offset = self.enqueues % len(hand)
+        self.enqueues += 1
 
         if self.requests_waiting or self.seats_in_use + seats > self._seat_limit:
             return self._enqueue(hand, offset, flow, estimate, on_dispatch, details, now_ns)
@@ -262,7 +263,7 @@ class QueueSet:
         queue.next_dispatch_r = start_r + estimate.work
         queue.requests_executing += 1
         queue.seats_in_use += seats
-        self._robin.last_index = queue.index
+        self.robin.last_index = queue.index
         self.dispatch_r = current_r
         self.latest_s = start_r
         self._seats_requested += seats
@@ -314,7 +315,7 @@ class QueueSet:
                 queue.next_dispatch_r -= (NS_PER_TICK // 2 - error) // NS_PER_TICK
             queue.requests_executing -= 1
             if queue.requests_waiting:
-                self._robin.oldest_changed(queue)  # not the oldest, but the start
+                self.robin.oldest_changed(queue)  # not the oldest, but the start
             elif queue.requests_executing == 0:
                 self._active_queues -= 1
 
@@ -360,7 +361,7 @@ class QueueSet:
         if not queue.is_active:
             self._active_queues -= 1
         self._seats_requested -= ticket.estimate.max_seats
-        self._robin.oldest_changed(queue)
+        self.robin.oldest_changed(queue)
         self._settle(now_ns)
 
     # Configuration
@@ -381,7 +382,7 @@ class QueueSet:
         self._dealer = dealer
         if is_queuing:
             self._queue_length_limit = config.queue_length_limit
-            self._robin.grow(config.queues)
+            self.robin.grow(config.queues)
         self.meter.set_waiting_capacity(max(self._queue_length_limit, 1) * max(config.queues, 1))
         self.set_concurrency_limit(concurrency_limit)
 
@@ -430,11 +431,11 @@ class QueueSet:
 
         `latest_s` twice if there is none.  Visits all queues: meant for a scrape.
         """
-        return self._robin.start_bounds(0) or (self.latest_s, self.latest_s)
+        return self.robin.start_bounds(0) or (self.latest_s, self.latest_s)
 
     def next_discounted_s_bounds(self) -> tuple[SeatTicks, SeatTicks]:
         """As `next_s_bounds`, less the guessed work of what the queue has in progress."""
-        return self._robin.start_bounds(SERVICE_GUESS_TICKS) or (self.latest_s, self.latest_s)
+        return self.robin.start_bounds(SERVICE_GUESS_TICKS) or (self.latest_s, self.latest_s)
 
     def __repr__(self) -> str:
         return (
@@ -534,7 +535,7 @@ class QueueSet:
             self._seats_requested -= seats
             if len(self.queues) > self.config.queues and not queue.is_active:
                 self._seats_requested -= queue.seats_in_use  # what lingers
-                self._robin.drop(queue)
+                self.robin.drop(queue)
 
     def _end_lingering(self, ticket: Ticket) -> None:
         now_ns = self._now_ns()
@@ -593,7 +594,7 @@ class QueueSet:
         ticket = Ticket(flow, estimate, details, now_ns, queue, WAITING, -1, self.current_r)
         queue.append(ticket)
         if queue.oldest is ticket:
-            self._robin.oldest_changed(queue)
+            self.robin.oldest_changed(queue)
         seats = estimate.max_seats
         self.requests_waiting += 1
         self.seats_waiting += seats
@@ -619,7 +620,7 @@ class QueueSet:
 
     def _dispatch(self, now_ns: int) -> None:
         """Dispatch requests as long as the next one fits."""
-        robin = self._robin
+        robin = self.robin
         while self.requests_waiting and self.seats_in_use < self._seat_limit:
             queue = robin.next()
             ticket = queue.oldest

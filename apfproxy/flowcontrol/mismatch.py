@@ -1,0 +1,168 @@
+"""Why a FlowSchema does not match a request: the first thing that fails in each of its rules.
+
+It asks the questions of `classifier`, one by one and in the order in which they stand in the
+object; tests hold the two together.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.flowcontrol.classifier import (
+    ALL,
+    NonResourceMatcher,
+    Subjects,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from apfproxy.api.flowcontrol.types import (
+        FlowSchema,
+        NonResourcePolicyRule,
+        PolicyRulesWithSubjects,
+        ResourcePolicyRule,
+        Subject,
+    )
+    from apfproxy.request.attributes import RequestAttributes
+    from apfproxy.request.user import User
+
+MAX_NAMED = 6
+"""Of the values that would have matched so many are named."""
+
+
+class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
+    """One thing that keeps a rule from matching.
+
+    Attributes:
+        field: Where in the FlowSchema, such as `spec.rules[0].subjects`.
+        reason: What is missing there, in words.
+    """
+
+    field: str
+    reason: str
+
+
+def mismatches(
+    flow_schema: FlowSchema, user: User, attributes: RequestAttributes
+) -> tuple[Mismatch, ...]:
+    """Why a FlowSchema does not match a request.
+
+    Returns:
+        For each rule the first that fails: its subjects, or else something in each of its
+        resource or non-resource rules.  Empty if, and only if, the FlowSchema matches.
+    """
+    if not flow_schema.spec.rules:
+        return (Mismatch(field="spec.rules", reason="there is no rule"),)
+    found: list[Mismatch] = []
+    for index, rule in enumerate(flow_schema.spec.rules):
+        field = f"spec.rules[{index}]"
+        failed = _of_rule(rule, field, user, attributes)
+        if not failed:
+            return ()
+        found += failed
+    return tuple(found)
+
+
+def _of_rule(
+    rule: PolicyRulesWithSubjects, field: str, user: User, attributes: RequestAttributes
+) -> list[Mismatch]:
+    if not Subjects(rule.subjects).match(user):
+        named = _listed([_subject_text(subject) for subject in rule.subjects])
+        return [Mismatch(field=f"{field}.subjects", reason=f"the user is not {named}")]
+    found = []
+    if attributes.is_resource_request:
+        for index, resource_rule in enumerate(rule.resource_rules):
+            failed = _of_resource_rule(resource_rule, attributes)
+            if failed is None:
+                return []
+            name, reason = failed
+            found.append(Mismatch(field=f"{field}.resourceRules[{index}].{name}", reason=reason))
+        name, what = "resourceRules", "a resource"
+    else:
+        for index, url_rule in enumerate(rule.non_resource_rules):
+            failed = _of_non_resource_rule(url_rule, attributes)
+            if failed is None:
+                return []
+            name, reason = failed
+            found.append(Mismatch(field=f"{field}.nonResourceRules[{index}].{name}", reason=reason))
+        name, what = "nonResourceRules", "no resource"
+    if not found:
+        reason = f"there is none, and the request is for {what}"
+        found.append(Mismatch(field=f"{field}.{name}", reason=reason))
+    return found
+
+
+def _of_resource_rule(
+    rule: ResourcePolicyRule, attributes: RequestAttributes
+) -> tuple[str, str] | None:
+    """The field that fails and why; None if the rule matches."""
+    resource = attributes.resource
+    if attributes.subresource:
+        resource += f"/{attributes.subresource}"
+    for name, value, values in (
+        ("verbs", attributes.verb, rule.verbs),
+        ("resources", resource, rule.resources),
+        ("apiGroups", attributes.api_group, rule.api_groups),
+    ):
+        if not _has(values, value):
+            return name, _not_among(value, values)
+    if not attributes.namespace:
+        if rule.cluster_scope:
+            return None
+        return "clusterScope", "it is false, and the request has no namespace"
+    if _has(rule.namespaces, attributes.namespace):
+        return None
+    return "namespaces", _not_among(attributes.namespace, rule.namespaces)
+
+
+def _of_non_resource_rule(
+    rule: NonResourcePolicyRule, attributes: RequestAttributes
+) -> tuple[str, str] | None:
+    """The field that fails and why; None if the rule matches."""
+    if not _has(rule.verbs, attributes.verb):
+        return "verbs", _not_among(attributes.verb, rule.verbs)
+    if NonResourceMatcher(rule).match(attributes):
+        return None
+    reason = _not_among(attributes.path, rule.non_resource_urls)
+    return "nonResourceURLs", reason
+
+
+def _has(values: tuple[str, ...], value: str) -> bool:
+    """Whether a list of a rule has a value; a wildcard counts only if it stands alone."""
+    return values == (ALL,) or value in values
+
+
+def _not_among(value: str, values: Sequence[str]) -> str:
+    return f"{quoted(value)} is not {_listed(map(quoted, values))}"
+
+
+def _subject_text(subject: Subject) -> str:
+    if subject.kind == "User" and subject.user is not None:
+        return f"user {quoted(subject.user.name)}"
+    if subject.kind == "Group" and subject.group is not None:
+        return f"in group {quoted(subject.group.name)}"
+    account = subject.service_account
+    if subject.kind == "ServiceAccount" and account is not None:
+        if account.name == ALL:
+            return f"a service account in {quoted(account.namespace)}"
+        return f"service account {quoted(account.name)} in {quoted(account.namespace)}"
+    return "what a subject without its part of the union says"
+
+
+def _listed(items: Iterable[str]) -> str:
+    """Items with an `or` before the last; the end of a long list is only counted."""
+    shown = list(items)
+    if not shown:
+        return "in the list, which is empty"
+    if len(shown) > MAX_NAMED:
+        shown[MAX_NAMED - 1 :] = [f"any of {len(shown) - MAX_NAMED + 1} others"]
+    *first, last = shown
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def quoted(text: str) -> str:
+    """A name of somebody's choice in quotation marks."""
+    return f'"{text}"'
