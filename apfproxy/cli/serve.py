@@ -20,7 +20,7 @@ from apfproxy.cli.log import configure_logging
 from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NETWORK, NOWHERE, ORIGIN, URL
 from apfproxy.cli.process import ListenError, ProxyProcess
 from apfproxy.cli.running import Signals, raise_descriptor_limit, spare_collector
-from apfproxy.settings import LOG_LEVELS, Settings
+from apfproxy.settings import ENFORCE, LOG_LEVELS, OBSERVE, Settings
 from apfproxy.sources.files import ObjectsError
 from apfproxy.sources.settings_file import SettingsError, load_settings
 from apfproxy.sources.token_file import TokenFileError
@@ -76,6 +76,11 @@ then requests get their time to end.  A second signal stops at once.
     "--suggested-objects/--no-suggested-objects",
     default=None,
     help="Whether the objects that Kubernetes suggests are built in. [default: yes]",
+)
+@click.option(
+    "--enforcement",
+    type=click.Choice([ENFORCE, OBSERVE]),
+    help="Whether flow control does its work, or only counts what it would do. [default: enforce]",
 )
 @click.option(
     "--server-concurrency-limit",
@@ -144,6 +149,7 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
         flow_control=dataclasses.replace(
             settings.flow_control,
             **picked(
+                enforcement="enforcement",
                 server_concurrency_limit="server_concurrency_limit",
                 objects="objects",
                 store="store",
@@ -242,6 +248,11 @@ def log_start(process: ProxyProcess) -> None:
         len(process.controller.levels),
         process.server.max_connections or "any number of",
     )
+    if settings.flow_control.enforcement == OBSERVE:
+        logger.warning(
+            "flow control only observes: no request is rejected or delayed;"
+            " apiserver_flowcontrol_* metrics tell what would have happened"
+        )
     if settings.flow_control.store is not None:
         logger.info(
             "objects are in %s: kubectl --server http://%s get flowschemas",

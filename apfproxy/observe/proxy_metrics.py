@@ -242,6 +242,13 @@ class ProxyMetrics:
 
     def _configuration(self) -> Iterator[Metric]:
         status = self._config_status
+        is_observing = self._counters.is_observing
+        yield gauge(
+            PREFIX + "enforcement",
+            "Whether flow control is enforced, or only observed: then no request is rejected or"
+            " delayed, and apiserver_* metrics tell what would have happened",
+            [({"mode": "enforce"}, not is_observing), ({"mode": "observe"}, is_observing)],
+        )
         yield counter(
             PREFIX + "config_loads_total",
             "Loads of the configuration, the first included, by whether all of it was good",

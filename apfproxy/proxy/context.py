@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 from apfproxy.authn.authenticator import Authenticator
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER
+from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.keeping import Kept
 from apfproxy.proxy.limits import Limits
+from apfproxy.proxy.observed_exchange import ObservedExchange
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
-from apfproxy.settings import IMPERSONATE, PASS_THROUGH
+from apfproxy.settings import IMPERSONATE, OBSERVE, PASS_THROUGH
 
 if TYPE_CHECKING:
     import asyncio
@@ -92,6 +94,7 @@ class Context:
     Attributes:
         connections: Clients' connections that are open.
         authenticator: Finds out who asks.
+        exchange_type: Of each request: it enforces the flow control, or only observes it.
         is_claim: Whether a field, by its name in lower case, is for front proxies only.
         is_draining: Whether answers say that their connection closes.
         limits: What clients may take.
@@ -111,6 +114,7 @@ class Context:
         "clock",
         "connections",
         "counters",
+        "exchange_type",
         "head_timeout_ns",
         "held_bytes",
         "idle_timeout_ns",
@@ -143,6 +147,10 @@ class Context:
         self.admission = admission
         self.pool = pool
         self.counters = counters
+        counters.is_observing = settings.flow_control.enforcement == OBSERVE
+        self.exchange_type: type[Exchange] = Exchange
+        if counters.is_observing:
+            self.exchange_type = ObservedExchange
         self.clock = clock
         self.loop = loop
         self.watch_settings = settings.watch

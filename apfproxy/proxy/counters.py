@@ -31,6 +31,7 @@ class ProxyCounters:
     Attributes:
         connections_refused: By reason.
         handshake_failures: Of clients, by reason.
+        is_observing: Whether the flow control is only observed; a gauge.
         loop_delay_ns: How late the event loop is, smoothed; a gauge.
         overloads: Whether new connections are shed, by reason; a gauge.
         slow_reader_releases: Requests whose seats went back since only their client was waited for.
@@ -49,6 +50,7 @@ class ProxyCounters:
         "connections_open",
         "connections_refused",
         "handshake_failures",
+        "is_observing",
         "loop_delay_ns",
         "malformed_requests",
         "overloads",
@@ -74,6 +76,7 @@ class ProxyCounters:
         self.connections_open = 0
         self.connections_refused = dict.fromkeys(Refusal, 0)
         self.handshake_failures = dict.fromkeys(HandshakeFailure, 0)
+        self.is_observing = False
         self.loop_delay_ns = 0
         self.malformed_requests = 0
         self.overloads = dict.fromkeys((Refusal.LOOP_DELAY, Refusal.MEMORY), False)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, cast
 
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import ChunkedError
-from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.limits import address_of, reset
 from apfproxy.proxy.read_buffer import (
     NOBODY,
@@ -28,6 +27,7 @@ from apfproxy.proxy.tls import peer_certificates
 if TYPE_CHECKING:
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.context import Context, Heads
+    from apfproxy.proxy.exchange import Exchange
 
 _EMPTY_LINES = re.compile(rb"\A(?:\r\n)+")
 
@@ -399,7 +399,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             HeadError: The body is too long, as the head or the first read says.
         """
         self.keep_alive = head.keep_alive
-        exchange = Exchange(self._context, self, head)
+        exchange = self._context.exchange_type(self._context, self, head)
         if not head.framing:
             self._exchange = exchange
             exchange.start(b"", is_whole=True)

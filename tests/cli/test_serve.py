@@ -55,7 +55,7 @@ def test_flags(served: list[Settings], tmp_path: Path) -> None:
         f" --objects {tmp_path} --objects {__file__} --no-suggested-objects"
         f" --server-concurrency-limit 20 --identity-headers-from 10.0.0.0/8"
         f" --identity-headers-from ::1 --object-counts-from http://localhost:8000/metrics"
-        f" --log-level debug".split()
+        f" --log-level debug --enforcement observe".split()
     )
 
     assert code == 0
@@ -70,6 +70,7 @@ def test_flags(served: list[Settings], tmp_path: Path) -> None:
             ),
             upstream=UpstreamSettings(address=Address(host="localhost", port=8000)),
             flow_control=FlowControlSettings(
+                enforcement="observe",
                 server_concurrency_limit=20,
                 objects=(str(tmp_path), __file__),
                 suggested_objects=False,
@@ -181,6 +182,19 @@ async def test_signal_drains(caplog: pytest.LogCaptureFixture) -> None:
     assert messages[0].startswith("apfproxy ")
     assert messages[1:] == ["draining; another signal stops at once", "stopped"]
     assert started[0].health.problem("shutdown") == "the process is shutting down"
+
+
+async def test_observing_is_said_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever reads the log knows that nothing is limited."""
+    settings = settings_for(9, FlowControlSettings(enforcement="observe"))
+    with caplog.at_level(logging.INFO, logger=serve_module.__name__):
+        code = await run(settings, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+
+    assert code == 0
+    assert caplog.records[1].getMessage() == (
+        "flow control only observes: no request is rejected or delayed;"
+        " apiserver_flowcontrol_* metrics tell what would have happened"
+    )
 
 
 async def test_second_signal_stops_at_once() -> None:

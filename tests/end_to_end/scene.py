@@ -15,6 +15,7 @@ from apfproxy.api.decode import decode_documents
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_objects
 from apfproxy.cli.process import ProxyProcess
 from apfproxy.settings import (
+    ENFORCE,
     Address,
     AuthenticationSettings,
     DownstreamSettings,
@@ -138,12 +139,14 @@ class Setup:
     Attributes:
         objects: YAML of the objects beside the mandatory ones; None for those that are built in.
         seats: The server concurrency limit.
+        enforcement: `enforce` or `observe`.
         origin_reads, buffer_bytes: As in `Origin`.
         max_connections, connect_timeout_s, ...: Settings by their names.
     """
 
     objects: str | None = None
     seats: int = 600
+    enforcement: str = ENFORCE
     origin_reads: bool = True
     buffer_bytes: int | None = None
     downstream: DownstreamSettings = field(
@@ -283,7 +286,11 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
             tunnel=setup.tunnel,
             watch=setup.watch,
             drain=setup.drain,
-            flow_control=FlowControlSettings(server_concurrency_limit=setup.seats, hash_seed=1),
+            flow_control=FlowControlSettings(
+                enforcement=setup.enforcement,
+                server_concurrency_limit=setup.seats,
+                hash_seed=1,
+            ),
             admin=None,
         )
     )

@@ -50,6 +50,26 @@ async def expect_free_seat(scene: Scene) -> None:
     assert b"ok" == (await hold.end()).body
 
 
+@pytest.mark.parametrize("objects", [NARROW, REJECTING], ids=["queue", "reject"])
+@on_uvloop
+async def test_observing_neither_delays_nor_rejects(objects: str) -> None:
+    """All requests are at the origin at once; what would have become of them is counted."""
+    async with running(Setup(objects=objects, seats=1, enforcement="observe")) as scene:
+        holds = [await scene.take_seat() for _ in range(4)]
+        queue_set = scene.level().queue_set
+        waiting = 2 if objects is NARROW else 0
+        assert (1, waiting, 3 - waiting) == (
+            queue_set.requests_executing,
+            queue_set.requests_waiting,
+            queue_set.rejected_total,
+        )
+        for hold in holds:
+            answer = await hold.end()
+            assert (200, b"ok") == (answer.status, answer.body)
+        await until(lambda: queue_set.is_idle)
+        assert 1 + waiting == queue_set.dispatched_total
+
+
 @on_uvloop
 async def test_requests_wait_for_seats() -> None:
     """With one seat the origin has one request at a time, in the order of their arrival."""

@@ -26,9 +26,11 @@ from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
 from apfproxy.proxy.pool import Pool
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.settings import (
+    ENFORCE,
     Address,
     AuthenticationSettings,
     DownstreamSettings,
+    FlowControlSettings,
     Settings,
     UpstreamSettings,
 )
@@ -285,6 +287,7 @@ class Bench:
         authentication: AuthenticationSettings | None = None,
         identification: Callable[[VirtualClock], Identification] | None = None,
         gathered_body_bytes: int = 0,
+        enforcement: str = ENFORCE,
     ) -> None:
         # Of two benches at once the one that ends last would leave its `spawn` to all other tests.
         assert spawn is vars(pool_module)["spawn"], "another bench has not ended"
@@ -301,6 +304,7 @@ class Bench:
             downstream=downstream or DownstreamSettings(),
             upstream=upstream or UpstreamSettings(address=Address(host="origin", port=80)),
             authentication=authentication or AuthenticationSettings(),
+            flow_control=FlowControlSettings(enforcement=enforcement),
         )
         self.pool = Pool(self.settings.upstream, self.counters)
         estimator = WorkEstimator(self.costs.object_stats, self.costs.watch_count)

@@ -1,0 +1,163 @@
+"""Requests whose flow control is only observed: none is rejected, and none waits.
+
+The flow control goes on beside them as if it were enforced, so that its metrics, its dumps and
+its page tell what would happen:
+
+1. A request that fits takes its seats and gives them back, just as it would.
+2. One that would be rejected is counted as such, and forwarded.
+3. One that would wait is forwarded at once.  Its shadow waits in its queue, up to the same limit;
+   when the shadow's turn comes it holds the seats for as long as the request itself took, from
+   its dispatch to the end of its answer, which may be long after the answer.
+
+So, if the origin took the same time over each request, the same requests at the same times would
+be counted here exactly as they are where the limits are enforced.  They are not the same: an
+origin without protection takes longer, and clients that are not rejected do not try again.
+
+Limits of another kind stay in force: those of connections, of bodies and of the time to answer.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from apfproxy.flowcontrol.ticket import DONE, ONE_SEAT, WAITING, RejectReason, Ticket
+from apfproxy.proxy.exchange import Exchange
+
+if TYPE_CHECKING:
+    from apfproxy.clock import Timer
+    from apfproxy.flowcontrol.controller import Classification
+    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.request.attributes import RequestAttributes
+
+
+class ObservedExchange(Exchange):
+    """One request and its answer, whatever the flow control would have it do.
+
+    Its ticket's `details` are the exchange itself if the request fitted, its shadow if it would
+    have waited, and None if it would have been rejected.
+    """
+
+    __slots__ = ()
+
+    def _wait_for_seats(self, ticket: Ticket) -> None:
+        """Leave the waiting to the shadow."""
+        ticket.details = Shadow(self._context, self.head, self._classification, ticket)
+        self._go_on(ticket.arrived_ns)
+
+    def _reject(self) -> None:
+        """Count the request as rejected; it holds nothing, but its deadlines are the same."""
+        found = self._classification
+        found.level.retry_after.record_drop(int(time.time()))
+        now_ns = self._context.clock.now_ns()
+        self.ticket = Ticket(found.flow, ONE_SEAT, None, now_ns, None, DONE, now_ns, 0)
+        self._go_on(now_ns)
+
+    def _go_on(self, now_ns: int) -> None:
+        self._sent_ns = now_ns
+        self._set_deadline(now_ns)
+        self._dispatch()
+
+    def on_client_left(self) -> None:
+        """The client is gone; it would not have waited any longer, either."""
+        ticket = self.ticket
+        if ticket is not None and isinstance(ticket.details, Shadow):
+            self.ticket = None
+            ticket.details.leave()
+        super().on_client_left()
+
+    def _give_seats_back(self, now_ns: int) -> None:
+        ticket = self.ticket
+        assert ticket is not None
+        details = ticket.details
+        if details is self:
+            super()._give_seats_back(now_ns)
+            return
+        self.ticket = None
+        if details is not None:
+            details.end(now_ns - self._sent_ns)
+
+
+class Shadow:
+    """A request that would have waited: its place in a queue, then its seats.
+
+    Args:
+        context: The proxy's.
+        head: The request's.
+        classification: Where it belongs.
+        ticket: Its place in the queue.
+    """
+
+    __slots__ = ("_context", "_duration_ns", "_head", "_level", "_ticket", "_timer")
+
+    def __init__(
+        self, context: Context, head: RequestHead, classification: Classification, ticket: Ticket
+    ) -> None:
+        self._context = context
+        self._head = head
+        self._level = classification.level
+        self._ticket = ticket
+        self._duration_ns = -1  # unknown until the request's end
+        arrived_ns = ticket.arrived_ns
+        self._timer: Timer = context.clock.call_at(
+            arrived_ns + context.admission.wait_limit_ns(head), self._on_wait_limit
+        )
+        head.kind.waiting.begin(arrived_ns)
+
+    @property
+    def user_name(self) -> str:
+        """Who asks."""
+        return self._head.user.name
+
+    @property
+    def attributes(self) -> RequestAttributes:
+        """What is asked."""
+        return self._head.attributes
+
+    def on_dispatch(self, ticket: Ticket) -> None:
+        """The shadow's turn has come."""
+        self._timer.cancel()
+        kind = self._head.kind
+        kind.waiting.end(ticket.dispatched_ns)
+        kind.executing.begin(ticket.dispatched_ns)
+        if self._duration_ns >= 0:
+            self._hold_seats()
+
+    def end(self, duration_ns: int) -> None:
+        """The request itself is through, or needs its seats no more.
+
+        Args:
+            duration_ns: How long it took, since it was forwarded.
+        """
+        self._duration_ns = duration_ns
+        if self._ticket.is_executing:
+            self._hold_seats()
+
+    def leave(self) -> None:
+        """The client is gone, before the answer was through."""
+        self._timer.cancel()
+        ticket = self._ticket
+        if ticket.state == WAITING:
+            self._head.kind.waiting.end(self._context.clock.now_ns())
+            self._level.queue_set.withdraw(ticket, None)
+        elif ticket.is_executing:
+            self._finish()
+
+    def _hold_seats(self) -> None:
+        """Hold the seats for as long as the request did, from the shadow's dispatch on."""
+        end_ns = self._ticket.dispatched_ns + self._duration_ns
+        self._timer = self._context.clock.call_at(end_ns, self._finish)
+
+    def _finish(self) -> None:
+        head = self._head
+        head.kind.executing.end(self._context.clock.now_ns())
+        self._level.queue_set.finish(self._ticket, head.is_watch)
+
+    def _on_wait_limit(self) -> None:
+        self._head.kind.waiting.end(self._context.clock.now_ns())
+        self._level.retry_after.record_drop(int(time.time()))
+        self._level.queue_set.withdraw(self._ticket, RejectReason.TIME_OUT)
+
+    def __repr__(self) -> str:
+        return f"<Shadow of {self._head!r}, {self._ticket!r}>"

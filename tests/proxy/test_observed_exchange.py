@@ -1,0 +1,243 @@
+"""Requests whose flow control is only observed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.settings import ENFORCE, OBSERVE
+from tests.proxy.fakes import CHUNKED_OK, GET, OK, POST, WATCH, Bench, FakeTransport, status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from apfproxy.flowcontrol.counters import FlowSchemaCounters
+
+REFUSING = b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
+HURRIED = GET.replace(b" HTTP", b"?timeout=2200ms HTTP")
+"""Waits for 550 ms at most."""
+TICK_S = 0.1
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """A data plane with one seat, which it does not insist on."""
+    with Bench(idle_origins=5, enforcement=OBSERVE) as result:
+        yield result
+
+
+def counters_of(bench: Bench, flow_schema: str = "queued") -> FlowSchemaCounters:
+    """What is counted of a FlowSchema."""
+    found = [c for c in bench.controller.flow_schema_counters() if c.flow_schema == flow_schema]
+    assert 1 == len(found)
+    return found[0]
+
+
+def counts(bench: Bench) -> dict[str, object]:
+    """All that is counted of the requests of one run, waits and execution times included."""
+    counters = counters_of(bench)
+    names = [name for name in counters.__slots__ if not name.startswith("_")]
+    found = {name: getattr(counters, name) for name in names}
+    found["wait_executed_ns"] = counters.wait_executed_ns
+    found["queue_length_after_enqueue"] = counters.queue_length_after_enqueue
+    del found["dispatched_at_once"]  # not yet sorted into these two
+    return {
+        name: (each.counts, each.sum) if hasattr(each, "counts") else each
+        for name, each in found.items()
+    }
+
+
+def ask(bench: Bench, request: bytes) -> tuple[FakeTransport, FakeTransport]:
+    """A client that has sent a request, and the connection on which the origin got it."""
+    idle = [origin for origin in bench.origins if not origin.written]
+    client = bench.ask(request)
+    got = [origin for origin in idle if origin.written]
+    assert 1 == len(got)
+    return client, got[0]
+
+
+def test_nothing_waits(bench: Bench) -> None:
+    """Four requests go to the origin at once, where three would wait in the queue."""
+    clients = [bench.ask(GET) for _ in range(4)]
+
+    assert 4 == len([origin for origin in bench.origins if origin.written])
+    assert (1, 3, 0) == bench.use()
+    for client in reversed(clients):
+        bench.end(client)
+    bench.assert_at_rest()
+    assert 3 == counters_of(bench).cancelled
+
+
+@pytest.mark.parametrize(
+    ("request_", "before", "reason"),
+    [
+        pytest.param(GET, 4, "rejected_queue_full", id="queue-full"),
+        pytest.param(REFUSING, 1, "rejected_concurrency_limit", id="no-queue"),
+    ],
+)
+def test_would_be_rejection(bench: Bench, request_: bytes, before: int, reason: str) -> None:
+    """It is counted with its reason, forwarded, and answered by the origin."""
+    clients = [bench.ask(request_) for _ in range(before)]
+    last, origin = ask(bench, request_)
+    bench.send(origin, OK)
+
+    assert b"200" == status(last.take())
+    schema = "refusing" if request_ is REFUSING else "queued"
+    assert 1 == getattr(counters_of(bench, schema), reason)
+    for client in clients:
+        bench.end(client)
+    bench.assert_at_rest()
+
+
+def test_shadow_times_out(bench: Bench) -> None:
+    """A request that would have waited too long is counted so, and goes on."""
+    first = bench.ask(GET)
+    second, origin = ask(bench, HURRIED)
+    bench.wait(0.6)
+    assert 1 == counters_of(bench).rejected_time_out
+    assert (1, 0, 0) == bench.use()
+    bench.send(origin, OK)
+
+    assert b"200" == status(second.take())
+    bench.end(first)
+    bench.assert_at_rest()
+
+
+def test_shadow_of_an_answered_request_executes_later(bench: Bench) -> None:
+    """It holds the seats for as long as the request took, from when it would have got them."""
+    first, first_origin = ask(bench, GET)
+    second, second_origin = ask(bench, GET)
+    bench.wait(0.5)
+    bench.send(second_origin, OK)
+    assert b"200" == status(second.take())
+    assert (1, 1, 0) == bench.use()
+    bench.wait(0.5)
+    bench.send(first_origin, OK)
+    assert b"200" == status(first.take())
+    assert (1, 0, 0) == bench.use()
+    assert [] == [b for b in bench.in_use_by_kind() if "waiting" in b]
+    bench.wait(0.4)
+    assert (1, 0, 0) == bench.use()
+    bench.wait(0.1)
+
+    bench.assert_at_rest()
+    counters = counters_of(bench)
+    assert (1_000_000_000, 1_500_000_000, 0) == (
+        counters.wait_executed_ns.sum,
+        counters.execution_regular_ns.sum,
+        counters.rejected_time_out,
+    )
+
+
+@pytest.mark.parametrize("has_turn", [False, True], ids=["waiting", "executing"])
+def test_client_leaves(bench: Bench, *, has_turn: bool) -> None:
+    """Whoever hangs up would not have waited or executed any longer, either."""
+    first = bench.ask(GET)
+    second = bench.ask(GET)
+    if has_turn:
+        bench.end(first)
+        assert (1, 0, 0) == bench.use()
+        assert "<Shadow of <RequestHead GET" in repr(
+            next(iter(bench.controller.levels["queued"].queue_set.executing)).details
+        )
+    bench.end(second)
+    bench.end(first)
+
+    bench.assert_at_rest()
+    assert (0 if has_turn else 1) == counters_of(bench).cancelled
+
+
+def test_client_leaves_after_the_shadow_has_timed_out(bench: Bench) -> None:
+    """There is nothing left to give back."""
+    first = bench.ask(GET)
+    second = bench.ask(HURRIED)
+    bench.wait(0.6)
+    bench.end(second)
+    bench.end(first)
+
+    bench.assert_at_rest()
+    assert (1, 0) == (counters_of(bench).rejected_time_out, counters_of(bench).cancelled)
+
+
+def test_deadlines_are_the_same(bench: Bench) -> None:
+    """A request that would have been rejected does not get more time than others."""
+    clients = [bench.ask(HURRIED) for _ in range(5)]
+    bench.wait(2.3)
+
+    assert [b"504"] * 5 == [status(client.take()) for client in clients]
+
+
+def test_slow_body_of_a_would_be_rejected_request(bench: Bench) -> None:
+    """What limits clients is in force: a body has its time to come in."""
+    clients = [bench.ask(GET) for _ in range(4)]
+    late = bench.ask(POST.replace(b" HTTP", b"?timeout=2s HTTP") + b"\r\nbo")
+    bench.wait(2.1)
+
+    assert b"408" == status(late.take())
+    for client in clients:
+        bench.end(client)
+    bench.assert_at_rest()
+
+
+def test_watch_that_would_wait(bench: Bench) -> None:
+    """Its shadow holds the seats until its initial events would have been through."""
+    first = bench.ask(GET)
+    watch, origin = ask(bench, WATCH)
+    bench.send(origin, CHUNKED_OK + b"5\r\nevent\r\n")
+    bench.wait(0.25)
+    assert (1, 1, 0) == bench.use()
+    bench.end(first)
+    assert (1, 0, 0) == bench.use()
+    bench.wait(0.25)
+    assert (0, 0, 0) == bench.use()
+    bench.end(watch)
+
+    bench.assert_at_rest()
+
+
+def run(arrivals: list[tuple[int, int]], enforcement: str) -> tuple[dict[str, object], list[bytes]]:
+    """What a mix of requests comes to.
+
+    Args:
+        arrivals: Ticks since the one before, and for which the origin works at it.
+        enforcement: Of the proxy.
+
+    Returns:
+        What is counted, and what each client got.
+    """
+    at: dict[int, list[int]] = {}
+    now = 0
+    for gap, duration in arrivals:
+        now += gap
+        at.setdefault(now, []).append(duration)
+    with Bench(idle_origins=len(arrivals), enforcement=enforcement) as bench:
+        due: dict[int, int] = {}
+        clients = []
+        for tick in range(now + 20 * len(arrivals) + 20):
+            for index in [index for index, end in due.items() if end == tick]:
+                del due[index]
+                bench.send(bench.origins[index], OK)
+            for duration in at.get(tick, ()):
+                lines = b"Duration: %d\r\nHost" % duration
+                clients.append(bench.ask(HURRIED.replace(b"Host", lines)))
+            for index, origin in enumerate(bench.origins):
+                sent = origin.take()
+                if sent:
+                    duration = int(sent.partition(b"Duration: ")[2].partition(b"\r\n")[0])
+                    due[index] = tick + duration
+            bench.wait(TICK_S)
+        bench.assert_at_rest()
+        return counts(bench), [status(client.take()) for client in clients]
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), min_size=1, max_size=12))
+def test_agrees_with_enforcement(arrivals: list[tuple[int, int]]) -> None:
+    """Where the origin takes the same time over each request, the counts are the same."""
+    enforced, _ = run(arrivals, ENFORCE)
+    observed, answers = run(arrivals, OBSERVE)
+
+    assert enforced == observed
+    assert [b"200"] * len(arrivals) == answers
