@@ -14,6 +14,7 @@ from aiohttp import web
 from apfproxy.apiserver.write_guard import is_loopback
 from apfproxy.cli.flow_control_api import FlowControlApi
 from apfproxy.cli.identities import Identities
+from apfproxy.cli.kubernetes_source import kubernetes_objects
 from apfproxy.cli.listening import runner_of
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
@@ -28,6 +29,7 @@ from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.sources.files import ObjectFiles
+from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.object_counts import ObjectCounts
 from apfproxy.sources.stored_objects import StoredObjects
 from apfproxy.tasks import spawn
@@ -43,6 +45,7 @@ ADMIN_SHUTDOWN_S = 1.0
 
 CONFIGURATION = "configuration"
 IDENTIFICATION = "identification"
+KUBERNETES = "kubernetes"
 OBJECT_COUNTS = "object-counts"
 SHUTDOWN = "shutdown"
 STORE = "store"
@@ -121,7 +124,7 @@ class ProxyProcess:
             )
         self.health.add(SHUTDOWN, pages=(READYZ,))
         self.config_status = ConfigStatus()
-        self.source: ObjectFiles | StoredObjects | None = None
+        self.source: ObjectFiles | StoredObjects | KubernetesObjects | None = None
         self._api: FlowControlApi | None = None
         self.object_counts: ObjectCounts | None = None
         if flow_control.object_counts_from is not None:
@@ -160,28 +163,42 @@ class ProxyProcess:
             ObjectsError: The objects have problems.
             StoreError: The store cannot be used.
             TokenFileError: There is no token for writing to it.
+            KubeconfigError: There is no way to the Kubernetes API that has the objects.
             StatusError: The store refuses the built-in objects.
             ListenError: An address cannot be listened on.
         """
         try:
             self.source = await self._objects()
             self.source.load_first()
+            if isinstance(self.source, KubernetesObjects):
+                self._watch_objects(self.source)
+                timeout_s = self.settings.flow_control.kubernetes.first_sync_timeout_s
+                await self.source.wait_until_synced(timeout_s)
             await self._listen()
         except BaseException:
             await self.stop()
             raise
         self.start_adjustments(self._loop.call_later)
-        if isinstance(self.source, StoredObjects) or self.source.paths:
-            self._tasks.append(spawn(self.source.watch(), name="watching the objects"))
+        if isinstance(self.source, StoredObjects) or (
+            isinstance(self.source, ObjectFiles) and self.source.paths
+        ):
+            self._watch_objects(self.source)
         if self.identities.has_files:
             watch = self.identities.watch()
             self._tasks.append(spawn(watch, name="watching certificates, keys and tokens"))
         if self.object_counts is not None:
             self._tasks.append(spawn(self.object_counts.run(), name="reading object counts"))
 
-    async def _objects(self) -> ObjectFiles | StoredObjects:
+    def _watch_objects(self, source: ObjectFiles | StoredObjects | KubernetesObjects) -> None:
+        self._tasks.append(spawn(source.watch(), name="watching the objects"))
+
+    async def _objects(self) -> ObjectFiles | StoredObjects | KubernetesObjects:
         """Where the objects come from; a store has the built-in ones by then."""
         flow_control = self.settings.flow_control
+        if flow_control.kubernetes.is_enabled:
+            source = kubernetes_objects(flow_control, self.controller, self._on_load)
+            self.health.add(KUBERNETES, pages=(READYZ,), is_blocking=False, look=source.problem)
+            return source
         if flow_control.store is None:
             return ObjectFiles(
                 flow_control.objects,
@@ -263,6 +280,8 @@ class ProxyProcess:
         self._tasks.clear()
         await self.server.stop()
         await self.identities.close()
+        if isinstance(self.source, KubernetesObjects):
+            await self.source.close()
         if self._api is not None:
             await self._api.stop()  # watches end by this
             self._api = None

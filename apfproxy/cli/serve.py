@@ -22,6 +22,8 @@ from apfproxy.cli.process import ListenError, ProxyProcess
 from apfproxy.cli.running import Signals, raise_descriptor_limit, spare_collector
 from apfproxy.settings import ENFORCE, LOG_LEVELS, OBSERVE, Settings
 from apfproxy.sources.files import ObjectsError
+from apfproxy.sources.kubeconfig import KubeconfigError
+from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.settings_file import SettingsError, load_settings
 from apfproxy.sources.token_file import TokenFileError
 
@@ -35,6 +37,7 @@ Examples:
   apfproxy serve --upstream http://127.0.0.1:8000 --listen 0.0.0.0:8080
   apfproxy serve --settings apfproxy.yaml --objects objects/
   apfproxy serve --upstream http://127.0.0.1:8000 --store objects.db
+  apfproxy serve --upstream http://127.0.0.1:8000 --objects-from-kubernetes
 
 SIGTERM or SIGINT drains: /readyz fails at once, connections are accepted for the shutdown delay,
 then requests get their time to end.  A second signal stops at once.
@@ -65,6 +68,28 @@ then requests get their time to end.  A second signal stops at once.
     type=click.Path(dir_okay=False),
     metavar="FILE",
     help="SQLite file of such objects instead, for kubectl --server http://ADMIN; followed live.",
+)
+@click.option(
+    "--objects-from-kubernetes",
+    is_flag=True,
+    default=None,
+    help="Follow the objects of a Kubernetes API instead: that of the pod's cluster, or of ...",
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="... the cluster that this says how to reach.",
+)
+@click.option(
+    "--context",
+    metavar="NAME",
+    help="Of the kubeconfig. [default: its current one]",
+)
+@click.option(
+    "--write-status/--no-write-status",
+    default=None,
+    help="Whether to keep the condition Dangling of FlowSchemas there. [default: no]",
 )
 @click.option(
     "--admin-token-file",
@@ -156,6 +181,15 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
                 suggested_objects="suggested_objects",
                 object_counts_from="object_counts_from",
             ),
+            kubernetes=dataclasses.replace(
+                settings.flow_control.kubernetes,
+                **picked(
+                    is_enabled="objects_from_kubernetes",
+                    kubeconfig="kubeconfig",
+                    context="context",
+                    write_status="write_status",
+                ),
+            ),
         ),
         **changes,
     )
@@ -168,11 +202,28 @@ def check_combination(settings: Settings) -> None:
         click.UsageError: There are some.
     """
     store, objects = settings.flow_control.store, settings.flow_control.objects
+    kubernetes = settings.flow_control.kubernetes
     if store is not None and objects:
         raise click.UsageError(
             "give either --store or --objects: with both, what is in force would depend on which"
             " changed last; to move files into a store: kubectl --server http://ADMIN apply -f PATH"
         )
+    if kubernetes.is_enabled and (store is not None or objects):
+        other = "--store" if store is not None else "--objects"
+        raise click.UsageError(
+            f"give either --objects-from-kubernetes or {other}: with both, what is in force would"
+            " depend on which changed last"
+        )
+    if not kubernetes.is_enabled:
+        flags = {
+            "--kubeconfig": kubernetes.kubeconfig,
+            "--context": kubernetes.context,
+            "--write-status": kubernetes.write_status or None,
+        }
+        for flag in (flag for flag, value in flags.items() if value is not None):
+            raise click.UsageError(f"{flag} is of no use without --objects-from-kubernetes")
+    elif kubernetes.context is not None and kubernetes.kubeconfig is None:
+        raise click.UsageError("--context needs --kubeconfig FILE, which has the contexts")
     if store is not None and settings.admin is None:
         raise click.UsageError("--store needs --admin: nobody could read or change the objects")
     if store is None and settings.admin_token_file is not None:
@@ -213,7 +264,7 @@ async def run_until(
         raise CommandError(*error.problems) from error
     except ListenError as error:
         raise CommandError(f"{error}; {error.hint}") from error
-    except (StoreError, TokenFileError) as error:
+    except (StoreError, TokenFileError, KubeconfigError) as error:
         raise CommandError(str(error)) from error
     except StatusError as error:
         raise CommandError(f"the built-in objects cannot be stored: {error.message}") from error
@@ -252,6 +303,12 @@ def log_start(process: ProxyProcess) -> None:
         logger.warning(
             "flow control only observes: no request is rejected or delayed;"
             " apiserver_flowcontrol_* metrics tell what would have happened"
+        )
+    if isinstance(process.source, KubernetesObjects):
+        logger.info(
+            "objects are those of %s%s",
+            process.source.name,
+            "" if process.source.is_synced else ", which are not here yet",
         )
     if settings.flow_control.store is not None:
         logger.info(

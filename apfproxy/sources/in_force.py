@@ -58,7 +58,7 @@ class InForce:
         objects = [each for each in read if not isinstance(each, Problem)]
         problems = tuple(each for each in read if isinstance(each, Problem))
         # Statuses and labels come and go; only this changes what requests are in for.
-        relevant = [
+        relevant: list[tuple[object, ...]] = [
             (type(each), each.metadata.name, each.metadata.uid, each.spec, own_annotations(each))
             for each in objects
         ]

@@ -1,0 +1,43 @@
+"""The objects of a Kubernetes API as the settings name it: the parts of that source together."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from apfproxy.sources.api_credentials import ApiCredentials
+from apfproxy.sources.kubeconfig import in_cluster, read_kubeconfig
+from apfproxy.sources.kubernetes import KubernetesObjects
+from apfproxy.sources.kubernetes_api import KubernetesApi
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.settings import FlowControlSettings
+    from apfproxy.sources.files import LoadObserver
+
+
+def kubernetes_objects(
+    settings: FlowControlSettings,
+    controller: Controller,
+    on_load: LoadObserver | None = None,
+    *,
+    environment: Mapping[str, str] = os.environ,
+) -> KubernetesObjects:
+    """The source; reads the kubeconfig and what it names, but asks the API nothing yet.
+
+    Raises:
+        KubeconfigError: There is no way to the API.
+    """
+    kubernetes = settings.kubernetes
+    if kubernetes.kubeconfig is None:
+        access = in_cluster(environment)
+    else:
+        access = read_kubeconfig(kubernetes.kubeconfig, kubernetes.context)
+    return KubernetesObjects(
+        KubernetesApi(access.server, ApiCredentials(access)),
+        controller,
+        with_suggested=settings.suggested_objects,
+        on_load=on_load,
+    )

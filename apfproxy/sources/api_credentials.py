@@ -1,0 +1,178 @@
+"""Who the proxy is to a Kubernetes API: a TLS context and a field of the head, as of now.
+
+Files are looked at before each request, of which there are few: tokens of service accounts live for
+an hour, and certificates are renewed.  What cannot be taken, such as a certificate without its new
+key, leaves the former TLS context in use until it can; a token that cannot be read fails the
+request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import ssl
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from apfproxy.sources.file_changes import fingerprint
+from apfproxy.sources.kubeconfig import KubeconfigError
+from apfproxy.sources.token_file import TokenFile, TokenFileError
+
+if TYPE_CHECKING:
+    from apfproxy.sources.kubeconfig import ApiAccess, Pem
+
+logger = logging.getLogger(__name__)
+
+
+class ApiCredentials:
+    """The credentials that an access names, kept as their files are.
+
+    Args:
+        access: Names them.
+
+    Attributes:
+        context: For new connections; None without TLS.
+        problem: Why changed files of TLS are not in use; None if they are.
+
+    Raises:
+        KubeconfigError: They cannot be used.
+    """
+
+    def __init__(self, access: ApiAccess) -> None:
+        self._access = access
+        self._token_file = None
+        if access.token_file is not None:
+            self._token_file = TokenFile(access.token_file, min_characters=1)
+        self._fingerprint = fingerprint(access.paths)
+        self.context: ssl.SSLContext | None = None
+        self.problem: str | None = None
+        if access.server.startswith("https:"):
+            self.context = tls_context(access)
+        try:
+            self.authorization()
+        except TokenFileError as error:
+            raise KubeconfigError(str(error)) from error
+
+    @property
+    def server_name(self) -> str | None:
+        """The name in the server's certificate, if not that of the URL."""
+        return self._access.server_name
+
+    def __repr__(self) -> str:
+        return f"<ApiCredentials for {self._access.server}: {self.problem or 'ok'}>"
+
+    async def refresh(self) -> str | None:
+        """Take files that have changed; the value of `Authorization`, None for none.
+
+        Raises:
+            TokenFileError: There is no token where one should be.
+        """
+        return await asyncio.to_thread(self._refresh)
+
+    def _refresh(self) -> str | None:
+        if self.context is not None:
+            self._refresh_tls()
+        return self.authorization()
+
+    def _refresh_tls(self) -> None:
+        found = fingerprint(self._access.paths)
+        if found == self._fingerprint:
+            return
+        try:
+            self.context = tls_context(self._access)
+        except KubeconfigError as error:
+            if self.problem is None:
+                logger.warning("changed, but not taken, what was there stays in use: %s", error)
+            self.problem = str(error)
+            return
+        self._fingerprint = found
+        self.problem = None
+        logger.info("changed, and loaded again: %s", ", ".join(self._access.paths))
+
+    def authorization(self) -> str | None:
+        """The value of the field that says who asks; None if a certificate does, or nothing.
+
+        Raises:
+            TokenFileError: There is no token where one should be.
+        """
+        access = self._access
+        if self._token_file is not None:
+            return f"Bearer {self._token_file.token().decode('ascii')}"
+        if access.token is not None:
+            return f"Bearer {access.token}"
+        if access.username:
+            pair = f"{access.username}:{access.password}".encode()
+            return f"Basic {base64.b64encode(pair).decode()}"
+        return None
+
+
+def tls_context(access: ApiAccess) -> ssl.SSLContext:
+    """The TLS settings of an access; blocks on the file system.
+
+    Raises:
+        KubeconfigError: A file cannot be used.
+    """
+    # Not `create_default_context`, which from Python 3.13 on refuses CAs as clusters have them,
+    # without key identifiers.
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if access.is_unverified:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    elif access.authorities is None:
+        context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+    else:
+        pem = access.authorities
+        try:
+            context.load_verify_locations(cadata=content(pem).decode("ascii"))
+        except (ssl.SSLError, ValueError) as error:
+            raise KubeconfigError(f"{named(pem)}: is no PEM of certificates") from error
+    if access.certificate is not None and access.key is not None:
+        load_own(context, access.certificate, access.key)
+    return context
+
+
+def load_own(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
+    """Give a context the client's own certificate.
+
+    Raises:
+        KubeconfigError: It cannot be used, or is not that of the key.
+    """
+    try:
+        if certificate.path and key.path:
+            # An empty password, or OpenSSL would ask for one at the terminal.
+            context.load_cert_chain(certificate.path, key.path, password="")
+            return
+        pair = content(certificate) + b"\n" + content(key)
+        # OpenSSL takes files only; this one is for nobody else's eyes, and gone at once.
+        with tempfile.NamedTemporaryFile(prefix="apfproxy-") as file:
+            file.write(pair)
+            file.flush()
+            context.load_cert_chain(file.name, password="")
+    except (ssl.SSLError, OSError) as error:
+        raise KubeconfigError(
+            f"{named(certificate)} and {named(key)}: are no certificate and its key, as PEM"
+            f" without a password, that can be read: {error.strerror or type(error).__name__}"
+        ) from error
+
+
+def content(pem: Pem) -> bytes:
+    """What a PEM has.
+
+    Raises:
+        KubeconfigError: It cannot be read.
+    """
+    if not pem.path:
+        return pem.data
+    try:
+        return Path(pem.path).read_bytes()
+    except OSError as error:
+        raise KubeconfigError(f"{pem.path}: cannot be read: {error.strerror or error}") from error
+
+
+def named(pem: Pem) -> str:
+    """What to call a PEM."""
+    return pem.path or "the data in the kubeconfig"

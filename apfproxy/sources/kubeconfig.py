@@ -1,0 +1,335 @@
+"""How to reach a Kubernetes API: from a kubeconfig, or as the service account of the pod.
+
+Paths in a kubeconfig are relative to its directory.  Contents (`...-data`) win over files, and a
+token's file wins over a token, as in client-go.  Programs that fetch credentials (`exec`,
+`auth-provider`) are not run: they are for people at their desk.
+
+Source: Kubernetes documentation, "Organizing Cluster Access Using kubeconfig Files" and "Accessing
+the Kubernetes API from a Pod"; client-go's `tools/clientcmd`.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import yaml
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_BYTES = 1 << 20
+"""Of a kubeconfig; those with many clusters have tens of KiB."""
+
+SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
+HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
+
+PLUGINS = ("exec", "auth-provider")
+NOT_DONE = {
+    "as": "impersonation",
+    "as-uid": "impersonation",
+    "as-groups": "impersonation",
+    "as-user-extra": "impersonation",
+}
+"""Fields of a user that would make another one of it."""
+
+
+class KubeconfigError(ValueError):
+    """The API cannot be reached by what was given; the operator's fault.  Says no secret."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pem:
+    """Certificates or a key: in a file, which may change, or at hand.
+
+    Attributes:
+        path: Of the file; "" if the data are at hand.
+        data: Those; in no repr, since they may be a key.
+    """
+
+    path: str = ""
+    data: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiAccess:
+    """Where an API is, and who asks it.
+
+    Attributes:
+        server: http or https URL, perhaps with a path, without a slash at its end.
+        authorities: The server's CAs; the system's if None.
+        server_name: In the server's certificate, if not that of the URL.
+        is_unverified: Whether any server is believed.
+        certificate: Of the client.
+        key: Of the certificate.
+        token: Bearer token.
+        token_file: Has it instead, and may change.
+        username: For basic authentication, with `password`; "" for none.
+        password: As said.
+    """
+
+    server: str
+    authorities: Pem | None = None
+    server_name: str | None = None
+    is_unverified: bool = False
+    certificate: Pem | None = None
+    key: Pem | None = None
+    token: str | None = field(default=None, repr=False)
+    token_file: str | None = None
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files that TLS is made of."""
+        pems = (self.authorities, self.certificate, self.key)
+        return tuple(pem.path for pem in pems if pem is not None and pem.path)
+
+
+def in_cluster(environment: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> ApiAccess:
+    """How a pod reaches the API of its own cluster.
+
+    Args:
+        environment: Of the process.
+        directory: Where the service account is mounted.
+
+    Raises:
+        KubeconfigError: This is no pod.
+    """
+    host, port = environment.get(HOST, ""), environment.get(PORT, "")
+    if not host or not port:
+        raise KubeconfigError(
+            f"not in a pod of Kubernetes ({HOST} is not set): say how to reach the API with"
+            " --kubeconfig FILE"
+        )
+    mount = Path(directory)
+    if not (mount / "token").exists():
+        raise KubeconfigError(
+            f"no token of a service account in {directory}: let the pod have one"
+            " (automountServiceAccountToken: true), or give --kubeconfig FILE"
+        )
+    shown = f"[{host}]" if ":" in host else host
+    return ApiAccess(
+        server=f"https://{shown}:{port}",
+        authorities=Pem(path=str(mount / "ca.crt")),
+        token_file=str(mount / "token"),
+    )
+
+
+def read_kubeconfig(path: str, context: str | None = None) -> ApiAccess:
+    """How a context of a kubeconfig reaches its API.
+
+    Args:
+        path: Of the file.
+        context: Name of the context; the current one if None.
+
+    Raises:
+        KubeconfigError: The file, or that context, cannot be used.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise KubeconfigError(f"{path}: cannot be read: {error.strerror or error}") from error
+    if len(data) > MAX_BYTES:
+        raise KubeconfigError(f"{path}: longer than {MAX_BYTES} bytes: no kubeconfig")
+    return access(data, path, context)
+
+
+def access(data: bytes, path: str, context: str | None = None) -> ApiAccess:
+    """How a context in the bytes of a kubeconfig reaches its API.
+
+    Raises:
+        KubeconfigError: They cannot be used.
+    """
+    try:
+        whole = yaml.safe_load(data)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # Without the error's text, which may have the line with it.
+        mark = getattr(error, "problem_mark", None)
+        place = f"{path}:{mark.line + 1}" if mark is not None else path
+        raise KubeconfigError(f"{place}: is no YAML") from None
+    top = Fields(path, "", whole)
+    name = context or top.text("current-context")
+    if not name:
+        raise KubeconfigError(
+            f"{path}: has no current-context: choose one with --context"
+            f" ({', '.join(top.names('contexts')) or 'it has none at all'})"
+        )
+    chosen = top.entry("contexts", name, "context", "choose another one with --context")
+    cluster_name, user_name = chosen.text("cluster"), chosen.text("user")
+    if not cluster_name:
+        raise KubeconfigError(f"{chosen.place('cluster')}: missing")
+    cluster = top.entry("clusters", cluster_name, "cluster", "which the context names")
+    if user_name:
+        user = top.entry("users", user_name, "user", "which the context names")
+    else:
+        user = Fields(path, "users", {})
+    return _access(cluster, user)
+
+
+def _access(cluster: Fields, user: Fields) -> ApiAccess:
+    for plugin in PLUGINS:
+        if user.has(plugin):
+            raise KubeconfigError(
+                f"{user.place(plugin)}: programs that fetch credentials are not run; give the user"
+                " a token or tokenFile (kubectl create token NAME), a client certificate, or run in"
+                " the cluster as a service account"
+            )
+    for name, what in NOT_DONE.items():
+        if user.has(name):
+            raise KubeconfigError(
+                f"{user.place(name)}: {what} is not done; use a context whose user has the rights"
+            )
+    if cluster.has("proxy-url"):
+        raise KubeconfigError(
+            f"{cluster.place('proxy-url')}: not supported; use a cluster that can be reached"
+            " without a proxy"
+        )
+    certificate, key = user.pem("client-certificate"), user.pem("client-key")
+    if (certificate is None) != (key is None):
+        missing = "client-key" if key is None else "client-certificate"
+        raise KubeconfigError(f"{user.place(missing)}: missing: certificate and key go together")
+    is_unverified = cluster.truth("insecure-skip-tls-verify")
+    authorities = cluster.pem("certificate-authority")
+    if is_unverified and authorities is not None:
+        raise KubeconfigError(
+            f"{cluster.place('insecure-skip-tls-verify')}: makes no sense with a"
+            " certificate-authority; remove one"
+        )
+    return ApiAccess(
+        server=cluster.server(),
+        authorities=authorities,
+        server_name=cluster.text("tls-server-name") or None,
+        is_unverified=is_unverified,
+        certificate=certificate,
+        key=key,
+        token=user.text("token") or None,
+        token_file=user.path("tokenFile"),
+        username=user.text("username"),
+        password=user.text("password"),
+    )
+
+
+class Fields:
+    """A mapping in a kubeconfig, read field by field.
+
+    Args:
+        file: Path of the kubeconfig.
+        where: Path of the mapping in it; "" for the whole.
+        content: What is there.
+
+    Raises:
+        KubeconfigError: It is no mapping.
+    """
+
+    def __init__(self, file: str, where: str, content: object) -> None:
+        self._file = file
+        self._where = where
+        if not isinstance(content, dict):
+            raise KubeconfigError(f"{file}{where and ': '}{where}: want a mapping of fields")
+        self._content: dict[Any, Any] = content
+
+    def __repr__(self) -> str:
+        return f"<Fields of {self._file}: {self._where}>"
+
+    def place(self, name: str) -> str:
+        """Where a field is, for messages."""
+        return f"{self._file}: {self._where}{self._where and '.'}{name}"
+
+    def has(self, name: str) -> bool:
+        """Whether a field is there with some value."""
+        return self._content.get(name) not in (None, "", [], {})
+
+    def text(self, name: str) -> str:
+        """The text of a field; "" if it is not there."""
+        value = self._content.get(name)
+        if value is None:
+            return ""
+        if not isinstance(value, str):
+            raise KubeconfigError(f"{self.place(name)}: want a string")
+        return value
+
+    def truth(self, name: str) -> bool:
+        """The boolean of a field; False if it is not there."""
+        value = self._content.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise KubeconfigError(f"{self.place(name)}: want true or false")
+        return bool(value)
+
+    def path(self, name: str) -> str | None:
+        """The path in a field, relative to the kubeconfig's directory; None if it is not there."""
+        text = self.text(name)
+        return str(Path(self._file).parent / text) if text else None
+
+    def pem(self, name: str) -> Pem | None:
+        """What a field `NAME-data` has, or else the file that a field `NAME` names."""
+        encoded = self.text(f"{name}-data")
+        if encoded:
+            try:
+                return Pem(data=base64.b64decode("".join(encoded.split()), validate=True))
+            except (binascii.Error, ValueError):
+                raise KubeconfigError(f"{self.place(name)}-data: is no base64") from None
+        path = self.path(name)
+        return None if path is None else Pem(path=path)
+
+    def server(self) -> str:
+        """The URL in the field `server`."""
+        url = self.text("server")
+        if not url:
+            raise KubeconfigError(f"{self.place('server')}: missing")
+        problem = server_problem(url)
+        if problem:
+            raise KubeconfigError(f"{self.place('server')}: {problem}")
+        return url.rstrip("/")
+
+    def names(self, name: str) -> list[str]:
+        """The names of the entries of a list."""
+        entries = self._content.get(name) or []
+        if not isinstance(entries, list):
+            raise KubeconfigError(f"{self.place(name)}: want a list")
+        return [
+            each["name"]
+            for each in entries
+            if isinstance(each, dict) and isinstance(each.get("name"), str)
+        ]
+
+    def entry(self, name: str, wanted: str, field_name: str, hint: str) -> Fields:
+        """The content of the entry with a name in a list; the first one, as there should be one.
+
+        Raises:
+            KubeconfigError: There is none.
+        """
+        known = self.names(name)
+        if wanted not in known:
+            raise KubeconfigError(
+                f"{self._file}: {name}: there is none named {wanted!r}, {hint};"
+                f" there are: {', '.join(known) or 'none'}"
+            )
+        number, found = next(
+            (number, each)
+            for number, each in enumerate(self._content[name])
+            if isinstance(each, dict) and each.get("name") == wanted
+        )
+        where = f"{name}[{number}].{field_name}"
+        return Fields(self._file, where, found.get(field_name) or {})
+
+
+def server_problem(url: str) -> str:
+    """Why a URL is not one of an API; "" if it is."""
+    try:
+        parts = urlsplit(url)
+        host, _port = parts.hostname, parts.port
+    except ValueError:
+        return "no URL"
+    if parts.scheme not in {"http", "https"} or not host:
+        return "want https://HOST[:PORT] or http://HOST[:PORT]"
+    if parts.username is not None or parts.password is not None:
+        return "has a user or password, which would be shown in logs; they belong to the user"
+    if parts.query or parts.fragment:
+        return "has a query or fragment"
+    return ""

@@ -1,0 +1,168 @@
+"""Keeps a controller's configuration as the objects of a Kubernetes API are.
+
+A change there is in force as soon as its event has come; many at once are taken together.  What is
+taken is the whole of it, or nothing, as `in_force` has it.  Until both resources were listed, the
+built-in objects are in force; while the API cannot be reached, the last that were known.  Where the
+API has no mandatory object, the built-in one is in force; suggested ones are only if it has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+
+from apfproxy.api.decode import Problem
+from apfproxy.api.flowcontrol.wire import from_wire
+from apfproxy.sources.in_force import InForce
+from apfproxy.sources.object_files import effective_objects
+from apfproxy.sources.reflector import Reflector
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.sources.backoff import Backoff
+    from apfproxy.sources.files import LoadObserver
+    from apfproxy.sources.kubernetes_api import Json, KubernetesApi
+
+PAUSE_S = 0.02
+"""Between two configurations: thousands of objects may be applied in a row, each one a change."""
+
+RESOURCES = {
+    "PriorityLevelConfiguration": "prioritylevelconfigurations",
+    "FlowSchema": "flowschemas",
+}
+"""Kind to resource."""
+
+logger = logging.getLogger(__name__)
+
+
+class KubernetesObjects:
+    """The flow control objects of an API, as the source of a controller's configuration.
+
+    Args:
+        api: Has the objects; closed by `close`.
+        controller: Gets them.
+        with_suggested: Whether the suggested objects are among those that serve at first.
+        on_load: Hears what became of each load, `load_first` included.
+        new_backoff: Makes the pauses of one resource.
+        now_s: A monotonic clock.
+        sleep: Waits; tests pass one that does not.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        controller: Controller,
+        *,
+        with_suggested: bool = True,
+        on_load: LoadObserver | None = None,
+        new_backoff: Callable[[], Backoff] | None = None,
+        now_s: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.api = api
+        self.name = api.server
+        self._controller = controller
+        self._with_suggested = with_suggested
+        self._on_load = on_load
+        self._in_force = InForce(self.name, controller, on_load)
+        self._sleep = sleep
+        self._wake = asyncio.Event()
+        self._synced = asyncio.Event()
+        self._read: dict[int, tuple[Json, FlowControlObject | Problem]] = {}  # by identity
+        self.reflectors = {
+            kind: Reflector(
+                api,
+                kind,
+                resource,
+                self._wake.set,
+                now_s=now_s,
+                backoff=None if new_backoff is None else new_backoff(),
+                sleep=sleep,
+            )
+            for kind, resource in RESOURCES.items()
+        }
+
+    def __repr__(self) -> str:
+        return f"<KubernetesObjects of {self.name}: {self.problem() or 'ok'}>"
+
+    @property
+    def is_synced(self) -> bool:
+        """Whether all objects of the API were known at some time."""
+        return all(each.is_synced for each in self.reflectors.values())
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """Why the objects that the API has are not in force; empty if they are."""
+        return self._in_force.problems
+
+    def problem(self) -> str | None:
+        """Why the objects cannot be followed at the moment; None while they can."""
+        problems = [each.problem for each in self.reflectors.values() if each.problem is not None]
+        if not problems:
+            return None
+        serving = "the last known objects are" if self.is_synced else "the built-in objects are"
+        return f"{self.name}: {'; '.join(problems)}; {serving} in force"
+
+    def load_first(self) -> None:
+        """Put the built-in objects in force, to serve with until the API's are known."""
+        objects = effective_objects((), with_suggested=self._with_suggested)
+        self._controller.commit(self._controller.digest(objects))
+        if self._on_load is not None:
+            self._on_load((), ())
+
+    async def wait_until_synced(self, timeout_s: float) -> bool:
+        """Wait until the API's objects are in force, while `watch` runs; whether they are."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._synced.wait()
+        except TimeoutError:
+            logger.warning(
+                "the objects of %s did not come within %g s; the built-in ones serve until they do",
+                self.name,
+                timeout_s,
+            )
+        return self._synced.is_set()
+
+    def load(self) -> None:
+        """Put in force what is known of the API now, if it is well and not in force yet."""
+        before, self._read = self._read, {}
+        for kind, reflector in self.reflectors.items():
+            for name, wire in sorted(reflector.objects.items()):
+                known = before.get(id(wire))  # which keeps it, so that no other has its identity
+                self._read[id(wire)] = known or (wire, self._object(kind, name, wire))
+        self._in_force.take(read for _, read in self._read.values())
+
+    def _object(self, kind: str, name: str, wire: Json) -> FlowControlObject | Problem:
+        found = from_wire(wire)
+        if not isinstance(found, list):
+            return found
+        messages = tuple(str(error) for error in found)
+        return Problem(self.name, messages, None, kind, name, tuple(found))
+
+    async def watch(self) -> None:
+        """Follow the objects and load after each change; ends only when it is cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for reflector in self.reflectors.values():
+                group.create_task(reflector.run())
+            await self._load_when_woken()
+
+    async def _load_when_woken(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            if self.is_synced:
+                try:
+                    self.load()
+                except Exception:
+                    logger.exception("the configuration in %s cannot be taken", self.name)
+                self._synced.set()
+            await self._sleep(PAUSE_S)
+
+    async def close(self) -> None:
+        """Ask the API nothing more."""
+        await self.api.close()

@@ -1,0 +1,245 @@
+"""A Kubernetes API as a client sees it: objects as JSON, watches as lines of it.
+
+The cluster's own API is believed in what it says, but not in how much: answers and lines are
+bounded.  Its own words about a refusal are shown, as they say who may not do what.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import msgspec
+import yarl
+
+from apfproxy.authn.api_exchange import EXCHANGE_ERRORS, explained, json_head, new_session
+from apfproxy.sources.token_file import TokenFileError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+
+    from apfproxy.sources.api_credentials import ApiCredentials
+
+Json = dict[str, Any]
+
+MAX_ANSWER_BYTES = 1 << 26
+"""Of one chunk of a list: etcd keeps objects of 1.5 MiB at most, those here have a few KiB."""
+MAX_EVENT_BYTES = 1 << 22
+"""Of one event: no object is larger."""
+MAX_MESSAGE = 300
+"""Characters that are shown of what the API says about a refusal."""
+
+ANSWER_S = 30.0
+"""For a list or a write, from beginning to end."""
+CONNECT_S = 10.0
+SILENCE_S = 150.0
+"""A watch without a word for so long is dead: bookmarks come every minute."""
+
+OK = 200
+CREATED = 201
+UNAUTHORIZED = 401
+FORBIDDEN = 403
+NOT_FOUND = 404
+GONE = 410
+
+APPLY = "application/apply-patch+yaml"
+
+
+class KubernetesApiError(Exception):
+    """The API gave no answer, or another one than it should.
+
+    Attributes:
+        status: Of the answer; 0 if there was none.
+        is_away: Whether nobody was there to take the request.
+        retry_after_s: What it asks to wait; 0 for nothing.
+    """
+
+    def __init__(
+        self, what: str, status: int = 0, *, is_away: bool = False, retry_after_s: float = 0.0
+    ) -> None:
+        super().__init__(what)
+        self.status = status
+        self.is_away = is_away
+        self.retry_after_s = retry_after_s
+
+
+class KubernetesApi:
+    """The API.
+
+    Args:
+        server: Its URL, perhaps with a path.
+        credentials: Who asks.
+        silence_s: A watch without a word for so long is given up.
+    """
+
+    def __init__(
+        self, server: str, credentials: ApiCredentials, *, silence_s: float = SILENCE_S
+    ) -> None:
+        self.server = server
+        self._url = yarl.URL(server)
+        self._credentials = credentials
+        self._silence_s = silence_s
+        self._session: aiohttp.ClientSession | None = None
+
+    def __repr__(self) -> str:
+        return f"<KubernetesApi {self.server}>"
+
+    async def close(self) -> None:
+        """Drop all connections."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    async def get(self, path: str, query: Mapping[str, str]) -> Json:
+        """Ask for an object, or a list of them.
+
+        Raises:
+            KubernetesApiError: There is none.
+        """
+        timeout = aiohttp.ClientTimeout(total=ANSWER_S, sock_connect=CONNECT_S)
+        async with self._exchange("GET", path, query, timeout) as response:
+            return await answer_of(response)
+
+    async def apply(self, path: str, query: Mapping[str, str], obj: Json) -> Json:
+        """Apply fields of an object on the server's side; the whole object.
+
+        Raises:
+            KubernetesApiError: It was refused.
+        """
+        timeout = aiohttp.ClientTimeout(total=ANSWER_S, sock_connect=CONNECT_S)
+        body = msgspec.json.encode(obj)
+        async with self._exchange("PATCH", path, query, timeout, body, APPLY) as response:
+            return await answer_of(response)
+
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[Json | None, None]:
+        """Yield None when the watch has begun, then its events, until the API ends it.
+
+        Raises:
+            KubernetesApiError: It was refused, or the connection broke or fell silent.
+        """
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_S, sock_read=self._silence_s
+        )
+        async with self._exchange("GET", path, query, timeout) as response:
+            yield None
+            rest = b""
+            async for piece in response.content.iter_any():
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    if line.strip():
+                        yield json_object(line)
+                if len(rest) > MAX_EVENT_BYTES:
+                    raise KubernetesApiError(f"an event is longer than {MAX_EVENT_BYTES} bytes")
+
+    @asynccontextmanager
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's, of several parts
+        body: bytes | None = None,
+        content_type: str | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Send a request; the good answer to it, for as long as the context lasts.
+
+        Raises:
+            KubernetesApiError: Anything went wrong.
+        """
+        try:
+            authorization = await self._credentials.refresh()
+            head = json_head(lambda: None)
+            if authorization is not None:
+                head["Authorization"] = authorization
+            if content_type is not None:
+                head["Content-Type"] = content_type
+            if self._session is None:
+                self._session = new_session()
+            async with self._session.request(
+                method,
+                self._url.joinpath(path.lstrip("/"), encoded=True).with_query(query),
+                data=body,
+                headers=head,
+                ssl=self._credentials.context or True,
+                server_hostname=self._credentials.server_name,
+                allow_redirects=False,
+                timeout=timeout,
+            ) as response:
+                if response.status not in {OK, CREATED}:
+                    raise await refusal(response)
+                yield response
+        except TokenFileError as error:
+            raise KubernetesApiError(str(error)) from None
+        except TimeoutError as error:
+            is_away = isinstance(error, aiohttp.ConnectionTimeoutError)
+            what = "cannot connect in time" if is_away else "no answer in time"
+            raise KubernetesApiError(what, is_away=is_away) from None
+        except EXCHANGE_ERRORS as error:
+            what, _ = explained(error, "the API server")
+            is_away = isinstance(error, aiohttp.ClientConnectorError)
+            raise KubernetesApiError(what, is_away=is_away) from None
+
+
+async def answer_of(response: aiohttp.ClientResponse) -> Json:
+    """The JSON object that an answer has.
+
+    Raises:
+        KubernetesApiError: It has none, or too large a one.
+    """
+    return json_object(await bounded_body(response, MAX_ANSWER_BYTES))
+
+
+async def bounded_body(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The body of an answer.
+
+    Raises:
+        KubernetesApiError: It is longer than that.
+    """
+    data = bytearray()
+    async for piece in response.content.iter_any():
+        data += piece
+        if len(data) > most:
+            raise KubernetesApiError(f"the answer is longer than {most} bytes", response.status)
+    return bytes(data)
+
+
+def json_object(data: bytes) -> Json:
+    """The object that a text is.
+
+    Raises:
+        KubernetesApiError: It is none.
+    """
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise KubernetesApiError("the answer is no JSON object: is this a Kubernetes API?")
+    return found
+
+
+async def refusal(response: aiohttp.ClientResponse) -> KubernetesApiError:
+    """The error that an answer is."""
+    message = ""
+    try:
+        status = json_object(await bounded_body(response, MAX_EVENT_BYTES))
+        message = message_of(status)
+    except KubernetesApiError:
+        pass  # a load balancer's own page
+    return KubernetesApiError(
+        f"answered {response.status}{message and ': '}{message}",
+        response.status,
+        retry_after_s=seconds(response.headers.get("Retry-After", "")),
+    )
+
+
+def message_of(status: Json) -> str:
+    """What a Status says, in one line."""
+    message = status.get("message")
+    return " ".join(message.split())[:MAX_MESSAGE] if isinstance(message, str) else ""
+
+
+def seconds(text: str) -> float:
+    """The number of seconds in `Retry-After`; 0 for a date or anything else."""
+    return float(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0.0  # noqa: PLR2004 - a day

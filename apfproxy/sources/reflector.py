@@ -1,0 +1,309 @@
+"""Knows all objects of a resource of a Kubernetes API: lists them, then watches their changes.
+
+1. A list comes in chunks.  If its continuation expires half-way, all is listed in one piece.
+2. A watch goes on from the version of the list, of the last event or of the last bookmark.  One
+   that ends is no error: another goes on from the last version.
+3. 410, as a status or within a watch, says that the server has forgotten what came after the last
+   version: all is listed anew.  So does 404: the API's version is no longer served.
+4. A connection that breaks or falls silent is made again after a pause, and so is a refused one;
+   pauses grow and are jittered.  What is known stays known meanwhile.
+5. Who comes back may be a server that has lost its newest state, which a watch from a version yet
+   to come would never tell.  So after a server was away all is listed anew; and after a connection
+   broke a list of one object tells whether the server's version is behind the last one here.
+
+Source: Kubernetes documentation, "API Concepts", "Efficient detection of changes"; client-go's
+`tools/cache/reflector.go`, which has no rule 5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from contextlib import aclosing
+from typing import TYPE_CHECKING
+
+from apfproxy.api.flowcontrol.conversion import V1, V1BETA3
+from apfproxy.api.flowcontrol.types import GROUP
+from apfproxy.api.flowcontrol.wire import with_type
+from apfproxy.sources.backoff import Backoff
+from apfproxy.sources.kubernetes_api import (
+    FORBIDDEN,
+    GONE,
+    NOT_FOUND,
+    UNAUTHORIZED,
+    Json,
+    KubernetesApiError,
+    message_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from apfproxy.sources.kubernetes_api import KubernetesApi
+
+VERSIONS = (V1, V1BETA3)
+"""Of the group, the first that is served is used: v1 is from Kubernetes 1.29 on."""
+CHUNK = 250
+"""Objects of one list; clusters have a few dozen."""
+MAX_OBJECTS = 20_000
+"""Of one resource: more are no configuration."""
+WATCH_S = (300, 600)
+"""A watch lasts so long, drawn from between, so that not all end together; as client-go's."""
+STEADY_S = 1.0
+"""A watch that ended sooner, without an event, is as good as one that failed."""
+
+HINTS = {
+    UNAUTHORIZED: "; see to the token or certificate that the proxy shows",
+    FORBIDDEN: "; give the proxy's user the cluster role of config/kubernetes/reader.yaml",
+}
+
+logger = logging.getLogger(__name__)
+
+
+class Reflector:
+    """The objects of one resource of the flow control group.
+
+    Args:
+        api: Has them.
+        kind: Theirs.
+        resource: Its plural, as in paths.
+        on_change: Called after each change, with `objects` changed, and after the first list.
+        now_s: A monotonic clock.
+        backoff: Gives the pauses.
+        sleep: Waits; tests pass one that does not.
+
+    Attributes:
+        objects: Name to object, typed; replaced, never changed.
+        is_synced: Whether they are what the API had at some time.
+        version: Of the group that is used, such as v1.
+        problem: Why it cannot follow them at the moment; None while it can.
+        lists: How often all were listed.
+        watches: How often a watch has begun.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        kind: str,
+        resource: str,
+        on_change: Callable[[], None],
+        *,
+        now_s: Callable[[], float],
+        backoff: Backoff | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._api = api
+        self._kind = kind
+        self._resource = resource
+        self._on_change = on_change
+        self._now_s = now_s
+        self._backoff = backoff or Backoff()
+        self._sleep = sleep
+        self._at: str | None = None  # the resource version that a watch goes on from
+        self._is_doubtful = False  # whether the server may have lost what came before `_at`
+        self._has_news = False  # whether the watch brought anything
+        self._began_s: float | None = None  # when the watch did
+        self.objects: dict[str, Json] = {}
+        self.is_synced = False
+        self.version = VERSIONS[0]
+        self.problem: str | None = "not listed yet"
+        self.lists = 0
+        self.watches = 0
+
+    def __repr__(self) -> str:
+        return f"<Reflector of {len(self.objects)} {self._resource} at {self._at}>"
+
+    @property
+    def path(self) -> str:
+        """Of the resource."""
+        return f"/apis/{GROUP}/{self.version}/{self._resource}"
+
+    async def run(self) -> None:
+        """Follow the objects for ever; ends only when it is cancelled."""
+        while True:
+            self._has_news = False
+            self._began_s = None
+            least_s = 0.0
+            is_failure = False
+            try:
+                await self._follow()
+            except KubernetesApiError as error:
+                is_failure = True
+                least_s = error.retry_after_s
+                self._failed(error)
+            if self._has_news or self._was_steady():
+                self._backoff.reset()
+                if not is_failure:
+                    continue
+            await self._sleep(self._backoff.next_s(least_s))
+
+    def _was_steady(self) -> bool:
+        return self._began_s is not None and self._now_s() - self._began_s >= STEADY_S
+
+    async def _follow(self) -> None:
+        """Get to know all objects, then watch them until the watch ends."""
+        if self._at is not None and self._is_doubtful:
+            await self._look_back()
+        if self._at is None:
+            await self._list()
+        self._is_doubtful = False
+        await self._watch()
+
+    def _failed(self, error: KubernetesApiError) -> None:
+        if error.status in {GONE, NOT_FOUND} or error.is_away:
+            self._at = None
+        if error.status == GONE:
+            logger.debug("%s: %s; listing them anew", self._resource, error)
+            return
+        self._is_doubtful = True
+        problem = f"{self._resource}: {error}{HINTS.get(error.status, '')}"
+        if self.problem is None or (not self.is_synced and self.problem != problem):
+            logger.warning("%s: %s", self._api.server, problem)
+        self.problem = problem
+
+    def _well(self) -> None:
+        if self.problem is not None and self.is_synced:
+            logger.info("%s: %s are followed", self._api.server, self._resource)
+        self.problem = None
+
+    async def _look_back(self) -> None:
+        """List all anew if the server's version is behind."""
+        page = await self._api.get(self.path, {"limit": "1"})
+        current, known = list_version(page), self._at
+        assert known is not None, "else there is nothing to compare"
+        # Versions can be compared as numbers: KEP-5504.  Of others nothing is known.
+        if not (current.isdigit() and known.isdigit() and int(known) <= int(current)):
+            self._at = None
+
+    async def _list(self) -> None:
+        """Take all objects that there are now."""
+        for version in VERSIONS:
+            self.version = version
+            try:
+                objects, at = await self._listed()
+                break
+            except KubernetesApiError as error:
+                if error.status != NOT_FOUND or version == VERSIONS[-1]:
+                    raise
+        self.lists += 1
+        self._at = at
+        self.objects = objects
+        self.is_synced = True
+        self._well()
+        self._on_change()
+
+    async def _listed(self) -> tuple[dict[str, Json], str]:
+        try:
+            return await self._listed_in_chunks({"limit": str(CHUNK)})
+        except KubernetesApiError as error:
+            if error.status != GONE:
+                raise
+        return await self._listed_in_chunks({})
+
+    async def _listed_in_chunks(self, query: dict[str, str]) -> tuple[dict[str, Json], str]:
+        objects: dict[str, Json] = {}
+        token = ""
+        while True:
+            page = await self._api.get(
+                self.path, {**query, **({"continue": token} if token else {})}
+            )
+            at = list_version(page)
+            items = page.get("items") or ()
+            if not isinstance(items, list | tuple):
+                raise KubernetesApiError("the answer is no list of objects")
+            for item in items:
+                name, obj, _ = self._read(item)
+                objects[name] = obj
+            self._check_count(len(objects))
+            token = page["metadata"].get("continue") or ""
+            if not token:
+                return objects, at
+
+    async def _watch(self) -> None:
+        """Take what happens until the server ends the watch, as it does after its time.
+
+        Raises:
+            KubernetesApiError: It ended otherwise.
+        """
+        assert self._at is not None, "all were listed"
+        query = {
+            "watch": "1",
+            "resourceVersion": self._at,
+            "allowWatchBookmarks": "true",
+            # The jitter needs no secrecy.
+            "timeoutSeconds": str(random.randint(*WATCH_S)),  # noqa: S311
+        }
+        async with aclosing(self._api.watch(self.path, query)) as events:
+            async for event in events:
+                if event is None:
+                    self._began_s = self._now_s()
+                    self.watches += 1
+                    self._well()
+                else:
+                    self._take(event)
+
+    def _take(self, event: Json) -> None:
+        """Take an event of a watch.
+
+        Raises:
+            KubernetesApiError: It is none, or says that the watch is over.
+        """
+        type_, content = event.get("type"), event.get("object")
+        if type_ == "ERROR" and isinstance(content, dict):
+            code = content.get("code")
+            raise KubernetesApiError(
+                f"the watch ended: {message_of(content)}", code if isinstance(code, int) else 0
+            )
+        if type_ == "BOOKMARK":
+            self._at = object_version(content)
+            self._has_news = True
+            return
+        name, obj, at = self._read(content)
+        if type_ == "DELETED":
+            self.objects = {key: value for key, value in self.objects.items() if key != name}
+        elif type_ in {"ADDED", "MODIFIED"}:
+            self.objects = {**self.objects, name: obj}
+            self._check_count(len(self.objects))
+        else:
+            raise KubernetesApiError("an event of the watch is of no known type")
+        self._at = at
+        self._has_news = True
+        self._on_change()
+
+    def _read(self, content: object) -> tuple[str, Json, str]:
+        """Name, typed object without what nobody here needs, and version."""
+        at = object_version(content)
+        obj = with_type(content, self._kind, f"{GROUP}/{self.version}")
+        assert isinstance(obj, dict), "it has a version"
+        metadata = {key: value for key, value in obj["metadata"].items() if key != "managedFields"}
+        name = metadata.get("name")
+        if not isinstance(name, str) or not name:
+            raise KubernetesApiError("an object has no name")
+        return name, {**obj, "metadata": metadata}, at
+
+    def _check_count(self, count: int) -> None:
+        if count > MAX_OBJECTS:
+            raise KubernetesApiError(f"more than {MAX_OBJECTS} objects")
+
+
+def object_version(content: object) -> str:
+    """The resource version of an object.
+
+    Raises:
+        KubernetesApiError: It has none.
+    """
+    metadata = content.get("metadata") if isinstance(content, dict) else None
+    version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
+    if not isinstance(version, str) or not version:
+        raise KubernetesApiError("an object has no resourceVersion: is this a Kubernetes API?")
+    return version
+
+
+def list_version(page: Json) -> str:
+    """The resource version of a list.
+
+    Raises:
+        KubernetesApiError: It has none, so it is no list.
+    """
+    return object_version(page)
