@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[1]
 PACKAGE = "apfproxy"
 
-PURE = frozenset({"api", "request", "flowcontrol"})
+CORE = frozenset({"api", "request", "flowcontrol"})
+
+PURE = CORE | {"lint"}
 
 EVERYWHERE = frozenset({"clock", "errors"})
 """Modules beside the packages that all may import, and that import none."""
@@ -28,14 +30,16 @@ ARROWS: dict[str, frozenset[str]] = {
     "api": frozenset(),
     "request": frozenset({"api"}),
     "flowcontrol": frozenset({"api", "request"}),
-    "authn": PURE | {"settings", "tasks"},
-    "proxy": PURE | {"settings", "tasks", "authn"},
-    "apiserver": PURE | {"settings", "tasks", "authn"},
-    "sources": PURE | {"settings", "tasks", "authn", "apiserver"},
-    "fleet": PURE | {"settings", "tasks", "authn"},
-    "observe": PURE | {"settings", "tasks", "authn"},
-    "cli": PURE
-    | {"settings", "tasks", "authn", "proxy", "sources", "fleet", "apiserver", "observe"},
+    "lint": CORE,
+    "authn": CORE | {"settings", "tasks"},
+    "proxy": CORE | {"settings", "tasks", "authn"},
+    "apiserver": CORE | {"settings", "tasks", "authn"},
+    "sources": CORE | {"settings", "tasks", "authn", "apiserver"},
+    "fleet": CORE | {"settings", "tasks", "authn"},
+    "observe": CORE | {"settings", "tasks", "authn"},
+    "cli": CORE
+    | {"settings", "tasks", "authn", "proxy", "sources", "fleet", "apiserver", "observe"}
+    | {"lint"},
 }
 """Part of the program to the parts that it may import, itself and `EVERYWHERE` apart."""
 

@@ -2,39 +2,64 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from apfproxy.api.documents import LARGEST_INPUT_BYTES
+from apfproxy.cli.check_report import (
+    Report,
+    finding_entry,
+    kinds_as_json,
+    kinds_as_text,
+    nothing_entry,
+    problem_entries,
+)
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK
+from apfproxy.cli.parameters import Parsed
+from apfproxy.lint.differences import differences
+from apfproxy.lint.findings import FINDING_KINDS, INVALID, Severity
+from apfproxy.lint.linter import DEFAULT_SERVER_CONCURRENCY_LIMIT, lint
 from apfproxy.sources.object_files import (
     FileContents,
-    dangling_flow_schemas,
     decode_files,
     effective_objects,
     read_files,
 )
 
-if TYPE_CHECKING:
-    from apfproxy.api.decode import Problem
-    from apfproxy.sources.object_files import ObjectsRead
-
 STDIN = "-"
-NOWHERE: dict[str, str | None] = dict.fromkeys(("file", "kind", "name", "field", "message"))
 
 EPILOG = f"""\b
 Examples:
   apfproxy check objects/
-  kubectl get flowschemas,prioritylevelconfigurations -o yaml | apfproxy check -
+  apfproxy check --diff --fail-on warning --ignore APF204 objects/
+  kubectl get flowschemas,prioritylevelconfigurations -o yaml |
+    apfproxy check --no-suggested-objects --diff -
+  apfproxy check --list-findings
 
-{EXIT_CODES}"""
+{EXIT_CODES}
+Findings as bad as --fail-on says, or worse, count as failed."""
+
+
+def parse_finding_id(text: str) -> str:
+    """Read the id of a kind of finding that can be ignored, in any case.
+
+    Raises:
+        ValueError: It is none.
+    """
+    found = text.upper()
+    if found not in FINDING_KINDS:
+        raise ValueError(f"{text!r} is no id of a finding: see --list-findings")
+    if found == INVALID.id:
+        raise ValueError(f"{found} cannot be ignored: what is invalid is not used")
+    return found
+
+
+FINDING_ID = Parsed("id", parse_finding_id)
 
 
 @click.command(epilog=EPILOG)
-@click.argument("paths", nargs=-1, required=True, metavar="PATH...", type=click.Path())
+@click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path())
 @click.option(
     "-o",
     "--output",
@@ -47,106 +72,69 @@ Examples:
     "--suggested-objects/--no-suggested-objects",
     default=True,
     show_default=True,
-    help="Whether a FlowSchema may name a priority level that Kubernetes suggests.",
+    help="Whether the objects that Kubernetes suggests are in force where none is given.",
 )
-def check(paths: tuple[str, ...], output: str, *, suggested_objects: bool) -> int:
-    """Validate the FlowSchemas and PriorityLevelConfigurations in files.
+@click.option(
+    "--server-concurrency-limit",
+    type=click.IntRange(1, (1 << 31) - 1),
+    default=DEFAULT_SERVER_CONCURRENCY_LIMIT,
+    show_default=True,
+    help="Seats that the priority levels divide.",
+)
+@click.option("--diff", is_flag=True, help="Show how the objects differ from the built-in ones.")
+@click.option(
+    "--ignore",
+    multiple=True,
+    type=FINDING_ID,
+    help="Leave out findings of this kind; may be repeated.",
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice([str(severity) for severity in Severity]),
+    default=str(Severity.ERROR),
+    show_default=True,
+    help="The least severity that makes the exit code 1.",
+)
+@click.option("--list-findings", is_flag=True, help="Explain all findings, and do nothing else.")
+def check(
+    paths: tuple[str, ...],
+    output: str,
+    server_concurrency_limit: int,
+    ignore: tuple[str, ...],
+    fail_on: str,
+    *,
+    suggested_objects: bool,
+    diff: bool,
+    list_findings: bool,
+) -> int:
+    """Validate and lint the FlowSchemas and PriorityLevelConfigurations in files.
 
     PATH is a file, a directory (its *.yaml, *.yml and *.json) or - for standard input.  Every
-    problem is printed on a line of its own, with its file, object and field.  A FlowSchema whose
-    priority level does not exist is only warned about: it is not used until the level is there.
+    finding is printed on a line of its own, with its file, object and field, its severity and its
+    id.  Errors are objects that cannot be used; warnings and infos are about the configuration as
+    a whole, with the built-in objects that would be in force.
     """
+    if list_findings:
+        click.echo(kinds_as_json() if output == "json" else kinds_as_text())
+        return OK
+    if not paths:
+        raise click.UsageError("Missing argument 'PATH...'.", click.get_current_context())
     contents = read_files([path for path in paths if path != STDIN])
     if STDIN in paths:
         data = sys.stdin.buffer.read(LARGEST_INPUT_BYTES + 1)
         contents = FileContents((*contents.files, ("<stdin>", data)), contents.problems)
     read = decode_files(contents)
-    dangling = dangling_flow_schemas(
-        effective_objects(read.objects, with_suggested=suggested_objects)
-    )
-    warnings: list[dict[str, Any]] = [
-        {
-            "file": read.origins["FlowSchema", name],
-            "kind": "FlowSchema",
-            "name": name,
-            "field": "spec.priorityLevelConfiguration.name",
-            "message": f'there is no PriorityLevelConfiguration "{level}"',
-        }
-        for name, level in dangling.items()
-    ]
+    effective = effective_objects(read.objects, with_suggested=suggested_objects)
+    differing = differences(effective) if diff else []
+    findings = lint(effective, server_concurrency_limit)
+    findings += [each.finding() for each in differing]
+
+    entries = [entry for problem in read.problems for entry in problem_entries(problem)]
     if not read.objects and not read.problems:
-        nothing = "there is no object in it: only the built-in ones would be in force"
-        warnings += [{**NOWHERE, "file": path, "message": nothing} for path in paths]
-    problems = [entry for problem in read.problems for entry in problem_entries(problem)]
-    if output == "json":
-        click.echo(json_report(contents, read, problems, warnings))
-    else:
-        for entry in problems:
-            click.echo(entry_line(entry))
-        for entry in warnings:
-            click.echo(f"{entry_line(entry)} (warning)")
-        click.echo(summary(contents, read, len(problems), len(warnings)))
-    return FAILED if problems else OK
-
-
-def problem_entries(problem: Problem) -> list[dict[str, Any]]:
-    """A problem's messages, each as one entry; the field's path apart from what is wrong there."""
-    where = {
-        "file": problem.source,
-        "line": problem.line,
-        "kind": problem.kind or None,
-        "name": problem.name or None,
-    }
-    if not problem.errors:
-        return [{**where, "field": None, "message": text} for text in problem.messages]
-    return [
-        {
-            **where,
-            "field": error.field or None,
-            "reason": str(error.reason),
-            "message": str(error).removeprefix(f"{error.field}: "),
-        }
-        for error in problem.errors
-    ]
-
-
-def entry_line(entry: dict[str, Any]) -> str:
-    """An entry as a line: file and line, kind and name, field, message."""
-    line = entry.get("line")
-    parts = [
-        entry["file"] if line is None else f"{entry['file']}:{line}",
-        "/".join(part for part in (entry["kind"], entry["name"]) if part),
-        entry["field"],
-        entry["message"],
-    ]
-    return " ".join(": ".join(part for part in parts if part).split())
-
-
-def summary(contents: FileContents, read: ObjectsRead, problems: int, warnings: int) -> str:
-    """The last line."""
-    found = (
-        f"{counted(len(read.objects), 'valid object')} in {counted(len(contents.files), 'file')}"
-    )
-    return f"{found}, {counted(problems, 'problem')}, {counted(warnings, 'warning')}"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def json_report(
-    contents: FileContents,
-    read: ObjectsRead,
-    problems: list[dict[str, Any]],
-    warnings: list[dict[str, Any]],
-) -> str:
-    """The whole result as JSON."""
-    report = {
-        "valid": not problems,
-        "files": len(contents.files),
-        "objects": len(read.objects),
-        "problems": problems,
-        "warnings": warnings,
-    }
-    return json.dumps(report, indent=2)
+        entries += [nothing_entry(path) for path in paths]
+    entries += [finding_entry(finding, read) for finding in findings]
+    kept = [entry for entry in entries if entry["id"] not in ignore]
+    report = Report(contents, read, kept, differing, len(entries) - len(kept))
+    click.echo(report.as_json() if output == "json" else report.as_text())
+    worst = Severity(fail_on).rank
+    return FAILED if any(Severity(entry["severity"]).rank <= worst for entry in kept) else OK

@@ -20,7 +20,7 @@ DANGLING = SCHEMA.replace("NAME", "lost").replace("LEVEL", "nowhere")
 
 def test_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Valid objects give a summary and success."""
-    (tmp_path / "a.yaml").write_text(level("a"))
+    (tmp_path / "a.yaml").write_text(level("workload-low"))
 
     assert main(["check", str(tmp_path)]) == 0
     assert capsys.readouterr().out == "1 valid object in 1 file, 0 problems, 0 warnings\n"
@@ -49,7 +49,7 @@ def test_dangling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == [
         (
             f"{path}: FlowSchema/lost: spec.priorityLevelConfiguration.name:"
-            ' there is no PriorityLevelConfiguration "nowhere" (warning)'
+            ' there is no PriorityLevelConfiguration "nowhere" (warning APF101)'
         ),
         "1 valid object in 1 file, 0 problems, 1 warning",
     ]
@@ -59,7 +59,10 @@ def test_no_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Whoever has files checked expects objects in them."""
     assert main(["check", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"{tmp_path}: there is no object in it: only the built-in ones would be in force (warning)",
+        (
+            f"{tmp_path}: there is no object in it: only the built-in ones would be in force"
+            " (warning APF002)"
+        ),
         "0 valid objects in 0 files, 0 problems, 1 warning",
     ]
 
@@ -71,7 +74,7 @@ def test_suggested_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     outputs = []
     for flag in ("--suggested-objects", "--no-suggested-objects"):
         assert main(["check", flag, str(path)]) == 0
-        outputs.append(capsys.readouterr().out.count("(warning)"))
+        outputs.append(capsys.readouterr().out.count("APF101"))
 
     assert outputs == [0, 1]
 
@@ -80,7 +83,7 @@ def test_missing_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     """A path that is not there is a problem like others."""
     assert main(["check", str(tmp_path / "x")]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        f"{tmp_path}/x: cannot be read: No such file or directory",
+        f"{tmp_path}/x: cannot be read: No such file or directory (error APF001)",
         "0 valid objects in 0 files, 1 problem, 0 warnings",
     ]
 
@@ -89,7 +92,7 @@ def test_standard_input(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Objects may come through a pipe."""
-    data = io.BytesIO(level("a").encode())
+    data = io.BytesIO(level("workload-low").encode())
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(data))
 
     assert main(["check", "-"]) == 0
@@ -106,6 +109,8 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     missing, broken = report["problems"]
     assert (report["valid"], report["files"], report["objects"]) == (False, 1, 1)
     assert missing == {
+        "id": "APF001",
+        "severity": "error",
         "file": str(tmp_path / "x"),
         "line": None,
         "kind": None,

@@ -1,0 +1,206 @@
+"""What `apfproxy check` prints: findings as lines and as JSON, diffs, and the list of all kinds."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from apfproxy.api.decode import one_line
+from apfproxy.lint.findings import (
+    FINDING_KINDS,
+    INVALID,
+    NOTHING_GIVEN,
+    Finding,
+    FindingKind,
+    Severity,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.api.decode import Problem
+    from apfproxy.lint.differences import Difference
+    from apfproxy.sources.object_files import FileContents, ObjectsRead
+
+BUILT_IN = "(built in)"
+COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
+DIFF_COLOURS = {"-": "red", "+": "green", "@": "cyan"}
+WIDTH = 100
+
+Entry = dict[str, Any]
+"""One finding as the JSON report has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of a check.
+
+    Attributes:
+        contents: The files.
+        read: What is in them.
+        entries: The findings that count.
+        differences: From the built-in objects, where they were asked for.
+        ignored: How many findings were to be ignored.
+    """
+
+    contents: FileContents
+    read: ObjectsRead
+    entries: Sequence[Entry]
+    differences: Sequence[Difference]
+    ignored: int
+
+    def as_text(self) -> str:
+        """Lines for people."""
+        lines = [entry_line(entry) for entry in self.entries]
+        for difference in self.differences:
+            lines += ["", *map(diff_line, difference.lines)]
+        if self.differences:
+            lines.append("")
+        return "\n".join([*lines, self.summary()])
+
+    def summary(self) -> str:
+        """The last line."""
+        valid = counted(len(self.read.objects), "valid object")
+        parts = [
+            f"{valid} in {counted(len(self.contents.files), 'file')}",
+            counted(len(self.of(Severity.ERROR)), "problem"),
+            counted(len(self.of(Severity.WARNING)), "warning"),
+        ]
+        if infos := self.of(Severity.INFO):
+            parts.append(counted(len(infos), "info"))
+        if self.ignored:
+            parts.append(f"{self.ignored} ignored")
+        return ", ".join(parts)
+
+    def of(self, severity: Severity) -> list[Entry]:
+        """The findings of one severity."""
+        return [entry for entry in self.entries if entry["severity"] == severity]
+
+    def as_json(self) -> str:
+        """One document for programs."""
+        report = {
+            "valid": not self.of(Severity.ERROR),
+            "files": len(self.contents.files),
+            "objects": len(self.read.objects),
+            "problems": self.of(Severity.ERROR),
+            "warnings": self.of(Severity.WARNING),
+            "infos": self.of(Severity.INFO),
+            "ignored": self.ignored,
+            "differences": [
+                {
+                    "change": each.change,
+                    "kind": each.kind,
+                    "name": each.name,
+                    "diff": list(each.lines),
+                }
+                for each in self.differences
+            ],
+        }
+        return json.dumps(report, indent=2)
+
+
+def problem_entries(problem: Problem) -> list[Entry]:
+    """A problem's messages, each as one entry; the field's path apart from what is wrong there."""
+    where = {
+        **kind_entry(INVALID),
+        "file": problem.source,
+        "line": problem.line,
+        "kind": problem.kind or None,
+        "name": problem.name or None,
+    }
+    if not problem.errors:
+        return [{**where, "field": None, "message": text} for text in problem.messages]
+    return [
+        {
+            **where,
+            "field": error.field or None,
+            "reason": str(error.reason),
+            "message": str(error).removeprefix(f"{error.field}: "),
+        }
+        for error in problem.errors
+    ]
+
+
+def nothing_entry(path: str) -> Entry:
+    """The entry of a path that holds no object."""
+    nothing = "there is no object in it: only the built-in ones would be in force"
+    nowhere = {"kind": None, "name": None, "field": None}
+    return {**kind_entry(NOTHING_GIVEN), "file": path, **nowhere, "message": nothing}
+
+
+def finding_entry(finding: Finding, read: ObjectsRead) -> Entry:
+    """The entry of a finding of the linter; its file is null for a built-in object."""
+    return {
+        **kind_entry(finding.found),
+        "file": read.origins.get((finding.kind, finding.name)),
+        "kind": finding.kind,
+        "name": finding.name,
+        "field": finding.field or None,
+        "message": finding.message,
+        "advice": finding.found.advice,
+    }
+
+
+def kind_entry(kind: FindingKind) -> Entry:
+    """What every entry of one kind says."""
+    return {"id": kind.id, "severity": str(kind.severity)}
+
+
+def entry_line(entry: Entry) -> str:
+    """An entry as a line: file and line, kind and name, field, message, severity and id."""
+    line = entry.get("line")
+    file = entry["file"] or BUILT_IN
+    parts = [
+        file if line is None else f"{file}:{line}",
+        "/".join(part for part in (entry["kind"], entry["name"]) if part),
+        entry["field"],
+        entry["message"],
+    ]
+    text = one_line(" ".join(": ".join(part for part in parts if part).split()))
+    severity = Severity(entry["severity"])
+    return f"{text} ({click.style(severity, fg=COLOURS[severity])} {entry['id']})"
+
+
+def diff_line(line: str) -> str:
+    """A line of a diff with its colour, which `click.echo` takes away where no terminal is."""
+    if line.startswith(("--- ", "+++ ")):
+        return click.style(line, bold=True)
+    return click.style(line, fg=DIFF_COLOURS.get(line[:1]))
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def kinds_as_text() -> str:
+    """All kinds of findings, explained."""
+    blocks = []
+    for kind in FINDING_KINDS.values():
+        heading = f"{click.style(kind.id, bold=True)}  {kind.severity}  {kind.title}"
+        wrapped = [
+            textwrap.fill(text, WIDTH, initial_indent="    ", subsequent_indent="    ")
+            for text in (kind.meaning, f"What to do: {kind.advice}")
+        ]
+        blocks.append("\n".join([heading, *wrapped]))
+    return "\n\n".join(blocks)
+
+
+def kinds_as_json() -> str:
+    """All kinds of findings, for programs."""
+    return json.dumps(
+        [
+            {
+                **kind_entry(kind),
+                "title": kind.title,
+                "meaning": kind.meaning,
+                "advice": kind.advice,
+            }
+            for kind in FINDING_KINDS.values()
+        ],
+        indent=2,
+    )

@@ -1,0 +1,131 @@
+"""How a configuration differs from the objects that are built in, as unified diffs of YAML.
+
+Only what a client decides is compared: the specification, and the annotations that mean something
+here.  Both sides have their defaults, so a default that is written out is no difference.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
+from apfproxy.api.flowcontrol.wire import kind_of, to_wire
+from apfproxy.lint.findings import ADDED, CHANGED, MISSING, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.api.flowcontrol.types import FlowControlObject
+
+ANNOTATION_PREFIX = "apfproxy.io/"
+LINE_WIDTH = 100
+
+
+class Change(enum.StrEnum):
+    """What became of an object."""
+
+    CHANGED = "changed"
+    MISSING = "missing"
+    ADDED = "added"
+
+
+FINDING_KIND_OF = {
+    Change.CHANGED: (CHANGED, "differs from the built-in object"),
+    Change.MISSING: (MISSING, "the suggested object is not there"),
+    Change.ADDED: (ADDED, "no built-in object has this name"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One object that is not as it is built in.
+
+    Attributes:
+        change: What became of it.
+        kind, name: The object's.
+        lines: A unified diff, with its two lines of heading.
+    """
+
+    change: Change
+    kind: str
+    name: str
+    lines: tuple[str, ...]
+
+    def finding(self) -> Finding:
+        """The finding that says so."""
+        kind, message = FINDING_KIND_OF[self.change]
+        return Finding(kind, self.kind, self.name, "", message)
+
+
+def differences(objects: Iterable[FlowControlObject]) -> list[Difference]:
+    """The differences of a configuration from the built-in objects.
+
+    Args:
+        objects: All that would be in force.
+
+    Returns:
+        What is changed or missing, in the built-in order, then what is added, by kind and name.
+    """
+    ours = {(kind_of(each), each.metadata.name): each for each in bootstrap_objects()}
+    theirs = {(kind_of(each), each.metadata.name): each for each in objects}
+    found = []
+    for key in [*ours, *sorted(theirs.keys() - ours.keys())]:
+        old, new = ours.get(key), theirs.get(key)
+        kind, name = key
+        lines = tuple(
+            difflib.unified_diff(
+                yaml_lines(old),
+                yaml_lines(new),
+                f"built-in {kind}/{name}" if old else "/dev/null",
+                f"given {kind}/{name}" if new else "/dev/null",
+                lineterm="",
+            )
+        )
+        if lines:
+            found.append(Difference(change_of(old, new), kind, name, lines))
+    return found
+
+
+def change_of(old: FlowControlObject | None, new: FlowControlObject | None) -> Change:
+    """What became of an object, of which at least one is there."""
+    if old is None:
+        return Change.ADDED
+    return Change.MISSING if new is None else Change.CHANGED
+
+
+def yaml_lines(obj: FlowControlObject | None) -> list[str]:
+    """What a client decides of an object, as lines of YAML in a fixed order; none for none."""
+    if obj is None:
+        return []
+    wire = to_wire(obj)
+    metadata: dict[str, Any] = {"name": obj.metadata.name}
+    annotations = {
+        key: value
+        for key, value in sorted(obj.metadata.annotations.items())
+        if key.startswith(ANNOTATION_PREFIX)
+    }
+    if annotations:
+        metadata["annotations"] = annotations
+    shown = {
+        "apiVersion": wire["apiVersion"],
+        "kind": wire["kind"],
+        "metadata": metadata,
+        "spec": without_nulls(wire["spec"]),
+    }
+    # What is no ASCII is escaped, so nothing in it can move the cursor of a terminal.
+    text = yaml.safe_dump(shown, sort_keys=False, default_flow_style=None, width=LINE_WIDTH)
+    return text.splitlines()
+
+
+def without_nulls(value: object) -> object:
+    """The value without fields that are null."""
+    if isinstance(value, dict):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [without_nulls(each) for each in value]
+    return value

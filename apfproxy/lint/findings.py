@@ -1,0 +1,340 @@
+"""What can be found: every kind of finding with its id, its severity and what to do about it.
+
+An id never changes its meaning; one that is given up is not used again.  The hundreds group them:
+0 the files, 1 FlowSchemas, 2 priority levels, 3 leases, 4 annotations, 5 differences.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Severity(enum.StrEnum):
+    """How bad a finding is.
+
+    An error is not used at all, a warning hardly does what was meant, an info may well be meant.
+    """
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+    @property
+    def rank(self) -> int:
+        """Smaller is worse."""
+        return list(Severity).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class FindingKind:
+    """What can be found.
+
+    Attributes:
+        id: Such as `APF101`.
+        title: A few words.
+        severity: Of every finding of this kind.
+        meaning: What is wrong, and why that matters.
+        advice: What to do.
+    """
+
+    id: str
+    title: str
+    severity: Severity
+    meaning: str
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something found in an object.
+
+    Attributes:
+        found: What it is.
+        kind, name: The object's.
+        field: Path of the field, from the object's root; "" for the object as a whole.
+        message: What is wrong there.
+    """
+
+    found: FindingKind
+    kind: str
+    name: str
+    field: str
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.kind}/{self.name}"
+        place = f"{where}: {self.field}" if self.field else where
+        return f"{self.found.id} {place}: {self.message}"
+
+
+INVALID = FindingKind(
+    "APF001",
+    "invalid",
+    Severity.ERROR,
+    "A file cannot be read, or an object in it breaks a rule of the API.  The proxy does not use"
+    " it, and kube-apiserver would refuse it.  It cannot be ignored.",
+    "Correct what the message names.",
+)
+NOTHING_GIVEN = FindingKind(
+    "APF002",
+    "no objects",
+    Severity.WARNING,
+    "The paths hold no object: the built-in ones alone would be in force.",
+    "Name the files or directories that have the objects.",
+)
+
+DANGLING = FindingKind(
+    "APF101",
+    "dangling reference",
+    Severity.WARNING,
+    "The FlowSchema names a priority level that does not exist.  It matches nothing until the"
+    " level is there.",
+    "Create the PriorityLevelConfiguration, or name one that exists.",
+)
+UNREACHABLE = FindingKind(
+    "APF102",
+    "unreachable",
+    Severity.WARNING,
+    "FlowSchemas that are tried earlier match every request that this one could match, so it is"
+    " never chosen.",
+    "Give it a smaller matchingPrecedence, narrow the earlier ones, or delete it.",
+)
+REACHED_WITHOUT_GROUPS = FindingKind(
+    "APF103",
+    "reached only by who lacks the usual groups",
+    Severity.WARNING,
+    "FlowSchemas that are tried earlier match every request that this one could match, if service"
+    " accounts are in system:serviceaccounts and in the group of their namespace, and whoever is"
+    " known is in system:authenticated.  Only somebody who impersonates without these groups, or"
+    " whom a front proxy vouches for without them, gets as far as this one.",
+    "Give it a smaller matchingPrecedence than the FlowSchemas that name these groups.",
+)
+SAME_PRECEDENCE = FindingKind(
+    "APF104",
+    "same precedence",
+    Severity.INFO,
+    "Two FlowSchemas of the same matchingPrecedence can match the same request.  The one whose"
+    " name sorts first gets it.",
+    "Give them different precedences, so that the order is the one you mean.",
+)
+MATCHES_NOTHING = FindingKind(
+    "APF110",
+    "matches nothing",
+    Severity.WARNING,
+    "The FlowSchema has no rules, or none of its rules can match any request.",
+    "Give it a rule that can match, or delete it.",
+)
+NOBODY = FindingKind(
+    "APF111",
+    "subject that nobody is",
+    Severity.WARNING,
+    "No user has this name, or no group: a pattern where names are compared as they are, a group"
+    " where a user has to stand, a user where a group has to, or a service account's name that is"
+    " none.",
+    "Write the name as it is, with the kind that it has; `*` alone stands for all, and a subject"
+    " of kind ServiceAccount with the name `*` for those of a namespace.",
+)
+NO_SUCH_VERB = FindingKind(
+    "APF112",
+    "verb that no request has",
+    Severity.WARNING,
+    "The verb of a request for a non-resource URL is its HTTP method in small letters: create,"
+    " update, list, watch, deletecollection and proxy are the verbs of resources.",
+    "Use get, delete, patch, or `*`, which is the only one that matches HEAD, POST and PUT.",
+)
+NO_SUCH_URL = FindingKind(
+    "APF113",
+    "URL that no such request has",
+    Severity.WARNING,
+    "Requests for this path are requests for resources, which only resourceRules match; or it is"
+    " no path at all: a query and a fragment are no part of it.",
+    "Write a resource rule, or the path alone.",
+)
+NO_SUCH_GROUP = FindingKind(
+    "APF114",
+    "API group that does not exist",
+    Severity.WARNING,
+    "The name of an API group has no version and no capital letters, and that of the core group"
+    ' is "".',
+    'Write "" for the core group, and `apps` instead of `apps/v1`.',
+)
+NO_SUCH_RESOURCE = FindingKind(
+    "APF115",
+    "resource that does not exist",
+    Severity.WARNING,
+    "No resource has this name: it is a pattern, a kind instead of a resource, a subresource that"
+    " this resource does not have, or the resource of another API group.",
+    "Write the plural in small letters, as `kubectl api-resources` shows it, with the API group"
+    " that it is in; `*` alone stands for all resources and subresources.",
+)
+NO_SUCH_SCOPE = FindingKind(
+    "APF116",
+    "scope that no request has",
+    Severity.WARNING,
+    "Requests for resources without a namespace are matched only with clusterScope, those in"
+    " namespaces only with namespaces.  These rules have the wrong one of the two.",
+    "Set clusterScope for resources such as nodes, and namespaces for others; only a LIST or a"
+    " WATCH of all namespaces at once is of cluster scope too.",
+)
+MANAGED = FindingKind(
+    "APF117",
+    "change that the server takes back",
+    Severity.WARNING,
+    'With the annotation apf.kubernetes.io/autoupdate-spec: "true" kube-apiserver keeps the'
+    " specification as it suggests it: it undoes changes, and deletes objects that it does not"
+    " suggest.",
+    'Set the annotation to "false".',
+)
+
+NO_SEATS = FindingKind(
+    "APF201",
+    "level without seats",
+    Severity.WARNING,
+    "The level has no seats of its own at this server concurrency limit, because its"
+    " nominalConcurrencyShares are 0.  With Queue its requests wait for seats that it borrows, and"
+    " without any are served one at a time.",
+    "Give it nominalConcurrencyShares.",
+)
+REJECTS_ALL = FindingKind(
+    "APF202",
+    "level that turns away",
+    Severity.INFO,
+    "The level has no seats of its own and no queues.  That may be meant: requests that find no"
+    " borrowed seat free are rejected.",
+    "Give it nominalConcurrencyShares if its requests are to be served.",
+)
+ROUNDED_UP = FindingKind(
+    "APF203",
+    "less than one seat",
+    Severity.INFO,
+    "The level's shares buy less than one seat at this server concurrency limit; it gets one, so"
+    " that the proportions are not those of the shares.",
+    "Raise the server concurrency limit or the level's shares, or merge small levels.",
+)
+UNUSED = FindingKind(
+    "APF204",
+    "unused level",
+    Severity.WARNING,
+    "No FlowSchema sends requests to this level, but its shares make the other levels smaller.",
+    "Delete it, or name it in a FlowSchema.",
+)
+WHOLE_HAND = FindingKind(
+    "APF205",
+    "hand of all queues",
+    Severity.WARNING,
+    "The hand is as large as the number of queues, so that every flow may use every queue:"
+    " shuffle sharding protects no flow from another.",
+    "Choose many more queues than cards in a hand, such as 64 and 6.",
+)
+LARGE_HAND = FindingKind(
+    "APF206",
+    "large hand",
+    Severity.WARNING,
+    "The hand is larger than half of the queues, so that any two flows share queues, and a few"
+    " busy flows fill them all.",
+    "Choose many more queues than cards in a hand, such as 64 and 6.",
+)
+WIDE_HAND = FindingKind(
+    "APF207",
+    "hand larger than the level",
+    Severity.INFO,
+    "The hand has more queues than the level has seats.  A request may take as many seats as the"
+    " nominal limit has for each card, and at least one: here every LIST, however long, counts as"
+    " one seat.",
+    "Choose a smaller hand, or give the level more seats.",
+)
+ONE_QUEUE = FindingKind(
+    "APF208",
+    "one queue",
+    Severity.INFO,
+    "With one queue requests are served in the order of their arrival: a busy flow holds up all"
+    " others.",
+    "Choose more queues, such as 64 with a hand of 6.",
+)
+LONG_QUEUE = FindingKind(
+    "APF209",
+    "queue length limit without effect",
+    Severity.INFO,
+    "One flow may queue more requests than the level's seats serve in 60 seconds, the longest that"
+    " a request waits, even if each takes only 10 milliseconds: they time out instead of being"
+    " rejected at once.",
+    "Choose a queueLengthLimit that the level can work off, such as 50.",
+)
+
+CROWDED_LEASE = FindingKind(
+    "APF301",
+    "lease that others crowd out",
+    Severity.WARNING,
+    "Renewals of the leases that keep a controller elected, or a node healthy, come to a level"
+    " that pods and people use as well.  When these fill it, leases expire, controllers restart"
+    " and work is moved away from healthy nodes.",
+    "Send leases to a level of their own by an early FlowSchema, as system-leader-election and"
+    " system-node-high of the suggested objects do.",
+)
+SELF_CROWDED_LEASE = FindingKind(
+    "APF302",
+    "lease beside its holder's own requests",
+    Severity.INFO,
+    "Renewals of the lease come to the same level as all else that its holder asks: a controller"
+    " that is busy can lose its own lease.",
+    "Send leases to a level of their own by an early FlowSchema, as system-leader-election of the"
+    " suggested objects does.",
+)
+
+CHANGED = FindingKind(
+    "APF501",
+    "differs from the suggested object",
+    Severity.INFO,
+    "Only with --diff.  The object has the name of a built-in one and says something else.",
+    "Nothing, if it is meant.",
+)
+MISSING = FindingKind(
+    "APF502",
+    "suggested object is missing",
+    Severity.INFO,
+    "Only with --diff and --no-suggested-objects.  A suggested object is not among the given ones.",
+    "Nothing, if it is meant.",
+)
+ADDED = FindingKind(
+    "APF503",
+    "not among the suggested objects",
+    Severity.INFO,
+    "Only with --diff.  No built-in object has this name.",
+    "Nothing, if it is meant.",
+)
+
+FINDING_KINDS: dict[str, FindingKind] = {
+    kind.id: kind
+    for kind in (
+        INVALID,
+        NOTHING_GIVEN,
+        DANGLING,
+        UNREACHABLE,
+        REACHED_WITHOUT_GROUPS,
+        SAME_PRECEDENCE,
+        MATCHES_NOTHING,
+        NOBODY,
+        NO_SUCH_VERB,
+        NO_SUCH_URL,
+        NO_SUCH_GROUP,
+        NO_SUCH_RESOURCE,
+        NO_SUCH_SCOPE,
+        MANAGED,
+        NO_SEATS,
+        REJECTS_ALL,
+        ROUNDED_UP,
+        UNUSED,
+        WHOLE_HAND,
+        LARGE_HAND,
+        WIDE_HAND,
+        ONE_QUEUE,
+        LONG_QUEUE,
+        CROWDED_LEASE,
+        SELF_CROWDED_LEASE,
+        CHANGED,
+        MISSING,
+        ADDED,
+    )
+}
+"""By id, in the order of the ids."""

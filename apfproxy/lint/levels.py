@@ -1,0 +1,130 @@
+"""Priority levels whose seats, hands or queues will not do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
+from apfproxy.flowcontrol.limits import level_limits, nominal_limits
+from apfproxy.flowcontrol.priority_level import level_shares
+from apfproxy.lint.findings import (
+    LARGE_HAND,
+    LONG_QUEUE,
+    NO_SEATS,
+    ONE_QUEUE,
+    REJECTS_ALL,
+    ROUNDED_UP,
+    UNUSED,
+    WHOLE_HAND,
+    WIDE_HAND,
+    Finding,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping
+
+    from apfproxy.api.flowcontrol.types import (
+        LimitedPriorityLevelConfiguration,
+        PriorityLevelConfiguration,
+        QueuingConfiguration,
+    )
+
+KIND = "PriorityLevelConfiguration"
+SHARES = "spec.limited.nominalConcurrencyShares"
+QUEUING = "spec.limited.limitResponse.queuing"
+
+LONGEST_WAIT_S = 60
+"""The longest that a request waits for a seat."""
+
+SHORT_SERVICE_S = 0.01
+"""What a small request takes of a seat; longer ones make a queue longer in time."""
+
+
+def level_findings(
+    levels: Mapping[str, PriorityLevelConfiguration],
+    used: Collection[str],
+    server_concurrency_limit: int,
+) -> Iterator[Finding]:
+    """What is found in the levels, which are judged together: their shares divide the seats.
+
+    Args:
+        levels: All that would be in force.
+        used: Names of those that FlowSchemas send requests to.
+        server_concurrency_limit: Seats of the whole proxy; >= 1.
+    """
+    shares = {name: level_shares(level)[0] for name, level in levels.items()}
+    total = sum(shares.values())
+    nominal = nominal_limits(server_concurrency_limit, shares)
+    for name, level in levels.items():
+        if name not in used and name not in PRIORITY_LEVELS:
+            yield Finding(
+                UNUSED,
+                KIND,
+                name,
+                "",
+                f"no FlowSchema uses it, and it has {nominal[name]} of"
+                f" {server_concurrency_limit} seats",
+            )
+        limited = level.spec.limited
+        if limited is None:
+            continue
+        seats = nominal[name]
+        queuing = limited.limit_response.queuing
+        if not seats:
+            yield without_seats(name, limited, server_concurrency_limit)
+        elif server_concurrency_limit * shares[name] < total:
+            exact = server_concurrency_limit * shares[name] / total
+            yield Finding(
+                ROUNDED_UP,
+                KIND,
+                name,
+                SHARES,
+                f"{shares[name]} of {total} shares buy {exact:.2g} of {server_concurrency_limit}"
+                " seats, which are rounded up to one",
+            )
+        if queuing is not None:
+            yield from hand_findings(name, queuing, seats)
+            _, lendable, borrowing = level_shares(level)
+            upper = level_limits(seats, server_concurrency_limit, lendable, borrowing).upper
+            yield from queue_findings(name, queuing, upper)
+
+
+def without_seats(
+    name: str, limited: LimitedPriorityLevelConfiguration, server_concurrency_limit: int
+) -> Finding:
+    """The finding of a level whose nominal limit is zero."""
+    borrows = limited.borrowing_limit_percent is None
+    seats = f"no seat of {server_concurrency_limit} is its own"
+    borrowed = "it has only what others lend" if borrows else "it may not borrow any"
+    kind = NO_SEATS if limited.limit_response.queuing else REJECTS_ALL
+    return Finding(kind, KIND, name, SHARES, f"{seats}, and {borrowed}")
+
+
+def hand_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Iterator[Finding]:
+    """What is found in the hand of a level with that many seats of its own."""
+    queues, hand = queuing.queues, queuing.hand_size
+    field = f"{QUEUING}.handSize"
+    if queues == 1:
+        message = "all flows wait in one queue"
+        yield Finding(ONE_QUEUE, KIND, name, f"{QUEUING}.queues", message)
+    elif hand == queues:
+        message = f"every flow has all {queues} queues"
+        yield Finding(WHOLE_HAND, KIND, name, field, message)
+    elif 2 * hand > queues:
+        message = f"any two flows have {2 * hand - queues} or more of {queues} queues in common"
+        yield Finding(LARGE_HAND, KIND, name, field, message)
+    if hand > seats > 0:
+        message = f"a hand of {hand} for {seats} seats: no request counts as more than one seat"
+        yield Finding(WIDE_HAND, KIND, name, field, message)
+
+
+def queue_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Iterator[Finding]:
+    """What is found in the queues of a level that never has more than that many seats."""
+    waiting = queuing.hand_size * queuing.queue_length_limit
+    served = int(max(seats, 1) * LONGEST_WAIT_S / SHORT_SERVICE_S)
+    if waiting > served:
+        message = (
+            f"one flow may have {waiting} requests wait, and {seats} seats serve at most"
+            f" {served} before they time out"
+        )
+        yield Finding(LONG_QUEUE, KIND, name, f"{QUEUING}.queueLengthLimit", message)

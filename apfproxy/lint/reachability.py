@@ -1,0 +1,138 @@
+"""FlowSchemas that no request reaches, and those whose order depends on their names alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from apfproxy.api.flowcontrol.fixed_specs import FLOW_SCHEMAS
+from apfproxy.lint.findings import (
+    REACHED_WITHOUT_GROUPS,
+    SAME_PRECEDENCE,
+    UNREACHABLE,
+    Finding,
+)
+from apfproxy.lint.identities import AUTHENTICATED, UNAUTHENTICATED, Identity, can_meet, holders
+from apfproxy.lint.request_sets import Kind, Piece, RequestSet, pieces_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Sequence
+
+    from apfproxy.api.flowcontrol.types import FlowSchema
+
+MOST_LOOKED_AT = 2000
+"""Earlier pieces that are compared with one piece; a bound for the time that huge files take."""
+
+MOST_NAMED = 3
+"""FlowSchemas that a message names."""
+
+Earlier = dict[tuple[Identity, Kind], list[tuple[str, RequestSet]]]
+"""FlowSchema and requests of all pieces of one subject and one kind."""
+
+
+def tried_in_order(flow_schemas: Iterable[FlowSchema]) -> list[FlowSchema]:
+    """FlowSchemas as they are tried."""
+    return sorted(
+        flow_schemas, key=lambda each: (each.spec.matching_precedence, each.metadata.name)
+    )
+
+
+def unreachable(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
+    """FlowSchemas all of whose requests others match before.
+
+    The mandatory ones are as they are: what `catch-all` is there for is that nothing reaches it.
+
+    Args:
+        flow_schemas: Those in force, in the order in which they are tried.
+    """
+    earlier: Earlier = defaultdict(list)
+    for flow_schema in flow_schemas:
+        name, pieces = flow_schema.metadata.name, pieces_of(flow_schema)
+        if pieces and name not in FLOW_SCHEMAS:
+            for kind in (UNREACHABLE, REACHED_WITHOUT_GROUPS):
+                by = shadows(pieces, earlier, with_groups=kind is REACHED_WITHOUT_GROUPS)
+                if by:
+                    message = f"all that it can match is matched before by {named(by)}"
+                    yield Finding(kind, "FlowSchema", name, "spec.matchingPrecedence", message)
+                    break
+        for piece in pieces:
+            earlier[piece.identity, piece.requests.kind].append((name, piece.requests))
+
+
+def shadows(pieces: Sequence[Piece], earlier: Earlier, *, with_groups: bool) -> set[str]:
+    """Names of the FlowSchemas that together match all of the pieces; empty if they do not."""
+    names: set[str] = set()
+    for piece in pieces:
+        found = shadows_of(piece, earlier, with_groups=with_groups)
+        if not found:
+            return set()
+        names |= found
+    return names
+
+
+def shadows_of(piece: Piece, earlier: Earlier, *, with_groups: bool) -> set[str]:
+    """Names of the FlowSchemas that together match all of a piece; empty if they do not."""
+    kind = piece.requests.kind
+    direct = [
+        each
+        for holder in holders(piece.identity, with_groups=with_groups)
+        for each in earlier.get((holder, kind), ())
+    ]
+    halves = [
+        direct + (earlier.get((half, kind)) or []) for half in (AUTHENTICATED, UNAUTHENTICATED)
+    ]
+    parts = piece.requests.parts()
+    if parts is None or max(map(len, halves)) > MOST_LOOKED_AT:
+        return set()
+    names: set[str] = set()
+    for part in parts:
+        # Every user is in one of the two groups: who holds the part for both, holds it.
+        for half in halves:
+            found = next((name for name, requests in half if requests.holds(part)), None)
+            if found is None:
+                return set()
+            names.add(found)
+    return names
+
+
+def named(names: Collection[str]) -> str:
+    """The names, the first few."""
+    listed = sorted(names)
+    rest = len(listed) - MOST_NAMED
+    return ", ".join(listed[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def same_precedence(
+    flow_schemas: Sequence[FlowSchema], unreached: Collection[str]
+) -> Iterator[Finding]:
+    """Pairs of FlowSchemas with one precedence that can match the same request.
+
+    Args:
+        flow_schemas: Those in force, in the order in which they are tried.
+        unreached: Names of those that nothing reaches anyway.
+    """
+    before: dict[int, list[tuple[str, list[Piece]]]] = defaultdict(list)
+    for flow_schema in flow_schemas:
+        name, precedence = flow_schema.metadata.name, flow_schema.spec.matching_precedence
+        if name in unreached:
+            continue
+        pieces = pieces_of(flow_schema)
+        others = [other for other, theirs in before[precedence] if can_overlap(pieces, theirs)]
+        if others:
+            message = (
+                f"{precedence} is also that of {named(others)}, which can match the same"
+                " requests and gets them, because its name sorts first"
+            )
+            yield Finding(SAME_PRECEDENCE, "FlowSchema", name, "spec.matchingPrecedence", message)
+        before[precedence].append((name, pieces))
+
+
+def can_overlap(pieces: Sequence[Piece], others: Sequence[Piece]) -> bool:
+    """Whether a request can match a piece of each."""
+    if len(pieces) * len(others) > MOST_LOOKED_AT:
+        return False
+    return any(
+        can_meet(one.identity, other.identity) and one.requests.can_meet(other.requests)
+        for one in pieces
+        for other in others
+    )

@@ -1,0 +1,161 @@
+"""Sets of requests: what a rule matches, whether others together hold it, and whether two meet.
+
+A rule is cut into pieces, each of one subject and one resource or non-resource rule.  Whether
+earlier pieces hold a piece is answered for each of its smallest parts, of one verb, group, resource
+and scope, or of one verb and URL, so that several can hold it together.  A wildcard is a part that
+only a wildcard holds.  The answer is sound: yes is certain, no may mean that nobody looked further.
+"""
+
+from __future__ import annotations
+
+import enum
+import itertools
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from apfproxy.flowcontrol.classifier import ALL, Subjects
+from apfproxy.lint.identities import Identity, identities
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from apfproxy.api.flowcontrol.types import (
+        FlowSchema,
+        NonResourcePolicyRule,
+        ResourcePolicyRule,
+    )
+
+MOST_PARTS = 4096
+"""Parts of one piece that are looked at; nobody writes so many, and lists multiply quickly."""
+
+Part: TypeAlias = tuple[str, ...]
+"""Verb, group, resource and namespace, if in one; or verb and URL."""
+
+
+class Kind(enum.Enum):
+    """What sort of requests; no request is of two."""
+
+    CLUSTER = "for resources, without a namespace"
+    NAMESPACED = "for resources in a namespace"
+    URL = "for other URLs"
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSet:
+    """What a rule matches of one kind of requests, whoever asks.
+
+    Attributes:
+        kind: Of its requests.
+        fields: The rule's lists: verbs, groups, resources, and namespaces if in one; or verbs and
+            URLs.
+    """
+
+    kind: Kind
+    fields: tuple[tuple[str, ...], ...]
+
+    def parts(self) -> list[Part] | None:
+        """All its parts; None if they are too many."""
+        if math.prod(len(field) for field in self.fields) > MOST_PARTS:
+            return None
+        return list(itertools.product(*self.fields))
+
+    def holds(self, part: Part) -> bool:
+        """Whether all requests of that part of a set of the same kind are in this set."""
+        if self.kind is not Kind.URL:
+            return all(map(holds_value, self.fields, part))
+        verbs, urls = self.fields
+        return holds_value(verbs, part[0]) and any(url_holds(url, part[1]) for url in urls)
+
+    def can_meet(self, other: RequestSet) -> bool:
+        """Whether a request can be in both."""
+        if self.kind is not other.kind:
+            return False
+        if self.kind is not Kind.URL:
+            return all(map(values_meet, self.fields, other.fields))
+        (verbs, urls), (other_verbs, other_urls) = self.fields, other.fields
+        return values_meet(verbs, other_verbs) and any(
+            urls_meet(url, other_url) for url in urls for other_url in other_urls
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One subject of a rule with one of its resource or non-resource rules."""
+
+    identity: Identity
+    requests: RequestSet
+
+
+def resource_requests(rule: ResourcePolicyRule) -> Iterator[RequestSet]:
+    """What a resource rule matches.
+
+    The wildcard among namespaces is for all of them, but not for the scope of the cluster.
+    """
+    fields = rule.verbs, rule.api_groups, rule.resources
+    if rule.cluster_scope:
+        yield RequestSet(Kind.CLUSTER, fields)
+    if rule.namespaces:
+        yield RequestSet(Kind.NAMESPACED, (*fields, rule.namespaces))
+
+
+def url_requests(rule: NonResourcePolicyRule) -> RequestSet:
+    """What a non-resource rule matches."""
+    return RequestSet(Kind.URL, (rule.verbs, rule.non_resource_urls))
+
+
+def pieces_of(flow_schema: FlowSchema) -> list[Piece]:
+    """The pieces of all rules of a FlowSchema."""
+    pieces = []
+    for rule in flow_schema.spec.rules:
+        sets = [
+            *itertools.chain.from_iterable(map(resource_requests, rule.resource_rules)),
+            *map(url_requests, rule.non_resource_rules),
+        ]
+        pieces += [
+            Piece(identity, requests)
+            for identity in identities(Subjects(rule.subjects))
+            for requests in sets
+        ]
+    return pieces
+
+
+def holds_value(values: Sequence[str], value: str) -> bool:
+    """Whether a list of a rule, which may have a wildcard, holds a value, which may be one."""
+    return value in values or ALL in values
+
+
+def values_meet(values: Sequence[str], others: Sequence[str]) -> bool:
+    """Whether two lists of rules, which may have wildcards, have anything in common."""
+    return any(holds_value(values, each) for each in others) or any(
+        holds_value(others, each) for each in values
+    )
+
+
+def url_holds(url: str, other: str) -> bool:
+    """Whether a URL of a rule matches every path that the other one matches.
+
+    A path with dot segments is matched by `*`, by `/` and by the URL that is the same only.
+    """
+    if url in {ALL, other}:
+        return True
+    if other == ALL:
+        return False
+    below = path_below(url)
+    if below == "/":
+        return True
+    is_plain = {".", ".."}.isdisjoint(other.split("/"))
+    return is_plain and other.startswith(below)
+
+
+def urls_meet(url: str, other: str) -> bool:
+    """Whether a path can be matched by both URLs."""
+    if ALL in {url, other} or url == other:
+        return True
+    below, other_below = path_below(url), path_below(other)
+    return below.startswith(other_below) or other_below.startswith(below)
+
+
+def path_below(url: str) -> str:
+    """The beginning of the paths below a URL of a rule."""
+    return url.removesuffix(ALL).removesuffix("/") + "/"
