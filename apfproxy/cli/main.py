@@ -13,6 +13,7 @@ from apfproxy.cli.apiserver import apiserver
 from apfproxy.cli.check import check
 from apfproxy.cli.demo import demo
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, USAGE
+from apfproxy.cli.explain import explain
 from apfproxy.cli.serve import serve
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ cli.add_command(serve)
 cli.add_command(apiserver)
 cli.add_command(demo)
 cli.add_command(check)
+cli.add_command(explain)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,56 @@
+"""Asks the admin listener of a running proxy."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.cli.errors import CommandError
+
+if TYPE_CHECKING:
+    from apfproxy.settings import Address
+
+TIMEOUT_S = 10.0
+LARGEST_ANSWER_BYTES = 64 << 20
+MAX_SHOWN = 300
+"""Characters of an error's text that are passed on."""
+
+
+def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
+    """Get a page as JSON.
+
+    Args:
+        address: Of the admin listener.
+        target: The path and query.
+
+    Raises:
+        CommandError: There is no such listener, or it has no such answer.
+    """
+    kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
+    url = f"{'https' if address.is_tls else 'http'}://{address}"
+    connection = kind(address.host, address.port, timeout=TIMEOUT_S)
+    try:
+        connection.request("GET", target, headers={"Accept": "application/json"})
+        response = connection.getresponse()
+        body = response.read(LARGEST_ANSWER_BYTES + 1)
+    except (OSError, http.client.HTTPException) as error:
+        reason = str(error) or type(error).__name__
+        raise CommandError(
+            f"cannot ask {url}: {reason}; --admin is the address that the proxy was told for"
+            " its admin listener"
+        ) from error
+    finally:
+        connection.close()
+    if response.status != http.client.OK:
+        text = " ".join(body[:MAX_SHOWN].decode(errors="replace").split())
+        shown = "".join(letter if letter.isprintable() else "?" for letter in text)
+        if response.status == http.client.NOT_FOUND:
+            shown = "it has no such page; is that the admin listener of a proxy of this version?"
+        raise CommandError(f"{url} answers {response.status}: {shown}")
+    try:
+        return json.loads(body)
+    except ValueError as error:
+        raise CommandError(
+            f"{url} does not answer with JSON; is that an admin listener?"
+        ) from error

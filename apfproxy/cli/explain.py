@@ -1,0 +1,204 @@
+"""`apfproxy explain`: which FlowSchema a request belongs to, why, and what would become of it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import click
+import msgspec
+
+from apfproxy.authn.impersonation import effective
+from apfproxy.cli.admin_client import fetch_json
+from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
+from apfproxy.cli.explanation_text import explanation_lines
+from apfproxy.cli.offline import objects_options, offline_controller, refuse_with_admin
+from apfproxy.cli.parameters import ORIGIN
+from apfproxy.cli.raw_request import RawRequest, read_raw_request
+from apfproxy.flowcontrol.explanation import Explanation
+from apfproxy.flowcontrol.explanation import explain as explained
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.observe.explain_page import PATH, explanation_json
+from apfproxy.request.attributes import AttributesError, parse_attributes
+from apfproxy.request.user import ANONYMOUS, User
+from apfproxy.request.words import WordsError, request_of_path, request_of_words
+
+if TYPE_CHECKING:
+    from apfproxy.settings import Address
+
+STDIN = "-"
+LARGEST_HEAD_BYTES = 1 << 20
+EXAMPLE_NOTE = (
+    "offline nothing executes or waits, and without --hash-seed the hash and the hand are an"
+    " example: a proxy draws its own seed"
+)
+
+EPILOG = f"""\b
+Examples:
+  apfproxy explain list pods -n x --as alice
+  apfproxy explain get deployments.apps/scale web -n x --as alice --as-group dev
+  apfproxy explain --verb GET --path /api/v1/namespaces/x/pods?limit=500 --as alice
+  apfproxy explain list pods -A --as alice --admin http://127.0.0.1:8081 -o json
+  printf 'GET /healthz HTTP/1.1\\nHost: a\\n\\n' | apfproxy explain -
+
+{EXIT_CODES}"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("words", nargs=-1, metavar="[VERB RESOURCE [NAME] | -]")
+@click.option("--verb", help="A method, or a verb of Kubernetes, of --path. [default: GET]")
+@click.option("--path", metavar="/PATH", help="The target of the request, with its query.")
+@click.option("-n", "--namespace", metavar="NAME", help="Of the object. [default: default]")
+@click.option(
+    "-A",
+    "--all-namespaces",
+    is_flag=True,
+    help="No namespace: across all, or of a resource that has none.",
+)
+@click.option("--as", "user", metavar="USER", help="Who asks. [default: an anonymous user]")
+@click.option("--as-group", "groups", multiple=True, metavar="GROUP", help="Repeatable.")
+@objects_options
+@click.option(
+    "--hash-seed",
+    type=click.IntRange(0, (1 << 32) - 1),
+    metavar="SEED",
+    help="The proxy's setting flowControl.hashSeed, if it has one.",
+)
+@click.option(
+    "--admin",
+    type=ORIGIN,
+    metavar="URL",
+    help="Ask a running proxy by its admin listener, such as http://127.0.0.1:8081.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Lines for people, or one JSON document.",
+)
+@click.option("-v", "--verbose", is_flag=True, help="Say all that fails, not only the first.")
+def explain(  # noqa: PLR0913 - a parameter for each flag
+    *,
+    words: tuple[str, ...],
+    verb: str | None,
+    path: str | None,
+    namespace: str | None,
+    all_namespaces: bool,
+    user: str | None,
+    groups: tuple[str, ...],
+    hash_seed: int | None,
+    admin: Address | None,
+    output: str,
+    verbose: bool,
+    **objects: Any,  # noqa: ANN401 - as click gives them
+) -> int:
+    """Explain what becomes of a request.
+
+    The request is given as kubectl would name it (VERB is get, list, watch, create, update, patch,
+    delete or deletecollection; RESOURCE is pods, deployments.apps, pods/log and so on), as --verb
+    and --path, or raw on standard input (-).
+
+    Shown are the FlowSchemas in their order with the first rule that fails, the chosen one, the
+    priority level, the flow and its hand of queues, the seats, and what would happen now.  Without
+    --admin that is said of a proxy that has just begun, with the objects that are built in and
+    those of --objects.
+    """
+    if groups and user is None:
+        raise click.UsageError("--as-group needs --as")
+    if user == "":
+        raise click.UsageError("--as needs a name")
+    try:
+        asked = request_of(words, verb, path, namespace, all_namespaces=all_namespaces)
+    except WordsError as error:
+        raise click.UsageError(str(error)) from error
+    if user is not None:
+        asked = RawRequest(asked.method, asked.target, effective(User(user, groups)), ())
+    if admin is not None:
+        refuse_with_admin({**objects, "hash_seed": hash_seed})
+        explanation = online(admin, asked)
+    else:
+        explanation = offline(asked, hash_seed, objects)
+    explanation = msgspec.structs.replace(explanation, notes=explanation.notes + asked.notes)
+    if output == "json":
+        click.echo(explanation_json(explanation))
+    else:
+        for line in explanation_lines(explanation, is_verbose=verbose):
+            click.echo(line)
+    return OK
+
+
+def request_of(
+    words: tuple[str, ...],
+    verb: str | None,
+    path: str | None,
+    namespace: str | None,
+    *,
+    all_namespaces: bool,
+) -> RawRequest:
+    """The request that is asked about; anonymous, but for what a raw one says.
+
+    Raises:
+        WordsError: It is not said, or not clearly.
+        CommandError: What is on standard input is no request.
+    """
+    ways = (bool(words), path is not None)
+    if sum(ways) != 1:
+        raise WordsError("say the request once: VERB RESOURCE [NAME], or --path, or - for stdin")
+    if (path is not None or words == (STDIN,)) and (namespace is not None or all_namespaces):
+        raise WordsError("--namespace and --all-namespaces go with VERB RESOURCE only")
+    if verb is not None and path is None:
+        raise WordsError("--verb goes with --path")
+    if path is not None:
+        method, target = request_of_path(verb or "GET", path)
+        return RawRequest(method, target, ANONYMOUS, ())
+    if words == (STDIN,):
+        try:
+            return read_raw_request(sys.stdin.buffer.read(LARGEST_HEAD_BYTES))
+        except ValueError as error:
+            raise CommandError(f"<stdin>: {error}") from error
+    method, target = request_of_words(words, namespace=namespace, is_cluster_wide=all_namespaces)
+    return RawRequest(method, target, ANONYMOUS, ())
+
+
+def offline(asked: RawRequest, hash_seed: int | None, objects: dict[str, Any]) -> Explanation:
+    """Explain a request by objects."""
+    try:
+        attributes = parse_attributes(asked.method, asked.target)
+    except AttributesError as error:
+        raise CommandError(f"the proxy would answer 400: malformed request target: {error}") from (
+            error
+        )
+    controller = offline_controller(
+        objects["objects"],
+        suggested_objects=objects["suggested_objects"],
+        server_concurrency_limit=objects["server_concurrency_limit"],
+        hash_seed=hash_seed,
+    )
+    costs = LearnedCosts(lambda: 0)
+    found = explained(controller, costs, asked.user, attributes)
+    if hash_seed is not None:
+        return found
+    return msgspec.structs.replace(found, notes=(*found.notes, EXAMPLE_NOTE))
+
+
+def online(admin: Address, asked: RawRequest) -> Explanation:
+    """Have a running proxy explain a request.
+
+    Raises:
+        CommandError: It does not.
+    """
+    query = [("method", asked.method), ("target", asked.target.decode("latin-1"))]
+    data = urlencode(query, quote_via=quote, encoding="latin-1")
+    if asked.user != ANONYMOUS:
+        named = [("user", asked.user.name), *(("group", group) for group in asked.user.groups)]
+        data += "&" + urlencode(named, quote_via=quote, errors="surrogateescape")
+    answer = fetch_json(admin, f"{PATH}?{data}")
+    try:
+        return msgspec.convert(answer, Explanation)
+    except msgspec.ValidationError as error:
+        raise CommandError(
+            f"http://{admin} answers in another way than this version: {error}"
+        ) from error

@@ -1,0 +1,155 @@
+"""An explanation as text for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from apfproxy.cli.terminal_text import aligned, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from apfproxy.flowcontrol.explanation import Explanation, FlowSchemaPart
+
+COLOURS = {"execute": "green", "wait": "yellow", "reject": "red"}
+LABEL_WIDTH = 16
+
+
+def explanation_lines(explanation: Explanation, *, is_verbose: bool) -> Iterator[str]:
+    """The lines of an explanation, with colours.
+
+    Args:
+        explanation: What to show.
+        is_verbose: Whether every reason why a FlowSchema does not match is shown, not the first.
+    """
+    yield from _request_lines(explanation)
+    yield ""
+    yield "FlowSchemas in the order in which they are tried:"
+    yield from _flow_schema_lines(explanation, is_verbose=is_verbose)
+    for name, level in explanation.dangling.items():
+        yield f"  not used: {shown(name)}, whose priority level {shown(level)} does not exist"
+    yield ""
+    yield _labelled("FlowSchema", click.style(shown(explanation.flow_schema), bold=True))
+    yield from _level_lines(explanation)
+    yield from _flow_lines(explanation)
+    yield from _estimate_lines(explanation)
+    for line in explanation.additions:
+        yield _labelled("addition", shown(line))
+    for line in explanation.notes:
+        yield _labelled("note", shown(line))
+    outcome = explanation.outcome
+    colour = COLOURS.get(outcome.decision)
+    yield _labelled("now", click.style(shown(outcome.text), fg=colour, bold=True))
+
+
+def _labelled(label: str, text: str) -> str:
+    return f"{label:<{LABEL_WIDTH}}{text}"
+
+
+def _request_lines(explanation: Explanation) -> Iterator[str]:
+    request, user = explanation.request, explanation.user
+    if request.is_resource_request:
+        resource = request.resource
+        resource += f".{request.api_group}" if request.api_group else ""
+        resource += f"/{request.subresource}" if request.subresource else ""
+        words = [request.verb or "(no verb)", resource]
+        words += [request.name] if request.name else []
+        where = f"in namespace {request.namespace}" if request.namespace else "in no namespace"
+        yield _labelled("request", shown(f"{' '.join(words)} {where}"))
+        yield _labelled("path", shown(request.path))
+    else:
+        yield _labelled("request", shown(f"{request.verb} {request.path}, which is no resource"))
+    groups = ", ".join(user.groups) or "no group"
+    yield _labelled("user", shown(f"{user.name} of {groups}"))
+
+
+def _flow_schema_lines(explanation: Explanation, *, is_verbose: bool) -> Iterator[str]:
+    schemas = explanation.flow_schemas
+    names = [shown(schema.name) for schema in schemas]
+    width = max(map(len, names), default=0)
+    for name, schema in zip(names, schemas, strict=True):
+        mark, first, *more = _verdict(schema, is_verbose=is_verbose)
+        start = f"{mark:>3} {schema.matching_precedence:>5}  {name:<{width}}  "
+        line = f"{start}{shown(first)}"
+        if schema.is_chosen:
+            line = click.style(line, fg="green", bold=True)
+        elif not schema.matches:
+            line = click.style(line, dim=True)
+        yield line
+        for text in more:
+            yield click.style(f"{'':<{len(start)}}{shown(text)}", dim=True)
+
+
+def _verdict(schema: FlowSchemaPart, *, is_verbose: bool) -> list[str]:
+    """A mark, then what to say about the FlowSchema, a line each."""
+    if schema.is_chosen:
+        return ["yes", f"chosen: priority level {schema.priority_level}"]
+    if schema.matches:
+        return ["-", "would match, but an earlier one is chosen"]
+    reasons = [f"{each.field}: {each.reason}" for each in schema.mismatches]
+    if not is_verbose and len(reasons) > 1:
+        return ["no", f"{reasons[0]} (and {len(reasons) - 1} more: -v)"]
+    return ["no", *reasons]
+
+
+def _level_lines(explanation: Explanation) -> Iterator[str]:
+    level = explanation.priority_level
+    what = {
+        "exempt": "exempt: never limited",
+        "reject": "rejects what does not fit",
+        "queue": f"{level.queues} queues of {level.queue_length_limit}, hands of {level.hand_size}",
+    }.get(level.kind, level.kind)
+    yield _labelled("priority level", shown(f"{level.name} ({what})"))
+    yield _labelled(
+        "  seats",
+        f"{level.seats_in_use} in use of {level.current_limit} now;"
+        f" nominal {level.nominal_limit}, from {level.lower_limit} to {level.upper_limit}",
+    )
+    yield _labelled(
+        "  requests", f"{level.requests_executing} executing, {level.requests_waiting} waiting"
+    )
+
+
+def _flow_lines(explanation: Explanation) -> Iterator[str]:
+    flow = explanation.flow
+    by = {"ByUser": "user", "ByNamespace": "namespace"}.get(
+        flow.distinguished_by, flow.distinguished_by
+    )
+    if not flow.distinguished_by:
+        text = "one for the whole FlowSchema"
+    elif not flow.distinguisher:
+        text = f"no {by} tells it apart"
+    else:
+        text = f"{by} {flow.distinguisher}"
+    yield _labelled("flow", shown(f"{text} (hash {flow.hash})"))
+    if not flow.hand:
+        return
+    rows = [
+        [str(queue.index), str(queue.requests_waiting), str(queue.seats_in_use)]
+        for queue in flow.hand
+    ]
+    columns = zip(("queue", "waiting", "seats"), zip(*rows, strict=True), strict=True)
+    table = aligned(
+        ("", *("" for _ in rows)),
+        [(name, *cells) for name, cells in columns],
+        frozenset(range(1, len(rows) + 1)),
+    )[1:]
+    for label, line in zip(("  hand", "", ""), table, strict=True):
+        yield _labelled(label, line)
+
+
+def _estimate_lines(explanation: Explanation) -> Iterator[str]:
+    estimate = explanation.estimate
+    text = f"{estimate.initial_seats} seat{'' if estimate.initial_seats == 1 else 's'}"
+    if estimate.additional_latency_seconds:
+        text += (
+            f", then {estimate.final_seats} for"
+            f" {estimate.additional_latency_seconds * 1000:g} ms after its end"
+        )
+    if not estimate.takes_seats:
+        text = "no seats: it may last as long as its client likes"
+    yield _labelled("estimate", text)
+    if estimate.takes_seats:
+        yield _labelled("  because", shown(estimate.source))

@@ -1,0 +1,39 @@
+"""Text for people at a terminal: aligned, and safe whatever is in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def shown(text: str) -> str:
+    """Text from anywhere, on one line: what could move the cursor or lie is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
+def aligned(
+    header: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int]
+) -> list[str]:
+    """A table as lines, two spaces between columns and none at the end.
+
+    Args:
+        header: The names of the columns.
+        rows: As many cells each as there are columns.
+        numbers: The columns that are set to the right.
+    """
+    lines = [tuple(header), *map(tuple, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if index in numbers else cell.ljust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]

@@ -1,0 +1,369 @@
+"""What becomes of a request and why: its FlowSchema, its flow, its seats, its place.
+
+An explanation is made of the configuration and the queues as they are, and changes nothing there
+that could be seen.  It is plain data, so that it can be sent and shown elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.flowcontrol.dealer import Dealer
+from apfproxy.flowcontrol.estimate_source import estimate_source, takes_seats
+from apfproxy.flowcontrol.foresight import Decision, foresee
+from apfproxy.flowcontrol.mismatch import Mismatch, mismatches, quoted
+from apfproxy.flowcontrol.queue_set import QueueSetKind
+from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.flowcontrol.work_estimate import WorkEstimator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.api.flowcontrol.types import FlowControlObject, FlowSchema
+    from apfproxy.flowcontrol.controller import Classification, Controller
+    from apfproxy.flowcontrol.estimate_source import Costs
+    from apfproxy.flowcontrol.foresight import Foresight
+    from apfproxy.flowcontrol.priority_level import PriorityLevel
+    from apfproxy.flowcontrol.queue_set import QueueSet
+    from apfproxy.flowcontrol.ticket import WorkEstimate
+    from apfproxy.request.attributes import RequestAttributes
+    from apfproxy.request.user import User
+
+ADDITIONS_PREFIX = "apfproxy.io/"
+NS_PER_S = 1_000_000_000
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of the parts of an explanation: immutable, camelCase on the wire."""
+
+
+class UserPart(Model, frozen=True):
+    """Who asks."""
+
+    name: str
+    groups: tuple[str, ...]
+
+
+class RequestPart(Model, frozen=True):
+    """What is asked for; the fields of `RequestAttributes`."""
+
+    verb: str
+    path: str
+    is_resource_request: bool
+    api_group: str
+    api_version: str
+    namespace: str
+    resource: str
+    subresource: str
+    name: str
+    is_long_running: bool
+
+
+class FlowSchemaPart(Model, frozen=True):
+    """A FlowSchema and the request.
+
+    Attributes:
+        matches: Whether it does; the first that does is chosen.
+        is_chosen: Whether the request belongs to it.
+        mismatches: Why it does not match, rule by rule; empty if it does.
+    """
+
+    name: str
+    matching_precedence: int
+    priority_level: str
+    matches: bool
+    is_chosen: bool
+    mismatches: tuple[Mismatch, ...]
+
+
+class LevelPart(Model, frozen=True):
+    """The priority level; limits and what is in use in seats, the last three of queues only.
+
+    Attributes:
+        kind: What it does with a request that does not fit: `queue`, `reject`, or `exempt`.
+    """
+
+    name: str
+    kind: str
+    nominal_limit: int
+    lower_limit: int
+    upper_limit: int
+    current_limit: int
+    seats_in_use: int
+    requests_executing: int
+    requests_waiting: int
+    queues: int
+    hand_size: int
+    queue_length_limit: int
+
+
+class QueuePart(Model, frozen=True):
+    """A queue of the flow's hand."""
+
+    index: int
+    requests_waiting: int
+    requests_executing: int
+    seats_in_use: int
+
+
+class FlowPart(Model, frozen=True):
+    """The flow.
+
+    Attributes:
+        distinguished_by: `ByUser` or `ByNamespace`; "" if the FlowSchema is one flow.
+        distinguisher: The user's name or the namespace; "" also if the level has no queues that
+            flows could be told apart for.
+        hash: 64 bits, as 16 hexadecimal digits: no number of JSON's holds them for everybody.
+        hand: The queues that it may use, in the order dealt.
+    """
+
+    flow_schema: str
+    distinguished_by: str
+    distinguisher: str
+    hash: str
+    hand: tuple[QueuePart, ...]
+
+
+class EstimatePart(Model, frozen=True):
+    """The estimate of the work.
+
+    Attributes:
+        initial_seats: Seats while it executes.
+        final_seats: Seats for `additional_latency_seconds` after its end.
+        takes_seats: Whether they are taken: what may last as long as its client likes takes none.
+        source: Where it came from, in words.
+    """
+
+    initial_seats: int
+    final_seats: int
+    additional_latency_seconds: float
+    takes_seats: bool
+    source: str
+
+
+class OutcomePart(Model, frozen=True):
+    """What would happen to the request if it came now.
+
+    Attributes:
+        decision: `execute`, `wait` or `reject`.
+        queue: Index of the queue that it would be in; None without any.
+        ahead: Requests that would wait there before it.
+        reason: `concurrency-limit` or `queue-full` if it is rejected, else "".
+        text: The same in words.
+    """
+
+    decision: str
+    queue: int | None
+    ahead: int
+    reason: str
+    text: str
+
+
+class Explanation(Model, frozen=True):
+    """Everything about a request.
+
+    Attributes:
+        flow_schemas: Those in force, in the order in which they are tried.
+        dangling: FlowSchemas that are not used, to the priority levels that they lack.
+        additions: What annotations of the chosen FlowSchema and its level add, a line each.
+        notes: What else is to be known about all this, a line each.
+    """
+
+    user: UserPart
+    request: RequestPart
+    flow_schemas: tuple[FlowSchemaPart, ...]
+    dangling: dict[str, str]
+    flow_schema: str
+    priority_level: LevelPart
+    flow: FlowPart
+    estimate: EstimatePart
+    outcome: OutcomePart
+    additions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def annotations_of(object_: FlowControlObject) -> tuple[str, ...]:
+    """The additions that an object's annotations name, as they stand there."""
+    return tuple(
+        f"{key}={value}"
+        for key, value in sorted(object_.metadata.annotations.items())
+        if key.startswith(ADDITIONS_PREFIX)
+    )
+
+
+def explain(
+    controller: Controller,
+    costs: Costs,
+    user: User,
+    attributes: RequestAttributes,
+    additions_of: Callable[[FlowControlObject], tuple[str, ...]] = annotations_of,
+) -> Explanation:
+    """Explain what becomes of a request that came now.
+
+    Args:
+        controller: The configuration in force, and the queues.
+        costs: What is known of costs.
+        user: Who asks, with all groups that count.
+        attributes: What is asked for.
+        additions_of: Describes what annotations of an object add, a line each.
+    """
+    found = controller.classify(user, attributes)
+    level = found.level
+    queue_set = level.queue_set
+    queue_set.sync()
+    hand = hand_of(found)
+    estimator = WorkEstimator(costs.object_stats, costs.watch_count)
+    estimate = estimator.estimate(attributes, level.max_seats)
+    has_seats = takes_seats(attributes)
+    schemas = tuple(
+        _flow_schema_part(schema, user, attributes, found) for schema in controller.flow_schemas()
+    )
+    notes = []
+    if not any(schema.matches for schema in schemas):
+        notes.append(
+            "no FlowSchema matches; such a request goes where the one named catch-all says"
+        )
+    if has_seats:
+        outcome = _outcome(queue_set, estimate, foresee(queue_set, hand, estimate))
+    else:
+        text = "executes at once: it may last as long as its client likes, so it takes no seats"
+        outcome = OutcomePart(
+            decision=Decision.EXECUTE.value, queue=None, ahead=0, reason="", text=text
+        )
+    return Explanation(
+        user=UserPart(name=user.name, groups=user.groups),
+        request=_request_part(attributes),
+        flow_schemas=schemas,
+        dangling=dict(sorted(controller.dangling.items())),
+        flow_schema=found.flow_schema.metadata.name,
+        priority_level=_level_part(level),
+        flow=_flow_part(found, hand),
+        estimate=EstimatePart(
+            initial_seats=estimate.initial_seats,
+            final_seats=estimate.final_seats,
+            additional_latency_seconds=estimate.additional_latency_ns / NS_PER_S,
+            takes_seats=has_seats,
+            source=estimate_source(attributes, costs, level.max_seats),
+        ),
+        outcome=outcome,
+        additions=(
+            *(f"FlowSchema: {line}" for line in additions_of(found.flow_schema)),
+            *(f"priority level: {line}" for line in additions_of(level.configuration)),
+        ),
+        notes=tuple(notes),
+    )
+
+
+def hand_of(found: Classification) -> tuple[int, ...]:
+    """The queues that a flow may use; empty at a level without queues."""
+    config = found.level.queue_set.config
+    if config.kind is not QueueSetKind.QUEUE:
+        return ()
+    return Dealer(config.queues, config.hand_size).deal(found.flow.hash)
+
+
+def _request_part(attributes: RequestAttributes) -> RequestPart:
+    return RequestPart(
+        verb=attributes.verb,
+        path=attributes.path,
+        is_resource_request=attributes.is_resource_request,
+        api_group=attributes.api_group,
+        api_version=attributes.api_version,
+        namespace=attributes.namespace,
+        resource=attributes.resource,
+        subresource=attributes.subresource,
+        name=attributes.name,
+        is_long_running=attributes.long_running,
+    )
+
+
+def _flow_schema_part(
+    schema: FlowSchema, user: User, attributes: RequestAttributes, found: Classification
+) -> FlowSchemaPart:
+    failed = mismatches(schema, user, attributes)
+    return FlowSchemaPart(
+        name=schema.metadata.name,
+        matching_precedence=schema.spec.matching_precedence,
+        priority_level=schema.spec.priority_level_configuration.name,
+        matches=not failed,
+        is_chosen=schema is found.flow_schema,
+        mismatches=failed,
+    )
+
+
+def _level_part(level: PriorityLevel) -> LevelPart:
+    queue_set = level.queue_set
+    config = queue_set.config
+    return LevelPart(
+        name=level.name,
+        kind=config.kind.value,
+        nominal_limit=level.nominal_limit,
+        lower_limit=level.lower_limit,
+        upper_limit=level.upper_limit,
+        current_limit=level.current_limit,
+        seats_in_use=queue_set.seats_in_use,
+        requests_executing=queue_set.requests_executing,
+        requests_waiting=queue_set.requests_waiting,
+        queues=config.queues,
+        hand_size=config.hand_size,
+        queue_length_limit=config.queue_length_limit,
+    )
+
+
+def _flow_part(found: Classification, hand: tuple[int, ...]) -> FlowPart:
+    method = found.flow_schema.spec.distinguisher_method
+    queues = found.level.queue_set.queues
+    return FlowPart(
+        flow_schema=found.flow_schema.metadata.name,
+        distinguished_by="" if method is None else method.type,
+        distinguisher=found.flow.distinguisher,
+        hash=f"{found.flow.hash:016x}",
+        hand=tuple(
+            QueuePart(
+                index=card,
+                requests_waiting=queues[card].requests_waiting,
+                requests_executing=queues[card].requests_executing,
+                seats_in_use=queues[card].seats_in_use,
+            )
+            for card in hand
+        ),
+    )
+
+
+def _outcome(queue_set: QueueSet, estimate: WorkEstimate, foresight: Foresight) -> OutcomePart:
+    seats = _seats(estimate.max_seats)
+    if queue_set.config.kind is QueueSetKind.EXEMPT:
+        used = f"{queue_set.seats_in_use} seats are in use, and none is counted against a limit"
+    else:
+        used = f"{queue_set.seats_in_use} of {queue_set.concurrency_limit} seats are in use"
+    reason = foresight.reason
+    if foresight.decision is Decision.EXECUTE:
+        text = f"executes at once: it needs {seats}, and {used}"
+    elif foresight.decision is Decision.WAIT:
+        text = (
+            f"waits in queue {foresight.queue} behind {foresight.ahead} requests:"
+            f" it needs {seats}, and {used}"
+        )
+    elif reason is RejectReason.QUEUE_FULL:
+        text = (
+            f"rejected with 429, {reason}: queue {foresight.queue}, the best of its hand,"
+            f" has {foresight.ahead} requests waiting, as many as it may, and {used}"
+        )
+    else:
+        text = (
+            f"rejected with 429, {reason}: it needs {seats}, {used}, and level"
+            f" {quoted(queue_set.name)} has no queues"
+        )
+    return OutcomePart(
+        decision=foresight.decision.value,
+        queue=foresight.queue,
+        ahead=foresight.ahead,
+        reason=reason.value if reason is not None else "",
+        text=text,
+    )
+
+
+def _seats(number: int) -> str:
+    return f"{number} seat{'' if number == 1 else 's'}"

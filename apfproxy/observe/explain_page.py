@@ -1,0 +1,117 @@
+"""`/debug/explain`: what would become of a request, by configuration and queues as they are.
+
+    /debug/explain?method=GET&target=/api/v1/pods&user=alice&group=dev&group=ops
+
+Nothing of the request need be true: whoever may read the page may ask about anybody.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qsl
+
+import msgspec
+from aiohttp import web
+
+from apfproxy.authn.impersonation import effective
+from apfproxy.flowcontrol.explanation import explain
+from apfproxy.observe.responses import page_response
+from apfproxy.request.attributes import AttributesError, parse_attributes
+from apfproxy.request.user import ANONYMOUS, User
+from apfproxy.request.words import TOKEN
+
+if TYPE_CHECKING:
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.estimate_source import Costs
+    from apfproxy.flowcontrol.explanation import Explanation
+    from apfproxy.request.attributes import RequestAttributes
+
+PATH = "/debug/explain"
+MAX_PARAMETERS = 200
+USAGE = f"""\
+Ask what would become of a request:
+
+  {PATH}?method=GET&target=/api/v1/namespaces/x/pods&user=alice&group=dev
+
+  method  of the request; GET if left out
+  target  path and query, escaped
+  user    who asks; anonymous if left out
+  group   of the user; may be repeated
+
+The answer is JSON; apfproxy explain --admin shows it as text.
+"""
+
+
+class ExplainPage:
+    """The handler of `/debug/explain`.
+
+    Args:
+        controller: Whose configuration and queues explain.
+        costs: What is known of costs.
+    """
+
+    def __init__(self, controller: Controller, costs: Costs) -> None:
+        self._controller = controller
+        self._costs = costs
+
+    def routes(self) -> list[web.RouteDef]:
+        """The page with its path."""
+        return [web.get(PATH, self.explain)]
+
+    async def explain(self, request: web.Request) -> web.Response:
+        """Explain a request, or how to ask."""
+        query = request.raw_path.partition("?")[2]
+        if not query:
+            return web.Response(text=USAGE)
+        try:
+            user, attributes = question(query.encode(errors="surrogateescape"))
+        except ValueError as error:
+            return web.Response(text=f"{error}\n", status=400)
+        answer = explain(self._controller, self._costs, user, attributes)
+        return await page_response(
+            request, explanation_json(answer).encode(), "application/json; charset=utf-8"
+        )
+
+    def __repr__(self) -> str:
+        return f"<ExplainPage of {self._controller!r}>"
+
+
+def question(query: bytes) -> tuple[User, RequestAttributes]:
+    """Who asks for what, by the page's query.
+
+    Raises:
+        ValueError: It makes no sense; says what would.
+    """
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
+    except ValueError:
+        raise ValueError(f"there are more than {MAX_PARAMETERS} parameters") from None
+    given: dict[str, list[str]] = {"method": [], "target": [], "user": [], "group": []}
+    for key, value in pairs:
+        name = key.decode(errors="replace")
+        if name not in given:
+            raise ValueError(f"expected the parameters {', '.join(given)}, not {name!r}")
+        given[name].append(value.decode(errors="surrogateescape"))
+    for name in ("method", "target", "user"):
+        if len(given[name]) > 1:
+            raise ValueError(f"{name} is given twice; keep one")
+    target = "".join(given["target"])
+    if not target:
+        raise ValueError("say what is asked for: target=/path")
+    method = "".join(given["method"]) or "GET"
+    if TOKEN.fullmatch(method) is None:
+        raise ValueError(f"expected a method such as GET, not {method!r}")
+    try:
+        attributes = parse_attributes(method, target.encode(errors="surrogateescape"))
+    except AttributesError as error:
+        raise ValueError(f"malformed request target: {error}") from None
+    name, groups = "".join(given["user"]), tuple(given["group"])
+    if not name and groups:
+        raise ValueError("group needs user")
+    return effective(User(name, groups)) if name else ANONYMOUS, attributes
+
+
+def explanation_json(explanation: Explanation) -> str:
+    """An explanation as JSON; names that are no Unicode are escaped."""
+    return json.dumps(msgspec.to_builtins(explanation), indent=2)

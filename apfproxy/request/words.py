@@ -1,0 +1,254 @@
+"""Requests as people name them: `list pods -n x`, or a verb and a path.
+
+    VERB RESOURCE[.VERSION][.GROUP][/SUBRESOURCE] [NAME]      list deployments.apps
+    VERB /PATH                                                get /healthz
+
+The built-in resources are known by their plural and short names, with their group and whether they
+are in namespaces.  Any other resource is in the group that is named, or in the core group, and in
+a namespace unless told otherwise.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from apfproxy.request.attributes import AttributesError, parse_attributes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+METHOD_OF_VERB = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+    "deletecollection": "DELETE",
+}
+"""The verbs of Kubernetes."""
+
+COLLECTION_VERBS = frozenset({"list", "watch", "create", "deletecollection"})
+"""Those that need no name."""
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+DEFAULT_NAMESPACE = "default"
+DEFAULT_VERSION = "v1"
+VERSION = re.compile(r"v[1-9][0-9]*(?:(?:alpha|beta)[1-9][0-9]*)?")
+TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}")
+KEPT = "/?&=%:@!$'()*+,;~-._[]|\"<>^`{}\\"
+"""Characters of a path that are as they are on a request line."""
+RESOURCE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,251}[a-z0-9])?")
+GROUP = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
+
+SHORT_NAMES = {
+    "cm": "configmaps",
+    "crd": "customresourcedefinitions",
+    "crds": "customresourcedefinitions",
+    "cj": "cronjobs",
+    "csr": "certificatesigningrequests",
+    "deploy": "deployments",
+    "ds": "daemonsets",
+    "ep": "endpoints",
+    "ev": "events",
+    "hpa": "horizontalpodautoscalers",
+    "ing": "ingresses",
+    "netpol": "networkpolicies",
+    "no": "nodes",
+    "ns": "namespaces",
+    "pc": "priorityclasses",
+    "pdb": "poddisruptionbudgets",
+    "po": "pods",
+    "pv": "persistentvolumes",
+    "pvc": "persistentvolumeclaims",
+    "rc": "replicationcontrollers",
+    "rs": "replicasets",
+    "sa": "serviceaccounts",
+    "sc": "storageclasses",
+    "sts": "statefulsets",
+    "svc": "services",
+}
+"""As kubectl has them."""
+
+NAMESPACED = {
+    "apps": ("controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"),
+    "autoscaling": ("horizontalpodautoscalers",),
+    "batch": ("cronjobs", "jobs"),
+    "coordination.k8s.io": ("leases",),
+    "discovery.k8s.io": ("endpointslices",),
+    "networking.k8s.io": ("ingresses", "networkpolicies"),
+    "policy": ("poddisruptionbudgets",),
+    "rbac.authorization.k8s.io": ("rolebindings", "roles"),
+    "authorization.k8s.io": ("localsubjectaccessreviews",),
+    "resource.k8s.io": ("resourceclaims", "resourceclaimtemplates"),
+}
+"""Built-in resources beside those of the core group, by group."""
+
+CLUSTER_SCOPED = {
+    "": ("componentstatuses", "namespaces", "nodes", "persistentvolumes"),
+    "admissionregistration.k8s.io": (
+        "mutatingwebhookconfigurations",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+        "validatingwebhookconfigurations",
+    ),
+    "apiextensions.k8s.io": ("customresourcedefinitions",),
+    "apiregistration.k8s.io": ("apiservices",),
+    "authentication.k8s.io": ("selfsubjectreviews", "tokenreviews"),
+    "authorization.k8s.io": (
+        "selfsubjectaccessreviews",
+        "selfsubjectrulesreviews",
+        "subjectaccessreviews",
+    ),
+    "certificates.k8s.io": ("certificatesigningrequests",),
+    "flowcontrol.apiserver.k8s.io": ("flowschemas", "prioritylevelconfigurations"),
+    "networking.k8s.io": ("ingressclasses",),
+    "node.k8s.io": ("runtimeclasses",),
+    "rbac.authorization.k8s.io": ("clusterrolebindings", "clusterroles"),
+    "resource.k8s.io": ("deviceclasses", "resourceslices"),
+    "scheduling.k8s.io": ("priorityclasses",),
+    "storage.k8s.io": ("csidrivers", "csinodes", "storageclasses", "volumeattachments"),
+}
+"""The same of resources that are in no namespace."""
+
+GROUP_OF = {
+    resource: group
+    for table in (NAMESPACED, CLUSTER_SCOPED)
+    for group, resources in table.items()
+    for resource in resources
+}
+WITHOUT_NAMESPACE = frozenset(
+    (group, resource) for group, resources in CLUSTER_SCOPED.items() for resource in resources
+)
+
+
+class WordsError(ValueError):
+    """Words that name no request; says what would."""
+
+
+def request_of_words(
+    words: Sequence[str], *, namespace: str | None = None, is_cluster_wide: bool = False
+) -> tuple[str, bytes]:
+    """Make a request of words.
+
+    Args:
+        words: The verb, the resource or path, and perhaps a name.
+        namespace: Where; None for the default one.
+        is_cluster_wide: In no namespace: across all of them, or of a resource that has none.
+
+    Returns:
+        Its method and target.
+
+    Raises:
+        WordsError: The words name no request.
+    """
+    if len(words) < 2:  # noqa: PLR2004 - a verb and a resource
+        raise WordsError("say what is asked for: VERB RESOURCE [NAME], such as list pods -n x")
+    if namespace is not None and is_cluster_wide:
+        raise WordsError("give either --namespace or --all-namespaces")
+    verb, what, *rest = words
+    if what.startswith("/"):
+        if rest or namespace is not None or is_cluster_wide:
+            raise WordsError(f"a path says everything; leave out what is beside {what!r}")
+        return request_of_path(verb, what)
+    if verb not in METHOD_OF_VERB:
+        raise WordsError(f"expected a verb of {', '.join(METHOD_OF_VERB)}, not {verb!r}")
+    if len(rest) > 1:
+        raise WordsError(f"expected VERB RESOURCE [NAME], not {rest[1]!r} after that")
+    resource_text, slash, subresource = what.partition("/")
+    api, resource, is_cluster_scoped = _api_of(resource_text)
+    if slash and RESOURCE.fullmatch(subresource) is None:
+        raise WordsError(f"expected a subresource such as pods/log, not {what!r}")
+    name = rest[0] if rest else ""
+    _check_name(verb, what, name, subresource)
+    path = api
+    if is_cluster_scoped and namespace is not None:
+        raise WordsError(f"{resource} are in no namespace; leave out --namespace")
+    if not is_cluster_scoped and not is_cluster_wide:
+        path += f"/namespaces/{_segment(DEFAULT_NAMESPACE if namespace is None else namespace)}"
+    path += f"/{resource}"
+    query = []
+    if name and verb in {"list", "watch"}:
+        query.append(f"fieldSelector={quote(f'metadata.name={name}', safe='')}")
+    elif name:
+        path += f"/{_segment(name)}"
+        if subresource:
+            path += f"/{subresource}"
+    if verb == "watch":
+        query.append("watch=true")
+    target = f"{path}?{'&'.join(query)}" if query else path
+    return METHOD_OF_VERB[verb], target.encode()
+
+
+def request_of_path(verb: str, target: str) -> tuple[str, bytes]:
+    """Make a request of a verb and a path.
+
+    Args:
+        verb: A method, or a verb of Kubernetes, which the path must fit.
+        target: The path with its query; what no request line may hold is escaped.
+
+    Raises:
+        WordsError: They name no request.
+    """
+    if not target.startswith("/"):
+        raise WordsError(f"expected a path that begins with a slash, such as /api, not {target!r}")
+    data = quote(
+        target, safe="/?&=%:@!$'()*+,;~-._[]|\"<>^`{}\\", errors="surrogateescape"
+    ).encode()
+    method = METHOD_OF_VERB.get(verb, verb.upper() if verb.upper() in METHODS else verb)
+    if TOKEN.fullmatch(method) is None or method.islower():
+        known = ", ".join((*METHODS, *METHOD_OF_VERB))
+        raise WordsError(f"expected a method or verb such as {known}, not {verb!r}")
+    if verb == "watch" and b"watch=" not in data:
+        data += b"&watch=true" if b"?" in data else b"?watch=true"
+    try:
+        attributes = parse_attributes(method, data)
+    except AttributesError as error:
+        raise WordsError(f"{target!r} is no target of a request: {error}") from None
+    if (
+        verb in METHOD_OF_VERB.keys() - {"get"}
+        and attributes.is_resource_request
+        and attributes.verb != verb
+    ):
+        raise WordsError(
+            f"{method} {target!r} is a {attributes.verb}, not a {verb}; give --verb {method} or"
+            " another path"
+        )
+    return method, data
+
+
+def _api_of(text: str) -> tuple[str, str, bool]:
+    """The beginning of the path, the resource, and whether it is known to be in no namespace."""
+    resource, dot, rest = text.partition(".")
+    resource = SHORT_NAMES.get(resource, resource)
+    version, group = DEFAULT_VERSION, rest
+    first, _, after = rest.partition(".")
+    if VERSION.fullmatch(first) is not None:
+        version, group = first, after
+    if not dot:
+        group = GROUP_OF.get(resource, "")
+    if RESOURCE.fullmatch(resource) is None or (group and GROUP.fullmatch(group) is None):
+        raise WordsError(f"expected a resource such as pods or deployments.apps, not {text!r}")
+    api = f"/apis/{group}/{version}" if group else f"/api/{version}"
+    return api, resource, (group, resource) in WITHOUT_NAMESPACE
+
+
+def _check_name(verb: str, what: str, name: str, subresource: str) -> None:
+    if not name and (verb not in COLLECTION_VERBS or subresource):
+        raise WordsError(f"{verb} {what} needs the name of an object")
+    if not name:
+        return
+    if verb == "deletecollection" or (verb == "create" and not subresource):
+        raise WordsError(f"{verb} {what} takes no name; leave out {name!r}")
+    if subresource and verb in {"list", "watch"}:
+        raise WordsError(f"{verb} takes no subresource; leave out /{subresource}")
+
+
+def _segment(text: str) -> str:
+    """A segment of a path."""
+    if not text or text in {".", ".."}:
+        raise WordsError(f"expected the name of an object or namespace, not {text!r}")
+    return quote(text, safe="", errors="surrogateescape")
