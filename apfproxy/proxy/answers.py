@@ -71,6 +71,11 @@ def answer(
     )
 
 
+def body_bytes(whole: bytes) -> int:
+    """The length of an answer's body."""
+    return len(whole) - whole.index(b"\r\n\r\n") - 4
+
+
 def status_answer(
     code: int, message: str, *, is_head: bool = False, extra: bytes = b"", connection: bytes = b""
 ) -> bytes:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from apfproxy.proxy.identification import Identification
     from apfproxy.proxy.pool import Pool
     from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.proxy.request_log import RequestLog
+    from apfproxy.proxy.seat_holder import FlowObserver
     from apfproxy.settings import Settings
 
 MAX_KEPT_HEADS = 4096
@@ -92,6 +94,7 @@ class Context:
     """Settings as the hot path wants them, and the collaborators of every exchange.
 
     Attributes:
+        access_log: Gets each request at its end; None for no log.
         connections: Clients' connections that are open.
         authenticator: Finds out who asks.
         exchange_type: Of each request: it enforces the flow control, or only observes it.
@@ -99,6 +102,7 @@ class Context:
         is_draining: Whether answers say that their connection closes.
         limits: What clients may take.
         sweep_now_ns: The time of the last sweep, for deadlines that need no better.
+        top_flows: Gathers what flows take; None for nobody.
     """
 
     __slots__ = (
@@ -108,6 +112,7 @@ class Context:
         "_heads",
         "_on_connection_closed",
         "_suffixes",
+        "access_log",
         "admission",
         "answer_timeout_ns",
         "authenticator",
@@ -126,6 +131,7 @@ class Context:
         "max_head_bytes",
         "pool",
         "sweep_now_ns",
+        "top_flows",
         "trusted_networks",
         "tunnel_idle_ns",
         "watch_settings",
@@ -141,6 +147,8 @@ class Context:
         loop: asyncio.AbstractEventLoop,
         identification: Identification = NO_IDENTIFICATION,
     ) -> None:
+        self.access_log: RequestLog | None = None
+        self.top_flows: FlowObserver | None = None
         downstream, upstream = settings.downstream, settings.upstream
         self.authenticator = identification.authenticator or Authenticator(clock)
         self._certificates = identification.certificates

@@ -22,6 +22,7 @@ from apfproxy.proxy.read_buffer import (
 from apfproxy.proxy.request_body import RequestBody, too_long
 from apfproxy.proxy.request_fields import SIZED, HeadError
 from apfproxy.proxy.request_head import HeadProbe, RequestHead
+from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.tls import peer_certificates
 
 if TYPE_CHECKING:
@@ -209,6 +210,11 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if self._is_read_paused and not self._is_closed:
             self._is_read_paused = False
             self._transport.resume_reading()
+
+    @property
+    def address(self) -> str:
+        """The client's."""
+        return self._address
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -438,30 +444,32 @@ class DownstreamConnection(asyncio.BufferedProtocol):
 
     def _fail(self, error: HeadError | ChunkedError) -> None:
         """Answer what cannot be understood, and close."""
+        refused = error if isinstance(error, HeadError) else HeadError(400, str(error))
         exchange = self._exchange
         if exchange is not None:
             # The body broke off after the request was admitted.
             has_answered = exchange.has_answered
             self._exchange = None
+            exchange.log_malformed(refused.code)
             exchange.on_client_left()
             if has_answered:
                 self.abort_after_write()
                 return
-        self._refuse(error if isinstance(error, HeadError) else HeadError(400, str(error)))
+        self._refuse(refused, is_logged=exchange is not None)
 
-    def _refuse(self, error: HeadError) -> None:
+    def _refuse(self, error: HeadError, *, is_logged: bool = False) -> None:
         counters = self._context.counters
         if error.code == 400:
             counters.malformed_requests += 1
         counters.count_status(error.code)
-        self.send(
-            answers.status_answer(
-                error.code,
-                str(error),
-                extra=error.lines,
-                connection=b"Connection: close\r\n",
-            )
+        answer = answers.status_answer(
+            error.code, str(error), extra=error.lines, connection=b"Connection: close\r\n"
         )
+        self.send(answer)
+        access_log = self._context.access_log
+        if access_log is not None and not is_logged:
+            reason = Failure.CLIENT_TIMEOUT if error.code == 408 else Failure.MALFORMED
+            access_log.on_refused(self._address, error.code, answers.body_bytes(answer), reason)
         self._linger()
 
     def _linger(self) -> None:

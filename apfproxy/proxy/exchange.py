@@ -15,6 +15,7 @@ from apfproxy.authn.authenticator import Refusal
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
 from apfproxy.proxy.request_fields import SIZED, VIA
+from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead
 from apfproxy.proxy.seat_holder import SeatHolder
 from apfproxy.proxy.tunnel import Tunnel
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.authn.authenticator import Identity
+    from apfproxy.flowcontrol.ticket import Ticket
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.downstream import DownstreamConnection
     from apfproxy.proxy.request_head import RequestHead
@@ -39,6 +41,7 @@ _IDEMPOTENT = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
 _OK = 200
 _CONTINUE_STATUS = 100
 _SWITCHING_PROTOCOLS = 101
+_GATEWAY_TIMEOUT = 504
 
 
 class Exchange(SeatHolder):
@@ -50,6 +53,7 @@ class Exchange(SeatHolder):
 
     __slots__ = (
         "_answer_ns",
+        "_begun_ns",
         "_body_bytes",
         "_body_ns",
         "_held",
@@ -78,6 +82,8 @@ class Exchange(SeatHolder):
         self._identification: asyncio.Task[None] | None = None
         self._wait_timer = None
         self._watch = None
+        self._begun_ns: int
+        """For the access log: when it came; -1 once it is there."""
         self._held: bytes
         self._request_bytes: int
         """Of the body, since there is a connection to pass them on to."""
@@ -104,6 +110,10 @@ class Exchange(SeatHolder):
         context, head = self._context, self.head
         self._held = body
         self._request_is_whole = is_whole
+        if context.access_log is not None:
+            self._begun_ns = context.clock.now_ns()
+            self._sent_ns = 0
+            self._used = None
         if head.identity_until_ns <= context.sweep_now_ns and not self._identify():
             return
         if is_whole or not self._gathers():
@@ -191,7 +201,9 @@ class Exchange(SeatHolder):
         """Let nobody in after a failure of the proxy's own."""
         log.error("finding out who asks failed", exc_info=error)
         self._downstream.keep_alive = False
-        self._answer_status(500, "the proxy failed to find out who asks; its log says more")
+        self._answer_status(
+            500, "the proxy failed to find out who asks; its log says more", Failure.INTERNAL
+        )
 
     def _take_identity(self, found: Identity | Refusal) -> bool:
         if isinstance(found, Refusal):
@@ -199,7 +211,7 @@ class Exchange(SeatHolder):
             if self.head.upgrade is not None:
                 # What follows may be of the protocol that the client hopes for.
                 self._downstream.keep_alive = False
-            self._answer_status(found.code, found.message)
+            self._answer_status(found.code, found.message, Failure.UNIDENTIFIED)
             return False
         self.head.identify(found)
         return True
@@ -242,7 +254,8 @@ class Exchange(SeatHolder):
 
     def on_no_connection(self, code: int, reason: str) -> None:
         """The origin cannot be reached."""
-        self._answer_status(code, reason)
+        is_late = code == _GATEWAY_TIMEOUT
+        self._answer_status(code, reason, Failure.UPSTREAM_TIMEOUT if is_late else Failure.UPSTREAM)
 
     def on_upstream_writable(self) -> None:
         """The origin takes more of the body."""
@@ -326,6 +339,7 @@ class Exchange(SeatHolder):
     def _on_tunnel_over(self) -> None:
         """Both sides have ended, or one is gone."""
         self._upstream = None
+        self._log_end("")
         self._give_back(self._context.clock.now_ns())
 
     def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
@@ -351,6 +365,7 @@ class Exchange(SeatHolder):
         self._upstream = None
         if self.has_answered:
             # The client must not take what it has for the whole.
+            self._log_end(Failure.UPSTREAM)
             self._give_back(self._context.clock.now_ns())
             if self.head.is_http_10:
                 self._downstream.reset()  # the end of the connection may be that of the answer
@@ -364,7 +379,7 @@ class Exchange(SeatHolder):
             # Never one of the idle connections, which may be as stale: the line gets new ones.
             self._context.pool.wait(self)
             return
-        self._answer_status(502, f"the origin did not answer: {reason}")
+        self._answer_status(502, f"the origin did not answer: {reason}", Failure.UPSTREAM)
 
     def on_downstream_writable(self) -> None:
         """The client takes more of the answer."""
@@ -384,12 +399,14 @@ class Exchange(SeatHolder):
     def on_client_left(self) -> None:
         """The client is gone: so is its interest in the answer."""
         self._context.counters.client_aborts += 1
+        self._log_end(Failure.CANCELLED)
         self._drop_upstream()
         self._give_back(self._context.clock.now_ns())
 
     def on_deadline(self) -> None:
         """The request has taken too long."""
         if self.has_answered:
+            self._log_end(Failure.DEADLINE)
             self._drop_upstream()
             self._give_back(self._context.clock.now_ns())
             self._downstream.abort()
@@ -398,14 +415,16 @@ class Exchange(SeatHolder):
         is_awaited = upstream is not None and not upstream.is_write_paused
         if self._is_gathering or (is_awaited and not self._request_is_whole):
             self._downstream.keep_alive = False
-            self._answer_status(408, "the request's body did not arrive in time")
+            self._answer_status(
+                408, "the request's body did not arrive in time", Failure.CLIENT_TIMEOUT
+            )
             return
         self._context.counters.upstream_timeouts += 1
         if upstream is not None:
             # Perhaps the origin's machine is gone.  Then the idle connections of that time are
             # dead, too, and each would cost another request its whole time.
             self._context.pool.close_idle(self._sent_ns)
-        self._answer_status(504, "the origin did not answer in time")
+        self._answer_status(504, "the origin did not answer in time", Failure.UPSTREAM_TIMEOUT)
 
     def on_sweep(self, period_ns: int) -> None:
         """See whether the client keeps the seats from others.
@@ -432,6 +451,7 @@ class Exchange(SeatHolder):
                     408,
                     f"the request's body came slower than {least} bytes a second"
                     " (downstream.limits.minBodyRateBytes)",
+                    Failure.CLIENT_TIMEOUT,
                 )
 
     def _see_answer_taken(self, period_ns: int) -> None:
@@ -448,6 +468,8 @@ class Exchange(SeatHolder):
         if self._answer_ns >= limits.slow_reader_grace_ns:
             limits.watched.discard(self)
             self._context.counters.slow_reader_releases += 1
+            assert self.ticket is not None
+            self._note_use(self.ticket)
             self._give_seats_back(self._context.clock.now_ns())
 
     def end_watch(self) -> None:
@@ -468,6 +490,8 @@ class Exchange(SeatHolder):
         context, upstream = self._context, self._upstream
         if self.head.is_list and status == _OK and self._body_bytes:
             context.admission.costs.list_finished(self.head.attributes, self._body_bytes)
+        if context.access_log is not None:
+            self._log(self.ticket, now_ns, (status, status, self._body_bytes), "")
         # Before the seats, so that whoever gets them finds it.
         if upstream is not None:
             self._upstream = None
@@ -490,18 +514,61 @@ class Exchange(SeatHolder):
             self._upstream = None
             upstream.abort()
 
-    def _answer_status(self, code: int, message: str) -> None:
+    def log_malformed(self, code: int) -> None:
+        """Have it in the access log that the body broke off; `code` is what the client will get."""
+        if self.has_answered:
+            self._log_end(Failure.MALFORMED)
+        elif self._context.access_log is not None:
+            self._log(self.ticket, self._context.clock.now_ns(), (code, 0, 0), Failure.MALFORMED)
+
+    def _log_end(self, reason: str) -> None:
+        """Have the request in the access log, with as much of an answer as there was."""
+        if self._context.access_log is None or self._begun_ns < 0:
+            return
+        answer = (0, 0, 0)
+        if self.has_answered:
+            is_tunnel = self._status == _SWITCHING_PROTOCOLS
+            sent_bytes = self._tunnel.bytes_to_client if is_tunnel else self._body_bytes
+            answer = (self._status, self._status, sent_bytes)
+        self._log(self.ticket, self._context.clock.now_ns(), answer, reason)
+
+    def _log(
+        self, ticket: Ticket | None, now_ns: int, answer: tuple[int, int, int], reason: str
+    ) -> None:
+        """Have the request in the access log, unless it is there already."""
+        begun_ns, sent_ns, access_log = self._begun_ns, self._sent_ns, self._context.access_log
+        if begun_ns < 0 or access_log is None:
+            return
+        self._begun_ns = -1
+        if ticket is not None:
+            seats, asked_ns = ticket.estimate.max_seats, ticket.arrived_ns
+        else:
+            seats, asked_ns = self._used or (0, sent_ns or now_ns)
+        waited_ns = (sent_ns or now_ns) - asked_ns
+        access_log.on_end(
+            self.head,
+            getattr(self, "_classification", None),
+            self._downstream.address,
+            (begun_ns, waited_ns, now_ns - sent_ns if sent_ns else 0),
+            seats,
+            answer,
+            reason,
+        )
+
+    def _answer_status(self, code: int, message: str, reason: str) -> None:
         self._answer(
             code,
             lambda extra, connection: answers.status_answer(
                 code, message, is_head=self.head.is_head, extra=extra, connection=connection
             ),
+            reason,
         )
 
-    def _answer(self, code: int, build: Callable[[bytes, bytes], bytes]) -> None:
-        """Answer without the origin; `build` takes more header lines and the Connection line."""
+    def _answer(self, code: int, build: Callable[[bytes, bytes], bytes], reason: str) -> None:
+        ticket = self.ticket
+        now_ns = self._context.clock.now_ns()
         self._drop_upstream()
-        self._give_back(self._context.clock.now_ns())
+        self._give_back(now_ns)
         self.has_answered = True
         context, downstream = self._context, self._downstream
         context.counters.count_status(code)
@@ -511,7 +578,10 @@ class Exchange(SeatHolder):
             connection = b"Connection: close\r\n"
         elif self.head.is_http_10:
             connection = b"Connection: keep-alive\r\n"
-        downstream.send(build(self._pf_headers, connection))
+        answer = build(self._pf_headers, connection)
+        downstream.send(answer)
+        if context.access_log is not None:
+            self._log(ticket, now_ns, (code, 0, answers.body_bytes(answer)), reason)
         downstream.on_exchange_end(self)
 
     def __repr__(self) -> str:

@@ -46,7 +46,7 @@ class ObservedExchange(Exchange):
         ticket.details = Shadow(self._context, self.head, self._classification, ticket)
         self._go_on(ticket.arrived_ns)
 
-    def _reject(self) -> None:
+    def _reject(self, reason: RejectReason, waited_ns: int = 0) -> None:  # noqa: ARG002 - not rejected
         """Count the request as rejected; it holds nothing, but its deadlines are the same."""
         found = self._classification
         found.level.retry_after.record_drop(int(time.time()))

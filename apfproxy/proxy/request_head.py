@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.ticket import WorkEstimate
     from apfproxy.proxy.request_fields import FieldRules
     from apfproxy.request.attributes import RequestAttributes
+    from apfproxy.request.user import User
 
 # What llhttp accepts too, so that a line which matches needs no parse: Kubernetes' methods, and a
 # target of visible ASCII.  Any other line goes the long way.
@@ -56,6 +57,7 @@ class RequestHead:
         identity_until_ns: On the clock of the process: until then that holds; 0 before it is known.
         classification: The last one, of the configuration's generation that it names.
         pf_headers: The header lines that name that class.
+        logged: Class and user that the access log's text, the third, was made of.
 
     `line` is the request line to forward, with the fields of an upgrade, and `fields` what stood
     below it; all others are those of `RequestFields`.
@@ -80,6 +82,7 @@ class RequestHead:
         "keep_alive",
         "kind",
         "line",
+        "logged",
         "method",
         "pf_headers",
         "takes_seats",
@@ -116,6 +119,7 @@ class RequestHead:
         self.user = ANONYMOUS
         self.identity_until_ns = 0
         self.classification: Classification | None = None
+        self.logged: tuple[Classification, User, str] | None = None
 
     def decide_upgrade(self) -> None:
         """Keep the upgrade that the client offers only where it is served.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.flowcontrol.ticket import RejectReason, Ticket
 from apfproxy.proxy import answers
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.flowcontrol.controller import Classification
+    from apfproxy.flowcontrol.ticket import Flow
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.downstream import DownstreamConnection
     from apfproxy.proxy.request_head import RequestHead
@@ -26,6 +27,16 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes
 
 _EXECUTING = 1  # TicketState.EXECUTING, without the enum's attribute look-up
+
+
+class FlowObserver(Protocol):
+    """Gathers what flows take."""
+
+    def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
+        """A dispatched request gives its seats back."""
+
+    def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
+        """A request ends without having got any, rejected or given up by its client."""
 
 
 class SeatHolder(abc.ABC):
@@ -45,6 +56,7 @@ class SeatHolder(abc.ABC):
         "_pf_headers",
         "_request_is_whole",
         "_sent_ns",
+        "_used",
         "_wait_timer",
         "_watch",
         "head",
@@ -60,6 +72,8 @@ class SeatHolder(abc.ABC):
     _pf_headers: bytes
     _request_is_whole: bool
     _sent_ns: int
+    _used: tuple[int, int] | None
+    """Seats, and when they were asked for, of a ticket given back early; for the access log."""
     _wait_timer: asyncio.TimerHandle | None
     _watch: WatchSeats | None
 
@@ -76,8 +90,14 @@ class SeatHolder(abc.ABC):
         """Get a connection to the origin."""
 
     @abc.abstractmethod
-    def _answer(self, code: int, build: Callable[[bytes, bytes], bytes]) -> None:
-        """Answer without the origin; `build` takes more header lines and the Connection line."""
+    def _answer(self, code: int, build: Callable[[bytes, bytes], bytes], reason: str) -> None:
+        """Answer without the origin.
+
+        Args:
+            code: The status.
+            build: Takes more header lines and the Connection line.
+            reason: For the access log.
+        """
 
     # What others look at.
 
@@ -111,7 +131,8 @@ class SeatHolder(abc.ABC):
             found.flow, head.fixed_estimate or admission.estimate(head), _on_dispatch, self
         )
         if type(result) is not Ticket:
-            self._reject()
+            assert isinstance(result, RejectReason)
+            self._reject(result)
             return
         self.ticket = result
         if result.state == _EXECUTING:
@@ -145,7 +166,8 @@ class SeatHolder(abc.ABC):
                 self,
             )
             if type(result) is not Ticket:
-                self._reject()
+                assert isinstance(result, RejectReason)
+                self._reject(result)
                 return
             self.ticket = result
             if result.state != _EXECUTING:
@@ -181,20 +203,31 @@ class SeatHolder(abc.ABC):
         ticket = self.ticket
         assert ticket is not None
         self._wait_timer = None
+        self._note_use(ticket)
         self.ticket = None
-        self.head.kind.waiting.end(self._context.clock.now_ns())
+        now_ns = self._context.clock.now_ns()
+        self.head.kind.waiting.end(now_ns)
         self._classification.level.queue_set.withdraw(ticket, RejectReason.TIME_OUT)
-        self._reject()
+        self._reject(RejectReason.TIME_OUT, now_ns - ticket.arrived_ns)
 
-    def _reject(self) -> None:
+    def _note_use(self, ticket: Ticket) -> None:
+        """Remember for the access log what a ticket was for that goes before the request's end."""
+        if self._context.access_log is not None:
+            self._used = (ticket.estimate.max_seats, ticket.arrived_ns)
+
+    def _reject(self, reason: RejectReason, waited_ns: int = 0) -> None:
         """Refuse for want of seats, as Kubernetes does."""
-        tracker = self._classification.level.retry_after
+        found = self._classification
+        if self._context.top_flows is not None:
+            self._context.top_flows.on_no_seats(found.flow, waited_ns, is_rejected=True)
+        tracker = found.level.retry_after
         tracker.record_drop(int(time.time()))
         self._answer(
             429,
             lambda extra, connection: answers.too_many_requests(
                 tracker.get(), is_head=self.head.is_head, extra=extra, connection=connection
             ),
+            reason,
         )
 
     def _set_deadline(self, now_ns: int) -> None:
@@ -223,6 +256,7 @@ class SeatHolder(abc.ABC):
 
     def _on_watch_initialized(self) -> None:
         if self.ticket is not None:
+            self._note_use(self.ticket)
             self._give_seats_back(self._context.clock.now_ns())
 
     def _give_back(self, now_ns: int) -> None:
@@ -241,12 +275,17 @@ class SeatHolder(abc.ABC):
         self.ticket = None
         head = self.head
         queue_set = self._classification.level.queue_set
+        flows = self._context.top_flows
         if self._wait_timer is not None:
             self._wait_timer.cancel()
             self._wait_timer = None
+            if flows is not None:
+                flows.on_no_seats(ticket.flow, now_ns - ticket.arrived_ns, is_rejected=False)
             head.kind.waiting.end(now_ns)
             queue_set.withdraw(ticket, None)
         else:
+            if flows is not None:
+                flows.on_seats_back(ticket, now_ns)
             head.kind.executing.end(now_ns)
             queue_set.finish(ticket, head.is_watch)
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.work_estimate import WorkEstimator
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.identification import Identification
+    from apfproxy.proxy.request_log import RequestLog
+    from apfproxy.proxy.seat_holder import FlowObserver
     from apfproxy.settings import Address, Settings
 
 log = logging.getLogger(__name__)
@@ -94,6 +96,15 @@ class ProxyServer:
     def pool(self) -> Pool:
         """The connections to the origin."""
         return self._pool
+
+    def observe(self, access_log: RequestLog | None, top_flows: FlowObserver | None) -> None:
+        """Tell of requests from now on; call it before `start`.
+
+        Args:
+            access_log: Gets each request at its end; None for no log.
+            top_flows: Gathers what flows take; None for nobody.
+        """
+        self._context.access_log, self._context.top_flows = access_log, top_flows
 
     def forget_identities(self) -> None:
         """Find out anew who asks, from each client's next request on."""

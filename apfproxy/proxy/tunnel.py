@@ -132,6 +132,7 @@ class Tunnel:
         on_origin_data: Called with all that the origin sends.
 
     Attributes:
+        bytes_to_client: That came from the origin so far.
         is_over: Whether both sides have ended, or one is gone.
     """
 
@@ -145,6 +146,7 @@ class Tunnel:
         "_on_over",
         "_origin",
         "_upstream",
+        "bytes_to_client",
         "is_over",
     )
 
@@ -163,6 +165,7 @@ class Tunnel:
         self._on_origin_data = on_origin_data
         self._idle_ns = context.tunnel_idle_ns
         self._flush_timer: asyncio.TimerHandle | None = None
+        self.bytes_to_client = 0
         self.is_over = False
         self._client = TunnelEnd(self, downstream, self._from_client)
         self._origin = TunnelEnd(self, upstream, self._from_origin)
@@ -181,6 +184,7 @@ class Tunnel:
         counters.tunnels_by_protocol[PROTOCOLS[protocol.lower()].decode()] += 1
         from_client = self._downstream.hand_over(self._client)
         self._upstream.hand_over(self._origin)
+        self.bytes_to_client = len(from_origin)
         self._downstream.send(head + from_origin)
         if from_client:
             self._upstream.send_more(from_client)
@@ -250,6 +254,7 @@ class Tunnel:
             self._note_activity()
             if self._on_origin_data is not None:
                 self._on_origin_data(data)
+            self.bytes_to_client += len(data)
             self._downstream.send(data)
 
     def _note_activity(self) -> None:
