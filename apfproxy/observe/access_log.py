@@ -1,0 +1,218 @@
+"""The access log's file: lines are gathered in the event loop and written by one thread.
+
+1. Whoever has a line never waits: with too many lines waiting to be written it is dropped.
+2. Lines are handed to the thread in batches, every tenth of a second or 256 lines.
+3. An error is logged once, until writing works again; what could not be written is lost.  A line
+   that was written in part, as to a full disk, is ended before the next one.
+4. Opening again, as after a rotation, is in the lines' order: none is in the wrong file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import queue
+import stat
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+STDOUT = "-"
+FLUSH_PERIOD_S = 0.1
+MAX_BATCH = 256
+"""Lines: few enough to stay in the CPU's caches, many enough to wake the thread seldom."""
+CLOSE_TIMEOUT_S = 5.0
+"""For whoever reads our stdout, say, and reads it no more."""
+MODE = 0o640
+"""The log names users."""
+
+
+class AccessLogError(Exception):
+    """The file cannot be opened; the operator's fault."""
+
+
+class AccessLog:
+    """The file, and the lines on their way to it.
+
+    Args:
+        path: The file's path, or `STDOUT`.
+        max_queued: Lines that wait at most.
+        call_later: Calls back after so many seconds, as the loop's method does.
+
+    Attributes:
+        dropped: Lines that were dropped, since too many waited or since writing failed.
+        write_errors: Writes and openings that failed.
+        problem: What is wrong now; None while all is well.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        max_queued: int,
+        call_later: Callable[[float, Callable[[], None]], asyncio.Handle],
+    ) -> None:
+        self._path = path
+        self._max_queued = max_queued
+        self._call_later = call_later
+        self._descriptor = -1
+        self._thread: threading.Thread | None = None
+        self._orders: queue.SimpleQueue[list[str] | None] = queue.SimpleQueue()
+        """Batches of lines; an empty one for opening again, None for the end."""
+        self._lines: list[str] = []
+        self._timer: asyncio.Handle | None = None
+        self._taken = 0
+        # Written by the thread only:
+        self._done = 0
+        self._lost = 0
+        self._is_torn = False
+        self.write_errors = 0
+        self.problem: str | None = None
+        # Written by the loop only:
+        self._refused = 0
+
+    @property
+    def dropped(self) -> int:
+        """Lines that are in no file."""
+        return self._refused + self._lost
+
+    @property
+    def written(self) -> int:
+        """Lines that were written."""
+        return self._done - self._lost
+
+    def open(self) -> None:
+        """Open the file and start writing.
+
+        Raises:
+            AccessLogError: It cannot be opened.
+        """
+        try:
+            self._descriptor = open_log(self._path)
+        except OSError as error:
+            raise AccessLogError(
+                f"the access log {self._path} cannot be opened: {error.strerror}"
+            ) from error
+        self._thread = threading.Thread(target=self._run, name="access log", daemon=True)
+        self._thread.start()
+
+    def write(self, line: str) -> None:
+        """Take a line, with its line feed."""
+        if self._taken - self._done >= self._max_queued:
+            self._refused += 1
+            return
+        self._taken += 1
+        lines = self._lines
+        lines.append(line)
+        if self._timer is None:
+            self._timer = self._call_later(FLUSH_PERIOD_S, self._on_timer)
+        elif len(lines) >= MAX_BATCH:
+            self._hand_over()
+
+    def reopen(self) -> None:
+        """Write what comes from now on to the file that has the path now."""
+        self._hand_over()
+        self._orders.put([])
+
+    async def close(self) -> None:
+        """Write what is left, and end; harmless if it never was opened."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._hand_over()
+        self._orders.put(None)
+        await asyncio.to_thread(thread.join, CLOSE_TIMEOUT_S)
+        if thread.is_alive():
+            log.warning(
+                "access log %s: %d lines are lost: it takes no more", self._path, self.queued
+            )
+
+    @property
+    def queued(self) -> int:
+        """Lines that wait to be written."""
+        return self._taken - self._done
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._hand_over()
+
+    def _hand_over(self) -> None:
+        if self._lines:
+            self._orders.put(self._lines)
+            self._lines = []
+
+    # In the thread.
+
+    def _run(self) -> None:
+        while (lines := self._orders.get()) is not None:
+            if lines:
+                self._write_batch(lines)
+            else:
+                self._open_again()
+        if self._path != STDOUT:
+            os.close(self._descriptor)
+
+    def _write_batch(self, lines: list[str]) -> None:
+        data = memoryview((("\n" if self._is_torn else "") + "".join(lines)).encode())
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._descriptor, data[done:])
+        except OSError as error:
+            begun = data[:done].tobytes()
+            self._lost += len(lines) - max(0, begun.count(b"\n") - self._is_torn)
+            self._is_torn = not begun.endswith(b"\n") if begun else self._is_torn
+            self._fail(f"cannot be written: {error.strerror}")
+        else:
+            self._is_torn = False
+            self._recover()
+        self._done += len(lines)
+
+    def _open_again(self) -> None:
+        if self._path == STDOUT:
+            return
+        try:
+            descriptor = open_log(self._path)
+        except OSError as error:
+            self._fail(f"cannot be opened again, so the old file is kept: {error.strerror}")
+            return
+        os.close(self._descriptor)
+        self._descriptor = descriptor
+        self._is_torn = False
+        log.info("access log %s: opened again", self._path)
+
+    def _fail(self, problem: str) -> None:
+        self.write_errors += 1
+        if self.problem is None:
+            log.error("access log %s %s; lines are dropped until it works", self._path, problem)
+        self.problem = f"{self._path} {problem}"
+
+    def _recover(self) -> None:
+        if self.problem is not None:
+            self.problem = None
+            log.warning("access log %s works again", self._path)
+
+    def __repr__(self) -> str:
+        return f"<AccessLog {self._path}: {self.queued} lines wait, {self.dropped} dropped>"
+
+
+def open_log(path: str) -> int:
+    """Open a log's file for appending: its descriptor.
+
+    Raises:
+        OSError: It cannot be opened; a pipe that nobody reads counts as such.
+    """
+    if path == STDOUT:
+        return 1
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+    descriptor = os.open(path, flags, MODE)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.set_blocking(descriptor, True)
+    return descriptor

@@ -1,0 +1,265 @@
+"""Which flows take the most seats, wait longest and are rejected most, now, in bounded memory.
+
+Each measure has a sketch of its own.  A sketch counts at most twice its capacity of keys; when
+there are more, all counts are lowered by the one that comes next after the capacity's largest, and
+those at zero are forgotten (Misra and Gries, "Finding repeated elements", 1982; lowering many at
+once: Agarwal et al., "Mergeable summaries", 2012).  With `total` the sum of all weights:
+
+1. A count is never above the true sum, and at most `error` below it.
+2. `error` <= total / (capacity + 1), since each lowering takes at least capacity + 1 times its
+   amount out of the total.
+3. So every key above that is in the sketch, and `count + error` is what the Space-Saving sketch
+   would say: at least the true sum, and at most total / (capacity + 1) above it.
+
+Weights decay by half every five minutes.  Instead of lowering all counts all the time, new weights
+grow by as much (Cormode et al., "Forward decay", 2009); the sketch is linear, so the bounds hold
+for decayed sums.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Hashable, Iterable
+
+    from apfproxy.flowcontrol.ticket import Flow, Ticket
+
+HALF_LIFE_S = 300.0
+FOLD_PERIOD_S = 1.0
+"""Much less than the half-life, so it does not matter when within it something came."""
+MAX_BATCH = 1024
+"""Flows met since the last fold."""
+MAX_NAME = 256
+"""Characters of a distinguisher; those that begin alike for so long are one."""
+MAX_EXPONENT = 64.0
+"""Half-lives after which the counts are scaled anew: far from a float's largest, 2**1023."""
+
+SEAT_SECONDS, WAIT_SECONDS, REJECTED = range(3)
+MEASURES = ("seatSeconds", "waitSeconds", "rejected")
+
+
+class FlowKey(NamedTuple):
+    """What names a flow."""
+
+    flow_schema: str
+    priority_level: str
+    flow: str
+
+
+class Sketch:
+    """The largest of many sums.
+
+    Args:
+        capacity: Keys that are kept when there are more than twice as many.
+
+    Attributes:
+        counts: Of the keys that are known; each at most `error` below its true sum.
+        error: By how much they may be too small.
+        total: The sum of all weights.
+    """
+
+    __slots__ = ("_capacity", "counts", "error", "total")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self.counts: dict[Hashable, float] = {}
+        self.error = 0.0
+        self.total = 0.0
+
+    def add(self, key: Hashable, weight: float) -> None:
+        """Add to a key's sum; `weight` > 0."""
+        counts = self.counts
+        counts[key] = counts.get(key, 0.0) + weight
+        self.total += weight
+        if len(counts) > 2 * self._capacity:
+            self._lower()
+
+    def _lower(self) -> None:
+        amount = sorted(self.counts.values(), reverse=True)[self._capacity]
+        self.counts = {key: count - amount for key, count in self.counts.items() if count > amount}
+        self.error += amount
+
+    def estimate(self, key: Hashable) -> float:
+        """What a key's sum is at most; 0 if it is not known."""
+        count = self.counts.get(key)
+        return 0.0 if count is None else count + self.error
+
+    def scale(self, factor: float) -> None:
+        """Multiply every sum."""
+        self.counts = {key: count * factor for key, count in self.counts.items()}
+        self.error *= factor
+        self.total *= factor
+
+    def __repr__(self) -> str:
+        return f"<Sketch of {len(self.counts)} keys, error {self.error:g} of {self.total:g}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """What is known of one measure as a whole.
+
+    Attributes:
+        total: The sum over all flows.
+        max_overestimate: How much too large a flow's number may be, at most.
+    """
+
+    total: float
+    max_overestimate: float
+
+
+class TopFlows:
+    """Gathers what flows take, and tells the largest.
+
+    Sums are kept by flow until the next fold, which costs 0.3 us per request; the sketches see each
+    flow once a second.
+
+    Args:
+        capacity: Flows that are told apart, by each measure.
+        now_ns: The clock.
+        call_later: Calls back after so many seconds, as the loop's method does.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        now_ns: Callable[[], int],
+        call_later: Callable[[float, Callable[[], None]], asyncio.Handle],
+    ) -> None:
+        self.capacity = capacity
+        self._now_ns = now_ns
+        self._call_later = call_later
+        self._sketches = tuple(Sketch(capacity) for _ in MEASURES)
+        self._batch: dict[Flow, list[int]] = {}
+        """Flow to its seats times nanoseconds, nanoseconds of waiting, rejections."""
+        self._timer: asyncio.Handle | None = None
+        self._zero_ns = now_ns()
+        """When a weight of 1 counts as 1 in the sketches."""
+
+    def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
+        """A request gives its seats back.
+
+        Args:
+            ticket: Of the request, which was dispatched.
+            now_ns: The time.
+        """
+        estimate = ticket.estimate
+        dispatched_ns = ticket.dispatched_ns
+        taken = estimate.max_seats * (now_ns - dispatched_ns + estimate.additional_latency_ns)
+        sums = self._batch.get(ticket.flow)
+        if sums is None:
+            self._begin(ticket.flow, taken, dispatched_ns - ticket.arrived_ns, 0)
+        else:
+            sums[0] += taken
+            sums[1] += dispatched_ns - ticket.arrived_ns
+
+    def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
+        """A request ends without having got any.
+
+        Args:
+            flow: Of the request.
+            waited_ns: How long it waited for them.
+            is_rejected: Whether it was rejected, rather than given up by its client.
+        """
+        sums = self._batch.get(flow)
+        if sums is None:
+            self._begin(flow, 0, waited_ns, int(is_rejected))
+        else:
+            sums[1] += waited_ns
+            sums[2] += is_rejected
+
+    def _begin(self, flow: Flow, taken: int, waited_ns: int, rejected: int) -> None:
+        if len(self._batch) >= MAX_BATCH:
+            self._fold()
+        self._batch[flow] = [taken, waited_ns, rejected]
+        if self._timer is None:
+            self._timer = self._call_later(FOLD_PERIOD_S, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._fold()
+
+    def _fold(self) -> None:
+        """Put what was gathered into the sketches."""
+        batch, self._batch = self._batch, {}
+        growth = self._growth()
+        seats, waits, rejections = self._sketches
+        for flow, (taken, waited_ns, rejected) in batch.items():
+            counters = flow.counters
+            key = FlowKey(
+                counters.flow_schema, counters.priority_level, flow.distinguisher[:MAX_NAME]
+            )
+            if taken:
+                seats.add(key, taken * growth * 1e-9)
+            if waited_ns:
+                waits.add(key, waited_ns * growth * 1e-9)
+            if rejected:
+                rejections.add(key, rejected * growth)
+
+    def _growth(self) -> float:
+        """What a weight of 1 is now in the sketches."""
+        now_ns = self._now_ns()
+        exponent = (now_ns - self._zero_ns) / (HALF_LIFE_S * 1e9)
+        if exponent > MAX_EXPONENT:
+            for sketch in self._sketches:
+                sketch.scale(2.0**-exponent)
+            self._zero_ns = now_ns
+            exponent = 0.0
+        return float(2.0**exponent)
+
+    def measures(self) -> dict[str, Measure]:
+        """Each measure as a whole, as of now."""
+        self._fold()
+        growth = self._growth()
+        return {
+            name: Measure(sketch.total / growth, sketch.error / growth)
+            for name, sketch in zip(MEASURES, self._sketches, strict=True)
+        }
+
+    def top(self, most: int = 20, by: Iterable[str] = MEASURES) -> list[dict[str, str | float]]:
+        """The largest flows of each of the measures, without doubles.
+
+        A number is 0 where a flow is not among the known ones of that measure, else at least the
+        true one and at most the measure's `max_overestimate` above it.  Sums decay by half in
+        `HALF_LIFE_S`.
+
+        Args:
+            most: Flows of each measure.
+            by: The measures; the flows come in the order of the first.
+
+        Returns:
+            Of each flow its names and its three numbers.
+        """
+        self._fold()
+        growth = self._growth()
+        sketches = dict(zip(MEASURES, self._sketches, strict=True))
+        order: dict[Hashable, None] = {}
+        for name in by:
+            counts = sketches[name].counts
+            order.update(dict.fromkeys(sorted(counts, key=lambda key: -counts[key])[:most]))
+        return [
+            {
+                "flowSchema": key.flow_schema,
+                "priorityLevel": key.priority_level,
+                "flow": key.flow,
+                **{
+                    name: (sketch.counts[key] + sketch.error) / growth
+                    if key in sketch.counts
+                    else 0.0
+                    for name, sketch in sketches.items()
+                },
+            }
+            for key in order
+            if isinstance(key, FlowKey)
+        ]
+
+    def close(self) -> None:
+        """Gather no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def __repr__(self) -> str:
+        return f"<TopFlows, {', '.join(map(repr, self._sketches))}>"
