@@ -1,0 +1,323 @@
+"""What annotations under `apfproxy.io/` add to FlowSchemas and PriorityLevelConfigurations.
+
+Annotations, so that every object stays valid for kube-apiserver, which ignores them.
+
+1. An annotation that is unknown, that is of the other kind, whose value cannot be read, or that
+   its object gives no meaning to, is an error at `metadata.annotations[NAME]`.
+2. An addition with an error does not count; the object and its other additions do.
+
+On a PriorityLevelConfiguration:
+
+* `wait-limit`: how long a request may wait in its queue at most, such as `5s`.
+* `ban`: `"true"` rejects every request; only with no shares and `limitResponse.type` `Reject`, so
+  that the object says as much to kube-apiserver as it can there.
+
+On a FlowSchema:
+
+* `distinguisher`: how flows are told apart, in place of `distinguisherMethod`: `group`,
+  `user-agent` or `header:NAME`.
+* `request-rate` and `request-burst`: requests a second that a flow may make, and how many at once.
+* `long-running-limit`: how many requests that may last as long as they like (watch, exec, attach,
+  port-forward, proxy, followed logs) a flow may have at once.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.api.field_errors import FieldError, forbidden, invalid, not_supported
+from apfproxy.api.flowcontrol.fixed_specs import EXEMPT
+from apfproxy.api.flowcontrol.types import FlowSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from apfproxy.api.flowcontrol.types import FlowControlObject, PriorityLevelConfiguration
+
+PREFIX = "apfproxy.io/"
+WAIT_LIMIT = PREFIX + "wait-limit"
+BAN = PREFIX + "ban"
+DISTINGUISHER = PREFIX + "distinguisher"
+REQUEST_RATE = PREFIX + "request-rate"
+REQUEST_BURST = PREFIX + "request-burst"
+LONG_RUNNING_LIMIT = PREFIX + "long-running-limit"
+
+OF_LEVEL = (BAN, WAIT_LIMIT)
+OF_FLOW_SCHEMA = (DISTINGUISHER, LONG_RUNNING_LIMIT, REQUEST_BURST, REQUEST_RATE)
+
+MOST_WAIT_NS = 60_000_000_000
+"""No request waits longer in any case."""
+MOST_REQUESTS = 1_000_000
+"""A second, at once, or long-running: more than one process has to do with."""
+LEAST_RATE = 0.001
+MOST_ERRORS = 20
+"""Of one object: who has more, has them for one reason."""
+LONGEST_HEADER_NAME = 64
+
+_NS_PER_UNIT = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
+_DURATION_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m)")
+_DURATION = re.compile(rf"(?:{_DURATION_PART.pattern}){{1,3}}")
+_NUMBER = re.compile(r"[0-9]{1,9}")
+_RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
+_HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
+_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
+"""Flows are named in metrics, dumps and logs."""
+_FLAGS = ("false", "true")
+
+DURATION_HINT = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 1m"
+RATE_HINT = f"write requests per second, such as 20 or 0.5, from {LEAST_RATE} to {MOST_REQUESTS}"
+COUNT_HINT = f"write a whole number from 1 to {MOST_REQUESTS}"
+DISTINGUISHER_HINT = "write group, user-agent, or header:NAME such as header:X-Tenant"
+
+
+class DistinguisherKind(enum.Enum):
+    """What of a request tells its flow apart from others."""
+
+    GROUP = "group"
+    USER_AGENT = "user-agent"
+    HEADER = "header"
+
+
+@dataclass(frozen=True, slots=True)
+class Distinguisher:
+    """How flows are told apart.
+
+    Attributes:
+        kind: By what.
+        header: The header's name in lower case; "" for another kind.
+    """
+
+    kind: DistinguisherKind
+    header: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LevelAdditions:
+    """Of a priority level.
+
+    Attributes:
+        wait_limit_ns: The longest wait in a queue; None for the usual one.
+        is_ban: Whether every request is rejected.
+    """
+
+    wait_limit_ns: int | None = None
+    is_ban: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FlowSchemaAdditions:
+    """Of a FlowSchema.
+
+    Attributes:
+        distinguisher: In place of the `distinguisherMethod`; None to leave it.
+        request_rate: Requests a second of each flow; None for any number.
+        request_burst: Requests of a flow at once; 0 without a rate.
+        long_running_limit: Long-running requests of each flow at once; None for any number.
+    """
+
+    distinguisher: Distinguisher | None = None
+    request_rate: float | None = None
+    request_burst: int = 0
+    long_running_limit: int | None = None
+
+
+NO_LEVEL_ADDITIONS = LevelAdditions()
+NO_FLOW_SCHEMA_ADDITIONS = FlowSchemaAdditions()
+
+
+def addition_errors(obj: FlowControlObject) -> list[FieldError]:
+    """All that is wrong with the additions of an object that has its defaults, the first few."""
+    own = _own(obj)
+    if not own:
+        return []
+    reader = _Reader(own)
+    if isinstance(obj, FlowSchema):
+        _read_flow_schema(obj, reader)
+    else:
+        _read_level(obj, reader)
+    return reader.errors[:MOST_ERRORS]
+
+
+def level_additions(level: PriorityLevelConfiguration) -> LevelAdditions:
+    """What is added to a priority level; what has an error is left out."""
+    own = _own(level)
+    return _read_level(level, _Reader(own)) if own else NO_LEVEL_ADDITIONS
+
+
+def flow_schema_additions(schema: FlowSchema) -> FlowSchemaAdditions:
+    """What is added to a FlowSchema; what has an error is left out."""
+    own = _own(schema)
+    return _read_flow_schema(schema, _Reader(own)) if own else NO_FLOW_SCHEMA_ADDITIONS
+
+
+def describe(obj: FlowControlObject) -> tuple[str, ...]:
+    """A sentence for each addition that counts."""
+    if isinstance(obj, FlowSchema):
+        return _describe_flow_schema(flow_schema_additions(obj))
+    additions = level_additions(obj)
+    sentences = []
+    if additions.is_ban:
+        sentences.append(f"Every request is rejected, with 403 ({BAN}).")
+    if additions.wait_limit_ns is not None:
+        seconds = _decimal(additions.wait_limit_ns / 1e9)
+        sentences.append(f"A request waits in its queue for {seconds} s at most ({WAIT_LIMIT}).")
+    return tuple(sentences)
+
+
+def _describe_flow_schema(additions: FlowSchemaAdditions) -> tuple[str, ...]:
+    sentences = []
+    if additions.distinguisher is not None:
+        by = {
+            DistinguisherKind.GROUP: "the first group of the user that is not virtual",
+            DistinguisherKind.USER_AGENT: "the program that User-Agent names",
+            DistinguisherKind.HEADER: f"the header {additions.distinguisher.header}",
+        }[additions.distinguisher.kind]
+        sentences.append(f"Flows are told apart by {by} ({DISTINGUISHER}).")
+    if additions.request_rate is not None:
+        sentences.append(
+            f"A flow may make {_decimal(additions.request_rate)} requests a second"
+            f" ({REQUEST_RATE}), and {additions.request_burst} at once ({REQUEST_BURST})."
+        )
+    if additions.long_running_limit is not None:
+        sentences.append(
+            f"A flow may have {additions.long_running_limit} long-running requests at once"
+            f" ({LONG_RUNNING_LIMIT})."
+        )
+    return tuple(sentences)
+
+
+def _decimal(number: float) -> str:
+    return f"{number:.6f}".rstrip("0").rstrip(".")
+
+
+def _own(obj: FlowControlObject) -> dict[str, str]:
+    """The annotations that are ours."""
+    annotations = obj.metadata.annotations
+    if not annotations:
+        return {}
+    return {name: value for name, value in annotations.items() if name.startswith(PREFIX)}
+
+
+def field_of(name: str) -> str:
+    """The path of an annotation in its object."""
+    return f"metadata.annotations[{name}]"
+
+
+class _Reader:
+    """Reads annotations one by one, and keeps what is wrong with them."""
+
+    def __init__(self, own: Mapping[str, str]) -> None:
+        self.own = own
+        self.errors: list[FieldError] = []
+
+    def check_names(self, known: tuple[str, ...], others: tuple[str, ...], other_kind: str) -> None:
+        """Find what is unknown, or belongs on the other kind of object."""
+        for name in sorted(self.own.keys() - set(known)):
+            if name in others:
+                error = forbidden(field_of(name), f"put it on a {other_kind}, or remove it")
+            else:
+                error = not_supported(field_of(name), name, known)
+            self.errors.append(error)
+
+    def refuse(self, name: str, detail: str) -> None:
+        """An annotation has no meaning on this object."""
+        self.errors.append(forbidden(field_of(name), detail))
+
+    def integer(self, name: str) -> int | None:
+        """The value of a whole number; None if there is none, or a wrong one."""
+        value = self.own.get(name)
+        if value is None:
+            return None
+        if _NUMBER.fullmatch(value) and 1 <= int(value) <= MOST_REQUESTS:
+            return int(value)
+        self.errors.append(invalid(field_of(name), value, COUNT_HINT))
+        return None
+
+    def parsed(self, name: str, parse: Callable[[str], float | None], hint: str) -> float | None:
+        """The value of a number that `parse` reads; None if there is none, or a wrong one."""
+        value = self.own.get(name)
+        if value is None:
+            return None
+        number = parse(value)
+        if number is None:
+            self.errors.append(invalid(field_of(name), value, hint))
+        return number
+
+
+def _read_level(level: PriorityLevelConfiguration, reader: _Reader) -> LevelAdditions:
+    reader.check_names(OF_LEVEL, OF_FLOW_SCHEMA, "FlowSchema")
+    limited = level.spec.limited
+    response = "" if limited is None else limited.limit_response.type
+    wait_limit = reader.parsed(WAIT_LIMIT, _wait_limit_ns, DURATION_HINT)
+    if wait_limit is not None and response != "Queue":
+        reader.refuse(WAIT_LIMIT, "nothing waits there: only with limitResponse.type Queue")
+        wait_limit = None
+    ban = reader.own.get(BAN)
+    is_ban = ban == "true"
+    if ban is not None and ban not in _FLAGS:
+        reader.errors.append(not_supported(field_of(BAN), ban, _FLAGS))
+    elif is_ban and (
+        limited is None or response != "Reject" or limited.nominal_concurrency_shares != 0
+    ):
+        reader.refuse(
+            BAN, "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
+        )
+        is_ban = False
+    return LevelAdditions(None if wait_limit is None else int(wait_limit), is_ban)
+
+
+def _read_flow_schema(schema: FlowSchema, reader: _Reader) -> FlowSchemaAdditions:
+    reader.check_names(OF_FLOW_SCHEMA, OF_LEVEL, "PriorityLevelConfiguration")
+    rate = reader.parsed(REQUEST_RATE, _rate, RATE_HINT)
+    burst = reader.integer(REQUEST_BURST)
+    if REQUEST_BURST in reader.own and REQUEST_RATE not in reader.own:
+        reader.refuse(REQUEST_BURST, f"of no use without {REQUEST_RATE}: add that, or remove this")
+    limit = reader.integer(LONG_RUNNING_LIMIT)
+    if schema.metadata.name == EXEMPT:
+        # Whoever administers a cluster must not be able to lock everybody out of it.
+        for name in (REQUEST_RATE, REQUEST_BURST, LONG_RUNNING_LIMIT):
+            if name in reader.own:
+                reader.refuse(name, f"the FlowSchema {EXEMPT} is never limited: remove it")
+        rate = limit = None
+    if rate is None:
+        burst = 0
+    elif burst is None:
+        burst = max(1, math.ceil(rate))
+    return FlowSchemaAdditions(_distinguisher(reader), rate, burst or 0, limit)
+
+
+def _distinguisher(reader: _Reader) -> Distinguisher | None:
+    value = reader.own.get(DISTINGUISHER)
+    if value is None:
+        return None
+    kind, _, header = value.partition(":")
+    header = header.lower()
+    if value in ("group", "user-agent"):
+        return Distinguisher(DistinguisherKind(kind))
+    if kind == "header" and len(header) <= LONGEST_HEADER_NAME and _HEADER_NAME.fullmatch(header):
+        if header not in _SECRET_HEADERS:
+            return Distinguisher(DistinguisherKind.HEADER, header)
+        detail = "flows are named in metrics and logs, which must not hold secrets: take another"
+        reader.errors.append(invalid(field_of(DISTINGUISHER), value, detail))
+    else:
+        reader.errors.append(invalid(field_of(DISTINGUISHER), value, DISTINGUISHER_HINT))
+    return None
+
+
+def _wait_limit_ns(text: str) -> float | None:
+    if not _DURATION.fullmatch(text):
+        return None
+    parts = _DURATION_PART.findall(text)
+    total_ns = round(sum(float(number) * _NS_PER_UNIT[unit] for number, unit in parts))
+    return total_ns if 0 < total_ns <= MOST_WAIT_NS else None
+
+
+def _rate(text: str) -> float | None:
+    if not _RATE.fullmatch(text):
+        return None
+    rate = float(text)
+    return rate if LEAST_RATE <= rate <= MOST_REQUESTS else None
