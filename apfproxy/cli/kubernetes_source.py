@@ -39,5 +39,6 @@ def kubernetes_objects(
         KubernetesApi(access.server, ApiCredentials(access)),
         controller,
         with_suggested=settings.suggested_objects,
+        writes_status=kubernetes.write_status,
         on_load=on_load,
     )

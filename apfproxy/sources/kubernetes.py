@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import Problem
 from apfproxy.api.flowcontrol.wire import from_wire
+from apfproxy.sources.dangling_status import DanglingStatus
 from apfproxy.sources.in_force import InForce
 from apfproxy.sources.object_files import effective_objects
 from apfproxy.sources.reflector import Reflector
@@ -47,6 +48,7 @@ class KubernetesObjects:
         api: Has the objects; closed by `close`.
         controller: Gets them.
         with_suggested: Whether the suggested objects are among those that serve at first.
+        writes_status: Whether the condition `Dangling` of FlowSchemas is kept there.
         on_load: Hears what became of each load, `load_first` included.
         new_backoff: Makes the pauses of one resource.
         now_s: A monotonic clock.
@@ -59,6 +61,7 @@ class KubernetesObjects:
         controller: Controller,
         *,
         with_suggested: bool = True,
+        writes_status: bool = False,
         on_load: LoadObserver | None = None,
         new_backoff: Callable[[], Backoff] | None = None,
         now_s: Callable[[], float] = time.monotonic,
@@ -86,6 +89,16 @@ class KubernetesObjects:
             )
             for kind, resource in RESOURCES.items()
         }
+        self.status: DanglingStatus | None = None
+        if writes_status:
+            self.status = DanglingStatus(
+                api,
+                self.reflectors["FlowSchema"],
+                self.reflectors["PriorityLevelConfiguration"],
+                now_s=now_s,
+                backoff=None if new_backoff is None else new_backoff(),
+                sleep=sleep,
+            )
 
     def __repr__(self) -> str:
         return f"<KubernetesObjects of {self.name}: {self.problem() or 'ok'}>"
@@ -104,7 +117,8 @@ class KubernetesObjects:
         """Why the objects cannot be followed at the moment; None while they can."""
         problems = [each.problem for each in self.reflectors.values() if each.problem is not None]
         if not problems:
-            return None
+            status = None if self.status is None else self.status.problem
+            return None if status is None else f"{self.name}: {status}"
         serving = "the last known objects are" if self.is_synced else "the built-in objects are"
         return f"{self.name}: {'; '.join(problems)}; {serving} in force"
 
@@ -149,6 +163,8 @@ class KubernetesObjects:
         async with asyncio.TaskGroup() as group:
             for reflector in self.reflectors.values():
                 group.create_task(reflector.run())
+            if self.status is not None:
+                group.create_task(self.status.run())
             await self._load_when_woken()
 
     async def _load_when_woken(self) -> None:
@@ -161,6 +177,8 @@ class KubernetesObjects:
                 except Exception:
                     logger.exception("the configuration in %s cannot be taken", self.name)
                 self._synced.set()
+                if self.status is not None:
+                    self.status.wake()
             await self._sleep(PAUSE_S)
 
     async def close(self) -> None:

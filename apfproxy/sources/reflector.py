@@ -68,7 +68,7 @@ class Reflector:
         api: Has them.
         kind: Theirs.
         resource: Its plural, as in paths.
-        on_change: Called after each change, with `objects` changed, and after the first list.
+        on_change: Called after each change of `objects`, and when they are followed again.
         now_s: A monotonic clock.
         backoff: Gives the pauses.
         sleep: Waits; tests pass one that does not.
@@ -163,9 +163,11 @@ class Reflector:
         self.problem = problem
 
     def _well(self) -> None:
-        if self.problem is not None and self.is_synced:
-            logger.info("%s: %s are followed", self._api.server, self._resource)
+        if self.problem is None:
+            return
         self.problem = None
+        logger.info("%s: %s are followed", self._api.server, self._resource)
+        self._on_change()  # what is known may be relied on again
 
     async def _look_back(self) -> None:
         """List all anew if the server's version is behind."""

@@ -1,7 +1,4 @@
-"""Says in the status of each FlowSchema whether the priority level exists that it names.
-
-Source: apiserver's `pkg/util/flowcontrol/apf_controller.go`.
-"""
+"""Says in the status of each FlowSchema whether the priority level exists that it names."""
 
 from __future__ import annotations
 
@@ -9,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.conditions import FALSE, TRUE, find_condition
-from apfproxy.api.flowcontrol.kinds import DANGLING, FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.api.flowcontrol.dangling import due_condition
+from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.api.times import rfc3339
 from apfproxy.apiserver.controllers.runner import is_not_found
 from apfproxy.apiserver.errors import StatusError
@@ -20,7 +17,7 @@ from apfproxy.apiserver.store.entries import ChangeType
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.api.kind import Kind, Object
+    from apfproxy.api.kind import Kind
     from apfproxy.apiserver.controllers.queue import Key
     from apfproxy.apiserver.registry import Registry
     from apfproxy.apiserver.store.entries import Change
@@ -85,7 +82,8 @@ class Dangling:
             return
         try:
             schema = self._registry.get(FLOW_SCHEMA, "", name)
-            condition = self._due_condition(schema)
+            now = rfc3339(self._registry.clock())
+            condition = due_condition(schema, self._levels, now)
             if condition is None:
                 return
             await self._registry.apply(
@@ -101,25 +99,3 @@ class Dangling:
         except StatusError as error:
             if not is_not_found(error):
                 raise
-
-    def _due_condition(self, schema: Object) -> Object | None:
-        """The condition that a schema should have; None if it has it."""
-        level = schema["spec"]["priorityLevelConfiguration"]["name"]
-        is_there = level in self._levels
-        told = "and it exists" if is_there else "but there is no such object"
-        condition = {
-            "type": DANGLING,
-            "status": FALSE if is_there else TRUE,
-            "reason": "Found" if is_there else "NotFound",
-            "message": "This FlowSchema references the PriorityLevelConfiguration object named"
-            f' "{level}" {told}',
-        }
-        old = find_condition(schema["status"], DANGLING) or {}
-        if condition.items() <= old.items():
-            return None
-        is_same = old.get("status") == condition["status"]
-        changed_at = old.get("lastTransitionTime") if is_same else None
-        return {
-            **condition,
-            "lastTransitionTime": changed_at or rfc3339(self._registry.clock()),
-        }

@@ -1,0 +1,154 @@
+"""Keeps the condition `Dangling` of the FlowSchemas of a Kubernetes API, where nobody else does.
+
+kube-apiserver keeps it itself, with the same words; then nothing is written here.  Other servers of
+the API do not.  Several proxies may write: all say the same, as one field manager.
+
+1. Nothing is written before changes have rested, since a schema and its level come one by one, and
+   nothing while either resource cannot be followed: what is known may be old.
+2. What was written is not written again for a while, if somebody else will have it otherwise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from apfproxy.api.decode import one_line
+from apfproxy.api.flowcontrol.dangling import due_condition
+from apfproxy.api.flowcontrol.types import GROUP
+from apfproxy.api.times import rfc3339
+from apfproxy.sources.backoff import Backoff
+from apfproxy.sources.kubernetes_api import FORBIDDEN, NOT_FOUND, KubernetesApiError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from apfproxy.api.kind import Object
+    from apfproxy.sources.kubernetes_api import KubernetesApi
+    from apfproxy.sources.reflector import Reflector
+
+MANAGER = "apfproxy"
+"""Who owns the fields that are written."""
+REST_S = 1.0
+"""So long changes come in before anything is written; kube-apiserver needs less for its own."""
+CONTESTED_S = 60.0
+"""Between two writings of the same to one schema."""
+
+HINTS = {FORBIDDEN: "; give the proxy's user the cluster role of config/kubernetes/status.yaml"}
+
+logger = logging.getLogger(__name__)
+
+
+class DanglingStatus:
+    """The writer.
+
+    Args:
+        api: Has the FlowSchemas.
+        schemas: Those.
+        levels: The PriorityLevelConfigurations.
+        wall_s: The time of day, in seconds.
+        now_s: A monotonic clock.
+        backoff: Gives the pauses after failures.
+        sleep: Waits; tests pass one that does not.
+
+    Attributes:
+        problem: Why it cannot write at the moment; None while it can.
+        written: How often it has.
+    """
+
+    def __init__(
+        self,
+        api: KubernetesApi,
+        schemas: Reflector,
+        levels: Reflector,
+        *,
+        wall_s: Callable[[], float] = time.time,
+        now_s: Callable[[], float] = time.monotonic,
+        backoff: Backoff | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._api = api
+        self._schemas = schemas
+        self._levels = levels
+        self._wall_s = wall_s
+        self._now_s = now_s
+        self._backoff = backoff or Backoff()
+        self._sleep = sleep
+        self._wake = asyncio.Event()
+        self._last: dict[str, tuple[str, float]] = {}  # schema to the message written, and when
+        self.problem: str | None = None
+        self.written = 0
+
+    def __repr__(self) -> str:
+        return f"<DanglingStatus: {self.written} written, {self.problem or 'ok'}>"
+
+    def wake(self) -> None:
+        """Look again: something may have changed."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Write what is due after each change, for ever; ends only when it is cancelled."""
+        while True:
+            await self._wake.wait()
+            await self._sleep(REST_S)
+            self._wake.clear()
+            try:
+                await self._write_due()
+            except KubernetesApiError as error:
+                problem = f"status of FlowSchemas: {error}{HINTS.get(error.status, '')}"
+                if self.problem is None:
+                    logger.warning("%s: %s", self._api.server, problem)
+                self.problem = problem
+                self._wake.set()
+                await self._sleep(self._backoff.next_s(error.retry_after_s))
+            else:
+                self.problem = None
+                self._backoff.reset()
+
+    async def _write_due(self) -> None:
+        """Write all that is due.
+
+        Raises:
+            KubernetesApiError: One was refused; those before are written.
+        """
+        names = self._schemas.objects.keys()
+        self._last = {name: last for name, last in self._last.items() if name in names}
+        for name in sorted(names):
+            if self._schemas.problem is not None or self._levels.problem is not None:
+                return  # and woken when they are followed again
+            schema = self._schemas.objects.get(name)
+            condition = None if schema is None else self._due(schema)
+            if condition is None:
+                continue
+            message, written_s = self._last.get(name, ("", 0.0))
+            if message == condition["message"] and self._now_s() - written_s < CONTESTED_S:
+                self._wake.set()  # to look again later
+                continue
+            await self._write(name, condition)
+            self._last[name] = (condition["message"], self._now_s())
+
+    def _due(self, schema: Object) -> Object | None:
+        try:
+            return due_condition(schema, self._levels.objects, rfc3339(self._wall_s()))
+        except (KeyError, TypeError, AttributeError):
+            return None  # no FlowSchema at all, which is told where it is read
+
+    async def _write(self, name: str, condition: Object) -> None:
+        obj = {
+            "apiVersion": f"{GROUP}/{self._schemas.version}",
+            "kind": "FlowSchema",
+            "metadata": {"name": name},
+            "status": {"conditions": [condition]},
+        }
+        path = f"{self._schemas.path}/{quote(name, safe='')}/status"
+        try:
+            await self._api.apply(path, {"fieldManager": MANAGER, "force": "true"}, obj)
+        except KubernetesApiError as error:
+            if error.status != NOT_FOUND:
+                raise
+            return  # it has gone meanwhile
+        self.written += 1
+        logger.info("FlowSchema %s: Dangling is %s", one_line(name), condition["status"])
