@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from apfproxy.observe.access_log_metrics import access_log_families
 from apfproxy.observe.flowcontrol_metrics import FlowControlMetrics
 from apfproxy.observe.proxy_metrics import ProxyMetrics
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from apfproxy.clock import Clock
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.kind_meter import KindMeter
+    from apfproxy.observe.access_log import AccessLog
     from apfproxy.observe.authentication_metrics import AuthenticationMetrics
     from apfproxy.observe.config_status import ConfigStatus
     from apfproxy.observe.proxy_metrics import PoolState
@@ -41,10 +43,12 @@ class MetricsCollector(Collector):
         flow_control: FlowControlMetrics,
         proxy: ProxyMetrics,
         authentication: AuthenticationMetrics | None,
+        access_log: AccessLog | None = None,
     ) -> None:
         self._flow_control = flow_control
         self._proxy = proxy
         self._authentication = authentication
+        self._access_log = access_log
 
     def collect(self) -> Iterator[Metric]:
         """All families, as of now."""
@@ -52,6 +56,8 @@ class MetricsCollector(Collector):
         yield from self._proxy.collect()
         if self._authentication is not None:
             yield from self._authentication.collect()
+        if self._access_log is not None:
+            yield from access_log_families(self._access_log)
 
 
 class OneFamily(Collector):
@@ -112,6 +118,7 @@ class MetricsPage(ScrapedPage):
         clock: The one that `controller` and `kind_meter` go by.
         controller, kind_meter, counters, pool, config_status: What is read at each scrape.
         authentication: Its families, if who asks is found out.
+        access_log: Likewise, if there is one.
     """
 
     def __init__(
@@ -123,12 +130,14 @@ class MetricsPage(ScrapedPage):
         pool: PoolState,
         config_status: ConfigStatus,
         authentication: AuthenticationMetrics | None = None,
+        access_log: AccessLog | None = None,
     ) -> None:
         def collector_for(is_canonical: bool) -> MetricsCollector:
             return MetricsCollector(
                 FlowControlMetrics(clock, controller, kind_meter, is_canonical=is_canonical),
                 ProxyMetrics(counters, pool, config_status, controller, is_canonical=is_canonical),
                 authentication,
+                access_log,
             )
 
         super().__init__(collector_for)

@@ -1,0 +1,90 @@
+"""What sees the requests of a process: its access log and its top flows, as the settings say."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.observe.access_log import AccessLog
+from apfproxy.observe.health import READYZ
+from apfproxy.observe.top_flows import TopFlows
+from apfproxy.proxy.request_log import RequestLog
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterable, Mapping
+
+    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.proxy.server import ProxyServer
+    from apfproxy.settings import Settings
+
+ACCESS_LOG = "access-log"
+
+
+class Observation:
+    """The access log and the top flows of one process.
+
+    Args:
+        settings: All of them.
+        now_ns: The process's clock.
+        call_later: Calls back after so many seconds, as the loop's method does.
+
+    Attributes:
+        access_log: None without one.
+        top_flows: None if they are not watched.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        now_ns: Callable[[], int],
+        call_later: Callable[[float, Callable[[], None]], asyncio.Handle],
+    ) -> None:
+        self._settings = settings.access_log
+        self._now_ns = now_ns
+        self.access_log: AccessLog | None = None
+        if settings.access_log.path is not None:
+            self.access_log = AccessLog(
+                settings.access_log.path, settings.access_log.max_queued, call_later
+            )
+        self.top_flows: TopFlows | None = None
+        if settings.top_flows.is_enabled:
+            self.top_flows = TopFlows(settings.top_flows.capacity, now_ns, call_later)
+
+    def attach(self, server: ProxyServer, health: HealthRegistry) -> None:
+        """Have the server tell of its requests, and the health pages of the log."""
+        request_log = None
+        if self.access_log is not None:
+            access_log = self.access_log
+            request_log = RequestLog(self._settings, self._now_ns, access_log.write)
+            health.add(
+                ACCESS_LOG, pages=(READYZ,), is_blocking=False, look=lambda: access_log.problem
+            )
+        server.observe(request_log, self.top_flows)
+
+    def open(self) -> None:
+        """Open the access log.
+
+        Raises:
+            AccessLogError: It cannot be opened.
+        """
+        if self.access_log is not None:
+            self.access_log.open()
+
+    def reopen(self) -> None:
+        """Open the access log again, after a rotation."""
+        if self.access_log is not None:
+            self.access_log.reopen()
+
+    def flows(self) -> Iterable[Mapping[str, Any]]:
+        """The top flows, for the live page."""
+        return () if self.top_flows is None else self.top_flows.top()
+
+    async def close(self) -> None:
+        """Write what is left of the log."""
+        if self.top_flows is not None:
+            self.top_flows.close()
+        if self.access_log is not None:
+            await self.access_log.close()
+
+    def __repr__(self) -> str:
+        return f"<Observation {self.access_log!r}, {self.top_flows!r}>"

@@ -1,0 +1,77 @@
+"""The admin listener's page `/debug/top_flows`: who takes the most seats, waits and is rejected."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from apfproxy.observe.negotiation import wants_json
+from apfproxy.observe.responses import header, page_response
+from apfproxy.observe.table import table_text
+from apfproxy.observe.top_flows import HALF_LIFE_S, MEASURES
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from apfproxy.observe.top_flows import TopFlows
+
+PATH = "/debug/top_flows"
+TOP_FLOWS_INDEX = {
+    PATH: "flows by what they take lately; ?by=seatSeconds|waitSeconds|rejected, ?limit=20",
+}
+DEFAULT_LIMIT = 20
+MAX_LIMIT = 1000
+COLUMNS = ("FlowSchemaName", "PriorityLevelName", "Flow", "SeatSeconds", "WaitSeconds", "Rejected")
+
+
+class TopFlowsPage:
+    """The page.
+
+    Args:
+        top_flows: What it shows.
+    """
+
+    def __init__(self, top_flows: TopFlows) -> None:
+        self._top_flows = top_flows
+
+    def routes(self) -> list[web.RouteDef]:
+        """The page with its path."""
+        return [web.get(PATH, self.show)]
+
+    async def show(self, request: web.Request) -> web.Response:
+        """List the flows."""
+        by = request.query.get("by")
+        limit = request.query.get("limit", str(DEFAULT_LIMIT))
+        if by not in (None, *MEASURES):
+            return web.Response(text=f"by must be one of {', '.join(MEASURES)}\n", status=400)
+        if not (limit.isascii() and limit.isdecimal() and 1 <= int(limit[:9]) <= MAX_LIMIT):
+            text = f"limit must be a number from 1 to {MAX_LIMIT}\n"
+            return web.Response(text=text, status=400)
+        flows = self._top_flows.top(int(limit), MEASURES if by is None else (by,))
+        if wants_json(header(request, "Accept")):
+            shown = json.dumps(self._as_json(flows)).encode()
+            return await page_response(request, shown, "application/json; charset=utf-8")
+        rows = [tuple(map(_cell, flow.values())) for flow in flows]
+        # A user's name may hold bytes that are no UTF-8, which Python keeps as lone surrogates.
+        body = table_text(COLUMNS, rows).encode(errors="backslashreplace")
+        return await page_response(request, body, "text/plain; charset=utf-8")
+
+    def _as_json(self, flows: Sequence[Mapping[str, str | float]]) -> dict[str, Any]:
+        return {
+            "halfLifeSeconds": HALF_LIFE_S,
+            "capacity": self._top_flows.capacity,
+            "measures": {
+                name: {"total": each.total, "maxOverestimate": each.max_overestimate}
+                for name, each in self._top_flows.measures().items()
+            },
+            "flows": flows,
+        }
+
+    def __repr__(self) -> str:
+        return f"<TopFlowsPage of {self._top_flows!r}>"
+
+
+def _cell(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:.3f}"
