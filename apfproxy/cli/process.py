@@ -23,7 +23,9 @@ from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.authentication_metrics import AuthenticationMetrics
 from apfproxy.observe.config_status import ConfigStatus
+from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.health import READYZ, HealthRegistry
+from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.metrics import MetricsPage
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
@@ -124,6 +126,7 @@ class ProxyProcess:
             )
         self.health.add(SHUTDOWN, pages=(READYZ,))
         self.config_status = ConfigStatus()
+        self.configuration_events = ConfigurationEvents()
         self.source: ObjectFiles | StoredObjects | KubernetesObjects | None = None
         self._api: FlowControlApi | None = None
         self.object_counts: ObjectCounts | None = None
@@ -251,6 +254,7 @@ class ProxyProcess:
             self.health,
             self._wall_offset_ns,
             () if self._api is None else self._api.routes(),
+            LiveInputs(self.settings.flow_control.enforcement, self.configuration_events),
         )
         self._admin = runner_of(app, shutdown_s=ADMIN_SHUTDOWN_S)
         await self._admin.setup()
@@ -316,6 +320,9 @@ class ProxyProcess:
     def _on_load(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:
         """Say everywhere what became of the configuration."""
         self.config_status.loaded(len(problems), time.time())
+        self.configuration_events.loaded(
+            time.time(), self.controller.generation, list(map(str, problems)), dangling
+        )
         if problems:
             text = f"the last change is not in force: {'; '.join(map(str, problems[:10]))}"
             self.health.report(CONFIGURATION, text)

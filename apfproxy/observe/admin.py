@@ -1,4 +1,4 @@
-"""The admin listener's pages: metrics, health, and the debug dumps.
+"""The admin listener's pages: the live page, metrics, health, and the debug dumps.
 
 Everything shown is read when it is asked for.  The pages name users and paths; the listener is
 meant for the operator's network alone.
@@ -21,6 +21,8 @@ from apfproxy.observe.dumps import (
     request_views,
 )
 from apfproxy.observe.health_pages import HealthPages
+from apfproxy.observe.live_page import LIVE_INDEX, LivePage, wants_page
+from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.negotiation import wants_json
 from apfproxy.observe.responses import header, page_response, plain_errors
 from apfproxy.observe.table import table_json, table_text
@@ -45,6 +47,8 @@ INDEX = {
     f"{DUMPS}/dump_requests": "every waiting or executing request; ?includeRequestDetails=1",
 }
 
+BY_ACCEPT = {"Vary": "Accept"}
+
 API_INDEX = {
     "/apis": "the objects, for kubectl --server",
     "/openapi/v2": "what they look like",
@@ -61,8 +65,10 @@ class AdminPages:
         controller: Controller,
         wall_offset_ns: Callable[[], int],
         index: dict[str, str],
+        live: LivePage,
     ) -> None:
         self._controller = controller
+        self._live = live
         self._index = index
         self._wall_offset_ns = wall_offset_ns
 
@@ -76,12 +82,14 @@ class AdminPages:
         ]
 
     async def index(self, request: web.Request) -> web.Response:
-        """Say what is there."""
+        """Say what is there; to a browser by the live page."""
+        if wants_page(header(request, "Accept")):
+            return await self._live.page(request)
         if wants_json(header(request, "Accept")):
-            return web.json_response({"paths": list(self._index)})
+            return web.json_response({"paths": list(self._index)}, headers=BY_ACCEPT)
         width = max(map(len, self._index))
         lines = [f"{path:<{width}}  {what}\n" for path, what in self._index.items()]
-        return web.Response(text="".join(lines))
+        return web.Response(text="".join(lines), headers=BY_ACCEPT)
 
     async def dump_priority_levels(self, request: web.Request) -> web.Response:
         """List the priority levels."""
@@ -110,6 +118,7 @@ def build_admin_app(
     health: HealthRegistry,
     wall_offset_ns: Callable[[], int],
     api_routes: Sequence[web.RouteDef] = (),
+    live_inputs: LiveInputs | None = None,
 ) -> web.Application:
     """The application that the admin listener serves.
 
@@ -119,10 +128,13 @@ def build_admin_app(
         health: Checks of the health pages.
         wall_offset_ns: Nanoseconds since 1970 less the controller's clock, now.
         api_routes: Of the API of the objects; empty if there is none.
+        live_inputs: What the live page shows that the controller does not know.
     """
-    index = {**INDEX, **(API_INDEX if api_routes else {})}
+    index = {**INDEX, **LIVE_INDEX, **(API_INDEX if api_routes else {})}
+    live = LivePage(controller, live_inputs or LiveInputs())
     app = web.Application(middlewares=[plain_errors])
-    app.add_routes(AdminPages(controller, wall_offset_ns, index).routes())
+    app.add_routes(AdminPages(controller, wall_offset_ns, index, live).routes())
+    live.add_to(app)
     app.add_routes(HealthPages(health, metrics).routes())
     app.add_routes(api_routes)
     return app

@@ -1,0 +1,85 @@
+"""The last changes of the configuration and their errors, in words, for the live page."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+MAX_EVENTS = 50
+"""Kept; older ones are in the log."""
+
+MAX_MESSAGE_CHARACTERS = 1000
+"""Of one event: names in objects may be long, and there may be thousands of problems."""
+
+MAX_NAMED = 10
+"""Problems or FlowSchemas that one event names; the others it counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigurationEvent:
+    """Something that happened to the configuration.
+
+    Attributes:
+        unix_s: When, in seconds since 1970.
+        message: What.
+        is_error: Whether it asks the operator to do something.
+    """
+
+    unix_s: float
+    message: str
+    is_error: bool
+
+
+class ConfigurationEvents:
+    """The last `MAX_EVENTS`; written by whoever loads the configuration."""
+
+    def __init__(self) -> None:
+        self._events: deque[ConfigurationEvent] = deque(maxlen=MAX_EVENTS)
+
+    def __iter__(self) -> Iterator[ConfigurationEvent]:
+        return iter(self._events)
+
+    def __repr__(self) -> str:
+        return f"<ConfigurationEvents: {len(self._events)}>"
+
+    def record(self, unix_s: float, message: str, *, is_error: bool = False) -> None:
+        """Keep an event.
+
+        Args:
+            unix_s: Now, in seconds since 1970.
+            message: What happened; cut if it is long.
+            is_error: Whether it asks the operator to do something.
+        """
+        if len(message) > MAX_MESSAGE_CHARACTERS:
+            message = f"{message[: MAX_MESSAGE_CHARACTERS - 1]}…"
+        self._events.append(ConfigurationEvent(unix_s, message, is_error))
+
+    def loaded(
+        self, unix_s: float, generation: int, problems: Sequence[str], dangling: Sequence[str]
+    ) -> None:
+        """Record one load of the objects.
+
+        Args:
+            unix_s: Now, in seconds since 1970.
+            generation: Of the configuration that is in force now.
+            problems: Why the load, or a part of it, is not in force; empty if all is well.
+            dangling: A line for each FlowSchema that is in force but without its priority level.
+        """
+        if problems:
+            text = f"The last change is not in force: {_listed(problems)}"
+            self.record(unix_s, text, is_error=True)
+        elif dangling:
+            text = f"Generation {generation} is in force, but for: {_listed(dangling)}"
+            self.record(unix_s, text, is_error=True)
+        else:
+            self.record(unix_s, f"Generation {generation} is in force")
+
+
+def _listed(lines: Sequence[str]) -> str:
+    """The first lines, and how many more there are."""
+    more = len(lines) - MAX_NAMED
+    return "; ".join(lines[:MAX_NAMED]) + (f"; and {more} more" if more > 0 else "")

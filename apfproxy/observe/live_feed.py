@@ -1,0 +1,165 @@
+"""Server-sent events of the live page: who listens, and what each of them gets when.
+
+1. Nothing is done while nobody listens.  The first listener starts the work, the last one ends it.
+2. The state is made and encoded once for all listeners, at most ten times a second, and so seldom
+   that it takes no more than a twentieth of the loop's time.  One that is as the last one was is
+   not sent.
+3. A listener that is still being written to is skipped: it gets the newest state when it has taken
+   what it got, never a queue of old ones.  Of the seconds of the history it gets all that are kept.
+4. There are at most `MAX_LISTENERS`.  All end at once when the feed closes; whoever is being
+   written to then is cut.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from apfproxy.tasks import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from apfproxy.observe.live_history import LiveHistory
+
+MAX_LISTENERS = 32
+"""Pages and terminals of a team; each costs the encoded state in its buffer at worst."""
+
+INTERVAL_S = 0.1
+MAX_LOOP_SHARE = 0.05
+NS_PER_S = 1_000_000_000
+
+_encode = msgspec.json.Encoder().encode
+
+
+def event(name: str, data: object) -> bytes:
+    """One server-sent event; JSON has no line breaks."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), _encode(data))
+
+
+class Listener:
+    """One connection that listens.
+
+    Args:
+        abort: Cuts it.
+
+    Attributes:
+        seconds: Samples of the history that it has had.
+        is_writing: Whether it is still being written to.
+    """
+
+    def __init__(self, abort: Callable[[], None]) -> None:
+        self.abort = abort
+        self.seconds = 0
+        self.is_writing = False
+        self._state = b""
+        self._changed = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Listener{' being written to' if self.is_writing else ''}>"
+
+    def offer(self, state: bytes) -> None:
+        """Give it the newest state, in the place of one that it has not taken."""
+        self._state = state or self._state
+        self._changed.set()
+
+    async def take(self) -> bytes:
+        """Wait for something new; empty if only the history or the feed's end is."""
+        await self._changed.wait()
+        self._changed.clear()
+        state, self._state = self._state, b""
+        return state
+
+
+class LiveFeed:
+    """The listeners and the task that serves them.
+
+    Args:
+        state: Makes the state, but for its time.
+        history: Whose seconds the listeners get.
+        now_ns: A clock that measures what making the state takes.
+        unix_s: Seconds since 1970.
+        sleep: Waits so many seconds.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], dict[str, Any]],
+        history: LiveHistory,
+        now_ns: Callable[[], int],
+        unix_s: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._state = state
+        self._history = history
+        self._now_ns = now_ns
+        self._unix_s = unix_s
+        self._sleep = sleep
+
+        self._listeners: set[Listener] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._last: dict[str, Any] | None = None  # None: whoever listens is to get one
+        self._seconds = 0
+        self.is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<LiveFeed: {len(self._listeners)} listeners>"
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nobody more may listen."""
+        return len(self._listeners) >= MAX_LISTENERS
+
+    def state_json(self) -> bytes:
+        """The state now."""
+        return _encode({"time": self._unix_s(), **self._state()})
+
+    def join(self, listener: Listener) -> None:
+        """Let somebody listen; not if the feed is closed or full."""
+        self._listeners.add(listener)
+        self._last = None
+        if self._task is None:
+            self._task = spawn(self._run(), name="serving the live page")
+
+    def leave(self, listener: Listener) -> None:
+        """Let somebody go."""
+        self._listeners.discard(listener)
+        if not self._listeners and self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+    def close(self) -> None:
+        """End all, at once."""
+        self.is_closed = True
+        for listener in list(self._listeners):
+            if listener.is_writing:
+                listener.abort()
+            listener.offer(b"")
+
+    def seconds_for(self, listener: Listener) -> bytes:
+        """The event with those seconds of the history that the listener has not had."""
+        since, listener.seconds = listener.seconds, self._history.taken
+        return event("seconds", self._history.columns(since)) if listener.seconds > since else b""
+
+    def serve(self) -> None:
+        """Offer every listener what is new."""
+        state = self._state()
+        is_new = state != self._last
+        if is_new:
+            self._last = state
+            data = event("state", {"time": self._unix_s(), **state})
+        else:
+            data = b""
+        if is_new or self._history.taken > self._seconds:
+            self._seconds = self._history.taken
+            for listener in self._listeners:
+                listener.offer(data)
+
+    async def _run(self) -> None:
+        while True:
+            begun_ns = self._now_ns()
+            self.serve()
+            cost_s = (self._now_ns() - begun_ns) / NS_PER_S
+            await self._sleep(max(INTERVAL_S, cost_s / MAX_LOOP_SHARE))

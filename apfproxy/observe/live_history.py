@@ -1,0 +1,148 @@
+"""The last 15 minutes of each priority level, second by second, for the plots of the live page.
+
+A sample is taken once a second, whether anybody looks or not: a page that opens shows what was.
+It reads counters that are kept anyway; with 8 levels it takes 20 us, and the 900 kept ones 400 kB.
+"""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from apfproxy.flowcontrol.controller import Controller
+
+SAMPLES = 900
+"""15 minutes of seconds."""
+
+MAX_LEVELS = 64
+"""That have a history: those with most seats.  A page could not draw more in different colours."""
+
+FIELDS = ("dispatched", "rejected", "waitSeconds", "waiting", "seatsInUse")
+"""Requests dispatched and rejected a second; the mean wait of the dispatched ones; now: requests
+that wait and seats in use."""
+
+NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One second.
+
+    Attributes:
+        unix_s: Its end, in whole milliseconds.
+        names: Of the levels; the same object as that of the sample before if they are the same.
+        values: Of `FIELDS`, level by level.
+    """
+
+    unix_s: float
+    names: tuple[str, ...]
+    values: array[float]
+
+
+@dataclass(slots=True)
+class Totals:
+    """What a level has counted since its start."""
+
+    dispatched: int = 0
+    rejected: int = 0
+    wait_ns: int = 0
+
+
+class LiveHistory:
+    """A ring of samples.
+
+    Args:
+        controller: Whose levels are sampled.
+        now_ns: The controller's clock.
+
+    Attributes:
+        taken: Samples so far, those no longer kept too.
+    """
+
+    def __init__(self, controller: Controller, now_ns: int) -> None:
+        self._controller = controller
+        self._samples: deque[Sample] = deque(maxlen=SAMPLES)
+        self.taken = 0
+        self._last_ns = now_ns
+        self._totals = self._count()
+
+    def __repr__(self) -> str:
+        return f"<LiveHistory: {len(self._samples)} of {self.taken} samples>"
+
+    def sample(self, now_ns: int, unix_s: float) -> None:
+        """Take one sample: of the time since the one before.
+
+        Args:
+            now_ns: The clock's reading; nothing happens if it is that of the sample before.
+            unix_s: The same moment in seconds since 1970.
+        """
+        elapsed_s = (now_ns - self._last_ns) / NS_PER_S
+        if elapsed_s <= 0:
+            return
+        before, self._totals, self._last_ns = self._totals, self._count(), now_ns
+        names = tuple(self._totals)
+        if self._samples and self._samples[-1].names == names:
+            names = self._samples[-1].names
+        values = array("d")
+        for name, total in self._totals.items():
+            last = before.get(name) or Totals()
+            queue_set = self._controller.levels[name].queue_set
+            # A level that went and came back counts from 0 again.
+            dispatched = max(0, total.dispatched - last.dispatched)
+            wait_ns = max(0, total.wait_ns - last.wait_ns)
+            values.extend((
+                round(dispatched / elapsed_s, 1),
+                round(max(0, total.rejected - last.rejected) / elapsed_s, 1),
+                round(wait_ns / NS_PER_S / dispatched, 4) if dispatched else math.nan,
+                queue_set.requests_waiting,
+                queue_set.seats_in_use,
+            ))  # fmt: skip
+        self._samples.append(Sample(round(unix_s, 3), names, values))
+        self.taken += 1
+
+    def columns(self, since: int = 0) -> dict[str, Any]:
+        """The samples as columns, for JSON.
+
+        Args:
+            since: Leave out so many of those taken first.
+
+        Returns:
+            `times`, seconds since 1970, and for each of the `levels` one list for each of
+            `FIELDS`, as long as `times`; None where there is no value.
+        """
+        samples = list(self._after(since))
+        missing = [None] * len(samples)
+        levels: dict[str, dict[str, list[float | None]]] = {}
+        width = len(FIELDS)
+        for place, sample in enumerate(samples):
+            for number, name in enumerate(sample.names):
+                if name not in levels:
+                    levels[name] = {field: list(missing) for field in FIELDS}
+                values = sample.values[number * width : (number + 1) * width]
+                for field, value in zip(FIELDS, values, strict=True):
+                    levels[name][field][place] = None if math.isnan(value) else value
+        return {"times": [sample.unix_s for sample in samples], "levels": levels}
+
+    def _after(self, since: int) -> Iterator[Sample]:
+        first = self.taken - len(self._samples)
+        return iter(list(self._samples)[max(0, since - first) :])
+
+    def _count(self) -> dict[str, Totals]:
+        """The totals of the levels with most seats, by name, in the order of their names."""
+        levels = self._controller.levels
+        kept = sorted(levels, key=lambda name: (-levels[name].nominal_limit, name))[:MAX_LEVELS]
+        totals = {}
+        for name in sorted(kept):
+            queue_set = levels[name].queue_set
+            totals[name] = Totals(queue_set.dispatched_total, queue_set.rejected_total)
+        for counters in self._controller.flow_schema_counters():
+            total = totals.get(counters.priority_level)
+            if total is not None:
+                total.wait_ns += counters.wait_executed_ns.sum
+        return totals

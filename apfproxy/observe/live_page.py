@@ -1,0 +1,220 @@
+"""The live page of the admin listener, and what it lives on: server-sent events and JSON.
+
+The page is plain files beside this module.  Everything that it shows of users, FlowSchemas and
+errors it puts in as text, never as markup, and its policy lets nothing be loaded or run but these
+files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import web
+
+from apfproxy.flowcontrol.dealer import Dealer
+from apfproxy.flowcontrol.queue_set import QueueSetKind
+from apfproxy.observe.live_feed import Listener, LiveFeed, event
+from apfproxy.observe.live_history import LiveHistory
+from apfproxy.observe.live_state import live_state
+from apfproxy.observe.negotiation import qualities
+from apfproxy.observe.responses import page_response
+from apfproxy.tasks import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.observe.live_state import LiveInputs, State
+
+PAGE = Path(__file__).with_name("page")
+
+CONTENT_TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+"""Of the files that are served; others, such as licences, are not."""
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none';"
+        " object-src 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+}
+
+LIVE_INDEX = {
+    "/debug/live": "the live page's state, as JSON",
+    "/debug/live/hand": "a flow's hand of queues; ?priorityLevel=&flowSchema=&flow=",
+    "/events": "the same state as server-sent events, as it changes",
+}
+
+SAMPLE_S = 1.0
+TOP_FLOWS_NS = 1_000_000_000
+"""They are made anew so seldom: they cost more than all the rest, and change slowly."""
+RECONNECT_MS = 1000
+FULL_RETRY_S = "10"
+
+
+class LivePage:
+    """Handlers of the live page.
+
+    Args:
+        controller: Whose state is shown.
+        inputs: What the page shows beside it.
+
+    Attributes:
+        history: The last 15 minutes; the application's life keeps it up to date.
+        feed: Who listens.
+    """
+
+    def __init__(self, controller: Controller, inputs: LiveInputs) -> None:
+        self._controller = controller
+        self._inputs = inputs
+        self._top_flows: list[Mapping[str, Any]] = []
+        self._top_flows_ns = -TOP_FLOWS_NS
+        self.history = LiveHistory(controller, time.monotonic_ns())
+        self.feed = LiveFeed(self._state, self.history, time.monotonic_ns, time.time)
+        self._files = _files()
+
+    def __repr__(self) -> str:
+        return f"<LivePage {self.feed!r}, {self.history!r}>"
+
+    def routes(self) -> list[web.RouteDef]:
+        """Every address but that of the page itself."""
+        return [
+            web.get("/debug/live", self.state),
+            web.get("/debug/live/hand", self.hand),
+            web.get("/events", self.events, allow_head=False),
+            web.get("/page/{path:.+}", self.file),
+        ]
+
+    def add_to(self, app: web.Application) -> None:
+        """Serve the page from an application, for as long as it runs."""
+        app.add_routes(self.routes())
+        app.cleanup_ctx.append(self._sampling)
+        app.on_shutdown.append(self._close)
+
+    async def page(self, request: web.Request) -> web.Response:
+        """Answer with the page itself."""
+        return await self._file(request, "index.html")
+
+    async def file(self, request: web.Request) -> web.Response:
+        """Answer with one of the page's files."""
+        return await self._file(request, request.match_info["path"])
+
+    async def state(self, request: web.Request) -> web.Response:
+        """Answer with the state, once."""
+        return await page_response(
+            request, self.feed.state_json(), "application/json; charset=utf-8"
+        )
+
+    async def hand(self, request: web.Request) -> web.Response:
+        """Answer with the queues that a flow may use."""
+        query = request.query
+        name, schema = query.get("priorityLevel", ""), query.get("flowSchema", "")
+        level = self._controller.levels.get(name)
+        if level is None:
+            text = f"priorityLevel: there is no priority level {name!r}; /debug/live lists them\n"
+            return web.Response(text=text, status=404)
+        config = level.queue_set.config
+        hand: list[int] = []
+        if config.kind is QueueSetKind.QUEUE:
+            flow = query.get("flow", "") if config.queues > 1 else ""
+            hash_ = self._controller.flow_hash(schema, flow)
+            hand = list(Dealer(config.queues, config.hand_size).deal(hash_))
+        return web.json_response({"priorityLevel": name, "hand": hand})
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """Send events until the client goes or the application ends."""
+        feed = self.feed
+        if feed.is_closed or feed.is_full:
+            text = "as many listen as may; close a page, or read /debug/live from time to time\n"
+            return web.Response(text=text, status=503, headers={"Retry-After": FULL_RETRY_S})
+        transport = request.transport
+        assert transport is not None, "an answer has a connection"
+        listener = Listener(transport.abort)
+        feed.join(listener)
+        try:
+            response = web.StreamResponse(
+                headers={
+                    "Content-Type": "text/event-stream; charset=utf-8",
+                    "Cache-Control": "no-store",
+                    "X-Accel-Buffering": "no",
+                    "X-Content-Type-Options": "nosniff",
+                }
+            )
+            await response.prepare(request)
+            listener.seconds = self.history.taken
+            first = event("history", self.history.columns())
+            await self._write(response, listener, b"retry: %d\n\n" % RECONNECT_MS + first)
+            while not feed.is_closed:
+                state = await listener.take()
+                await self._write(response, listener, state + feed.seconds_for(listener))
+        except ConnectionResetError:
+            pass  # the client is gone, or was cut
+        finally:
+            feed.leave(listener)
+        return response
+
+    @staticmethod
+    async def _write(response: web.StreamResponse, listener: Listener, data: bytes) -> None:
+        listener.is_writing = True
+        try:
+            await response.write(data)
+        finally:
+            listener.is_writing = False
+
+    def _state(self) -> State:
+        now_ns = time.monotonic_ns()
+        if now_ns - self._top_flows_ns >= TOP_FLOWS_NS:
+            self._top_flows_ns = now_ns
+            self._top_flows = list(self._inputs.top_flows())
+        return live_state(self._controller, self._inputs, self._top_flows)
+
+    async def _file(self, request: web.Request, path: str) -> web.Response:
+        found = self._files.get(path)
+        if found is None:
+            raise web.HTTPNotFound
+        body, content_type, tag = found
+        headers = {**SECURITY_HEADERS, "ETag": f'"{tag}"', "Cache-Control": "no-cache"}
+        if any(each.value in {tag, "*"} for each in request.if_none_match or ()):
+            return web.Response(status=304, headers=headers)
+        response = await page_response(request, body, content_type)
+        response.headers.update(headers)
+        return response
+
+    async def _sampling(self, _app: web.Application) -> AsyncIterator[None]:
+        task = spawn(self._sample(), name="sampling for the live page")
+        yield
+        task.cancel()
+
+    async def _sample(self) -> None:
+        while True:
+            await asyncio.sleep(SAMPLE_S)
+            self.history.sample(time.monotonic_ns(), time.time())
+
+    async def _close(self, _app: web.Application) -> None:
+        self.feed.close()
+
+
+def wants_page(accept: str) -> bool:
+    """Whether it is a browser that asks: wildcards mean text, as for the other pages."""
+    return qualities(accept).get("text/html", 0.0) > 0
+
+
+def _files() -> dict[str, tuple[bytes, str, str]]:
+    """Bytes, content type and tag of each of the page's files, by its path from there."""
+    files = {}
+    for path in sorted(PAGE.rglob("*")):
+        content_type = CONTENT_TYPES.get(path.suffix)
+        if content_type is not None:
+            body = path.read_bytes()
+            tag = hashlib.sha256(body).hexdigest()[:16]
+            files[path.relative_to(PAGE).as_posix()] = body, content_type, tag
+    return files

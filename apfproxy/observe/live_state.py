@@ -1,0 +1,107 @@
+"""What the live page shows of the present: one JSON object, read of the controller when asked for.
+
+Limits and what is lent and borrowed are seats.  A level lends what its current limit is below its
+nominal one, and borrows what it is above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.observe.configuration_events import ConfigurationEvents
+from apfproxy.observe.dumps import levels_by_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.priority_level import PriorityLevel
+
+State = dict[str, Any]
+"""As JSON has it."""
+
+TOP_FLOW_TEXTS = ("flowSchema", "priorityLevel", "flow")
+
+
+def _no_flows() -> Iterable[Mapping[str, Any]]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class LiveInputs:
+    """What the page shows that the controller does not know.
+
+    Attributes:
+        enforcement: `enforce` or `observe`, as set.
+        events: What happened to the configuration.
+        top_flows: The flows that use most, greatest first, each as the page's JSON has it.
+    """
+
+    enforcement: str = "enforce"
+    events: ConfigurationEvents = field(default_factory=ConfigurationEvents)
+    top_flows: Callable[[], Iterable[Mapping[str, Any]]] = _no_flows
+
+
+def live_state(
+    controller: Controller, inputs: LiveInputs, top_flows: Iterable[Mapping[str, Any]]
+) -> State:
+    """The state now, but for the time.
+
+    Args:
+        controller: Whose state it is.
+        inputs: What else is shown.
+        top_flows: From `inputs`, made when they were last wanted.
+    """
+    return {
+        "serverConcurrencyLimit": controller.server_concurrency_limit,
+        "seatFairFrac": controller.seat_fair_frac,
+        "enforcement": inputs.enforcement,
+        "levels": [_level(level) for level in levels_by_name(controller)],
+        "topFlows": [_flow(flow) for flow in top_flows],
+        "configuration": {
+            "generation": controller.generation,
+            "events": [
+                {
+                    "time": event.unix_s,
+                    "message": displayable(event.message),
+                    "isError": event.is_error,
+                }
+                for event in inputs.events
+            ],
+        },
+    }
+
+
+def displayable(text: str) -> str:
+    """The text with what is no Unicode, which a header may hold, written as escapes."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+def _level(level: PriorityLevel) -> State:
+    queue_set = level.queue_set
+    queues = queue_set.queues
+    return {
+        "name": level.name,
+        "type": "Exempt" if level.is_exempt else "Limited",
+        "isQuiescing": level.is_quiescing,
+        "nominal": level.nominal_limit,
+        "min": level.lower_limit,
+        "max": None if level.is_exempt else level.upper_limit,
+        "current": level.current_limit,
+        "seatsInUse": queue_set.seats_in_use,
+        "executing": queue_set.requests_executing,
+        "waiting": queue_set.requests_waiting,
+        "lent": max(0, level.nominal_limit - level.current_limit),
+        "borrowed": max(0, level.current_limit - level.nominal_limit),
+        "dispatched": queue_set.dispatched_total,
+        "rejected": queue_set.rejected_total,
+        "timedOut": queue_set.timed_out_total,
+        "cancelled": queue_set.cancelled_total,
+        "queues": [queue.requests_waiting for queue in queues],
+        "queueSeats": [queue.seats_in_use for queue in queues],
+    }
+
+
+def _flow(flow: Mapping[str, Any]) -> State:
+    return {**flow, **{name: displayable(flow[name]) for name in TOP_FLOW_TEXTS}}

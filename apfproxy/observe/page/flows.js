@@ -1,0 +1,74 @@
+// The flows that take most.
+
+import { byId, element, setShown, setText } from "./dom.js";
+import { quantity } from "./numbers.js";
+
+const MOST_ROWS = 12;
+const COLUMNS = ["seatSeconds", "waitSeconds", "rejected"];
+
+class Row {
+  constructor(onHand) {
+    this.name = element("span", { class: "name" });
+    this.from = element("small");
+    this.numbers = COLUMNS.map(() => element("b"));
+    this.button = element("button", { type: "button", class: "small" }, "Hand");
+    this.button.addEventListener("click", () => onHand(this.flow));
+    const labels = ["Seat-seconds", "Wait, seconds", "Rejected"];
+    this.row = element("tr", { role: "row" },
+      element("th", { role: "rowheader", scope: "row" }, this.name, this.from),
+      ...this.numbers.map((number, place) =>
+        element("td", { role: "cell", class: "number", "data-label": labels[place] }, number)),
+      element("td", { role: "cell", class: "act" }, this.button));
+  }
+
+  show(flow) {
+    this.flow = flow;
+    setText(this.name, flow.flow || "(all together)");
+    this.name.title = flow.flow;
+    setText(this.from, `${flow.flowSchema} → ${flow.priorityLevel}`);
+    COLUMNS.forEach((column, place) => setText(this.numbers[place], quantity(flow[column])));
+    this.button.setAttribute("aria-label", `Show the hand of ${flow.flow || flow.flowSchema}`);
+  }
+}
+
+/** The table of flows; calls back with a flow whose hand is wanted. */
+export class Flows {
+  #rows = [];
+  #flows = [];
+  #sort = "seatSeconds";
+
+  constructor(onHand) {
+    this.onHand = onHand;
+    this.buttons = [...document.querySelectorAll("button.sort")];
+    for (const button of this.buttons) {
+      button.addEventListener("click", () => {
+        this.#sort = button.dataset.sort;
+        this.#draw();
+      });
+    }
+  }
+
+  show(flows) {
+    this.#flows = flows;
+    this.#draw();
+  }
+
+  #draw() {
+    const flows = [...this.#flows]
+      .sort((one, two) => two[this.#sort] - one[this.#sort]).slice(0, MOST_ROWS);
+    setShown(byId("flows"), flows.length > 0);
+    setShown(byId("flows-none"), flows.length === 0);
+    for (const button of this.buttons) {
+      const isSorted = button.dataset.sort === this.#sort;
+      button.parentElement.setAttribute("aria-sort", isSorted ? "descending" : "none");
+    }
+    const body = byId("flow-rows");
+    while (this.#rows.length > flows.length) this.#rows.pop().row.remove();
+    while (this.#rows.length < flows.length) {
+      const row = new Row((flow) => this.onHand(flow));
+      this.#rows.push(row);
+      body.append(row.row);
+    }
+    flows.forEach((flow, place) => this.#rows[place].show(flow));
+  }
+}

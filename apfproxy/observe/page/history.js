@@ -1,0 +1,57 @@
+// The last 15 minutes, as the server has them and as they grow.
+
+const SECONDS = 900;
+
+/** Columns of numbers by level: { times, levels: { name: { field: [...] } } }. */
+export class History {
+  times = [];
+  levels = new Map();
+
+  /** Starts anew with what the server has. */
+  replace(columns) {
+    this.times = columns.times;
+    this.levels = new Map(Object.entries(columns.levels));
+  }
+
+  /** Adds the newest seconds, and forgets what is older than 15 minutes. */
+  add(columns) {
+    const before = this.times.length;
+    const added = columns.times.length;
+    this.times.push(...columns.times);
+    for (const [name, fields] of Object.entries(columns.levels)) {
+      if (!this.levels.has(name)) {
+        this.levels.set(name, Object.fromEntries(
+          Object.keys(fields).map((field) => [field, Array(before).fill(null)])));
+      }
+    }
+    const first = Math.max(0, this.times.length - SECONDS);
+    this.times.splice(0, first);
+    for (const [name, fields] of this.levels) {
+      for (const [field, values] of Object.entries(fields)) {
+        values.push(...(columns.levels[name]?.[field] ?? Array(added).fill(null)));
+        values.splice(0, first);
+      }
+      if (fields.waiting.every((value) => value === null)) this.levels.delete(name);
+    }
+  }
+
+  /** The newest second of a level: { dispatched, rejected, ... }; undefined without any. */
+  last(name) {
+    const fields = this.levels.get(name);
+    if (fields === undefined || this.times.length === 0) return undefined;
+    return Object.fromEntries(
+      Object.entries(fields).map(([field, values]) => [field, values[values.length - 1]]));
+  }
+
+  /** The levels with those first that served or rejected most. */
+  busiest() {
+    const work = (fields) => {
+      let sum = 0;
+      for (const value of fields.dispatched) sum += value ?? 0;
+      for (const value of fields.rejected) sum += value ?? 0;
+      return sum;
+    };
+    return [...this.levels].map(([name, fields]) => [name, work(fields)])
+      .sort((one, two) => two[1] - one[1] || (one[0] < two[0] ? -1 : 1)).map(([name]) => name);
+  }
+}

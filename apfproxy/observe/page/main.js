@@ -1,0 +1,89 @@
+// Puts the parts of the page together, and draws at most once a frame.
+
+import { byId, setShown, setText } from "./dom.js";
+import { showEvents } from "./events.js";
+import { Explain } from "./explain.js";
+import { Feed } from "./feed.js";
+import { Flows } from "./flows.js";
+import { History } from "./history.js";
+import { Levels } from "./levels.js";
+import { count, quantity } from "./numbers.js";
+import { Plots } from "./plots.js";
+import { Queues } from "./queues.js";
+
+const CONNECTION = { connecting: "connecting", live: "live", paused: "paused", lost: "no connection; trying again" };
+
+const history = new History();
+const levels = new Levels();
+const queues = new Queues();
+const plots = new Plots(history);
+const flows = new Flows(showHandOf);
+new Explain((hand) => queues.showHand(hand));
+
+let state = null;
+let isDue = false;
+
+/** Asks for a frame in which the newest state is drawn. */
+function draw() {
+  if (isDue || state === null) return;
+  isDue = true;
+  requestAnimationFrame(() => {
+    isDue = false;
+    drawNow();
+  });
+}
+
+function drawNow() {
+  const sum = (field) => state.levels.reduce((total, level) => total + level[field], 0);
+  setText(byId("fact-seats"), count(state.serverConcurrencyLimit));
+  setText(byId("fact-used"), count(sum("seatsInUse")));
+  setText(byId("fact-waiting"), count(sum("waiting")));
+  setText(byId("fact-fair"), quantity(state.seatFairFrac));
+  setText(byId("fact-generation"), count(state.configuration.generation));
+  setShown(byId("enforcement"), state.enforcement === "observe");
+  levels.show(state.levels, (name) => history.last(name));
+  queues.show(state.levels);
+  flows.show(state.topFlows);
+  showEvents(state.configuration.events);
+}
+
+async function showHandOf(flow) {
+  const query = new URLSearchParams({ priorityLevel: flow.priorityLevel, flowSchema: flow.flowSchema, flow: flow.flow });
+  try {
+    const answer = await fetch(`debug/live/hand?${query}`);
+    if (!answer.ok) throw new Error(await answer.text());
+    const { hand } = await answer.json();
+    queues.showHand({ level: flow.priorityLevel, flow: flow.flow || flow.flowSchema, queues: hand });
+  } catch (error) {
+    setText(byId("hand-text"), error.message);
+  }
+}
+
+const feed = new Feed({
+  onState: (received) => {
+    state = received;
+    draw();
+  },
+  onHistory: (columns) => {
+    history.replace(columns);
+    plots.show();
+    draw();
+  },
+  onSeconds: (columns) => {
+    history.add(columns);
+    plots.show();
+    draw();
+  },
+  onConnection: (connection) => {
+    byId("connection").dataset.state = connection;
+    setText(byId("connection-text"), CONNECTION[connection]);
+  },
+});
+
+const pause = byId("pause");
+pause.addEventListener("click", () => {
+  const isPaused = pause.getAttribute("aria-pressed") !== "true";
+  pause.setAttribute("aria-pressed", String(isPaused));
+  feed.isPaused = isPaused;
+});
+byId("same-scale").addEventListener("change", draw);

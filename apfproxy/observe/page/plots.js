@@ -1,0 +1,177 @@
+// Rates, waits and rejections of the last 15 minutes.
+
+import { line, styled } from "./colours.js";
+import { byId, element, onAppearance, onWidth } from "./dom.js";
+import { minute, quantity, time } from "./numbers.js";
+import uPlot from "./vendor/uPlot.esm.js";
+
+const FIELDS = ["dispatched", "waitSeconds", "rejected"];
+const HEIGHT = 190;
+const MOST_LINES = 12;
+const SPAN_S = 900;
+const FONT = "12px system-ui, sans-serif";
+
+/** Values with nothing on either side, which no line would show. */
+function alone(plot, number) {
+  const values = plot.data[number];
+  const found = [];
+  for (let at = 0; at < values.length; at += 1) {
+    const isAlone = values[at] !== null && (values[at - 1] ?? null) === null && (values[at + 1] ?? null) === null;
+    if (isAlone) found.push(at);
+  }
+  return found;
+}
+
+/** What the cursor points at, in words. */
+function reading(names) {
+  const box = element("div", { class: "reading", hidden: true });
+  return {
+    hooks: {
+      init: (plot) => plot.over.append(box),
+      setCursor: (plot) => {
+        const { idx, left } = plot.cursor;
+        const at = plot.data[0][idx];
+        box.hidden = idx === null || idx === undefined || left < 0 || at === undefined;
+        if (box.hidden) return;
+        const values = names.map((name, number) => [name, plot.data[number + 1][idx], number])
+          .filter(([, value, number]) => value !== null && value !== undefined && plot.series[number + 1].show)
+          .sort((one, two) => two[1] - one[1]).slice(0, 6);
+        box.replaceChildren(element("b", {}, time(at)), ...values.map(([name, value, number]) => {
+          const swatch = element("i");
+          swatch.style.background = plot.series[number + 1].stroke();
+          return element("div", {}, swatch, element("span", {}, name), element("span", {}, quantity(value)));
+        }));
+        box.classList.toggle("left", left > plot.over.clientWidth / 2);
+      },
+    },
+  };
+}
+
+/** The three plots and the buttons that choose what they show. */
+export class Plots {
+  #history;
+  #plots = new Map();
+  #names = [];
+  #hidden = new Set();
+  #chips = byId("plot-levels");
+  #widths = new Map();
+
+  constructor(history) {
+    this.#history = history;
+    for (const field of FIELDS) {
+      const place = byId(`plot-${field}`);
+      place.tabIndex = 0;
+      place.setAttribute("role", "img");
+      place.addEventListener("keydown", (event) => this.#onKey(event, field));
+      place.addEventListener("blur", () => this.#plots.get(field)?.setCursor({ left: -10, top: -10 }));
+      onWidth(place, (width) => {
+        this.#widths.set(field, width);
+        const plot = this.#plots.get(field);
+        if (plot) plot.setSize({ width, height: HEIGHT });
+        else this.#make(field);
+      });
+    }
+    onAppearance(() => this.#remake());
+  }
+
+  /** Draws what is new, one plot a frame. */
+  show() {
+    const names = this.#history.busiest().slice(0, MOST_LINES);
+    const isSame = names.length === this.#names.length && names.every((name) => this.#names.includes(name));
+    if (!isSame) {
+      this.#names = names.sort();
+      this.#remake();
+      return;
+    }
+    const left = [...FIELDS];
+    const next = () => {
+      const field = left.shift();
+      if (field === undefined) return;
+      this.#plots.get(field)?.setData(this.#data(field));
+      this.#describe(field);
+      requestAnimationFrame(next);
+    };
+    next();
+  }
+
+  #remake() {
+    this.#drawChips();
+    for (const field of FIELDS) {
+      this.#plots.get(field)?.destroy();
+      this.#plots.delete(field);
+      if (this.#widths.has(field)) this.#make(field);
+    }
+  }
+
+  #data(field) {
+    const levels = this.#history.levels;
+    return [this.#history.times, ...this.#names.map((name) => levels.get(name)?.[field] ?? [])];
+  }
+
+  #make(field) {
+    const axis = { stroke: styled("quiet"), font: FONT, grid: { stroke: styled("line"), width: 1 }, ticks: { show: false } };
+    const plot = new uPlot({
+      width: this.#widths.get(field),
+      height: HEIGHT,
+      padding: [8, 8, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false }, sync: { key: "plots" }, points: { size: 6 } },
+      scales: {
+        x: { time: true, range: (_plot, _least, most) => [most - SPAN_S, most] },
+        y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.1 : 1] },
+      },
+      axes: [
+        { ...axis, space: 60, values: (_plot, splits) => splits.map(minute), gap: 6, size: 28 },
+        { ...axis, space: 34, size: 48, gap: 6, values: (_plot, splits) => splits.map(quantity) },
+      ],
+      series: [{}, ...this.#names.map((name, number) => {
+        const { colour, dash } = line(number);
+        return {
+          label: name, stroke: colour, dash, width: 1.5, show: !this.#hidden.has(name),
+          points: { show: true, size: 3, fill: colour, filter: alone },
+        };
+      })],
+      plugins: [reading(this.#names)],
+    }, this.#data(field), byId(`plot-${field}`));
+    this.#plots.set(field, plot);
+    this.#describe(field);
+  }
+
+  #describe(field) {
+    const place = byId(`plot-${field}`);
+    const title = place.parentElement.querySelector("figcaption").firstChild.data.trim();
+    const values = this.#names.map((name) => `${name} ${quantity(this.#history.last(name)?.[field])}`);
+    place.setAttribute("aria-label", `${title}, now: ${values.join(", ")}`);
+  }
+
+  #onKey(event, field) {
+    const step = { ArrowLeft: -1, ArrowRight: 1, PageUp: -60, PageDown: 60 }[event.key];
+    const plot = this.#plots.get(field);
+    if (step === undefined || plot === undefined) return;
+    event.preventDefault();
+    const last = this.#history.times.length - 1;
+    const now = plot.cursor.idx ?? last + 1;
+    const at = Math.max(0, Math.min(last, now + step));
+    plot.setCursor({ left: plot.valToPos(this.#history.times[at], "x"), top: 0 });
+  }
+
+  #drawChips() {
+    this.#chips.replaceChildren(...this.#names.map((name, number) => {
+      const { colour, dash } = line(number);
+      const swatch = element("span", { class: dash.length ? "swatch dashed" : "swatch", "aria-hidden": "true" });
+      swatch.style.setProperty("--colour", colour);
+      const isShown = !this.#hidden.has(name);
+      const chip = element("button", { type: "button", "aria-pressed": String(isShown) }, swatch, name);
+      chip.addEventListener("click", () => this.#toggle(name, chip));
+      return chip;
+    }));
+  }
+
+  #toggle(name, chip) {
+    if (!this.#hidden.delete(name)) this.#hidden.add(name);
+    const show = !this.#hidden.has(name);
+    chip.setAttribute("aria-pressed", String(show));
+    const number = this.#names.indexOf(name) + 1;
+    for (const plot of this.#plots.values()) plot.setSeries(number, { show });
+  }
+}

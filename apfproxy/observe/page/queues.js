@@ -1,0 +1,237 @@
+// The queues of a level as a heat map, and a flow's hand on it.
+
+import { heatColours, HEAT_STEPS, styled } from "./colours.js";
+import { byId, element, onAppearance, onWidth, setShown, setText } from "./dom.js";
+import { count, roundUp } from "./numbers.js";
+
+const MAX_QUEUES = 8192;
+const LEAST_CELL = 4;
+const USUAL_CELL = 20;
+const MOST_CELL = 30;
+const GAP = 2;
+
+/** The heat map with its choice of a level. */
+export class Queues {
+  #select = byId("queue-level");
+  #canvas = byId("heat");
+  #cell = byId("heat-cell");
+  #levels = [];
+  #level = null;
+  #width = 0;
+  #grid = null;
+  #colours = heatColours();
+  #looked = null; // the queue that is looked at
+  #hand = null; // { level, flow, queues }
+  #most = 1;
+
+  constructor() {
+    this.#select.addEventListener("change", () => this.#choose(this.#select.value));
+    this.#canvas.addEventListener("keydown", (event) => this.#onKey(event));
+    this.#canvas.addEventListener("pointermove", (event) => this.#onPointer(event));
+    this.#canvas.addEventListener("pointerleave", () => this.#look(null));
+    this.#canvas.addEventListener("blur", () => this.#look(null));
+    byId("hand-clear").addEventListener("click", () => this.showHand(null));
+    onWidth(this.#canvas.parentElement, (width) => {
+      this.#width = width;
+      this.#draw();
+    });
+    onAppearance(() => {
+      this.#colours = heatColours();
+      this.#drawRamp();
+      this.#draw();
+    });
+    this.#drawRamp();
+  }
+
+  show(levels) {
+    this.#levels = levels.filter((level) => level.queues.length > 0);
+    const names = this.#levels.map((level) => level.name);
+    const shown = [...this.#select.options].map((option) => option.value);
+    if (names.join("\n") !== shown.join("\n")) {
+      const chosen = this.#select.value;
+      this.#select.replaceChildren(...names.map((name) => element("option", { value: name }, name)));
+      const busiest = [...this.#levels].sort((one, two) =>
+        two.waiting - one.waiting || two.nominal - one.nominal)[0];
+      this.#select.value = names.includes(chosen) ? chosen : (busiest?.name ?? "");
+    }
+    this.#level = this.#levels.find((level) => level.name === this.#select.value) ?? null;
+    this.#draw();
+  }
+
+  /** Shows the hand of a flow, or none: { level, flow, queues }. */
+  showHand(hand) {
+    this.#hand = hand;
+    if (hand !== null && this.#levels.some((level) => level.name === hand.level)) {
+      this.#select.value = hand.level;
+    }
+    setShown(byId("hand-clear"), hand !== null);
+    this.#handText(true);
+    this.#choose(this.#select.value);
+  }
+
+  #choose(name) {
+    this.#level = this.#levels.find((level) => level.name === name) ?? null;
+    this.#looked = null;
+    this.#most = 1;
+    this.#draw();
+  }
+
+  #handText() {
+    const hand = this.#hand;
+    const text = byId("hand-text");
+    if (hand === null) {
+      setText(text, "Choose a flow, among the top flows or by explaining a request, to see its hand.");
+    } else if (hand.queues.length === 0) {
+      setText(text, `${hand.flow}: level ${hand.level} deals no hands.`);
+    } else {
+      setText(text, `${hand.flow} is dealt the queues ${hand.queues.join(", ")} of level ${hand.level}.`);
+    }
+  }
+
+  #onKey(event) {
+    if (this.#level === null || this.#grid === null) return;
+    const last = this.#level.queues.length - 1;
+    const now = this.#looked ?? -1;
+    const columns = this.#grid.columns;
+    const next = {
+      ArrowLeft: now - 1, ArrowRight: now + 1, ArrowUp: now - columns, ArrowDown: now + columns,
+      Home: 0, End: last, Escape: null,
+    }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    this.#look(next === null ? null : Math.max(0, Math.min(last, next)));
+  }
+
+  #onPointer(event) {
+    if (this.#level === null || this.#grid === null) return;
+    const { columns, cell } = this.#grid;
+    const column = Math.floor(event.offsetX / cell);
+    const queue = Math.floor(event.offsetY / cell) * columns + column;
+    const isInside = column < columns && queue < this.#level.queues.length;
+    this.#look(isInside ? queue : null);
+  }
+
+  #look(queue) {
+    if (queue === this.#looked) return;
+    this.#looked = queue;
+    this.#draw();
+  }
+
+  #describe() {
+    const level = this.#level;
+    const queue = this.#looked;
+    if (level === null) return setText(this.#cell, "No level has queues.");
+    if (queue !== null && queue < level.queues.length) {
+      const place = this.#handQueues().indexOf(queue);
+      const inHand = place < 0 ? "" : `, card ${place + 1} of the hand`;
+      return setText(this.#cell,
+        `Queue ${queue}: ${level.queues[queue]} waiting, ${level.queueSeats[queue]} seats in use${inHand}`);
+    }
+    const used = level.queues.filter((waiting) => waiting > 0).length;
+    return setText(this.#cell,
+      `${count(level.queues.length)} queues, ${count(used)} with something waiting, ${count(level.waiting)} requests in all`);
+  }
+
+  #handQueues() {
+    return this.#hand !== null && this.#hand.level === this.#level?.name ? this.#hand.queues : [];
+  }
+
+  #layOut(queues) {
+    let columns = Math.max(1, Math.floor(this.#width / USUAL_CELL));
+    for (const tidy of [64, 32, 16, 8]) {
+      if (columns >= tidy) { columns = tidy; break; }
+    }
+    while (Math.ceil(queues / columns) > columns && this.#width / (columns * 2) >= LEAST_CELL) columns *= 2;
+    columns = Math.min(columns, queues);
+    const cell = Math.min(MOST_CELL, Math.floor(this.#width / columns));
+    const rows = Math.ceil(queues / columns);
+    const grid = this.#grid;
+    const sharpness = devicePixelRatio;
+    if (grid?.columns === columns && grid.cell === cell && grid.rows === rows && grid.sharpness === sharpness) return;
+    this.#grid = { columns, cell, rows, sharpness };
+    this.#canvas.width = columns * cell * sharpness;
+    this.#canvas.height = rows * cell * sharpness;
+    this.#canvas.style.width = `${columns * cell}px`;
+    this.#canvas.style.height = `${rows * cell}px`;
+  }
+
+  #draw() {
+    this.#describe();
+    const level = this.#level;
+    if (level === null || this.#width === 0) return;
+    const queues = Math.min(level.queues.length, MAX_QUEUES);
+    this.#layOut(queues);
+    let most = 1;
+    let mostSeats = 1;
+    for (let queue = 0; queue < queues; queue += 1) {
+      most = Math.max(most, level.queues[queue]);
+      mostSeats = Math.max(mostSeats, level.queueSeats[queue]);
+    }
+    // Follows at once what grows, and slowly what shrinks: else the colours would flicker.
+    this.#most = Math.max(roundUp(most), most < this.#most / 4 ? roundUp(this.#most / 4) : this.#most);
+    setText(byId("heat-most"), count(this.#most));
+
+    const context = this.#canvas.getContext("2d");
+    const { columns, cell, sharpness } = this.#grid;
+    const gap = cell > 8 ? GAP : 1;
+    const size = cell - gap;
+    context.setTransform(sharpness, 0, 0, sharpness, 0, 0);
+    context.clearRect(0, 0, this.#canvas.width, this.#canvas.height);
+    const empty = styled("cell");
+    const seatColour = styled("seat");
+    for (let queue = 0; queue < queues; queue += 1) {
+      const x = (queue % columns) * cell;
+      const y = Math.floor(queue / columns) * cell;
+      const waiting = level.queues[queue];
+      context.fillStyle = waiting === 0
+        ? empty : this.#colours[Math.round((waiting / this.#most) * (HEAT_STEPS - 1))];
+      context.fillRect(x, y, size, size);
+      const seats = level.queueSeats[queue];
+      if (seats > 0 && cell > 8) {
+        context.fillStyle = seatColour;
+        const width = Math.max(3, (size - 4) * (seats / mostSeats));
+        context.fillRect(x + 2, y + size - 5, width, 3);
+      }
+    }
+    this.#drawHand(context, queues);
+    if (this.#looked !== null && this.#looked < queues) this.#outline(context, this.#looked, styled("ink"), 2);
+  }
+
+  #drawHand(context, queues) {
+    const { columns, cell } = this.#grid;
+    this.#handQueues().forEach((queue, place) => {
+      if (queue >= queues) return;
+      this.#outline(context, queue, styled("panel"), 4);
+      this.#outline(context, queue, styled("hand"), 2);
+      if (cell < 14) return;
+      const x = (queue % columns) * cell;
+      const y = Math.floor(queue / columns) * cell;
+      context.fillStyle = styled("hand");
+      context.fillRect(x, y, 10, 11);
+      context.fillStyle = styled("panel");
+      context.font = "bold 9px system-ui, sans-serif";
+      context.textAlign = "center";
+      context.fillText(String(place + 1), x + 5, y + 8.5);
+    });
+  }
+
+  #outline(context, queue, colour, width) {
+    const { columns, cell } = this.#grid;
+    const size = cell - (cell > 8 ? GAP : 1);
+    const x = (queue % columns) * cell;
+    const y = Math.floor(queue / columns) * cell;
+    context.strokeStyle = colour;
+    context.lineWidth = width;
+    context.strokeRect(x + width / 2, y + width / 2, size - width, size - width);
+  }
+
+  #drawRamp() {
+    const ramp = byId("heat-ramp");
+    const context = ramp.getContext("2d");
+    const step = ramp.width / HEAT_STEPS;
+    this.#colours.forEach((colour, place) => {
+      context.fillStyle = colour;
+      context.fillRect(place * step, 0, step + 1, ramp.height);
+    });
+  }
+}
