@@ -16,6 +16,7 @@ from apfproxy.cli.flow_control_api import FlowControlApi
 from apfproxy.cli.identities import Identities
 from apfproxy.cli.kubernetes_source import kubernetes_objects
 from apfproxy.cli.listening import runner_of
+from apfproxy.cli.observation import Observation
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -30,6 +31,7 @@ from apfproxy.observe.metrics import MetricsPage
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import ProxyServer
+from apfproxy.settings import OBSERVE
 from apfproxy.sources.files import ObjectFiles
 from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.object_counts import ObjectCounts
@@ -46,11 +48,14 @@ ADMIN_SHUTDOWN_S = 1.0
 """For a scrape that is under way; the listener closes last, when there is nothing more to see."""
 
 CONFIGURATION = "configuration"
+ENFORCEMENT = "enforcement"
 IDENTIFICATION = "identification"
 KUBERNETES = "kubernetes"
 OBJECT_COUNTS = "object-counts"
 SHUTDOWN = "shutdown"
 STORE = "store"
+
+OBSERVES = "flow control only observes: no request is rejected or delayed (flowControl.enforcement)"
 
 logger = logging.getLogger(__name__)
 
@@ -124,6 +129,10 @@ class ProxyProcess:
             self.health.add(
                 IDENTIFICATION, pages=(READYZ,), is_blocking=False, look=self.identities.problem
             )
+        if flow_control.enforcement == OBSERVE:
+            self.health.add(ENFORCEMENT, pages=(READYZ,), is_blocking=False, problem=OBSERVES)
+        self.observation = Observation(settings, self.clock.now_ns, self._loop.call_later)
+        self.observation.attach(self.server, self.health)
         self.health.add(SHUTDOWN, pages=(READYZ,))
         self.config_status = ConfigStatus()
         self.configuration_events = ConfigurationEvents()
@@ -168,9 +177,11 @@ class ProxyProcess:
             TokenFileError: There is no token for writing to it.
             KubeconfigError: There is no way to the Kubernetes API that has the objects.
             StatusError: The store refuses the built-in objects.
+            AccessLogError: The access log cannot be opened.
             ListenError: An address cannot be listened on.
         """
         try:
+            self.observation.open()
             self.source = await self._objects()
             self.source.load_first()
             if isinstance(self.source, KubernetesObjects):
@@ -247,6 +258,7 @@ class ProxyProcess:
             AuthenticationMetrics(
                 self.identities.authenticator.counters, self.identities.review_apis
             ),
+            self.observation.access_log,
         )
         app = build_admin_app(
             self.controller,
@@ -254,7 +266,12 @@ class ProxyProcess:
             self.health,
             self._wall_offset_ns,
             () if self._api is None else self._api.routes(),
-            LiveInputs(self.settings.flow_control.enforcement, self.configuration_events),
+            LiveInputs(
+                self.settings.flow_control.enforcement,
+                self.configuration_events,
+                self.observation.flows,
+            ),
+            self.observation.top_flows,
         )
         self._admin = runner_of(app, shutdown_s=ADMIN_SHUTDOWN_S)
         await self._admin.setup()
@@ -283,6 +300,7 @@ class ProxyProcess:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         await self.server.stop()
+        await self.observation.close()  # after the last request's end
         await self.identities.close()
         if isinstance(self.source, KubernetesObjects):
             await self.source.close()

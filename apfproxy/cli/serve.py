@@ -20,6 +20,7 @@ from apfproxy.cli.log import configure_logging
 from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NETWORK, NOWHERE, ORIGIN, URL
 from apfproxy.cli.process import ListenError, ProxyProcess
 from apfproxy.cli.running import Signals, raise_descriptor_limit, spare_collector
+from apfproxy.observe.access_log import AccessLogError
 from apfproxy.settings import ENFORCE, LOG_LEVELS, OBSERVE, Settings
 from apfproxy.sources.files import ObjectsError
 from apfproxy.sources.kubeconfig import KubeconfigError
@@ -126,6 +127,11 @@ then requests get their time to end.  A second signal stops at once.
     metavar="URL",
     help="The server's metrics page, for the numbers of stored objects.",
 )
+@click.option(
+    "--access-log",
+    metavar="FILE",
+    help="A line of JSON for each request; - for stdout.  SIGUSR1 opens it again. [default: none]",
+)
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="[default: info]")
 @click.option(
     "--settings",
@@ -191,6 +197,7 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
                 ),
             ),
         ),
+        access_log=dataclasses.replace(settings.access_log, **picked(path="access_log")),
         **changes,
     )
 
@@ -264,10 +271,11 @@ async def run_until(
         raise CommandError(*error.problems) from error
     except ListenError as error:
         raise CommandError(f"{error}; {error.hint}") from error
-    except (StoreError, TokenFileError, KubeconfigError) as error:
+    except (AccessLogError, StoreError, TokenFileError, KubeconfigError) as error:
         raise CommandError(str(error)) from error
     except StatusError as error:
         raise CommandError(f"the built-in objects cannot be stored: {error.message}") from error
+    signals.on_rotation(process.observation.reopen)
     log_start(process)
     spare_collector()
     if on_started is not None:

@@ -26,6 +26,7 @@ from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.negotiation import wants_json
 from apfproxy.observe.responses import header, page_response, plain_errors
 from apfproxy.observe.table import table_json, table_text
+from apfproxy.observe.top_flows_page import TOP_FLOWS_INDEX, TopFlowsPage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from apfproxy.observe.dumps import Row
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.metrics import MetricsPage
+    from apfproxy.observe.top_flows import TopFlows
 
 DUMPS = "/debug/api_priority_and_fairness"
 
@@ -119,6 +121,7 @@ def build_admin_app(
     wall_offset_ns: Callable[[], int],
     api_routes: Sequence[web.RouteDef] = (),
     live_inputs: LiveInputs | None = None,
+    top_flows: TopFlows | None = None,
 ) -> web.Application:
     """The application that the admin listener serves.
 
@@ -129,6 +132,7 @@ def build_admin_app(
         wall_offset_ns: Nanoseconds since 1970 less the controller's clock, now.
         api_routes: Of the API of the objects; empty if there is none.
         live_inputs: What the live page shows that the controller does not know.
+        top_flows: What its page shows; None for no such page.
     """
     index = {**INDEX, **LIVE_INDEX, **(API_INDEX if api_routes else {})}
     live = LivePage(controller, live_inputs or LiveInputs())
@@ -136,6 +140,9 @@ def build_admin_app(
     app.add_routes(AdminPages(controller, wall_offset_ns, index, live).routes())
     live.add_to(app)
     app.add_routes(HealthPages(health, metrics).routes())
+    if top_flows is not None:
+        index.update(TOP_FLOWS_INDEX)
+        app.add_routes(TopFlowsPage(top_flows).routes())
     app.add_routes(api_routes)
     return app
 
