@@ -14,6 +14,8 @@ from apfproxy.cli.check import check
 from apfproxy.cli.demo import demo
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, USAGE
 from apfproxy.cli.explain import explain
+from apfproxy.cli.limits import limits
+from apfproxy.cli.odds import odds
 from apfproxy.cli.serve import serve
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ cli.add_command(apiserver)
 cli.add_command(demo)
 cli.add_command(check)
 cli.add_command(explain)
+cli.add_command(limits)
+cli.add_command(odds)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

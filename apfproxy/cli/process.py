@@ -272,6 +272,7 @@ class ProxyProcess:
                 self.observation.flows,
             ),
             self.observation.top_flows,
+            costs=self.costs,
         )
         self._admin = runner_of(app, shutdown_s=ADMIN_SHUTDOWN_S)
         await self._admin.setup()

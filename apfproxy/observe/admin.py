@@ -20,7 +20,9 @@ from apfproxy.observe.dumps import (
     request_rows,
     request_views,
 )
+from apfproxy.observe.explain_page import EXPLAIN_INDEX, ExplainPage
 from apfproxy.observe.health_pages import HealthPages
+from apfproxy.observe.limits_page import LIMITS_INDEX, LimitsPage
 from apfproxy.observe.live_page import LIVE_INDEX, LivePage, wants_page
 from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.negotiation import wants_json
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.estimate_source import Costs
     from apfproxy.observe.dumps import Row
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.metrics import MetricsPage
@@ -122,6 +125,7 @@ def build_admin_app(
     api_routes: Sequence[web.RouteDef] = (),
     live_inputs: LiveInputs | None = None,
     top_flows: TopFlows | None = None,
+    costs: Costs | None = None,
 ) -> web.Application:
     """The application that the admin listener serves.
 
@@ -133,13 +137,19 @@ def build_admin_app(
         api_routes: Of the API of the objects; empty if there is none.
         live_inputs: What the live page shows that the controller does not know.
         top_flows: What its page shows; None for no such page.
+        costs: What is known of the costs of requests; None for no page that explains requests.
     """
     index = {**INDEX, **LIVE_INDEX, **(API_INDEX if api_routes else {})}
     live = LivePage(controller, live_inputs or LiveInputs())
+    explain_page = None if costs is None else ExplainPage(controller, costs)
+    index |= {**LIMITS_INDEX, **(EXPLAIN_INDEX if explain_page is not None else {})}
     app = web.Application(middlewares=[plain_errors])
     app.add_routes(AdminPages(controller, wall_offset_ns, index, live).routes())
     live.add_to(app)
     app.add_routes(HealthPages(health, metrics).routes())
+    app.add_routes(LimitsPage(controller).routes())
+    if explain_page is not None:
+        app.add_routes(explain_page.routes())
     if top_flows is not None:
         index.update(TOP_FLOWS_INDEX)
         app.add_routes(TopFlowsPage(top_flows).routes())

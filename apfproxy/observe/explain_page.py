@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes
 
 PATH = "/debug/explain"
+EXPLAIN_INDEX = {PATH: "what would become of a request; says how to ask"}
 MAX_PARAMETERS = 200
 USAGE = f"""\
 Ask what would become of a request:

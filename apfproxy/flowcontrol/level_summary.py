@@ -1,0 +1,100 @@
+"""The seats of all priority levels on one page: what they are entitled to, and what they have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.flowcontrol.priority_level import level_shares
+
+if TYPE_CHECKING:
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.priority_level import PriorityLevel
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Base of what is here: immutable, camelCase on the wire."""
+
+
+class LevelSummary(Model, frozen=True):
+    """One priority level; all but shares and percentages is in seats.
+
+    Attributes:
+        type: `Limited` or `Exempt`.
+        is_quiescing: Whether its object is gone and it only drains.
+        borrowing_limit_percent: None if it may borrow whatever there is, or is exempt.
+        lendable, borrowing: What it can lend, and borrow, at most; None where nothing limits it.
+        minimum, maximum: Between them the current limit moves.
+        current: The limit until the next adjustment.
+    """
+
+    name: str
+    type: str
+    is_quiescing: bool
+    shares: int
+    lendable_percent: int
+    borrowing_limit_percent: int | None
+    nominal: int
+    lendable: int
+    borrowing: int | None
+    minimum: int
+    maximum: int | None
+    current: int
+    seats_in_use: int
+
+
+class Sums(Model, frozen=True):
+    """Over all levels; nominal limits are rounded up, so theirs can exceed the server's."""
+
+    shares: int
+    nominal: int
+    lendable: int
+    minimum: int
+    current: int
+    seats_in_use: int
+
+
+class LevelsSummary(Model, frozen=True):
+    """All levels, in the order of their names."""
+
+    server_concurrency_limit: int
+    levels: tuple[LevelSummary, ...]
+    sums: Sums
+
+
+def summarize_levels(controller: Controller) -> LevelsSummary:
+    """Summarize the levels as they are."""
+    levels = tuple(_summary(level) for _, level in sorted(controller.levels.items()))
+    return LevelsSummary(
+        server_concurrency_limit=controller.server_concurrency_limit,
+        levels=levels,
+        sums=Sums(
+            shares=sum(level.shares for level in levels),
+            nominal=sum(level.nominal for level in levels),
+            lendable=sum(level.lendable for level in levels),
+            minimum=sum(level.minimum for level in levels),
+            current=sum(level.current for level in levels),
+            seats_in_use=sum(level.seats_in_use for level in levels),
+        ),
+    )
+
+
+def _summary(level: PriorityLevel) -> LevelSummary:
+    shares, lendable_percent, borrowing_percent = level_shares(level.configuration)
+    is_exempt = level.is_exempt
+    return LevelSummary(
+        name=level.name,
+        type="Exempt" if is_exempt else "Limited",
+        is_quiescing=level.is_quiescing,
+        shares=shares,
+        lendable_percent=lendable_percent,
+        borrowing_limit_percent=borrowing_percent,
+        nominal=level.nominal_limit,
+        lendable=level.nominal_limit - level.lower_limit,
+        borrowing=None if is_exempt else level.upper_limit - level.nominal_limit,
+        minimum=level.lower_limit,
+        maximum=None if is_exempt else level.upper_limit,
+        current=level.current_limit,
+        seats_in_use=level.queue_set.seats_in_use,
+    )

@@ -1,0 +1,128 @@
+"""How likely shuffle sharding leaves a flow no queue of its own.
+
+Elephants are flows that fill every queue of their hands; a mouse is squished by them if each queue
+of its hand is in the hand of an elephant.  Hands are dealt alike and independently.
+
+With n queues and hands of h, all of some i queues of the mouse's hand stay free of one elephant
+with probability C(n - i, h) / C(n, h).  So, by inclusion and exclusion over the mouse's queues,
+
+    P(squished by k) = sum over i from 0 to h of (-1)^i C(h, i) (C(n - i, h) / C(n, h))^k
+
+which is computed in integers, and divided once, at the end.
+
+Source: KEP-1040, "Shuffle sharding"; the table in Kubernetes' documentation of the feature.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from apfproxy.flowcontrol.dealer import MAX_HASH_BITS, required_entropy_bits
+
+MAX_QUEUES = 10_000_000
+"""What validation lets a PriorityLevelConfiguration have."""
+MAX_ELEPHANTS = 10_000
+"""Exact numbers grow with them; so many take a few milliseconds."""
+
+
+class OddsError(ValueError):
+    """Sizes that a PriorityLevelConfiguration cannot have; says what it can."""
+
+
+def check_sizes(queues: int, hand_size: int) -> None:
+    """Refuse what Kubernetes refuses in a PriorityLevelConfiguration.
+
+    Raises:
+        OddsError: There cannot be such queues or hands.
+    """
+    if not 1 <= queues <= MAX_QUEUES:
+        raise OddsError(f"expected 1 to {MAX_QUEUES} queues, not {queues}")
+    if not 1 <= hand_size <= queues:
+        raise OddsError(f"expected a hand of 1 to {queues} queues, all there are, not {hand_size}")
+    bits = required_entropy_bits(queues, hand_size)
+    if bits > MAX_HASH_BITS:
+        raise OddsError(
+            f"hands of {hand_size} out of {queues} queues need {bits} bits of a hash, which has"
+            f" {MAX_HASH_BITS} for it: with so many queues a hand can be {largest_hand(queues)}"
+        )
+
+
+def largest_hand(queues: int) -> int:
+    """The largest hand that so many queues can have."""
+    if queues == 1:
+        return 1
+    hand_size = min(queues, int(MAX_HASH_BITS / math.log2(queues)) + 1)
+    while required_entropy_bits(queues, hand_size) > MAX_HASH_BITS:
+        hand_size -= 1
+    return hand_size
+
+
+def squished(queues: int, hand_size: int, elephants: int) -> float:
+    """The probability that a flow's whole hand lies within the hands of others.
+
+    Args:
+        queues: Of the priority level; >= 1.
+        hand_size: Queues in a hand; 1 to `queues`.
+        elephants: The others; >= 0.
+
+    Returns:
+        The exact probability, rounded once.
+    """
+    numerator = sum(
+        (-1) ** missed
+        * math.comb(hand_size, missed)
+        * math.comb(queues - missed, hand_size) ** elephants
+        for missed in range(hand_size + 1)
+    )
+    return numerator / math.comb(queues, hand_size) ** elephants
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """Queues and a hand that keep the odds under a bound."""
+
+    queues: int
+    hand_size: int
+
+
+def suggest(bound: float, elephants: int) -> Suggestion | None:
+    """The fewest queues with which the odds can be at most the bound, and the smallest such hand.
+
+    More queues of the same hand are never worse, so each hand has a least number of them, which is
+    searched for by halving.
+
+    Args:
+        bound: Probability, above 0.
+        elephants: >= 0.
+
+    Returns:
+        None if no sizes that Kubernetes accepts get there.
+    """
+    best: Suggestion | None = None
+    for hand_size in range(1, MAX_HASH_BITS + 1):
+        least, most = hand_size, most_queues(hand_size)
+        if best is not None:
+            most = min(most, best.queues - 1)
+        if least > most or squished(most, hand_size, elephants) > bound:
+            continue
+        while least < most:
+            middle = (least + most) // 2
+            if squished(middle, hand_size, elephants) <= bound:
+                most = middle
+            else:
+                least = middle + 1
+        best = Suggestion(least, hand_size)
+    return best
+
+
+def most_queues(hand_size: int) -> int:
+    """The most queues that hands of a size can be dealt from; 0 if there are none."""
+    least, most = 0, MAX_QUEUES
+    while least < most:
+        middle = (least + most + 1) // 2
+        if required_entropy_bits(middle, hand_size) <= MAX_HASH_BITS:
+            least = middle
+        else:
+            most = middle - 1
+    return least
