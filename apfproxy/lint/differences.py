@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from apfproxy.api.flowcontrol.additions import PREFIX
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.api.flowcontrol.wire import kind_of, to_wire
 from apfproxy.lint.findings import ADDED, CHANGED, MISSING, Finding
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
 
-ANNOTATION_PREFIX = "apfproxy.io/"
 LINE_WIDTH = 100
 
 
@@ -107,7 +107,7 @@ def yaml_lines(obj: FlowControlObject | None) -> list[str]:
     annotations = {
         key: value
         for key, value in sorted(obj.metadata.annotations.items())
-        if key.startswith(ANNOTATION_PREFIX)
+        if key.startswith(PREFIX)
     }
     if annotations:
         metadata["annotations"] = annotations

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 class Severity(enum.StrEnum):
     """How bad a finding is.
 
-    An error is not used at all, a warning hardly does what was meant, an info may well be meant.
+    An error is not used, a warning hardly does what was meant, an info may well be meant.
     """
 
     ERROR = "error"
@@ -200,9 +200,10 @@ REJECTS_ALL = FindingKind(
     "APF202",
     "level that turns away",
     Severity.INFO,
-    "The level has no seats of its own and no queues.  That may be meant: requests that find no"
-    " borrowed seat free are rejected.",
-    "Give it nominalConcurrencyShares if its requests are to be served.",
+    "The level has no seats of its own and no queues: unless it borrows, it serves one request at"
+    " a time and rejects the others.",
+    "Give it nominalConcurrencyShares if its requests are to be served, or the annotation"
+    ' apfproxy.io/ban: "true" if none of them is.',
 )
 ROUNDED_UP = FindingKind(
     "APF203",
@@ -256,9 +257,9 @@ LONG_QUEUE = FindingKind(
     "APF209",
     "queue length limit without effect",
     Severity.INFO,
-    "One flow may queue more requests than the level's seats serve in 60 seconds, the longest that"
-    " a request waits, even if each takes only 10 milliseconds: they time out instead of being"
-    " rejected at once.",
+    "One flow may queue more requests than the level's seats serve in the longest time that a"
+    " request waits (60 seconds, or the annotation apfproxy.io/wait-limit), even if each takes only"
+    " 10 milliseconds: they time out instead of being rejected at once.",
     "Choose a queueLengthLimit that the level can work off, such as 50.",
 )
 
@@ -280,6 +281,15 @@ SELF_CROWDED_LEASE = FindingKind(
     " that is busy can lose its own lease.",
     "Send leases to a level of their own by an early FlowSchema, as system-leader-election of the"
     " suggested objects does.",
+)
+
+ADDITION = FindingKind(
+    "APF401",
+    "addition that does not count",
+    Severity.ERROR,
+    "An annotation under apfproxy.io/ is unknown, has a value that cannot be read, or has no"
+    " meaning on its object.  The proxy goes on without it.",
+    "Correct what the message names, or remove the annotation.",
 )
 
 CHANGED = FindingKind(
@@ -332,6 +342,7 @@ FINDING_KINDS: dict[str, FindingKind] = {
         LONG_QUEUE,
         CROWDED_LEASE,
         SELF_CROWDED_LEASE,
+        ADDITION,
         CHANGED,
         MISSING,
         ADDED,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.api.flowcontrol.additions import MOST_WAIT_NS, level_additions
 from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
 from apfproxy.flowcontrol.limits import level_limits, nominal_limits
 from apfproxy.flowcontrol.priority_level import level_shares
@@ -33,10 +34,7 @@ KIND = "PriorityLevelConfiguration"
 SHARES = "spec.limited.nominalConcurrencyShares"
 QUEUING = "spec.limited.limitResponse.queuing"
 
-LONGEST_WAIT_S = 60
-"""The longest that a request waits for a seat."""
-
-SHORT_SERVICE_S = 0.01
+SHORT_SERVICE_NS = 10_000_000
 """What a small request takes of a seat; longer ones make a queue longer in time."""
 
 
@@ -70,8 +68,10 @@ def level_findings(
             continue
         seats = nominal[name]
         queuing = limited.limit_response.queuing
+        additions = level_additions(level)
         if not seats:
-            yield without_seats(name, limited, server_concurrency_limit)
+            if not additions.is_ban:
+                yield without_seats(name, limited, server_concurrency_limit)
         elif server_concurrency_limit * shares[name] < total:
             exact = server_concurrency_limit * shares[name] / total
             yield Finding(
@@ -86,7 +86,8 @@ def level_findings(
             yield from hand_findings(name, queuing, seats)
             _, lendable, borrowing = level_shares(level)
             upper = level_limits(seats, server_concurrency_limit, lendable, borrowing).upper
-            yield from queue_findings(name, queuing, upper)
+            wait_ns = additions.wait_limit_ns or MOST_WAIT_NS
+            yield from queue_findings(name, queuing, upper, wait_ns)
 
 
 def without_seats(
@@ -118,10 +119,19 @@ def hand_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Itera
         yield Finding(WIDE_HAND, KIND, name, field, message)
 
 
-def queue_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Iterator[Finding]:
-    """What is found in the queues of a level that never has more than that many seats."""
+def queue_findings(
+    name: str, queuing: QueuingConfiguration, seats: int, wait_ns: int
+) -> Iterator[Finding]:
+    """What is found in the queues of a level.
+
+    Args:
+        name: The level's.
+        queuing: Its queues.
+        seats: The most that it ever has.
+        wait_ns: The longest that a request waits.
+    """
     waiting = queuing.hand_size * queuing.queue_length_limit
-    served = int(max(seats, 1) * LONGEST_WAIT_S / SHORT_SERVICE_S)
+    served = max(seats, 1) * wait_ns // SHORT_SERVICE_NS
     if waiting > served:
         message = (
             f"one flow may have {waiting} requests wait, and {seats} seats serve at most"

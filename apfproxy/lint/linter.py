@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.api.flowcontrol.additions import addition_errors
 from apfproxy.api.flowcontrol.types import FlowSchema
-from apfproxy.lint.findings import DANGLING, Finding
+from apfproxy.api.flowcontrol.wire import kind_of
+from apfproxy.lint.dead_rules import dead_rules
+from apfproxy.lint.findings import ADDITION, DANGLING, MATCHES_NOTHING, Finding
+from apfproxy.lint.leases import lease_findings
 from apfproxy.lint.levels import level_findings
+from apfproxy.lint.managed import managed
 from apfproxy.lint.reachability import same_precedence, tried_in_order, unreachable
 
 if TYPE_CHECKING:
@@ -36,10 +41,16 @@ def lint(
     schemas = tried_in_order(each for each in objects if isinstance(each, FlowSchema))
     levels = {each.metadata.name: each for each in objects if not isinstance(each, FlowSchema)}
     in_force = [each for each in schemas if each.spec.priority_level_configuration.name in levels]
-    found = [*dangling(schemas, levels)]
-    unreached = [*unreachable(in_force)]
-    found += unreached
-    found += same_precedence(in_force, {each.name for each in unreached})
+    dead = [each for schema in schemas for each in dead_rules(schema)]
+    matching_nothing = {each.name for each in dead if each.found is MATCHES_NOTHING}
+    alive = [each for each in in_force if each.metadata.name not in matching_nothing]
+    shadowed = [*unreachable(alive)]
+    unreached = {each.name for each in shadowed}
+    reached = [each for each in alive if each.metadata.name not in unreached]
+    found = [*dangling(schemas, levels), *dead, *shadowed, *same_precedence(reached)]
+    found += managed(objects)
+    found += additions(objects)
+    found += lease_findings(in_force, levels)
     used = {each.spec.priority_level_configuration.name for each in in_force}
     found += level_findings(levels, used, server_concurrency_limit)
     return sorted(found, key=lambda each: each.found.id)
@@ -59,3 +70,11 @@ def dangling(
                 "spec.priorityLevelConfiguration.name",
                 f'there is no PriorityLevelConfiguration "{level}"',
             )
+
+
+def additions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:
+    """Annotations of ours that have an error."""
+    for each in objects:
+        for error in addition_errors(each):
+            message = str(error).removeprefix(f"{error.field}: ")
+            yield Finding(ADDITION, kind_of(each), each.metadata.name, error.field, message)

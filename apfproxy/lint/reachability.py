@@ -102,20 +102,15 @@ def named(names: Collection[str]) -> str:
     return ", ".join(listed[:MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
-def same_precedence(
-    flow_schemas: Sequence[FlowSchema], unreached: Collection[str]
-) -> Iterator[Finding]:
+def same_precedence(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
     """Pairs of FlowSchemas with one precedence that can match the same request.
 
     Args:
-        flow_schemas: Those in force, in the order in which they are tried.
-        unreached: Names of those that nothing reaches anyway.
+        flow_schemas: Those that requests reach, in the order in which they are tried.
     """
     before: dict[int, list[tuple[str, list[Piece]]]] = defaultdict(list)
     for flow_schema in flow_schemas:
         name, precedence = flow_schema.metadata.name, flow_schema.spec.matching_precedence
-        if name in unreached:
-            continue
         pieces = pieces_of(flow_schema)
         others = [other for other, theirs in before[precedence] if can_overlap(pieces, theirs)]
         if others:

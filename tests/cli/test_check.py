@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
     import pytest
 
-DANGLING = SCHEMA.replace("NAME", "lost").replace("LEVEL", "nowhere")
+RULES = """  rules:
+  - subjects: [{kind: User, user: {name: alice}}]
+    nonResourceRules: [{verbs: [get], nonResourceURLs: [/version]}]
+"""
+DANGLING = SCHEMA.replace("NAME", "lost").replace("LEVEL", "nowhere") + RULES
 
 
 def test_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,253 @@
+"""Parts of FlowSchemas that no request can match.
+
+Judged is each subject, verb, URL, group, resource and scope.  What is told to match nothing does so
+for any request that a client makes in earnest to a Kubernetes API; what may be of use to somebody,
+such as a resource of an API group that is not Kubernetes' own, is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from apfproxy.api.names import check_dns_label, check_dns_subdomain
+from apfproxy.flowcontrol.classifier import ALL, SERVICE_ACCOUNT_PREFIX
+from apfproxy.lint.findings import (
+    MATCHES_NOTHING,
+    NO_SUCH_GROUP,
+    NO_SUCH_RESOURCE,
+    NO_SUCH_SCOPE,
+    NO_SUCH_URL,
+    NO_SUCH_VERB,
+    NOBODY,
+    Finding,
+    FindingKind,
+)
+from apfproxy.lint.identities import ACCOUNTS_GROUP
+from apfproxy.lint.known_resources import KNOWN_GROUPS, KnownResource, groups_of
+from apfproxy.request.user import ANONYMOUS_NAME, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from apfproxy.api.flowcontrol.types import (
+        FlowSchema,
+        NonResourcePolicyRule,
+        PolicyRulesWithSubjects,
+        ResourcePolicyRule,
+        Subject,
+    )
+
+SYSTEM = "system:"
+KNOWN_AS_GROUPS = frozenset(
+    {
+        "system:bootstrappers",
+        "system:masters",
+        "system:monitoring",
+        "system:nodes",
+        AUTHENTICATED_GROUP,
+        UNAUTHENTICATED_GROUP,
+    }
+)
+"""Groups that Kubernetes names, and no user."""
+KNOWN_AS_USERS = frozenset(
+    {
+        "system:apiserver",
+        "system:kube-controller-manager",
+        "system:kube-proxy",
+        "system:kube-scheduler",
+        ANONYMOUS_NAME,
+    }
+)
+"""Users that Kubernetes names, and no group."""
+
+URL_VERBS = frozenset({ALL, "get", "delete", "patch"})
+"""The verbs that a rule may have and that are HTTP methods, too."""
+
+VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
+ALL_NAMESPACES_VERBS = frozenset({ALL, "list", "watch"})
+"""What can be asked of the objects of all namespaces at once."""
+
+Dead = tuple[FindingKind, str, str]
+"""What is found, the field below that of the rule, and the message."""
+
+
+def dead_rules(schema: FlowSchema) -> Iterator[Finding]:
+    """What matches nothing in a FlowSchema; `MATCHES_NOTHING`, if it is all of it, comes last."""
+    name, rules = schema.metadata.name, schema.spec.rules
+    alive = False
+    for index, rule in enumerate(rules):
+        found, is_alive = dead_parts(rule)
+        alive |= is_alive
+        for kind, field, message in found:
+            yield Finding(kind, "FlowSchema", name, f"spec.rules[{index}].{field}", message)
+    if not alive:
+        message = "none of its rules can match a request" if rules else "it has no rules"
+        yield Finding(MATCHES_NOTHING, "FlowSchema", name, "spec.rules", message)
+
+
+def dead_parts(rules: PolicyRulesWithSubjects) -> tuple[list[Dead], bool]:
+    """What matches nothing in one element of a FlowSchema's rules, and whether the rest can."""
+    found: list[Dead] = []
+    for index, subject in enumerate(rules.subjects):
+        if message := why_nobody(subject):
+            found.append((NOBODY, f"subjects[{index}]", message))
+    has_subject = len(found) < len(rules.subjects)
+    has_rule = False
+    for index, rule in enumerate(rules.resource_rules):
+        dead, is_alive = dead_in_resource_rule(rule)
+        found += [
+            (kind, f"resourceRules[{index}].{field}", message) for kind, field, message in dead
+        ]
+        has_rule |= is_alive
+    for index, url_rule in enumerate(rules.non_resource_rules):
+        dead, is_alive = dead_in_url_rule(url_rule)
+        found += [
+            (kind, f"nonResourceRules[{index}].{field}", message) for kind, field, message in dead
+        ]
+        has_rule |= is_alive
+    return found, has_subject and has_rule
+
+
+def why_nobody(subject: Subject) -> str:
+    """Why a subject matches no user; "" if it may match one."""
+    if subject.user is not None:
+        return why_no_user(subject.user.name)
+    if subject.group is not None:
+        return why_no_group(subject.group.name)
+    return ""  # a service account's namespace and name have been validated
+
+
+def why_no_user(name: str) -> str:
+    """Why no user has the name; "" if one may."""
+    if name.startswith(SYSTEM) and ALL in name:
+        return "names are compared as they are: no user has a * in its name"
+    if name in KNOWN_AS_GROUPS or name.startswith(ACCOUNTS_GROUP):
+        return "this is a group, and no user"
+    if name.startswith(SERVICE_ACCOUNT_PREFIX):
+        namespace, _, account = name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
+        if check_dns_label(namespace) or check_dns_subdomain(account):
+            return f"no service account: its user would be {SERVICE_ACCOUNT_PREFIX}NAMESPACE:NAME"
+    return ""
+
+
+def why_no_group(name: str) -> str:
+    """Why no user is in the group; "" if one may."""
+    if name.startswith(SYSTEM) and ALL in name:
+        return "names are compared as they are: no group has a * in its name"
+    if name in KNOWN_AS_USERS or name.startswith((SERVICE_ACCOUNT_PREFIX, "system:node:")):
+        return "this is a user, and no group"
+    if name.startswith(f"{ACCOUNTS_GROUP}:") and check_dns_label(
+        name.removeprefix(f"{ACCOUNTS_GROUP}:")
+    ):
+        return f"no group: that of a namespace's service accounts is {ACCOUNTS_GROUP}:NAMESPACE"
+    return ""
+
+
+def dead_in_url_rule(rule: NonResourcePolicyRule) -> tuple[list[Dead], bool]:
+    """What matches nothing in a non-resource rule, and whether the rest can match."""
+    verbs: list[Dead] = [
+        (NO_SUCH_VERB, f"verbs[{index}]", f"no HTTP method is called {verb}")
+        for index, verb in enumerate(rule.verbs)
+        if verb not in URL_VERBS
+    ]
+    urls: list[Dead] = [
+        (NO_SUCH_URL, f"nonResourceURLs[{index}]", message)
+        for index, url in enumerate(rule.non_resource_urls)
+        if (message := why_no_url(url))
+    ]
+    is_alive = len(verbs) < len(rule.verbs) and len(urls) < len(rule.non_resource_urls)
+    return verbs + urls, is_alive
+
+
+def why_no_url(url: str) -> str:
+    """Why no request for a non-resource URL has the path; "" if one may."""
+    if "?" in url or "#" in url:
+        return "a path ends before ? and #"
+    match url.removesuffix(ALL).strip("/").split("/"):
+        case ["api", version, resource, *_] | ["apis", _, version, resource, *_]:
+            return f"this is a path of resources, here {resource} of version {version}"
+        case _:
+            return ""
+
+
+def dead_in_resource_rule(rule: ResourcePolicyRule) -> tuple[list[Dead], bool]:
+    """What matches nothing in a resource rule, and whether the rest can match."""
+    groups: list[Dead] = [
+        (NO_SUCH_GROUP, f"apiGroups[{index}]", message)
+        for index, group in enumerate(rule.api_groups)
+        if (message := why_no_api_group(group))
+    ]
+    resources: list[Dead] = []
+    for index, resource in enumerate(rule.resources):
+        field = f"resources[{index}]"
+        if message := why_no_resource(resource, rule.api_groups):
+            resources.append((NO_SUCH_RESOURCE, field, message))
+        elif message := why_out_of_scope(resource, rule):
+            resources.append((NO_SUCH_SCOPE, field, message))
+    is_alive = len(groups) < len(rule.api_groups) and len(resources) < len(rule.resources)
+    return groups + resources, is_alive
+
+
+def why_no_api_group(group: str) -> str:
+    """Why there is no such API group; "" if there may be."""
+    if group == "core":
+        return 'the name of the core group is ""'
+    if "/" in group or VERSION.fullmatch(group):
+        return "a group is named without its version"
+    if group != group.lower() or " " in group:
+        return "the name of a group has small letters only"
+    return ""
+
+
+def why_no_resource(resource: str, groups: Sequence[str]) -> str:
+    """Why no group has such a resource; "" if one may."""
+    if resource == ALL:
+        return ""
+    name, slash, subresource = resource.partition("/")
+    if ALL in resource:
+        return "names are compared as they are: * is for all only where it stands alone"
+    if not name or (slash and not subresource) or "/" in subresource:
+        return "a resource is named RESOURCE or RESOURCE/SUBRESOURCE"
+    if resource != resource.lower() or " " in resource:
+        return "the name of a resource has small letters only"
+    if not set(groups) <= KNOWN_GROUPS.keys():
+        return ""
+    known = known_resources(name, groups)
+    if not known:
+        return why_not_here(name, groups)
+    if not subresource or any(subresource in each.subresources for each in known):
+        return ""
+    listed = sorted({each for resource in known for each in resource.subresources})
+    return f"{name} has no such subresource, {'but ' + ', '.join(listed) if listed else 'nor any'}"
+
+
+def known_resources(name: str, groups: Sequence[str]) -> list[KnownResource]:
+    """What is known of a resource of this name in these groups."""
+    return [KNOWN_GROUPS[group][name] for group in groups if name in KNOWN_GROUPS.get(group, ())]
+
+
+def why_not_here(name: str, groups: Sequence[str]) -> str:
+    """Why groups that are all known have no such resource; "" if the name is not known at all."""
+    named = ", ".join(f'"{group}"' for group in groups)
+    if elsewhere := groups_of(name):
+        return f'{name} is no resource of {named}, but of "{elsewhere[0]}"'
+    for plural in (f"{name}s", f"{name}es", f"{name.removesuffix('y')}ies"):
+        if known_resources(plural, groups):
+            return f"the resource of {named} is called {plural}"
+    return ""
+
+
+def why_out_of_scope(resource: str, rule: ResourcePolicyRule) -> str:
+    """Why requests for a resource do not have a rule's scope; "" if they may."""
+    if not set(rule.api_groups) <= KNOWN_GROUPS.keys():
+        return ""
+    name, _, subresource = resource.partition("/")
+    scopes = {each.is_namespaced for each in known_resources(name, rule.api_groups)}
+    if scopes == {False} and not rule.cluster_scope:
+        return f"{name} are in no namespace: only a rule with clusterScope matches them"
+    if scopes != {True} or rule.namespaces:
+        return ""
+    if subresource or ALL_NAMESPACES_VERBS.isdisjoint(rule.verbs):
+        return f"{name} are in namespaces, and the rule names none"
+    return ""

@@ -1,0 +1,41 @@
+"""Objects that kube-apiserver would change back, or delete.
+
+Source: Kubernetes documentation, "API Priority and Fairness", "Maintenance of the mandatory and
+suggested configuration objects", and "Well-known labels, annotations and taints".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
+from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
+from apfproxy.api.flowcontrol.wire import kind_of
+from apfproxy.lint.findings import MANAGED, Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from apfproxy.api.flowcontrol.types import FlowControlObject
+
+AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
+
+
+def managed(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:
+    """Objects whose annotation gives them to kube-apiserver, which has them otherwise.
+
+    The mandatory objects are left out: no annotation changes who keeps them.
+    """
+    built_in = {(kind_of(each), each.metadata.name): each.spec for each in bootstrap_objects()}
+    for each in objects:
+        kind, name = kind_of(each), each.metadata.name
+        if each.metadata.annotations.get(AUTO_UPDATE) != "true" or name in PRIORITY_LEVELS:
+            continue
+        suggested = built_in.get((kind, name))
+        if suggested is None:
+            message = f'"true" lets kube-apiserver delete this {kind}, which it does not suggest'
+        elif suggested != each.spec:
+            message = '"true" lets kube-apiserver undo what differs from the suggested object'
+        else:
+            continue
+        yield Finding(MANAGED, kind, name, f"metadata.annotations[{AUTO_UPDATE}]", message)
