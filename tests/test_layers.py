@@ -16,7 +16,7 @@ PACKAGE = "apfproxy"
 
 CORE = frozenset({"api", "request", "flowcontrol"})
 
-PURE = CORE | {"lint"}
+PURE = CORE | {"lint", "simulation"}
 
 EVERYWHERE = frozenset({"clock", "errors"})
 """Modules beside the packages that all may import, and that import none."""
@@ -31,6 +31,7 @@ ARROWS: dict[str, frozenset[str]] = {
     "request": frozenset({"api"}),
     "flowcontrol": frozenset({"api", "request"}),
     "lint": CORE,
+    "simulation": CORE,
     "authn": CORE | {"settings", "tasks"},
     "proxy": CORE | {"settings", "tasks", "authn"},
     "apiserver": CORE | {"settings", "tasks", "authn"},
@@ -39,7 +40,7 @@ ARROWS: dict[str, frozenset[str]] = {
     "observe": CORE | {"settings", "tasks", "authn"},
     "cli": CORE
     | {"settings", "tasks", "authn", "proxy", "sources", "fleet", "apiserver", "observe"}
-    | {"lint"},
+    | {"lint", "simulation"},
 }
 """Part of the program to the parts that it may import, itself and `EVERYWHERE` apart."""
 
@@ -59,6 +60,7 @@ IMPURE = frozenset({
 
 IMPURE_EXCEPTIONS = {
     ("apfproxy.api.flowcontrol.bootstrap", "pathlib"): "finds the objects that it is built with",
+    ("apfproxy.simulation.mix", "random"): "seeded, so that a mix is the same in every run",
 }
 """Impure imports in pure code: module and import, to the reason."""
 

@@ -17,6 +17,7 @@ from apfproxy.cli.explain import explain
 from apfproxy.cli.limits import limits
 from apfproxy.cli.odds import odds
 from apfproxy.cli.serve import serve
+from apfproxy.cli.simulate import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +56,7 @@ cli.add_command(check)
 cli.add_command(explain)
 cli.add_command(limits)
 cli.add_command(odds)
+cli.add_command(simulate)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

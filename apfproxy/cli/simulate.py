@@ -1,0 +1,359 @@
+"""`apfproxy simulate`: what a configuration would do with the requests of a log, or of a mix."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
+from apfproxy.cli.simulate_tables import print_report
+from apfproxy.simulation.html_report import html_report
+from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
+from apfproxy.simulation.mix import Mix, MixError, parse_mix
+from apfproxy.simulation.report import configuration_report, difference
+from apfproxy.simulation.simulation import Simulation
+from apfproxy.simulation.sources import Sequence, add_mix
+from apfproxy.sources.object_files import decode_files, effective_objects, read_files
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.simulation.records import Records
+
+MAX_LINE_BYTES = 64 << 20
+"""An audit event with the bodies of a large request and its answer has a few MiB."""
+
+MAX_MIX_BYTES = 4 << 20
+
+GC_THRESHOLD = 200_000
+"""Objects made before a look for circles, of which requests make none: 10 % less time."""
+
+EPILOG = f"""\b
+Examples:
+  apfproxy simulate --mix mix.yaml
+  apfproxy simulate --mix mix.yaml --compare new-objects/ --html report.html
+  apfproxy simulate --audit-log audit.log --server-concurrency-limit 400 -o json
+
+{EXIT_CODES}"""
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """What requests are replayed through.
+
+    Attributes:
+        name: As the report calls it.
+        objects: Built-in ones included.
+        limit: Seats of the whole server.
+    """
+
+    name: str
+    objects: tuple[FlowControlObject, ...]
+    limit: int
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--mix",
+    "mix_path",
+    metavar="FILE",
+    type=click.Path(),
+    help="A synthetic mix of requests, in YAML.",
+)
+@click.option(
+    "--audit-log",
+    metavar="FILE",
+    type=click.Path(),
+    help="A Kubernetes audit log, an audit.k8s.io/v1 Event a line.",
+)
+@click.option(
+    "--access-log", metavar="FILE", type=click.Path(), help="An access log of this proxy."
+)
+@click.option(
+    "--objects",
+    multiple=True,
+    metavar="PATH",
+    type=click.Path(),
+    help="FlowSchemas and PriorityLevelConfigurations: a file, or a directory."
+    " [default: the built-in ones]  Repeatable.",
+)
+@click.option(
+    "--server-concurrency-limit",
+    type=click.IntRange(1, (1 << 31) - 1),
+    default=600,
+    show_default=True,
+    metavar="SEATS",
+    help="Seats of the whole server.",
+)
+@click.option(
+    "--compare",
+    multiple=True,
+    metavar="PATH",
+    type=click.Path(),
+    help="Objects of a second configuration, which the first one is compared with.  Repeatable.",
+)
+@click.option(
+    "--compare-server-concurrency-limit",
+    type=click.IntRange(1, (1 << 31) - 1),
+    metavar="SEATS",
+    help="Seats of the second configuration. [default: as the first]",
+)
+@click.option(
+    "--suggested-objects/--no-suggested-objects",
+    default=True,
+    show_default=True,
+    help="Whether the objects that Kubernetes suggests are among the built-in ones.",
+)
+@click.option(
+    "--hash-seed",
+    type=click.IntRange(0, (1 << 32) - 1),
+    default=0,
+    show_default=True,
+    metavar="NUMBER",
+    help="Decides which queues a flow is dealt.",
+)
+@click.option(
+    "--top",
+    type=click.IntRange(1, 10_000),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Flows and clients to list.",
+)
+@click.option(
+    "--max-broken-lines",
+    type=click.IntRange(0),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="Lines of a log that may be unreadable.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Tables for people, or one JSON document.",
+)
+@click.option(
+    "--html",
+    "html_path",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True),
+    help="Write a report with plots there, too: one file, which needs nothing else.",
+)
+def simulate(  # noqa: PLR0913  flags
+    *,
+    mix_path: str | None,
+    audit_log: str | None,
+    access_log: str | None,
+    objects: tuple[str, ...],
+    server_concurrency_limit: int,
+    compare: tuple[str, ...],
+    compare_server_concurrency_limit: int | None,
+    suggested_objects: bool,
+    hash_seed: int,
+    top: int,
+    max_broken_lines: int,
+    output: str,
+    html_path: str | None,
+) -> int:
+    """Replay requests through one or two configurations, on a virtual clock.
+
+    The requests are those of a log or of a synthetic mix; give one of --mix, --audit-log and
+    --access-log.  What decides is the flow control of the proxy itself.  Service times are as
+    given, however many requests execute: a server that slows down under load is not modelled.
+    """
+    if [mix_path, audit_log, access_log].count(None) != 2:  # noqa: PLR2004  two of three
+        raise click.UsageError("give one of --mix, --audit-log and --access-log")
+    configurations = [
+        configuration(objects, server_concurrency_limit, with_suggested=suggested_objects)
+    ]
+    if compare or compare_server_concurrency_limit:
+        configurations.append(
+            configuration(
+                compare or objects,
+                compare_server_concurrency_limit or server_concurrency_limit,
+                with_suggested=suggested_objects,
+            )
+        )
+    source: Mix | Records
+    if mix_path is not None:
+        source = mix_of(mix_path)
+        described: dict[str, Any] = {"mix": mix_path}
+    else:
+        path = audit_log or access_log
+        assert path is not None
+        read = read_audit_log if audit_log else read_access_log
+        with bar("reading") as move:
+            source = records_of(path, read, max_broken_lines, move)
+        described = {
+            "log": path,
+            "requests": len(source),
+            "skippedLines": source.skipped,
+            "brokenLines": source.broken,
+            "problems": [{"line": line, "message": text} for line, text in source.problems],
+            "guessedServiceTimes": source.guessed,
+        }
+        warn_of_records(path, source)
+    reports = []
+    for each in configurations:
+        with bar(f"simulating {each.name}") as move:
+            simulation = simulated(each, source, hash_seed, move)
+        for problem in simulation.problems:
+            click.echo(f"apfproxy simulate: {problem}", err=True)
+        reports.append(configuration_report(each.name, simulation, top))
+    report: dict[str, Any] = {"input": described, "configurations": reports}
+    if len(reports) > 1:
+        report["difference"] = difference(*reports)
+    if html_path is not None:
+        write(html_path, html_report(report))
+    if output == "json":
+        click.echo(json.dumps(report))
+    else:
+        print_report(report, sys.stdout)
+    return OK
+
+
+def configuration(paths: tuple[str, ...], limit: int, *, with_suggested: bool) -> Configuration:
+    """Read the objects of a configuration.
+
+    Raises:
+        CommandError: Any of them is broken.
+    """
+    read = decode_files(read_files(paths))
+    if read.problems:
+        raise CommandError(*(str(problem) for problem in read.problems))
+    name = ", ".join(paths) or ("built-in objects" if with_suggested else "mandatory objects")
+    return Configuration(
+        f"{name}, {limit} seats",
+        effective_objects(read.objects, with_suggested=with_suggested),
+        limit,
+    )
+
+
+def mix_of(path: str) -> Mix:
+    """Read a mix.
+
+    Raises:
+        CommandError: It cannot be read, or used.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_MIX_BYTES)
+        return parse_mix(data)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from None
+    except MixError as error:
+        where = path if error.line is None else f"{path}:{error.line}"
+        raise CommandError(f"{where}: {error}") from None
+
+
+def records_of(
+    path: str,
+    read: Callable[[Iterator[bytes], int], Records],
+    max_broken: int,
+    move: Callable[[float], None],
+) -> Records:
+    """Read a log.
+
+    Raises:
+        CommandError: It cannot be read, or is no such log.
+    """
+    try:
+        records = read(lines_of(path, move), max_broken)
+    except OSError as error:
+        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from None
+    except TooManyBrokenError as error:
+        raise CommandError(*(f"{path}: {line}" for line in str(error).splitlines())) from None
+    if not len(records):
+        lines = [f"{path}:{line}: {message}" for line, message in records.problems]
+        raise CommandError(*lines, f"{path}: there is no request in it")
+    return records
+
+
+def lines_of(path: str, move: Callable[[float], None]) -> Iterator[bytes]:
+    """The lines of a file; `move` is told which part of it is read."""
+    with Path(path).open("rb") as file:
+        size = os.fstat(file.fileno()).st_size or 1
+        told = 0
+        while line := file.readline(MAX_LINE_BYTES):
+            yield line
+            if (position := file.tell()) - told > size / 200:
+                told = position
+                move(position / size)
+
+
+def warn_of_records(path: str, records: Records) -> None:
+    """Say on stderr what of a log is not as it should be."""
+    for line, message in records.problems:
+        click.echo(f"{path}:{line}: {message}", err=True)
+    if records.broken:
+        click.echo(f"{path}: {records.broken} broken lines left out", err=True)
+    if records.guessed:
+        click.echo(
+            f"{path}: {records.guessed} requests were rejected when they were logged; they are"
+            " replayed with the mean service time of what is alike",
+            err=True,
+        )
+
+
+def simulated(
+    each: Configuration, source: Mix | Records, hash_seed: int, move: Callable[[float], None]
+) -> Simulation:
+    """Replay all requests through one configuration."""
+    expected = source.expected_requests() if isinstance(source, Mix) else len(source)
+    simulation = Simulation(
+        each.objects,
+        each.limit,
+        hash_seed=hash_seed,
+        on_progress=lambda arrivals: move(arrivals / max(expected, 1.0)),
+    )
+    if isinstance(source, Mix):
+        add_mix(simulation, source)
+    else:
+        Sequence(simulation, source.requests())
+    thresholds = gc.get_threshold()
+    gc.set_threshold(GC_THRESHOLD, 50, 50)
+    try:
+        simulation.run()
+    finally:
+        gc.set_threshold(*thresholds)
+    return simulation
+
+
+@contextlib.contextmanager
+def bar(title: str) -> Iterator[Callable[[float], None]]:
+    """A progress bar on stderr if that is a terminal; what moves it takes a part of 1."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda _: None
+        return
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(title, total=1.0)
+        yield lambda part: progress.update(task, completed=min(part, 1.0))
+
+
+def write(path: str, text: str) -> None:
+    """Write a file.
+
+    Raises:
+        CommandError: It cannot be written.
+    """
+    try:
+        Path(path).write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,171 @@
+"""The tables of `apfproxy simulate`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TextIO
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+PLAIN_WIDTH = 180
+"""Of output that is no terminal's: no row is broken, whoever reads it."""
+
+MILLISECOND, SECOND = 1e-3, 1.0
+
+
+def print_report(report: dict[str, Any], file: TextIO) -> None:
+    """Print what was found in each configuration, and the difference between two."""
+    console = Console(file=file, highlight=False, soft_wrap=False)
+    if not console.is_terminal:
+        console.width = PLAIN_WIDTH
+    for number, each in enumerate(report["configurations"]):
+        title = f"{'AB'[number]}: " if "difference" in report else ""
+        total = each["total"]
+        console.print(
+            Text(
+                f"{title}{printable(each['name'])}: {total['requests']} requests in"
+                f" {each['seconds']:.1f} s, {total['executed']} executed,"
+                f" {total['rejectedTotal']} rejected",
+                style="bold",
+            )
+        )
+        print_table(console, "priority level", each["levels"], level_name, LEVEL_COLUMNS)
+        print_table(console, "flow", each["flows"], flow_name, TALLY_COLUMNS)
+        rest(console, each["flowsInAll"] - len(each["flows"]), "flows")
+        if not are_flows_clients(each):
+            print_table(console, "client", each["clients"], client_name, TALLY_COLUMNS)
+            rest(console, each["clientsInAll"] - len(each["clients"]), "clients")
+    if "difference" in report:
+        console.print(Text("B less A", style="bold"))
+        changes = report["difference"]
+        print_table(console, "priority level", changes["levels"], level_name, CHANGE_COLUMNS)
+        print_table(console, "flow", changes["flows"], flow_name, CHANGE_COLUMNS)
+        if not all(map(are_flows_clients, report["configurations"])):
+            print_table(console, "client", changes["clients"], client_name, CHANGE_COLUMNS)
+
+
+def are_flows_clients(configuration: dict[str, Any]) -> bool:
+    """Whether a table of clients would say the same as that of flows."""
+    flows = [row["flow"] for row in configuration["flows"]]
+    return flows == [row["client"] for row in configuration["clients"]]
+
+
+def print_table(
+    console: Console,
+    title: str,
+    rows: Iterable[dict[str, Any]],
+    name: Callable[[dict[str, Any]], str],
+    columns: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...],
+) -> None:
+    """Print a table of rows that say something; nothing if there are none."""
+    table = Table(box=box.SIMPLE, pad_edge=False)
+    table.add_column(title, overflow="fold", min_width=18)
+    for heading, _ in columns:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        if any(row[field] for field in ("requests", "executed", "rejectedTotal") if field in row):
+            table.add_row(Text(printable(name(row))), *(cell(row) for _, cell in columns))
+    if table.row_count:
+        console.print(table)
+
+
+def rest(console: Console, count: int, noun: str) -> None:
+    """Say how many more there are."""
+    if count > 0:
+        console.print(f"and {count} more {noun if count > 1 else noun[:-1]} (--top)")
+
+
+def printable(text: str) -> str:
+    """A text without what a terminal would obey."""
+    return "".join(each if each.isprintable() else "\ufffd" for each in text)
+
+
+def level_name(row: dict[str, Any]) -> str:
+    """The name of a level."""
+    return str(row["priorityLevel"])
+
+
+def flow_name(row: dict[str, Any]) -> str:
+    """The name of a flow, with its FlowSchema."""
+    return f"{row['flowSchema']}/{row['flow']}" if row["flow"] else str(row["flowSchema"])
+
+
+def client_name(row: dict[str, Any]) -> str:
+    """The name of a client."""
+    return str(row["client"])
+
+
+def duration_text(seconds: float) -> str:
+    """A duration, with three digits at most."""
+    if abs(seconds) < MILLISECOND / 1000:
+        return "0"
+    if abs(seconds) < MILLISECOND:
+        return f"{seconds * 1e6:.0f} µs"
+    if abs(seconds) < SECOND:
+        return f"{seconds * 1e3:.3g} ms"
+    return f"{seconds:.3g} s"
+
+
+def changed(text: str, value: float) -> str:
+    """A difference with its sign."""
+    return f"+{text}" if value > 0 else text
+
+
+def count(field: str) -> tuple[str, Callable[[dict[str, Any]], str]]:
+    """A column of numbers of requests."""
+    heading = {"rejectedTotal": "rejected", "cutOff": "cut off"}.get(field, field)
+    return heading, lambda row: f"{row[field]}"
+
+
+def rejections(row: dict[str, Any]) -> str:
+    """Rejections by reason, but for time-outs."""
+    found = [f"{n} {why}" for why, n in row["rejected"].items() if why != "time-out"]
+    return ", ".join(found) or "0"
+
+
+def wait(field: str) -> tuple[str, Callable[[dict[str, Any]], str]]:
+    """A column of waits."""
+    return f"wait {field.removeprefix('wait').lower()}", lambda row: duration_text(row[field])
+
+
+def change(field: str, heading: str) -> tuple[str, Callable[[dict[str, Any]], str]]:
+    """A column of differences: of times, of seat-seconds, or of numbers."""
+    if field.startswith("wait"):
+        return heading, lambda row: changed(duration_text(row[field]), row[field])
+    if field == "seatSeconds":
+        return heading, lambda row: changed(f"{row[field]:.1f}", row[field])
+    return heading, lambda row: changed(f"{row[field]}", row[field])
+
+
+TALLY_COLUMNS = (
+    count("executed"),
+    count("queued"),
+    ("rejected", rejections),
+    ("timed out", lambda row: str(row["rejected"].get("time-out", 0))),
+    wait("waitMean"),
+    wait("waitP50"),
+    wait("waitP90"),
+    wait("waitP99"),
+    ("seat-s", lambda row: f"{row['seatSeconds']:.1f}"),
+)
+LEVEL_COLUMNS = (
+    ("nominal", lambda row: str(row["nominalLimit"])),
+    *TALLY_COLUMNS,
+    ("seats mean/max", lambda row: f"{row['seatsMean']:.1f}/{row['seatsMax']}"),
+    ("borrowed mean/max", lambda row: f"{row['borrowedMean']:.1f}/{row['borrowedMax']}"),
+)
+CHANGE_COLUMNS = (
+    change("executed", "executed"),
+    change("queued", "queued"),
+    change("rejectedTotal", "rejected"),
+    change("waitMean", "wait mean"),
+    change("waitP50", "wait p50"),
+    change("waitP90", "wait p90"),
+    change("waitP99", "wait p99"),
+    change("seatSeconds", "seat-s"),
+)

@@ -1,0 +1,1 @@
+"""Requests replayed through the flow control on a virtual clock."""

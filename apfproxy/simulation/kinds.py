@@ -1,0 +1,61 @@
+"""Requests that are alike: one who asks and what is asked, looked at once for many of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.deadline import request_timeout_ns
+
+if TYPE_CHECKING:
+    from apfproxy.request.attributes import RequestAttributes
+    from apfproxy.request.user import User
+
+DEFAULT_TIMEOUT_NS = 60_000_000_000
+"""How long a request may take that says nothing about it, as in the proxy's settings."""
+
+METHODS = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+    "deletecollection": "DELETE",
+}
+"""The method of each verb of Kubernetes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """One kind of requests; compared by identity, so that looking it up costs next to nothing.
+
+    Attributes:
+        client: Who asks, as reports name it.
+        user: Who asks, as FlowSchemas see it.
+        attributes: What is asked.
+        timeout_ns: How long one may take; 0 where it is long-running.
+        seats: What each of them takes; 0 to have that estimated.
+    """
+
+    client: str
+    user: User
+    attributes: RequestAttributes
+    timeout_ns: int
+    seats: int = 0
+
+
+def kind_of(client: str, user: User, method: str, target: str, seats: int = 0) -> Kind:
+    """The kind of requests with a method and a target.
+
+    Raises:
+        AttributesError: Nothing can be made of the target.
+        DeadlineError: Its `timeout` is none.
+    """
+    attributes = parse_attributes(method, target.encode("utf-8", "surrogateescape"))
+    timeout_ns = request_timeout_ns(attributes, DEFAULT_TIMEOUT_NS)
+    if attributes.long_running:
+        timeout_ns = 0
+    return Kind(client, user, attributes, timeout_ns, seats)

@@ -1,0 +1,201 @@
+"""Lines of logs as requests: Kubernetes' audit log, and the proxy's own access log.
+
+Audit log.  Only events of the stage `ResponseComplete` are requests.  A request took from
+`requestReceivedTimestamp` to `stageTimestamp`, less what it waited in the server's own queues, if
+an annotation says so.  Who is impersonated asks.
+
+Access log.  A request took `executionSeconds`.  Of LISTs and WATCHes, `seats` are kept: what the
+proxy had learned of them by then.  Lines about what is no request of somebody known are skipped.
+
+In either, who was rejected (429 by flow control) is replayed with the mean time of what is alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from apfproxy.api.times import parse_time
+from apfproxy.flowcontrol.work_estimate import LIST_VERBS
+from apfproxy.request.deadline import parse_duration_ns
+from apfproxy.request.user import User, authenticated
+from apfproxy.simulation.kinds import METHODS
+from apfproxy.simulation.records import UNKNOWN_NS, Records
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+QUEUE_WAIT = "apiserver.latency.k8s.io/apf-queue-wait"
+COMPLETE = "ResponseComplete"
+STAGES = frozenset({"RequestReceived", "ResponseStarted", "Panic", COMPLETE})
+TOO_MANY_REQUESTS = 429
+MAX_MESSAGE = 160
+NO_EXECUTION = frozenset({"queue-full", "concurrency-limit", "time-out"})
+
+
+class TooManyBrokenError(ValueError):
+    """So many lines are broken that this is not the log that it was said to be."""
+
+
+class AuditUser(msgspec.Struct):
+    """Who asks."""
+
+    username: str = ""
+    groups: list[str] = []
+
+
+class AuditStatus(msgspec.Struct):
+    """How it ended."""
+
+    code: int = 0
+
+
+class AuditEvent(msgspec.Struct, rename="camel"):
+    """What counts of audit.k8s.io/v1 Event."""
+
+    stage: str
+    kind: str = "Event"
+    request_uri: str = msgspec.field(default="", name="requestURI")
+    verb: str = ""
+    user: AuditUser = msgspec.field(default_factory=AuditUser)
+    impersonated_user: AuditUser | None = None
+    request_received_timestamp: str = ""
+    stage_timestamp: str = ""
+    response_status: AuditStatus | None = None
+    annotations: dict[str, str] = {}
+
+
+class AccessLine(msgspec.Struct, rename="camel"):
+    """What counts of a line of the access log."""
+
+    time: str
+    user: str | None
+    groups: list[str] | None
+    method: str | None
+    path: str | None
+    verb: str | None
+    execution_seconds: float
+    seats: int
+    reason: str
+    query: dict[str, str | bool] | None = None
+
+
+def read_audit_log(lines: Iterable[bytes], max_broken: int) -> Records:
+    """Read an audit log, an event a line.
+
+    Raises:
+        TooManyBrokenError: More lines are broken than may be.
+    """
+    decode = msgspec.json.Decoder(AuditEvent).decode
+
+    def take(line: bytes, records: Records) -> None:
+        _take_event(decode(line), records)
+
+    return _read(lines, take, max_broken)
+
+
+def read_access_log(lines: Iterable[bytes], max_broken: int) -> Records:
+    """Read an access log.
+
+    Raises:
+        TooManyBrokenError: More lines are broken than may be.
+    """
+    decode = msgspec.json.Decoder(AccessLine).decode
+
+    def take(line: bytes, records: Records) -> None:
+        _take_line(decode(line), records)
+
+    return _read(lines, take, max_broken)
+
+
+def _read(
+    lines: Iterable[bytes], take: Callable[[bytes, Records], None], max_broken: int
+) -> Records:
+    records = Records()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            take(line, records)
+        except (msgspec.MsgspecError, ValueError) as error:
+            message = " ".join(str(error).split())
+            records.break_line(number, message[:MAX_MESSAGE])
+            if records.broken > max_broken:
+                raise TooManyBrokenError(_too_many(records)) from None
+    return records
+
+
+def _too_many(records: Records) -> str:
+    shown = "\n".join(f"line {number}: {message}" for number, message in records.problems)
+    return f"{shown}\nmore than {records.broken - 1} lines are broken: is this the right file?"
+
+
+def _take_event(event: AuditEvent, records: Records) -> None:
+    if event.kind != "Event" or event.stage not in STAGES:
+        raise ValueError("no audit event: kind has to be Event, stage ResponseComplete or the like")
+    if event.stage != COMPLETE:
+        records.skipped += 1
+        return
+    for name, value in (
+        ("requestURI", event.request_uri),
+        ("verb", event.verb),
+        ("user.username", event.user.username),
+    ):
+        if not value:
+            raise ValueError(f"{name} is missing")
+    received_ns = _time_ns("requestReceivedTimestamp", event.request_received_timestamp)
+    took_ns = _time_ns("stageTimestamp", event.stage_timestamp) - received_ns
+    if took_ns < 0:
+        raise ValueError("stageTimestamp is before requestReceivedTimestamp")
+    waited = event.annotations.get(QUEUE_WAIT)
+    if waited is not None:
+        took_ns = max(0, took_ns - parse_duration_ns(waited))
+    status = event.response_status
+    if status is not None and status.code == TOO_MANY_REQUESTS:
+        took_ns = UNKNOWN_NS
+    asker = event.impersonated_user or event.user
+    method = METHODS.get(event.verb) or event.verb.upper()
+    records.add(
+        received_ns, _user(asker.username, asker.groups), method, event.request_uri, took_ns
+    )
+
+
+def _take_line(line: AccessLine, records: Records) -> None:
+    user, method, path = line.user, line.method, line.path
+    if user is None or not method or not path:
+        records.skipped += 1
+        return
+    if line.execution_seconds < 0:
+        raise ValueError("executionSeconds is below 0")
+    target = quote(path, safe="/:@!$&'()*+,;=-._~")
+    if line.query:
+        target += "?" + urlencode(
+            {name: "true" if value is True else value for name, value in line.query.items()}
+        )
+    service_ns = round(line.execution_seconds * 1e9)
+    if line.reason in NO_EXECUTION and not service_ns:
+        service_ns = UNKNOWN_NS
+    records.add(
+        _time_ns("time", line.time),
+        _user(user, line.groups or []),
+        method,
+        target,
+        service_ns,
+        max(line.seats, 0) if line.verb in LIST_VERBS else 0,
+    )
+
+
+def _user(name: str, groups: list[str]) -> User:
+    """The user of a line; one that names no groups has those that everybody has."""
+    user = User(name, tuple(groups))
+    return user if groups else authenticated(user)
+
+
+def _time_ns(name: str, text: str) -> int:
+    """A time, in nanoseconds since 1970, to the microsecond."""
+    try:
+        return round(parse_time(text) * 1e6) * 1000
+    except ValueError as error:
+        raise ValueError(f"{name}: {error}") from None

@@ -1,0 +1,117 @@
+"""Requests read from a log, kept small until they are replayed.
+
+A log is in the order in which requests ended; they are replayed in the order in which they came.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Final
+
+from apfproxy.simulation.kinds import kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from apfproxy.request.user import User
+    from apfproxy.simulation.kinds import Kind
+
+UNKNOWN_NS: Final = -1
+MAX_SHOWN_PROBLEMS = 10
+
+
+class Records:
+    """Requests of a log.
+
+    Attributes:
+        skipped: Lines that are well, but nothing to replay.
+        broken: Lines that are not.
+        problems: The first of those: line number, and what is wrong.
+        guessed: Requests that were rejected when they were logged, so that nobody knows how long
+            they would have taken.
+    """
+
+    def __init__(self) -> None:
+        self.skipped = 0
+        self.broken = 0
+        self.problems: list[tuple[int, str]] = []
+        self.guessed = 0
+        self._times_ns = array("q")
+        self._services_ns = array("q")
+        self._kind_numbers = array("l")
+        self._kinds: list[Kind] = []
+        self._numbers: dict[tuple[str, str, User, int], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._times_ns)
+
+    def add(
+        self, time_ns: int, user: User, method: str, target: str, service_ns: int, seats: int = 0
+    ) -> None:
+        """Add a request.
+
+        Args:
+            time_ns: Its arrival, since some point that is the same for all.
+            user: Who asked.
+            method: The method.
+            target: What was asked.
+            service_ns: How long it took to serve; `UNKNOWN_NS` if it was rejected.
+            seats: That each like it takes; 0 to have them estimated.
+
+        Raises:
+            AttributesError: Nothing can be made of the target.
+            DeadlineError: Its `timeout` is none.
+        """
+        key = (method, target, user, seats)
+        number = self._numbers.get(key)
+        if number is None:
+            kind = kind_of(user.name, user, method, target, seats)
+            number = self._numbers[key] = len(self._kinds)
+            self._kinds.append(kind)
+        self._times_ns.append(time_ns)
+        self._services_ns.append(service_ns)
+        self._kind_numbers.append(number)
+        self.guessed += service_ns == UNKNOWN_NS
+
+    def break_line(self, line: int, message: str) -> None:
+        """Count a line that cannot be read."""
+        self.broken += 1
+        if len(self.problems) < MAX_SHOWN_PROBLEMS:
+            self.problems.append((line, message))
+
+    @property
+    def start_ns(self) -> int:
+        """When the first request arrived; 0 if there is none."""
+        return min(self._times_ns, default=0)
+
+    def requests(self) -> Iterator[tuple[int, Kind, int]]:
+        """Arrival times from 0 on, with kind and service time, in order."""
+        times_ns, services_ns, kinds = self._times_ns, self._services_ns, self._kinds
+        guesses = self._guesses()
+        start_ns = self.start_ns
+        for index in sorted(range(len(times_ns)), key=times_ns.__getitem__):
+            kind = kinds[self._kind_numbers[index]]
+            service_ns = services_ns[index]
+            if service_ns == UNKNOWN_NS:
+                service_ns = guesses.get(_likeness(kind), guesses[None])
+            yield times_ns[index] - start_ns, kind, service_ns
+
+    def _guesses(self) -> dict[tuple[str, str] | None, int]:
+        """Mean service time by verb and resource; under None that of all, or 0."""
+        sums: dict[tuple[str, str] | None, list[int]] = {None: [0, 0]}
+        if self.guessed:
+            for service_ns, number in zip(self._services_ns, self._kind_numbers, strict=True):
+                kind = self._kinds[number]
+                if service_ns != UNKNOWN_NS and not kind.attributes.long_running:
+                    for key in (None, _likeness(kind)):
+                        found = sums.setdefault(key, [0, 0])
+                        found[0] += service_ns
+                        found[1] += 1
+        return {key: total // max(count, 1) for key, (total, count) in sums.items()}
+
+    def __repr__(self) -> str:
+        return f"<Records: {len(self)} requests of {len(self._kinds)} kinds, {self.broken} broken>"
+
+
+def _likeness(kind: Kind) -> tuple[str, str]:
+    return kind.attributes.verb, kind.attributes.group_resource
