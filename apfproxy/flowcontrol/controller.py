@@ -12,7 +12,9 @@ without touching what is in force; `commit` swaps it in and cannot fail.
 5. A level that goes is quiescing while anything waits or executes there.  It takes no requests,
    but keeps its shares, so that it drains; then it disappears.  If its object comes back in the
    meantime, it revives.
-6. Counters stay when objects go, so that what Prometheus reads never falls back.
+6. An addition, an annotation under `apfproxy.io/`, that is wrong does not count, and is reported;
+   its object does count.
+7. Counters stay when objects go, so that what Prometheus reads never falls back.
 
 Source: kubernetes/apiserver pkg/util/flowcontrol/apf_controller.go.
 """
@@ -22,15 +24,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from apfproxy.api.flowcontrol.additions import addition_errors, flow_schema_additions
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
 from apfproxy.api.flowcontrol.defaults import with_defaults
 from apfproxy.api.flowcontrol.fixed_specs import CATCH_ALL
 from apfproxy.api.flowcontrol.types import FlowSchema, PriorityLevelConfiguration
 from apfproxy.api.flowcontrol.validation import validate
 from apfproxy.api.meta import stable_uid
+from apfproxy.flowcontrol.added_distinguisher import added_distinguisher, no_header
 from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash, matching_order
 from apfproxy.flowcontrol.counters import FlowSchemaCounters
 from apfproxy.flowcontrol.demand import SeatDemand
+from apfproxy.flowcontrol.flow_limits import FlowLimits
 from apfproxy.flowcontrol.limits import (
     ADJUSTMENT_PERIOD_S,
     LevelDemand,
@@ -46,7 +51,7 @@ from apfproxy.flowcontrol.queue_set import QueueSet
 from apfproxy.flowcontrol.ticket import Flow
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.clock import Clock
@@ -72,6 +77,7 @@ class Digest:
         classifier: Over these FlowSchemas.
         dangling: FlowSchema name to the name of the priority level that does not exist.
         problems: One line each: what is skipped or not used, and why.
+        unused_additions: How many of them are additions that are wrong.
     """
 
     priority_levels: Mapping[str, PriorityLevelConfiguration]
@@ -79,6 +85,7 @@ class Digest:
     classifier: Classifier
     dangling: Mapping[str, str]
     problems: tuple[str, ...]
+    unused_additions: int = 0
 
 
 class Classification:
@@ -89,6 +96,7 @@ class Classification:
         flow_schema_uid, priority_level_uid: As the response's headers name them.
         level: The priority level that the FlowSchema names.
         flow: The requests that this one shares its hand of queues with.
+        limits: What additions ask of the flow; None if there are none.
         generation: The controller's at that time.
     """
 
@@ -98,6 +106,7 @@ class Classification:
         "flow_schema_uid",
         "generation",
         "level",
+        "limits",
         "priority_level_uid",
     )
 
@@ -106,6 +115,7 @@ class Classification:
         self.flow_schema_uid = route.flow_schema_uid
         self.priority_level_uid = route.level.uid
         self.level = route.level
+        self.limits = route.limits
         self.flow = flow
         self.generation = generation
 
@@ -116,19 +126,37 @@ class Classification:
 class Route:
     """Where the requests of one FlowSchema go, in one generation of the configuration.
 
-    Its flows are told apart only where they can have different queues, as in Kubernetes.
+    Its flows are told apart only where they can have different queues, as in Kubernetes, or limits
+    of their own.
     """
 
-    __slots__ = ("counters", "flow_schema", "flow_schema_uid", "has_flows", "level")
+    __slots__ = (
+        "counters",
+        "distinguisher",
+        "flow_schema",
+        "flow_schema_uid",
+        "has_flows",
+        "level",
+        "limits",
+    )
 
     def __init__(
-        self, flow_schema: FlowSchema, level: PriorityLevel, counters: FlowSchemaCounters
+        self,
+        flow_schema: FlowSchema,
+        level: PriorityLevel,
+        counters: FlowSchemaCounters,
+        limits: FlowLimits,
     ) -> None:
         self.flow_schema = flow_schema
         self.flow_schema_uid = stable_uid("FlowSchema", flow_schema.metadata)
         self.level = level
         self.counters = counters
-        self.has_flows = queue_set_config(level.configuration).queues > 1
+        added = flow_schema_additions(flow_schema)
+        self.distinguisher = added.distinguisher
+        limits.configure(added, level.name, is_ban=level.is_ban)
+        is_limited = limits.rate is not None or limits.long_running_limit is not None
+        self.limits = limits if is_limited or limits.is_ban else None
+        self.has_flows = is_limited or queue_set_config(level.configuration).queues > 1
 
     def __repr__(self) -> str:
         return f"<Route {self.flow_schema.metadata.name} to {self.level.name}>"
@@ -148,6 +176,7 @@ class Controller:
         dangling: FlowSchema name to the name of the priority level that does not exist.
         generation: How many configurations there have been; the mandatory objects were the first.
         seat_fair_frac: Seats per seat of target at the last adjustment, see `limits.Adjustment`.
+        unused_additions: Additions to objects in force that are wrong, and so do not count.
     """
 
     __slots__ = (
@@ -164,6 +193,7 @@ class Controller:
         "levels",
         "seat_fair_frac",
         "server_concurrency_limit",
+        "unused_additions",
     )
 
     def __init__(self, clock: Clock, server_concurrency_limit: int, hash_seed: int) -> None:
@@ -174,13 +204,14 @@ class Controller:
 
         self.levels: dict[str, PriorityLevel] = {}
         self.generation = 0
+        self.unused_additions = 0
         self.seat_fair_frac = 0.0
         self._counters: dict[tuple[str, str], FlowSchemaCounters] = {}
         self._classifications: dict[tuple[str, str], Classification] = {}
         # Set here and by each commit; the digest of nothing has the mandatory objects.
         self.classifier: Classifier
         self.dangling: Mapping[str, str]
-        self._routes: dict[str, Route]
+        self._routes: dict[str, Route] = {}
         self._catch_all: Route
         self.commit(self.digest(()))
 
@@ -196,6 +227,7 @@ class Controller:
             What to `commit`; its `problems` say what is not used.
         """
         problems: list[str] = []
+        unused: list[str] = []
         levels: dict[str, PriorityLevelConfiguration] = {}
         schemas: dict[str, FlowSchema] = {}
         for object_ in map(with_defaults, objects):
@@ -208,6 +240,8 @@ class Controller:
                 if not found:
                     levels[object_.metadata.name] = object_
             problems += found
+            if not found:
+                unused += _addition_problems(object_)
         for object_ in self._mandatory:
             if isinstance(object_, FlowSchema):
                 schemas.setdefault(object_.metadata.name, object_)
@@ -229,7 +263,8 @@ class Controller:
             flow_schemas=schemas,
             classifier=Classifier(schemas.values()),
             dangling=dangling,
-            problems=tuple(problems),
+            problems=(*problems, *unused),
+            unused_additions=len(unused),
         )
 
     def commit(self, digest: Digest) -> None:
@@ -265,6 +300,7 @@ class Controller:
         self._forget_unused_counters()
         self.classifier = digest.classifier
         self.dangling = digest.dangling
+        self.unused_additions = digest.unused_additions
         self.generation += 1
         self._adjust(now_ns)
 
@@ -287,14 +323,30 @@ class Controller:
 
     # Requests
 
-    def classify(self, user: User, attributes: RequestAttributes) -> Classification:
+    def classify(
+        self,
+        user: User,
+        attributes: RequestAttributes,
+        header_of: Callable[[str], str] = no_header,
+    ) -> Classification:
         """Find the FlowSchema, the priority level and the flow of a request.
 
         A request that no FlowSchema matches goes where the catch-all one says.
+
+        Args:
+            user: Who asks.
+            attributes: What is asked for.
+            header_of: Value of a header of the request, by its name in lower case; "" if it has
+                none.  Only asked for where an addition tells flows apart by a header.
         """
         schema = self.classifier.classify(user, attributes)
         route = self._catch_all if schema is None else self._routes[schema.metadata.name]
-        name = distinguisher(route.flow_schema, user, attributes) if route.has_flows else ""
+        if not route.has_flows:
+            name = ""
+        elif route.distinguisher is not None:
+            name = added_distinguisher(route.distinguisher, user, header_of)
+        else:
+            name = distinguisher(route.flow_schema, user, attributes)
         key = (route.flow_schema.metadata.name, name)
         found = self._classifications.get(key)
         if found is None or found.generation != self.generation:
@@ -405,7 +457,9 @@ class Controller:
         counters = self._counters.get(key)
         if counters is None:
             counters = self._counters[key] = FlowSchemaCounters(*key)
-        return Route(schema, level, counters)
+        known = self._routes.get(schema.metadata.name)
+        limits = None if known is None else known.limits
+        return Route(schema, level, counters, limits or FlowLimits(schema.metadata.name))
 
     def _forget_unused_counters(self) -> None:
         """Drop counters that no route leads to and that never counted a request."""
@@ -441,3 +495,12 @@ def _problems(kind: str, object_: FlowControlObject, taken: Container[str]) -> l
             f"{kind} {name!r}: metadata.name: there are several of this name; the first is used"
         )
     return errors
+
+
+def _addition_problems(object_: FlowControlObject) -> list[str]:
+    """What is wrong with additions to an object, one line each."""
+    kind = "FlowSchema" if isinstance(object_, FlowSchema) else "PriorityLevelConfiguration"
+    return [
+        f"{kind} {object_.metadata.name!r}: {error}; the addition does not count"
+        for error in addition_errors(object_)
+    ]

@@ -68,8 +68,11 @@ class FlowSchemaCounters:
         "inqueue_seats",
         "no_accommodation",
         "priority_level",
+        "rejected_ban",
         "rejected_concurrency_limit",
+        "rejected_long_running",
         "rejected_queue_full",
+        "rejected_rate",
         "rejected_time_out",
         "wait_rejected_ns",
         "watch_count",
@@ -89,6 +92,9 @@ class FlowSchemaCounters:
         self.rejected_concurrency_limit = 0
         self.rejected_queue_full = 0
         self.rejected_time_out = 0
+        self.rejected_ban = 0
+        self.rejected_rate = 0
+        self.rejected_long_running = 0
         self.cancelled = 0
         self._wait_executed_ns = Histogram(DURATION_BOUNDS_NS)
         self.wait_rejected_ns = Histogram(DURATION_BOUNDS_NS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.api.flowcontrol.additions import MOST_WAIT_NS, level_additions
 from apfproxy.api.flowcontrol.types import (
     ExemptPriorityLevelConfiguration,
     PriorityLevelConfiguration,
@@ -58,6 +59,7 @@ class PriorityLevel:
         retry_after: How long a rejected client is asked to stay away.
         uid: Its object's uid, or one made from its name.
         configuration: The object in force; the last one while it is quiescing.
+        is_ban: Whether every request is rejected, as an addition says.
         is_quiescing: Whether its object is gone and it only drains.
         shares: The nominalConcurrencyShares of its configuration.
         nominal_limit: Seats that its shares buy it.
@@ -66,12 +68,14 @@ class PriorityLevel:
         current_limit: Seats that it has until the next adjustment.
         max_seats: Seats that a work estimate may ask for; 0 where it sets no bound of its own.
         target: Seats that it was to have at the last adjustment, before others were considered.
+        wait_limit_ns: The longest wait in one of its queues.
     """
 
     __slots__ = (
         "configuration",
         "current_limit",
         "demand",
+        "is_ban",
         "is_exempt",
         "is_quiescing",
         "lower_limit",
@@ -84,6 +88,7 @@ class PriorityLevel:
         "target",
         "uid",
         "upper_limit",
+        "wait_limit_ns",
     )
 
     def __init__(
@@ -108,6 +113,9 @@ class PriorityLevel:
         self.configuration = configuration
         self.uid = stable_uid("PriorityLevelConfiguration", configuration.metadata)
         self.shares = level_shares(configuration)[0]
+        added = level_additions(configuration)
+        self.is_ban = added.is_ban
+        self.wait_limit_ns = added.wait_limit_ns or MOST_WAIT_NS
         self.is_quiescing = False
 
     def __repr__(self) -> str:

@@ -21,6 +21,10 @@ class RejectReason(enum.StrEnum):
     CONCURRENCY_LIMIT = "concurrency-limit"
     QUEUE_FULL = "queue-full"
     TIME_OUT = "time-out"
+    # What additions to objects ask for, see `flow_limits`.
+    BAN = "ban"
+    RATE = "rate"
+    LONG_RUNNING = "long-running"
 
 
 class Flow:

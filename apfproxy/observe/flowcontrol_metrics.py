@@ -170,6 +170,12 @@ REJECTIONS: tuple[tuple[str, SchemaValue], ...] = (
     ("queue-full", lambda counters: counters.rejected_queue_full),
     ("time-out", lambda counters: counters.rejected_time_out),
 )
+ADDED_REJECTIONS: tuple[tuple[str, SchemaValue], ...] = (
+    ("ban", lambda counters: counters.rejected_ban),
+    ("long-running", lambda counters: counters.rejected_long_running),
+    ("rate", lambda counters: counters.rejected_rate),
+)
+"""By additions to objects, which few have: shown once there are any."""
 
 SCHEMA_HISTOGRAMS: tuple[
     tuple[str, str, tuple[float, ...], int, tuple[tuple[Labels, SchemaHistogram], ...]], ...
@@ -326,7 +332,8 @@ class FlowControlMetrics:
             (
                 ({**labels, "reason": reason}, value(counters))
                 for labels, counters in labelled
-                for reason, value in REJECTIONS
+                for reason, value in REJECTIONS + ADDED_REJECTIONS
+                if (reason, value) in REJECTIONS or value(counters)
             ),
         )
         for name, help_text, bounds, units, series in SCHEMA_HISTOGRAMS:

@@ -274,3 +274,8 @@ class ProxyMetrics:
             "FlowSchemas that are ignored since the priority level they name does not exist",
             [(NO_LABELS, len(self._controller.dangling))],
         )
+        yield gauge(
+            PREFIX + "unused_additions",
+            "Annotations under apfproxy.io/ that do not count since they are wrong",
+            [(NO_LABELS, self._controller.unused_additions)],
+        )

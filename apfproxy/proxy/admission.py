@@ -26,8 +26,8 @@ MAX_KEPT_TARGETS = 8192
 MAX_KEPT_TARGET_BYTES = 1024
 """Longer targets are parsed each time, so that the bound above is one in bytes too."""
 WAIT_LIMIT_DIVISOR = 4
-MAX_WAIT_LIMIT_NS = 60_000_000_000
-"""A request waits in a queue for a quarter of its time at most, and never over a minute."""
+"""A request waits in a queue for a quarter of its time at most, and never longer than its level
+allows: a minute, or less by an addition."""
 
 
 class Admission:
@@ -98,7 +98,9 @@ class Admission:
         """The class of a request by the configuration in force."""
         found = head.classification
         if found is None or found.generation != self._controller.generation:
-            found = head.classification = self._controller.classify(head.user, head.attributes)
+            found = head.classification = self._controller.classify(
+                head.user, head.attributes, head.header
+            )
             head.pf_headers = self._pf_headers_of(found)
         return found
 
@@ -107,10 +109,10 @@ class Admission:
         found = self.classify(head)
         return self._estimator.estimate(head.attributes, found.level.max_seats, found.flow.counters)
 
-    @staticmethod
-    def wait_limit_ns(head: RequestHead) -> int:
+    def wait_limit_ns(self, head: RequestHead) -> int:
         """How long a request may wait in its queue."""
-        return min(head.timeout_ns // WAIT_LIMIT_DIVISOR, MAX_WAIT_LIMIT_NS)
+        limit_ns = self.classify(head).level.wait_limit_ns
+        return min(head.timeout_ns // WAIT_LIMIT_DIVISOR, limit_ns)
 
     def _attributes_of(self, method: str, target: bytes) -> RequestAttributes:
         key = (method, target)

@@ -80,6 +80,7 @@ class Exchange(SeatHolder):
         self.has_answered = False
         self._upstream: UpstreamConnection | None = None
         self._identification: asyncio.Task[None] | None = None
+        self._place = None
         self._wait_timer = None
         self._watch = None
         self._begun_ns: int

@@ -27,6 +27,7 @@ from apfproxy.proxy.exchange import Exchange
 if TYPE_CHECKING:
     from apfproxy.clock import Timer
     from apfproxy.flowcontrol.controller import Classification
+    from apfproxy.flowcontrol.flow_limits import Refusal
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.request.attributes import RequestAttributes
@@ -36,7 +37,7 @@ class ObservedExchange(Exchange):
     """One request and its answer, whatever the flow control would have it do.
 
     Its ticket's `details` are the exchange itself if the request fitted, its shadow if it would
-    have waited, and None if it would have been rejected.
+    have waited, and the reason if it would have been rejected.
     """
 
     __slots__ = ()
@@ -46,12 +47,23 @@ class ObservedExchange(Exchange):
         ticket.details = Shadow(self._context, self.head, self._classification, ticket)
         self._go_on(ticket.arrived_ns)
 
-    def _reject(self, reason: RejectReason, waited_ns: int = 0) -> None:  # noqa: ARG002 - not rejected
-        """Count the request as rejected; it holds nothing, but its deadlines are the same."""
-        found = self._classification
-        found.level.retry_after.record_drop(int(time.time()))
+    def _reject(self, reason: RejectReason, waited_ns: int = 0) -> None:
+        """Have the request go on that would be rejected."""
+        self._classification.level.retry_after.record_drop(int(time.time()))
+        self._go_on_rejected(reason, waited_ns)
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Have the request go on that additions are against."""
+        self._go_on_rejected(refusal.reason, 0)
+
+    def _go_on_rejected(self, reason: RejectReason, waited_ns: int) -> None:
+        """Go on without holding anything; the deadlines are the same as with seats."""
+        flow, top_flows = self._classification.flow, self._context.top_flows
+        if top_flows is not None:
+            top_flows.on_no_seats(flow, waited_ns, is_rejected=True)
         now_ns = self._context.clock.now_ns()
-        self.ticket = Ticket(found.flow, ONE_SEAT, None, now_ns, None, DONE, now_ns, 0)
+        if self.head.takes_seats:
+            self.ticket = Ticket(flow, ONE_SEAT, reason, now_ns, None, DONE, now_ns, 0)
         self._go_on(now_ns)
 
     def _go_on(self, now_ns: int) -> None:
@@ -75,8 +87,20 @@ class ObservedExchange(Exchange):
             super()._give_seats_back(now_ns)
             return
         self.ticket = None
-        if details is not None:
+        if isinstance(details, Shadow):
             details.end(now_ns - self._sent_ns)
+
+    def _log(
+        self, ticket: Ticket | None, now_ns: int, answer: tuple[int, int, int], reason: str
+    ) -> None:
+        if not reason and ticket is not None:
+            # The line has the origin's answer, and why there would have been none.
+            details = ticket.details
+            if isinstance(details, Shadow):
+                reason = details.reason
+            elif details is not self:
+                reason = details
+        super()._log(ticket, now_ns, answer, reason)
 
 
 class Shadow:
@@ -87,9 +111,12 @@ class Shadow:
         head: The request's.
         classification: Where it belongs.
         ticket: Its place in the queue.
+
+    Attributes:
+        reason: Why it would have been rejected; "" if it would not, or not yet.
     """
 
-    __slots__ = ("_context", "_duration_ns", "_head", "_level", "_ticket", "_timer")
+    __slots__ = ("_context", "_duration_ns", "_head", "_level", "_ticket", "_timer", "reason")
 
     def __init__(
         self, context: Context, head: RequestHead, classification: Classification, ticket: Ticket
@@ -99,6 +126,7 @@ class Shadow:
         self._level = classification.level
         self._ticket = ticket
         self._duration_ns = -1  # unknown until the request's end
+        self.reason: str = ""
         arrived_ns = ticket.arrived_ns
         self._timer: Timer = context.clock.call_at(
             arrived_ns + context.admission.wait_limit_ns(head), self._on_wait_limit
@@ -139,8 +167,7 @@ class Shadow:
         self._timer.cancel()
         ticket = self._ticket
         if ticket.state == WAITING:
-            self._head.kind.waiting.end(self._context.clock.now_ns())
-            self._level.queue_set.withdraw(ticket, None)
+            self._leave_queue(None)
         elif ticket.is_executing:
             self._finish()
 
@@ -150,14 +177,26 @@ class Shadow:
         self._timer = self._context.clock.call_at(end_ns, self._finish)
 
     def _finish(self) -> None:
-        head = self._head
-        head.kind.executing.end(self._context.clock.now_ns())
+        head, context = self._head, self._context
+        now_ns = context.clock.now_ns()
+        if context.top_flows is not None:
+            context.top_flows.on_seats_back(self._ticket, now_ns)
+        head.kind.executing.end(now_ns)
         self._level.queue_set.finish(self._ticket, head.is_watch)
 
     def _on_wait_limit(self) -> None:
-        self._head.kind.waiting.end(self._context.clock.now_ns())
+        self.reason = RejectReason.TIME_OUT
         self._level.retry_after.record_drop(int(time.time()))
-        self._level.queue_set.withdraw(self._ticket, RejectReason.TIME_OUT)
+        self._leave_queue(RejectReason.TIME_OUT)
+
+    def _leave_queue(self, reason: RejectReason | None) -> None:
+        context, ticket = self._context, self._ticket
+        now_ns = context.clock.now_ns()
+        if context.top_flows is not None:
+            waited_ns = now_ns - ticket.arrived_ns
+            context.top_flows.on_no_seats(ticket.flow, waited_ns, is_rejected=reason is not None)
+        self._head.kind.waiting.end(now_ns)
+        self._level.queue_set.withdraw(ticket, reason)
 
     def __repr__(self) -> str:
         return f"<Shadow of {self._head!r}, {self._ticket!r}>"

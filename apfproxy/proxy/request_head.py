@@ -144,6 +144,18 @@ class RequestHead:
         self.forward = b"".join((self.line, identity.lines, self.fields.forward))
         self.classification = None
 
+    def header(self, name: str) -> str:
+        """The first value of a field that is forwarded; "" if there is none.
+
+        Searched for each time: only a class that is told apart by it asks, once for a kept head.
+
+        Args:
+            name: Letters, digits and hyphens, in any case.
+        """
+        pattern = rb"^%b:[ \t]*([^\r\n]*)" % name.encode()
+        found = re.search(pattern, self.fields.forward, re.MULTILINE | re.IGNORECASE)
+        return "" if found is None else found[1].decode(errors="replace")
+
     def __repr__(self) -> str:
         return f"<RequestHead {self.method} {self.target!r}>"
 

@@ -10,6 +10,7 @@ import abc
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.ticket import RejectReason, Ticket
 from apfproxy.proxy import answers
 from apfproxy.proxy.watch_seats import WatchSeats
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.flowcontrol.controller import Classification
+    from apfproxy.flowcontrol.flow_limits import FlowLimits, Refusal
     from apfproxy.flowcontrol.ticket import Flow
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.downstream import DownstreamConnection
@@ -54,6 +56,7 @@ class SeatHolder(abc.ABC):
         "_context",
         "_downstream",
         "_pf_headers",
+        "_place",
         "_request_is_whole",
         "_sent_ns",
         "_used",
@@ -70,6 +73,7 @@ class SeatHolder(abc.ABC):
     _context: Context
     _downstream: DownstreamConnection
     _pf_headers: bytes
+    _place: FlowLimits | None
     _request_is_whole: bool
     _sent_ns: int
     _used: tuple[int, int] | None
@@ -124,6 +128,8 @@ class SeatHolder(abc.ABC):
         admission = context.admission
         found = self._classification = admission.classify(head)
         self._pf_headers = head.pf_headers
+        if found.limits is not None and self._is_against(found.limits):
+            return
         if head.upgrade is not None or not head.takes_seats:
             self._admit_long_running()
             return
@@ -150,6 +156,25 @@ class SeatHolder(abc.ABC):
                 self.on_connection(upstream)
         else:
             self._wait_for_seats(result)
+
+    def _is_against(self, limits: FlowLimits) -> bool:
+        """Refuse what the limits of the flow do not allow; whether they do not."""
+        found, is_long_running = self._classification, self.is_long_running
+        refusal = limits.refusal(
+            found.flow.distinguisher,
+            self._context.clock.now_ns(),
+            is_long_running=is_long_running,
+        )
+        if refusal is None:
+            if is_long_running and limits.long_running_limit is not None:
+                self._place = limits
+            return False
+        count_rejection(found.level.queue_set, found.flow.counters, refusal.reason)
+        if self.head.upgrade is not None:
+            # What the client sends next may be of the protocol that it hopes for.
+            self._downstream.keep_alive = False
+        self._refuse(refusal)
+        return True
 
     def _admit_long_running(self) -> None:
         """Let a request go that takes no seats, or a WATCH that is to be upgraded."""
@@ -230,6 +255,26 @@ class SeatHolder(abc.ABC):
             reason,
         )
 
+    def _refuse(self, refusal: Refusal) -> None:
+        """Refuse for what an addition to the FlowSchema or its level says."""
+        if self._context.top_flows is not None:
+            flow = self._classification.flow
+            self._context.top_flows.on_no_seats(flow, 0, is_rejected=True)
+        # To ask again later is of use where another answer may be had then.
+        code = 403 if refusal.reason is RejectReason.BAN else 429
+        retry = b"Retry-After: %d\r\n" % refusal.retry_after_s if refusal.retry_after_s else b""
+        self._answer(
+            code,
+            lambda extra, connection: answers.status_answer(
+                code,
+                refusal.message,
+                is_head=self.head.is_head,
+                extra=retry + extra,
+                connection=connection,
+            ),
+            refusal.reason,
+        )
+
     def _set_deadline(self, now_ns: int) -> None:
         """Give the origin its time to answer in, once it can have all of the request."""
         head, ticket = self.head, self.ticket
@@ -265,6 +310,9 @@ class SeatHolder(abc.ABC):
             self._watch.cancel()
             self._watch = None
             self._context.admission.costs.watch_ended(self.head.attributes)
+        if self._place is not None:
+            self._place.release(self._classification.flow.distinguisher)
+            self._place = None
         if self.ticket is not None:
             self._give_seats_back(now_ns)
 

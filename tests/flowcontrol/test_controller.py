@@ -24,6 +24,7 @@ from apfproxy.flowcontrol.controller import (
     Controller,
     Route,
 )
+from apfproxy.flowcontrol.flow_limits import FlowLimits
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS, AUTHENTICATED_GROUP, User
@@ -457,7 +458,7 @@ def test_reprs_say_what_is_configured() -> None:
 
     assert "<Controller generation 2: 30 seats, 3 levels, 3 FlowSchemas>" == repr(controller)
     assert repr(found).startswith("<Classification a, <Flow s/u ")
-    route = Route(found.flow_schema, found.level, found.flow.counters)
+    route = Route(found.flow_schema, found.level, found.flow.counters, FlowLimits("s"))
     assert "<Route s to a>" == repr(route)
 
 

@@ -1,0 +1,47 @@
+"""What tells flows apart where an addition to their FlowSchema says so."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from apfproxy.api.flowcontrol.additions import DistinguisherKind
+from apfproxy.request.user import AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.api.flowcontrol.additions import Distinguisher
+    from apfproxy.request.user import User
+
+LONGEST_VALUE = 128
+"""Characters of a header that count: flows are kept by their names."""
+
+VIRTUAL_GROUPS = frozenset({AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP, "system:serviceaccounts"})
+"""Those of everybody, or of all service accounts of a cluster."""
+
+_PROGRAM = re.compile(r"[^/\s]+")
+
+
+def no_header(name: str) -> str:  # noqa: ARG001  the signature of those that know some
+    """The value of a header of a request that has none."""
+    return ""
+
+
+def added_distinguisher(
+    distinguisher: Distinguisher, user: User, header_of: Callable[[str], str]
+) -> str:
+    """What tells the flow of a request apart from others of its FlowSchema; "" if nothing does.
+
+    Args:
+        distinguisher: What counts.
+        user: Who asks.
+        header_of: Value of a header of the request, by its name in lower case; "" if it has none.
+    """
+    if distinguisher.kind is DistinguisherKind.GROUP:
+        return next((group for group in user.groups if group not in VIRTUAL_GROUPS), "")
+    if distinguisher.kind is DistinguisherKind.HEADER:
+        return header_of(distinguisher.header)[:LONGEST_VALUE]
+    # Of `kubectl/v1.36.0 (linux/amd64) kubernetes/abc` what stays with another version.
+    program = _PROGRAM.match(header_of("user-agent"))
+    return "" if program is None else program[0][:LONGEST_VALUE]

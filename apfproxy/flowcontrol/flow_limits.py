@@ -1,0 +1,231 @@
+"""Limits that additions put on the flows of a FlowSchema, beside those of seats.
+
+1. A ban rejects everything, requests without seats included.
+2. A flow may have so many long-running requests at once; the next one is rejected.
+3. A flow may make requests at a rate, and so many at once, as a token bucket lets it; a request
+   that finds no token is rejected and told when there will be one.  It takes no token.
+
+A bucket is one number: when it will be full.  It is kept only until then, so that what is kept are
+the flows that asked lately.  Where these are more than `MAX_FLOWS`, those beyond share one bucket:
+whoever makes up flows can fill neither the memory nor get a full bucket for each.
+
+Source of 3: the generic cell rate algorithm of ITU-T I.371, which comes to the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.api.flowcontrol import additions
+from apfproxy.flowcontrol.ticket import RejectReason
+
+if TYPE_CHECKING:
+    from apfproxy.api.flowcontrol.additions import FlowSchemaAdditions
+    from apfproxy.flowcontrol.counters import FlowSchemaCounters
+    from apfproxy.flowcontrol.queue_set import QueueSet
+
+MAX_FLOWS = 8192
+"""Buckets that are not full, of one FlowSchema; about 150 bytes each."""
+SWEEP_INTERVAL_NS = 1_000_000_000
+"""While all buckets are in use, they are searched for full ones so often at most."""
+
+_NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a flow does not get what it asks for.
+
+    Attributes:
+        reason: As it is counted.
+        message: For the client.
+        retry_after_s: When to ask again, in seconds; 0 where nobody can tell.
+    """
+
+    reason: RejectReason
+    message: str
+    retry_after_s: int = 0
+
+
+class RequestRate:
+    """A token bucket for each flow.
+
+    Args:
+        rate: Tokens a second; > 0.
+        burst: Tokens that a bucket holds; >= 1.
+    """
+
+    __slots__ = (
+        "_full_ns",
+        "_interval_ns",
+        "_shared_full_ns",
+        "_slack_ns",
+        "_swept_ns",
+        "burst",
+        "rate",
+    )
+
+    def __init__(self, rate: float, burst: int) -> None:
+        self.rate = rate
+        self.burst = burst
+        self._interval_ns = round(_NS_PER_S / rate)
+        self._slack_ns = (burst - 1) * self._interval_ns
+        self._full_ns: dict[str, int] = {}  # flow to when its bucket will be full
+        self._shared_full_ns = 0
+        self._swept_ns = -SWEEP_INTERVAL_NS
+
+    def take(self, flow: str, now_ns: int) -> int:
+        """Take a token.
+
+        Args:
+            flow: The flow's distinguisher.
+            now_ns: The time.
+
+        Returns:
+            0, or in how many nanoseconds there will be one.
+        """
+        full_ns = self._full_ns.get(flow)
+        is_shared = full_ns is None and not self._has_room(now_ns)
+        if is_shared:
+            full_ns = self._shared_full_ns
+        start_ns = now_ns if full_ns is None else max(full_ns, now_ns)
+        missing_ns = start_ns - now_ns - self._slack_ns
+        if missing_ns > 0:
+            return missing_ns
+        if is_shared:
+            self._shared_full_ns = start_ns + self._interval_ns
+        else:
+            self._full_ns[flow] = start_ns + self._interval_ns
+        return 0
+
+    def _has_room(self, now_ns: int) -> bool:
+        """Whether one more flow may have a bucket; forgets those that are full, if need be."""
+        if len(self._full_ns) < MAX_FLOWS:
+            return True
+        if now_ns - self._swept_ns < SWEEP_INTERVAL_NS:
+            return False
+        self._swept_ns = now_ns
+        self._full_ns = {flow: at_ns for flow, at_ns in self._full_ns.items() if at_ns > now_ns}
+        return len(self._full_ns) < MAX_FLOWS
+
+    def __repr__(self) -> str:
+        return f"<RequestRate {self.rate}/s, {len(self._full_ns)} flows>"
+
+
+class FlowLimits:
+    """The limits of the flows of one FlowSchema.
+
+    They outlive reconfigurations, and with them what is counted here.
+
+    Args:
+        flow_schema: Its name.
+
+    Attributes:
+        is_ban: Whether everything is rejected.
+        rate: The flows' buckets; None for no limit.
+        long_running_limit: Of each flow; None for no limit.
+        long_running: Flow to its long-running requests, where there are any; to read only.
+    """
+
+    __slots__ = ("_flow_schema", "_level", "is_ban", "long_running", "long_running_limit", "rate")
+
+    def __init__(self, flow_schema: str) -> None:
+        self._flow_schema = flow_schema
+        self._level = ""
+        self.is_ban = False
+        self.rate: RequestRate | None = None
+        self.long_running_limit: int | None = None
+        self.long_running: dict[str, int] = {}
+
+    def configure(self, added: FlowSchemaAdditions, level: str, *, is_ban: bool) -> None:
+        """Have these limits from now on; a rate that stays keeps its buckets.
+
+        Args:
+            added: To the FlowSchema.
+            level: The name of its priority level.
+            is_ban: Whether that bans.
+        """
+        self._level = level
+        self.is_ban = is_ban
+        self.long_running_limit = added.long_running_limit
+        rate, burst = added.request_rate, added.request_burst
+        if rate is None:
+            self.rate = None
+        elif self.rate is None or (self.rate.rate, self.rate.burst) != (rate, burst):
+            self.rate = RequestRate(rate, burst)
+
+    def refusal(self, flow: str, now_ns: int, *, is_long_running: bool) -> Refusal | None:
+        """Reject a request, or let it go.
+
+        Args:
+            flow: The flow's distinguisher.
+            now_ns: The time.
+            is_long_running: Whether it may last; if it may go, it has a place until `release`.
+        """
+        if self.is_ban:
+            return Refusal(
+                RejectReason.BAN,
+                f"priority level {self._level!r}, where FlowSchema {self._flow_schema!r} leads,"
+                f" rejects all requests ({additions.BAN})",
+            )
+        limit = self.long_running_limit
+        count = 0
+        if is_long_running and limit is not None:
+            count = self.long_running.get(flow, 0)
+            if count >= limit:
+                return Refusal(
+                    RejectReason.LONG_RUNNING,
+                    f"{limit} long-running requests of the flow are under way, the most that"
+                    f" FlowSchema {self._flow_schema!r} allows ({additions.LONG_RUNNING_LIMIT});"
+                    " end one of them",
+                )
+        rate = self.rate
+        if rate is not None:
+            missing_ns = rate.take(flow, now_ns)
+            if missing_ns:
+                return Refusal(
+                    RejectReason.RATE,
+                    f"the flow makes more than {rate.rate:g} requests a second, the most that"
+                    f" FlowSchema {self._flow_schema!r} allows ({additions.REQUEST_RATE});"
+                    " try again later",
+                    math.ceil(missing_ns / _NS_PER_S),
+                )
+        if is_long_running and limit is not None:
+            self.long_running[flow] = count + 1
+        return None
+
+    def release(self, flow: str) -> None:
+        """A long-running request that had a place is over."""
+        left = self.long_running[flow] - 1
+        if left:
+            self.long_running[flow] = left
+        else:
+            del self.long_running[flow]
+
+    def __repr__(self) -> str:
+        return (
+            f"<FlowLimits of {self._flow_schema}: ban {self.is_ban}, {self.rate},"
+            f" {sum(self.long_running.values())} long-running>"
+        )
+
+
+def count_rejection(
+    queue_set: QueueSet, counters: FlowSchemaCounters, reason: RejectReason
+) -> None:
+    """Count a request that was rejected without asking the queue set.
+
+    Args:
+        queue_set: Of its priority level.
+        counters: Of its FlowSchema there.
+        reason: Of a `Refusal`.
+    """
+    queue_set.rejected_total += 1
+    counters.wait_rejected_ns.observe(0)
+    if reason is RejectReason.BAN:
+        counters.rejected_ban += 1
+    elif reason is RejectReason.RATE:
+        counters.rejected_rate += 1
+    else:
+        counters.rejected_long_running += 1
