@@ -1,0 +1,66 @@
+"""What tells flows apart by additions."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.api.flowcontrol.additions import Distinguisher, DistinguisherKind
+from apfproxy.flowcontrol.added_distinguisher import (
+    LONGEST_VALUE,
+    added_distinguisher,
+    no_header,
+)
+from apfproxy.request.user import User
+
+GROUP = Distinguisher(DistinguisherKind.GROUP)
+TENANT = Distinguisher(DistinguisherKind.HEADER, "x-tenant")
+USER_AGENT = Distinguisher(DistinguisherKind.USER_AGENT)
+
+
+@pytest.mark.parametrize(
+    ("groups", "expected"),
+    [
+        pytest.param(("system:authenticated", "team-b", "team-a"), "team-b", id="first"),
+        pytest.param(("system:unauthenticated",), "", id="nobody"),
+        pytest.param((), "", id="none"),
+        pytest.param(
+            ("system:serviceaccounts", "system:serviceaccounts:ci", "system:authenticated"),
+            "system:serviceaccounts:ci",
+            id="service-account",
+        ),
+        pytest.param(("system:masters", "system:authenticated"), "system:masters", id="system"),
+    ],
+)
+def test_group(groups: tuple[str, ...], expected: str) -> None:
+    """The first group that not everybody has."""
+    assert expected == added_distinguisher(GROUP, User("u", groups), no_header)
+
+
+@pytest.mark.parametrize(
+    ("distinguisher", "headers", "expected"),
+    [
+        pytest.param(TENANT, {"x-tenant": "blue"}, "blue", id="header"),
+        pytest.param(TENANT, {}, "", id="no-header"),
+        pytest.param(TENANT, {"x-tenant": "b" * 1000}, "b" * LONGEST_VALUE, id="long-header"),
+        pytest.param(
+            USER_AGENT,
+            {"user-agent": "kubectl/v1.36.0 (linux/amd64) kubernetes/abc"},
+            "kubectl",
+            id="program",
+        ),
+        pytest.param(USER_AGENT, {"user-agent": "Go-http-client"}, "Go-http-client", id="bare"),
+        pytest.param(USER_AGENT, {"user-agent": "/"}, "", id="no-program"),
+        pytest.param(USER_AGENT, {}, "", id="no-user-agent"),
+        pytest.param(USER_AGENT, {"user-agent": "a" * 200}, "a" * LONGEST_VALUE, id="long-name"),
+    ],
+)
+def test_headers(distinguisher: Distinguisher, headers: dict[str, str], expected: str) -> None:
+    """The value of a header, or the program that User-Agent names; both bounded."""
+    user = User("u", ())
+
+    assert expected == added_distinguisher(distinguisher, user, lambda name: headers.get(name, ""))
+
+
+def test_whoever_knows_no_headers() -> None:
+    """All requests are of one flow then."""
+    assert "" == added_distinguisher(TENANT, User("u", ()), no_header)

@@ -1,0 +1,202 @@
+"""Limits of flows: bans, rates, long-running requests."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.api.flowcontrol.additions import NO_FLOW_SCHEMA_ADDITIONS, FlowSchemaAdditions
+from apfproxy.flowcontrol import flow_limits
+from apfproxy.flowcontrol.counters import FlowSchemaCounters
+from apfproxy.flowcontrol.demand import SeatDemand
+from apfproxy.flowcontrol.flow_limits import FlowLimits, Refusal, RequestRate, count_rejection
+from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
+from apfproxy.flowcontrol.ticket import RejectReason
+from tests.virtual_clock import VirtualClock
+
+MS = 1_000_000
+S = 1_000_000_000
+
+
+def limits_of(added: FlowSchemaAdditions, *, is_ban: bool = False) -> FlowLimits:
+    """The limits of the FlowSchema `s` at the level `a`."""
+    limits = FlowLimits("s")
+    limits.configure(added, "a", is_ban=is_ban)
+    return limits
+
+
+class PlainBucket:
+    """A token bucket as it is usually told: tokens that drip in."""
+
+    def __init__(self, rate: int, burst: int) -> None:
+        self.rate = rate
+        self.burst = burst
+        self.tokens_ns = burst * S  # a token is 1e9 of these, so that all is exact
+        self.at_ns = 0
+
+    def take(self, now_ns: int) -> bool:
+        """Whether there is a token."""
+        dripped = (now_ns - self.at_ns) * self.rate
+        self.tokens_ns = min(self.burst * S, self.tokens_ns + dripped)
+        self.at_ns = now_ns
+        if self.tokens_ns < S:
+            return False
+        self.tokens_ns -= S
+        return True
+
+
+@given(
+    st.sampled_from([1, 2, 5, 20, 1000]),
+    st.integers(1, 10),
+    st.lists(st.integers(0, 3 * S), max_size=60),
+)
+def test_a_flow_has_a_token_bucket(rate: int, burst: int, gaps: list[int]) -> None:
+    """It lets the same requests go as a bucket that is told the usual way."""
+    requests = RequestRate(rate, burst)
+    bucket = PlainBucket(rate, burst)
+    now_ns = 0
+    for gap in gaps:
+        now_ns += gap
+        assert bucket.take(now_ns) == (requests.take("f", now_ns) == 0)
+
+
+def test_a_flow_is_told_when_there_will_be_a_token() -> None:
+    """Then there is one, and not before; who comes too early does not make it later."""
+    rate = RequestRate(2, 3)
+    assert [0, 0, 0, 500 * MS, 500 * MS] == [rate.take("f", 0) for _ in range(5)]
+    assert 1 == rate.take("f", 500 * MS - 1)
+    assert [0, 500 * MS] == [rate.take("f", 500 * MS) for _ in range(2)]
+    assert 0 == rate.take("other", 500 * MS)
+
+
+def test_buckets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flows beyond share one bucket, until those that came first have full ones again."""
+    monkeypatch.setattr(flow_limits, "MAX_FLOWS", 2)
+    rate = RequestRate(1, 1)
+    assert [0, 0, 0, S] == [rate.take(flow, 0) for flow in "abcd"]
+    assert S // 2 == rate.take("e", S // 2)
+    assert "<RequestRate 1/s, 2 flows>" == repr(rate)
+    assert [0, 0, 0, S] == [rate.take(flow, 2 * S) for flow in "efgh"]
+    assert [0, 0] == [rate.take("a", 4 * S), rate.take("b", 4 * S)]
+    assert 0 == rate.take("c", 4 * S)
+    assert S == rate.take("d", 4 * S)
+
+
+@pytest.mark.parametrize(
+    ("added", "is_ban", "is_long_running", "before", "expected"),
+    [
+        pytest.param(NO_FLOW_SCHEMA_ADDITIONS, False, True, 9, None, id="none"),
+        pytest.param(
+            NO_FLOW_SCHEMA_ADDITIONS,
+            True,
+            True,
+            0,
+            Refusal(
+                RejectReason.BAN,
+                "priority level 'a', where FlowSchema 's' leads, rejects all requests"
+                " (apfproxy.io/ban)",
+            ),
+            id="ban",
+        ),
+        pytest.param(
+            FlowSchemaAdditions(long_running_limit=2),
+            False,
+            True,
+            2,
+            Refusal(
+                RejectReason.LONG_RUNNING,
+                "2 long-running requests of the flow are under way, the most that FlowSchema 's'"
+                " allows (apfproxy.io/long-running-limit); end one of them",
+            ),
+            id="long-running",
+        ),
+        pytest.param(
+            FlowSchemaAdditions(long_running_limit=2), False, False, 9, None, id="short-running"
+        ),
+        pytest.param(
+            FlowSchemaAdditions(request_rate=0.3, request_burst=1),
+            False,
+            False,
+            1,
+            Refusal(
+                RejectReason.RATE,
+                "the flow makes more than 0.3 requests a second, the most that FlowSchema 's'"
+                " allows (apfproxy.io/request-rate); try again later",
+                4,
+            ),
+            id="rate",
+        ),
+    ],
+)
+def test_refusals(
+    added: FlowSchemaAdditions,
+    is_ban: bool,
+    is_long_running: bool,
+    before: int,
+    expected: Refusal | None,
+) -> None:
+    """Who is refused is told why, by what setting, and what to do; others are not concerned."""
+    limits = limits_of(added, is_ban=is_ban)
+    for _ in range(before):
+        assert limits.refusal("f", 0, is_long_running=is_long_running) is None
+
+    assert expected == limits.refusal("f", 0, is_long_running=is_long_running)
+    if not is_ban:
+        assert limits.refusal("other", 0, is_long_running=is_long_running) is None
+
+
+def test_places_come_back() -> None:
+    """The end of a long-running request lets the next one in; nothing is left at the end."""
+    limits = limits_of(FlowSchemaAdditions(long_running_limit=2, request_rate=1, request_burst=2))
+    assert limits.refusal("f", 0, is_long_running=True) is None
+    assert limits.refusal("f", 0, is_long_running=True) is None
+    refused = limits.refusal("f", 0, is_long_running=True)
+    assert refused is not None
+    assert RejectReason.LONG_RUNNING is refused.reason
+    limits.release("f")
+    # Without a token there is no place taken, either.
+    refused = limits.refusal("f", 0, is_long_running=True)
+    assert refused is not None
+    assert RejectReason.RATE is refused.reason
+    assert "<FlowLimits of s: ban False, <RequestRate 1/s, 1 flows>, 1 long-running>" == repr(
+        limits
+    )
+    limits.release("f")
+
+    assert {} == limits.long_running
+
+
+def test_reconfiguration() -> None:
+    """A rate that stays keeps its buckets, another one starts with full ones."""
+    added = FlowSchemaAdditions(request_rate=1, request_burst=1)
+    limits = limits_of(added)
+    assert limits.refusal("f", 0, is_long_running=False) is None
+    limits.configure(added, "b", is_ban=False)
+    assert limits.refusal("f", 0, is_long_running=False) is not None
+    limits.configure(FlowSchemaAdditions(request_rate=2, request_burst=1), "b", is_ban=False)
+    assert limits.refusal("f", 0, is_long_running=False) is None
+    limits.configure(NO_FLOW_SCHEMA_ADDITIONS, "b", is_ban=False)
+
+    assert limits.rate is None
+
+
+@pytest.mark.parametrize(
+    ("reason", "name"),
+    [
+        (RejectReason.BAN, "rejected_ban"),
+        (RejectReason.RATE, "rejected_rate"),
+        (RejectReason.LONG_RUNNING, "rejected_long_running"),
+    ],
+)
+def test_rejections_are_counted(reason: RejectReason, name: str) -> None:
+    """By reason at the FlowSchema, and at the level, without a wait."""
+    queue_set = QueueSet("a", VirtualClock(), QueueSetConfig(QueueSetKind.REJECT), 1, SeatDemand(0))
+    counters = FlowSchemaCounters("a", "s")
+    count_rejection(queue_set, counters, reason)
+
+    assert (1, 1, 1) == (
+        getattr(counters, name),
+        queue_set.rejected_total,
+        counters.wait_rejected_ns.counts[0],
+    )
