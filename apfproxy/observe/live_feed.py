@@ -126,9 +126,8 @@ class LiveFeed:
     def leave(self, listener: Listener) -> None:
         """Let somebody go."""
         self._listeners.discard(listener)
-        if not self._listeners and self._task is not None:
-            self._task.cancel()
-            self._task = None
+        if not self._listeners:
+            self._end()
 
     def close(self) -> None:
         """End all, at once."""
@@ -137,6 +136,7 @@ class LiveFeed:
             if listener.is_writing:
                 listener.abort()
             listener.offer(b"")
+        self._end()
 
     def seconds_for(self, listener: Listener) -> bytes:
         """The event with those seconds of the history that the listener has not had."""
@@ -156,6 +156,11 @@ class LiveFeed:
             self._seconds = self._history.taken
             for listener in self._listeners:
                 listener.offer(data)
+
+    def _end(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
 
     async def _run(self) -> None:
         while True:

@@ -77,7 +77,7 @@ class LivePage:
         self._controller = controller
         self._inputs = inputs
         self._top_flows: list[Mapping[str, Any]] = []
-        self._top_flows_ns = -TOP_FLOWS_NS
+        self._top_flows_ns: int | None = None
         self.history = LiveHistory(controller, time.monotonic_ns())
         self.feed = LiveFeed(self._state, self.history, time.monotonic_ns, time.time)
         self._files = _files()
@@ -172,7 +172,7 @@ class LivePage:
 
     def _state(self) -> State:
         now_ns = time.monotonic_ns()
-        if now_ns - self._top_flows_ns >= TOP_FLOWS_NS:
+        if self._top_flows_ns is None or now_ns - self._top_flows_ns >= TOP_FLOWS_NS:
             self._top_flows_ns = now_ns
             self._top_flows = list(self._inputs.top_flows())
         return live_state(self._controller, self._inputs, self._top_flows)

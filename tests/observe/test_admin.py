@@ -11,6 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from apfproxy.observe.admin import DUMPS, INDEX, build_admin_app
 from apfproxy.observe.health import READYZ, HealthRegistry
+from apfproxy.observe.live_page import LIVE_INDEX
 from tests.objects import flow_schema, group_subject
 from tests.observe.scene import WALL_OFFSET_NS, Scene
 
@@ -65,8 +66,9 @@ async def test_index(client: Client) -> None:
     text = await (await client.get("/")).text()
     paths = await (await client.get("/", headers=JSON)).json()
 
-    assert list(INDEX) == [line.split()[0] for line in text.splitlines()]
-    assert {"paths": list(INDEX)} == paths
+    named = [line.split()[0] for line in text.splitlines()]
+    assert [*INDEX, *LIVE_INDEX] == named[: len(INDEX) + len(LIVE_INDEX)]
+    assert {"paths": named} == paths
 
 
 async def test_unknown_path(client: Client) -> None:

@@ -1,9 +1,7 @@
 // The form that explains what would become of a request.
 
-import { byId, element } from "./dom.js";
+import { byId, element, setText } from "./dom.js";
 import { count, quantity } from "./numbers.js";
-
-const DECISIONS = { execute: "Executes", wait: "Waits", reject: "Is rejected" };
 
 /** One fact: its name and its value. */
 const fact = (name, ...value) => [element("dt", {}, name), element("dd", {}, ...value)];
@@ -31,9 +29,9 @@ function schemaList(explanation) {
     element("ol", { class: "schemas" }, ...items));
 }
 
-/** What would become of the request, in order of interest. */
+/** Where the request belongs and what it needs, in order of interest. */
 function answer(explanation) {
-  const { flow, estimate, outcome, request } = explanation;
+  const { flow, estimate, request } = explanation;
   const level = explanation.priorityLevel;
   const what = request.isResourceRequest
     ? [request.resource, request.subresource].filter(Boolean).join("/") : request.path;
@@ -50,14 +48,13 @@ function answer(explanation) {
     ...fact("Seats", seats, element("small", {}, ` ${estimate.source}`)),
     ...(explanation.additions.length ? fact("Additions", explanation.additions.join("; ")) : []),
     ...(explanation.notes.length ? fact("Notes", explanation.notes.join("; ")) : []));
-  const verdict = element("p", { class: `outcome ${outcome.decision}` },
-    element("b", {}, DECISIONS[outcome.decision] ?? outcome.decision), ` – ${outcome.text}`);
-  return [verdict, list, schemaList(explanation)];
+  return [list, schemaList(explanation)];
 }
 
 /** The form; calls back with the hand that the explained request's flow has. */
 export class Explain {
   #form = byId("explain");
+  #outcome = byId("outcome");
   #answer = byId("explanation");
   #asked = 0;
 
@@ -84,13 +81,20 @@ export class Explain {
       const explanation = await got.json();
       if (asked === this.#asked) this.#show(explanation);
     } catch (error) {
-      if (asked === this.#asked) this.#answer.replaceChildren(element("p", { class: "error" }, error.message));
+      if (asked === this.#asked) this.#say("error", error.message);
     }
   }
 
+  /** Says in one sentence, aloud too, what would happen; the facts follow. */
+  #say(kind, sentence, ...facts) {
+    this.#outcome.className = `outcome ${kind}`;
+    setText(this.#outcome, sentence.charAt(0).toUpperCase() + sentence.slice(1));
+    this.#answer.replaceChildren(...facts);
+  }
+
   #show(explanation) {
-    this.#answer.replaceChildren(...answer(explanation));
-    const { flow } = explanation;
+    const { flow, outcome } = explanation;
+    this.#say(outcome.decision, outcome.text, ...answer(explanation));
     this.onHand({
       level: explanation.priorityLevel.name,
       flow: flow.distinguisher || flow.flowSchema,

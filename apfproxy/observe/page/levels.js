@@ -4,15 +4,15 @@ import { byId, element, setProperty, setShown, setText } from "./dom.js";
 import { count, quantity } from "./numbers.js";
 
 const PARTS = ["range", "lent", "borrowed", "used", "over", "nominal", "current"];
-const HEADROOM = 1.12;
+const HEADROOM = 1.02;
 const MOVED = { lent: "lent", borrowed: "borrowed" };
 
 class Row {
   constructor(name) {
     this.parts = Object.fromEntries(PARTS.map((part) => [part, element("span", { class: part })]));
-    this.beyond = element("span", { class: "beyond" });
+    this.beyond = element("span", { class: "beyond", "aria-hidden": "true" });
     const bar = element("div", { class: "bar", "aria-hidden": "true" });
-    bar.append(...Object.values(this.parts), this.beyond);
+    bar.append(...Object.values(this.parts));
     this.tag = element("span", { class: "tag", hidden: true });
     this.seats = element("b");
     this.executing = element("small");
@@ -21,7 +21,9 @@ class Row {
     this.moved = element("b");
     this.movedHow = element("small");
     this.waiting = element("b");
+    this.wait = element("small");
     this.served = element("b");
+    this.total = element("small");
     this.rejected = element("b");
     this.rejectedNow = element("small");
     const cell = (label, ...children) =>
@@ -29,12 +31,12 @@ class Row {
     this.row = element("tr", { role: "row", "data-level": name },
       element("th", { role: "rowheader", scope: "row" },
         element("span", { class: "name", title: name }, name), this.tag),
-      element("td", { role: "cell", class: "bar-cell" }, bar),
+      element("td", { role: "cell", class: "bar-cell" }, element("div", {}, bar, this.beyond)),
       cell("In use", this.seats, this.executing),
       cell("Limit", this.limit, this.bounds),
-      cell("Moved", this.moved, this.movedHow),
-      cell("Waiting", this.waiting),
-      cell("Served/s", this.served),
+      cell("Lent/borrowed", this.moved, this.movedHow),
+      cell("Waiting", this.waiting, this.wait),
+      cell("Served/s", this.served, this.total),
       cell("Rejected", this.rejected, this.rejectedNow));
   }
 
@@ -44,7 +46,7 @@ class Row {
     setText(this.tag, tag);
     setShown(this.tag, tag !== "");
     setText(this.seats, count(level.seatsInUse));
-    setText(this.executing, `${count(level.executing)} requests`);
+    setText(this.executing, level.executing === 1 ? "1 request" : `${count(level.executing)} requests`);
     setText(this.limit, count(level.current));
     const max = level.max === null ? "∞" : count(level.max);
     setText(this.bounds, `${count(level.nominal)} in ${count(level.min)}–${max}`);
@@ -52,7 +54,9 @@ class Row {
     setText(this.moved, how ? `${how === "lent" ? "−" : "+"}${count(level[how])}` : "0");
     setText(this.movedHow, how ? MOVED[how] : "\u00a0");
     setText(this.waiting, count(level.waiting));
+    setText(this.wait, second?.waitSeconds ? `${quantity(second.waitSeconds)} s` : "\u00a0");
     setText(this.served, quantity(second?.dispatched));
+    setText(this.total, `of ${count(level.dispatched)}`);
     setText(this.rejected, count(level.rejected));
     setText(this.rejectedNow, second?.rejected ? `${quantity(second.rejected)}/s` : "\u00a0");
     this.row.classList.toggle("busy", level.waiting > 0);
@@ -77,7 +81,7 @@ class Row {
       setProperty(this.parts[part], "--left", `${(left * 100).toFixed(2)}%`);
       setProperty(this.parts[part], "--width", `${(width * 100).toFixed(2)}%`);
     }
-    setText(this.beyond, max > scale ? `max ${max === Infinity ? "∞" : count(max)} ▸` : "");
+    setText(this.beyond, max > scale ? `… max ${max === Infinity ? "∞" : count(max)}` : "");
   }
 }
 

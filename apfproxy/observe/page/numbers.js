@@ -14,8 +14,7 @@ export const count = (value) => (value < 100000 ? whole : short).format(value);
 /** A rate or another quantity in at most four digits. */
 export function quantity(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
-  if (value === 0) return "0";
-  if (value >= 100000) return short.format(value);
+  if (Number.isInteger(value) || value >= 100000) return count(value);
   if (value >= 100) return whole.format(value);
   if (value >= 10) return value.toFixed(1);
   return value >= 0.095 ? value.toFixed(2) : value.toFixed(3);

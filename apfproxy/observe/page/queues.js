@@ -7,7 +7,7 @@ import { count, roundUp } from "./numbers.js";
 const MAX_QUEUES = 8192;
 const LEAST_CELL = 4;
 const USUAL_CELL = 20;
-const MOST_CELL = 30;
+const MOST_CELL = 38;
 const GAP = 2;
 
 /** The heat map with its choice of a level. */
@@ -100,6 +100,7 @@ export class Queues {
     if (next === undefined) return;
     event.preventDefault();
     this.#look(next === null ? null : Math.max(0, Math.min(last, next)));
+    setText(byId("heat-said"), this.#cell.textContent); // aloud only what was asked for by key
   }
 
   #onPointer(event) {

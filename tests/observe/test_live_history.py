@@ -1,0 +1,110 @@
+"""Fifteen minutes of seconds."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.api.flowcontrol.types import QueuingConfiguration
+from apfproxy.observe import live_history
+from apfproxy.observe.live_history import FIELDS, SAMPLES, LiveHistory
+from tests.objects import flow_schema, group_subject, priority_level
+from tests.observe.scene import Scene
+
+S = 1_000_000_000
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """One seat, one queue of one place."""
+    queuing = QueuingConfiguration(queues=1, hand_size=1, queue_length_limit=1)
+    return Scene(
+        (
+            priority_level("tiny", shares=100, queuing=queuing),
+            flow_schema("all", "tiny", group_subject("everyone")),
+        ),
+        server_concurrency_limit=1,
+    )
+
+
+def test_samples(scene: Scene) -> None:
+    """A second tells what was dispatched and rejected in it, how long it waited, what there is."""
+    history = LiveHistory(scene.controller, 0)
+    queue_set = scene.controller.levels["tiny"].queue_set
+    first = scene.ticket("ann")
+    second = scene.ticket("ann")
+    scene.ask("ann")
+    scene.clock.run_until(2 * S)
+    history.sample(2 * S, 100.0)
+    queue_set.finish(first)
+    scene.clock.run_until(3 * S)
+    history.sample(3 * S, 101.0)
+    queue_set.finish(second)
+    scene.clock.run_until(4 * S)
+    history.sample(4 * S, 102.0)
+    columns = history.columns()
+
+    assert [100.0, 101.0, 102.0] == columns["times"]
+    assert {
+        "dispatched": [0.5, 1.0, 0.0],
+        "rejected": [0.5, 0.0, 0.0],
+        "waitSeconds": [0.0, 2.0, None],
+        "waiting": [1.0, 0.0, 0.0],
+        "seatsInUse": [1.0, 1.0, 0.0],
+    } == columns["levels"]["tiny"]
+    assert "<LiveHistory: 3 of 3 samples>" == repr(history)
+
+
+def test_no_time(scene: Scene) -> None:
+    """Two samples at one moment are one."""
+    history = LiveHistory(scene.controller, 5)
+    history.sample(5, 1.0)
+
+    assert 0 == history.taken
+
+
+def test_since(scene: Scene) -> None:
+    """Only what is new can be asked for, also when older samples are gone."""
+    history = LiveHistory(scene.controller, 0)
+    for number in range(1, SAMPLES + 11):
+        history.sample(number * S, float(number))
+
+    assert SAMPLES + 10 == history.taken
+    assert SAMPLES == len(history.columns()["times"])
+    assert [SAMPLES + 9.0, SAMPLES + 10.0] == history.columns(SAMPLES + 8)["times"]
+    assert {"times": [], "levels": {}} == history.columns(history.taken)
+
+
+def test_levels_come_and_go(scene: Scene) -> None:
+    """A level has no values for the seconds in which it was not there; all columns match."""
+    history = LiveHistory(scene.controller, 0)
+    history.sample(S, 1.0)
+    controller = scene.controller
+    controller.commit(controller.digest((priority_level("new"),)))
+    history.sample(2 * S, 2.0)
+    levels = history.columns()["levels"]
+
+    assert [0.0, None] == levels["tiny"]["dispatched"]
+    assert [None, 0.0] == levels["new"]["dispatched"]
+    assert {2} == {len(values) for level in levels.values() for values in level.values()}
+    assert list(FIELDS) == list(levels["new"])
+
+
+def test_a_level_that_comes_back(scene: Scene) -> None:
+    """What counts from zero again gives no negative rate."""
+    history = LiveHistory(scene.controller, 0)
+    queue_set = scene.controller.levels["tiny"].queue_set
+    queue_set.dispatched_total = 10
+    history.sample(S, 1.0)
+    queue_set.dispatched_total = 0
+    history.sample(2 * S, 2.0)
+
+    assert [10.0, 0.0] == history.columns()["levels"]["tiny"]["dispatched"]
+
+
+def test_most_seats_first(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of too many levels those with most seats have a history."""
+    monkeypatch.setattr(live_history, "MAX_LEVELS", 2)
+    history = LiveHistory(scene.controller, 0)
+    history.sample(S, 1.0)
+
+    assert ["catch-all", "tiny"] == sorted(history.columns()["levels"])

@@ -1,0 +1,114 @@
+"""The state that the live page shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.api.flowcontrol.types import QueuingConfiguration
+from apfproxy.observe.configuration_events import ConfigurationEvents
+from apfproxy.observe.live_state import LiveInputs, displayable, live_state
+from tests.objects import flow_schema, group_subject, priority_level
+from tests.observe.scene import Scene
+
+
+@pytest.fixture
+def scene() -> Scene:
+    """Two seats, one queue of one place: two execute, one waits, one is rejected."""
+    queuing = QueuingConfiguration(queues=2, hand_size=1, queue_length_limit=1)
+    level = priority_level("tiny", shares=20, queuing=queuing, lendable_percent=50)
+    scene = Scene(
+        (level, flow_schema("all", "tiny", group_subject("everyone"))), server_concurrency_limit=2
+    )
+    for _ in range(4):
+        scene.ask("ann")
+    return scene
+
+
+def test_level(scene: Scene) -> None:
+    """A level has its limits, what it does now, what it did, and its queues."""
+    state = live_state(scene.controller, LiveInputs(), ())
+    level = {each["name"]: each for each in state["levels"]}["tiny"]
+    waiting, seats = level.pop("queues"), level.pop("queueSeats")
+
+    assert {
+        "name": "tiny",
+        "type": "Limited",
+        "isQuiescing": False,
+        "nominal": 2,
+        "min": 1,
+        "max": 2,
+        "current": 2,
+        "seatsInUse": 2,
+        "executing": 2,
+        "waiting": 1,
+        "lent": 0,
+        "borrowed": 0,
+        "dispatched": 2,
+        "rejected": 1,
+        "timedOut": 0,
+        "cancelled": 0,
+    } == level
+    assert [0, 1] == sorted(waiting)
+    assert [0, 2] == sorted(seats)
+
+
+@pytest.mark.parametrize(
+    ("current", "expected"),
+    [
+        pytest.param(1, (1, 0), id="lends"),
+        pytest.param(2, (0, 0), id="neither"),
+        pytest.param(5, (0, 3), id="borrows"),
+    ],
+)
+def test_lent_and_borrowed(scene: Scene, current: int, expected: tuple[int, int]) -> None:
+    """What the current limit is off the nominal one is lent or borrowed."""
+    scene.controller.levels["tiny"].current_limit = current
+    levels = live_state(scene.controller, LiveInputs(), ())["levels"]
+    level = {each["name"]: each for each in levels}["tiny"]
+
+    assert expected == (level["lent"], level["borrowed"])
+
+
+def test_exempt_level(scene: Scene) -> None:
+    """An exempt level has no greatest limit and no queues."""
+    levels = live_state(scene.controller, LiveInputs(), ())["levels"]
+    level = {each["name"]: each for each in levels}["exempt"]
+
+    assert ("Exempt", None, []) == (level["type"], level["max"], level["queues"])
+    assert ["catch-all", "exempt", "tiny"] == [each["name"] for each in levels]
+
+
+def test_the_whole(scene: Scene) -> None:
+    """Beside the levels there are the server's limit, the flows, and what happened."""
+    events = ConfigurationEvents()
+    events.record(3.0, "bad \udcff", is_error=True)
+    flow = {
+        "flowSchema": "all",
+        "priorityLevel": "tiny",
+        "flow": "ann\udcfe",
+        "seatSeconds": 1.5,
+        "waitSeconds": 0.0,
+        "rejected": 1,
+    }
+    state = live_state(scene.controller, LiveInputs("observe", events), [flow])
+    del state["levels"], state["seatFairFrac"]
+
+    assert {
+        "serverConcurrencyLimit": 2,
+        "enforcement": "observe",
+        "topFlows": [{**flow, "flow": "ann\\udcfe"}],
+        "configuration": {
+            "generation": 2,
+            "events": [{"time": 3.0, "message": "bad \\udcff", "isError": True}],
+        },
+    } == state
+
+
+def test_displayable() -> None:
+    """What is Unicode stays as it is."""
+    assert "Zoë <b>" == displayable("Zoë <b>")
+
+
+def test_no_flows_by_default() -> None:
+    """Who does not watch flows shows none."""
+    assert [] == list(LiveInputs().top_flows())
