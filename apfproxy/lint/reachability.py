@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from apfproxy.api.flowcontrol.types import FlowSchema
 
-MOST_LOOKED_AT = 2000
+MOST_LOOKED_AT = 500
 """Earlier pieces that are compared with one piece; a bound for the time that huge files take."""
 
 MOST_NAMED = 3

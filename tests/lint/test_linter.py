@@ -250,7 +250,6 @@ def test_built_in_configuration_is_clean() -> None:
 )
 def test_examples(id_: str, text: str, name: str, field: str) -> None:
     """Each kind of finding has an example that has it alone."""
-
     assert found(text) == [(id_, name, field)]
 
 

@@ -1,0 +1,191 @@
+"""Which FlowSchemas are told to be out of reach, judged by the classifier itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+
+from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
+from apfproxy.api.flowcontrol.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
+from apfproxy.flowcontrol.classifier import Classifier
+from apfproxy.lint.findings import REACHED_WITHOUT_GROUPS, UNREACHABLE, FindingKind
+from apfproxy.lint.reachability import (
+    MOST_LOOKED_AT,
+    same_precedence,
+    tried_in_order,
+    unreachable,
+)
+from tests.lint.configurations import REQUESTS, USERS, USERS_WITH_GROUPS, configurations
+from tests.objects import flow_schema, group_subject, user_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.api.flowcontrol.types import Subject
+    from apfproxy.request.user import User
+
+PODS = ResourcePolicyRule(verbs=("get",), api_groups=("",), resources=("pods",), namespaces=("*",))
+ALICE = user_subject("alice")
+
+
+def out_of_reach(schemas: Iterable[FlowSchema], *kinds: FindingKind) -> set[str]:
+    """Names of the FlowSchemas that have such a finding."""
+    return {each.name for each in unreachable(tried_in_order(schemas)) if each.found in kinds}
+
+
+def chosen(schemas: Iterable[FlowSchema], users: Iterable[User]) -> set[str]:
+    """Names of the FlowSchemas that the classifier chooses for any request of these users."""
+    classifier = Classifier(schemas)
+    found = (classifier.classify(user, request) for user in users for request in REQUESTS)
+    return {schema.metadata.name for schema in found if schema is not None}
+
+
+@given(schemas=configurations)
+def test_unreachable_is_never_chosen(schemas: list[FlowSchema]) -> None:
+    """No alarm is false: the classifier never chooses what is told to be out of reach."""
+    assert set() == out_of_reach(schemas, UNREACHABLE) & chosen(schemas, USERS)
+
+
+@given(schemas=configurations)
+def test_not_reached_by_who_has_the_groups(schemas: list[FlowSchema]) -> None:
+    """Only impersonation reaches what is told to be reached without the usual groups."""
+    told = out_of_reach(schemas, UNREACHABLE, REACHED_WITHOUT_GROUPS)
+
+    assert set() == told & chosen(schemas, USERS_WITH_GROUPS)
+
+
+def schema(
+    name: str, precedence: int, subject: Subject = ALICE, rule: ResourcePolicyRule = PODS
+) -> FlowSchema:
+    """A FlowSchema for resources."""
+    none = NonResourcePolicyRule(verbs=("get",), non_resource_urls=("/version",))
+    return flow_schema(
+        name, "l", subject, precedence=precedence, resource_rule=rule, non_resource_rule=none
+    )
+
+
+def rule_of(*verbs: str, namespace: str = "*", resource: str = "pods") -> ResourcePolicyRule:
+    """A rule for pods."""
+    return ResourcePolicyRule(
+        verbs=verbs, api_groups=("",), resources=(resource,), namespaces=(namespace,)
+    )
+
+
+@pytest.mark.parametrize(
+    ("schemas", "messages"),
+    [
+        pytest.param([schema("a", 2), schema("b", 3)], ["a"], id="the-same"),
+        pytest.param([schema("b", 3), schema("a", 3)], ["a"], id="by-name"),
+        pytest.param([schema("b", 2), schema("a", 3)], ["b"], id="by-precedence"),
+        pytest.param(
+            [
+                schema("a", 2, rule=rule_of("get")),
+                schema("b", 2, rule=rule_of("list")),
+                schema("c", 3, rule=rule_of("list", "get")),
+            ],
+            ["a, b"],
+            id="by-two-together",
+        ),
+        pytest.param(
+            [
+                schema("a", 2, group_subject("system:authenticated")),
+                schema("b", 2, group_subject("system:unauthenticated")),
+                schema("c", 3, group_subject("devs")),
+            ],
+            ["a, b"],
+            id="by-everybody-in-two-groups",
+        ),
+        pytest.param(
+            [
+                *(schema(name, 2, rule=rule_of("get", namespace=name)) for name in "abcd"),
+                schema(
+                    "e",
+                    3,
+                    rule=ResourcePolicyRule(
+                        verbs=("get",),
+                        api_groups=("",),
+                        resources=("pods",),
+                        namespaces=("a", "b", "c", "d"),
+                    ),
+                ),
+            ],
+            ["a, b, c and 1 more"],
+            id="by-many",
+        ),
+        pytest.param([schema("a", 2, rule=rule_of("get", namespace="x")), schema("b", 3)], [],
+                     id="not-in-all-namespaces"),
+        pytest.param([schema("a", 2, user_subject("bob")), schema("b", 3)], [], id="not-for-all"),
+    ],
+)  # fmt: skip
+def test_by_what(schemas: list[FlowSchema], messages: list[str]) -> None:
+    """The message names those that match before."""
+    found = [each.message for each in unreachable(tried_in_order(schemas))]
+
+    assert [f"all that it can match is matched before by {by}" for by in messages] == found
+
+
+def test_too_many_parts() -> None:
+    """What is too large to look through is not told to be out of reach."""
+    lists = ResourcePolicyRule(
+        verbs=("get", "list"),
+        api_groups=tuple(f"g{number}" for number in range(50)),
+        resources=tuple(f"r{number}" for number in range(50)),
+        namespaces=("*",),
+    )
+    schemas = [schema("a", 2, rule=lists), schema("b", 3, rule=lists)]
+
+    assert [] == list(unreachable(schemas))
+
+
+def test_too_many_earlier_ones() -> None:
+    """A FlowSchema after thousands of others of the same user is not looked at."""
+    schemas = [
+        schema(f"s{number:05}", 2, rule=rule_of("get", namespace=f"n{number}"))
+        for number in range(MOST_LOOKED_AT + 1)
+    ]
+
+    assert [] == list(unreachable([*schemas, schema("z", 3, rule=rule_of("get", namespace="n0"))]))
+
+
+def test_catch_all() -> None:
+    """That nothing reaches the mandatory catch-all is as it should be."""
+    schemas = [each for each in bootstrap_objects() if isinstance(each, FlowSchema)]
+
+    assert [] == list(unreachable(tried_in_order(schemas)))
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_told"),
+    [
+        pytest.param(schema("a", 2), schema("b", 2), True, id="same"),
+        pytest.param(schema("a", 2), schema("b", 3), False, id="another-precedence"),
+        pytest.param(
+            schema("a", 2), schema("b", 2, group_subject("devs")), True, id="user-of-a-group"
+        ),
+        pytest.param(schema("a", 2), schema("b", 2, user_subject("bob")), False, id="two-users"),
+        pytest.param(
+            schema("a", 2),
+            flow_schema("b", "l", ALICE, precedence=2, resource_rule=rule_of("list")),
+            True,
+            id="urls",
+        ),
+    ],
+)
+def test_same_precedence(*, one: FlowSchema, other: FlowSchema, is_told: bool) -> None:
+    """Only where a request can match both it matters whose name sorts first."""
+    assert is_told == bool(list(same_precedence([one, other])))
+
+
+def test_same_precedence_of_large_ones() -> None:
+    """FlowSchemas with very many pieces are not compared."""
+    many = tuple(user_subject(f"u{number}") for number in range(50))
+    schemas = []
+    for name in "ab":
+        rule = schema(name, 2).spec.rules[0]
+        large = type(rule)(subjects=many, resource_rules=rule.resource_rules)
+        spec = type(schema(name, 2).spec)(matching_precedence=2, rules=(large,))
+        schemas.append(FlowSchema(metadata=schema(name, 2).metadata, spec=spec))
+
+    assert [] == list(same_precedence(schemas))
