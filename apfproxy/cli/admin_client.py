@@ -42,12 +42,26 @@ def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
         ) from error
     finally:
         connection.close()
-    if response.status != http.client.OK:
+    return answer_json(url, response.status, body)
+
+
+def answer_json(url: str, status: int, body: bytes) -> Any:  # noqa: ANN401 - any JSON
+    """What an answer of the admin listener says.
+
+    Args:
+        url: Of the listener.
+        status: Of the answer.
+        body: Of the answer.
+
+    Raises:
+        CommandError: It is an error, or no JSON.
+    """
+    if status != http.client.OK:
         text = " ".join(body[:MAX_SHOWN].decode(errors="replace").split())
         shown = "".join(letter if letter.isprintable() else "?" for letter in text)
-        if response.status == http.client.NOT_FOUND:
+        if status == http.client.NOT_FOUND:
             shown = "it has no such page; is that the admin listener of a proxy of this version?"
-        raise CommandError(f"{url} answers {response.status}: {shown}")
+        raise CommandError(f"{url} answers {status}: {shown}")
     try:
         return json.loads(body)
     except ValueError as error:
