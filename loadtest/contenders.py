@@ -18,11 +18,16 @@ from processes import Process, free_ports, start_apfproxy
 from tls_site import CIPHER, CURVE
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tls_site import TlsSite
 
 CONTENDERS = ("haproxy", "nginx", "apfproxy")
+WITH = "apf+with"
+"""A second apfproxy, with features on that the first, beside it, has off."""
+FEATURES = ("access-log", "top-flows", "observe")
+"""Features of apfproxy that may be compared with none of them."""
 
 MAX_CONNECTIONS = 9500
 """Client connections per proxy; HAProxy and nginx need two descriptors for each."""
@@ -152,12 +157,15 @@ class Site(NamedTuple):
     tls: TlsSite | None = None
     """What proxies and clients speak TLS with, if they do."""
 
+    features: Sequence[str] | None = None
+    """What `WITH` has on and apfproxy has not; None leaves apfproxy its defaults."""
+
 
 def start_contender(name: str, site: Site, upstream_port: int) -> Process:
     """Start one proxy before an origin.
 
     Args:
-        name: One of `CONTENDERS`.
+        name: One of `CONTENDERS`, or `WITH`.
         site: Where to run it.
         upstream_port: Where the origin listens on 127.0.0.1.
 
@@ -168,12 +176,13 @@ def start_contender(name: str, site: Site, upstream_port: int) -> Process:
         LoadTestError: It is not installed or does not start.
     """
     tls = site.tls
-    if name == "apfproxy":
+    if name in {"apfproxy", WITH}:
         process, _ = start_apfproxy(
             upstream_port=upstream_port,
             directory=site.directory,
             core=site.proxy_core,
-            arguments=("--settings", str(tls.apfproxy_config)) if tls is not None else (),
+            arguments=_apfproxy_arguments(name, site),
+            name=name,
         )
         return process
     if name == "haproxy":
@@ -196,6 +205,25 @@ def start_contender(name: str, site: Site, upstream_port: int) -> Process:
         return Process(name, argv, port=port, core=site.proxy_core, directory=site.directory)
     headers = NGINX_HEADERS if site.adds_headers else ""
     return _start_nginx("nginx", NGINX_PROXY, site, site.proxy_core, upstream_port, headers)
+
+
+def _apfproxy_arguments(name: str, site: Site) -> list[str]:
+    """The arguments of one apfproxy, whose settings file is written here if it takes one."""
+    tls, features = site.tls, site.features
+    if features is None:
+        return ["--settings", str(tls.apfproxy_config)] if tls is not None else []
+    if name != WITH:
+        features = ()
+    settings = "" if tls is None else tls.apfproxy_config.read_text()
+    is_on = str("top-flows" in features).lower()
+    config = site.directory / f"{name}.yaml"
+    config.write_text(f"{settings}\ntopFlows: {{enabled: {is_on}}}\n")
+    arguments = ["--settings", str(config)]
+    if "access-log" in features:
+        arguments += ["--access-log", str(site.directory / "access.log")]
+    if "observe" in features:
+        arguments += ["--enforcement", "observe"]
+    return arguments
 
 
 def start_nginx_origin(site: Site) -> Process:

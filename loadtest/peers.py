@@ -11,6 +11,11 @@ request, says what handshakes cost.
 
     python loadtest/peers.py --rounds 5 --seconds 4 --mix same,varied --json peers.json
     python loadtest/peers.py --tls --idle 1000 --watches 0
+
+With --with a second apfproxy, `apf+with`, has features on that the first has off, in the same
+rounds, and the ratio of the two says what they cost.
+
+    python loadtest/peers.py --proxies apfproxy --with access-log,top-flows --idle 0 --watches 0
 """
 
 from __future__ import annotations
@@ -25,7 +30,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from arguments import Parser, count_up_to, names_from
-from contenders import CONTENDERS, MAX_CONNECTIONS, Site, start_contender, start_nginx_origin
+from contenders import (
+    CONTENDERS,
+    FEATURES,
+    MAX_CONNECTIONS,
+    WITH,
+    Site,
+    start_contender,
+    start_nginx_origin,
+)
 from memory import idle_bytes, watch_bytes
 from processes import (
     Process,
@@ -43,6 +56,9 @@ if TYPE_CHECKING:
 BASELINE = "haproxy"
 TARGETS = {"ratio": 1.8, "idle_bytes": 6 * 1024, "watch_bytes": 20 * 1024}
 """What apfproxy is to stay within: times HAProxy's CPU, and bytes per connection and per watch."""
+
+MAX_FEATURES_RATIO = 1.1
+"""What features that are on may make of the CPU per request."""
 
 SPARE_DESCRIPTORS = 500
 WARM_UP_S = 1
@@ -164,7 +180,27 @@ def print_medians(results: Sequence[Result], options: argparse.Namespace) -> lis
                 f"apfproxy, {each.mix}: {each.ratio:.2f} times HAProxy's CPU per request, "
                 f"{verdict} the target of {TARGETS['ratio']}"
             )
+    if WITH in options.proxies:
+        print_features(results, options)
     return medians
+
+
+def print_features(results: Sequence[Result], options: argparse.Namespace) -> None:
+    """Print what the features cost: the median over the rounds of the ratio within each."""
+    for mix in options.mix:
+        cpu = {
+            (each.round, each.proxy): each.measurement.cpu_us_per_request
+            for each in results
+            if each.mix == mix
+        }
+        ratio = statistics.median(
+            cpu[number, WITH] / cpu[number, "apfproxy"] for number in range(1, options.rounds + 1)
+        )
+        verdict = "within" if ratio <= MAX_FEATURES_RATIO else "ABOVE"
+        print(
+            f"apfproxy with {', '.join(options.features)}, {mix}: {ratio:.3f} times the CPU per "
+            f"request without, {verdict} the target of {MAX_FEATURES_RATIO}"
+        )
 
 
 def weigh(options: argparse.Namespace, site: Site) -> dict[str, dict[str, float]]:
@@ -226,6 +262,12 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         default=list(CONTENDERS),
         help=",".join(CONTENDERS),
     )
+    add(
+        "--with",
+        dest="features",
+        type=names_from(FEATURES, "feature"),
+        help="features of a second apfproxy: " + ",".join(FEATURES),
+    )
     add("--tls", action="store_true", help="clients speak TLS 1.3 to the proxies")
     add("--add-headers", action="store_true", help="HAProxy and nginx set Via, X-Forwarded-* too")
     add(
@@ -239,6 +281,10 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.mix is None:
         options.mix = list(MIXES if options.tls else KEPT_MIXES)
+    if options.features is not None:
+        if "apfproxy" not in options.proxies:
+            parser.error("--with compares with apfproxy: name it in --proxies")
+        options.proxies.append(WITH)
     return options
 
 
@@ -251,7 +297,9 @@ def run(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="apfproxy-peers-") as directory:
         proxy_core, load_core = (None, None) if options.no_pin else (0, 1)
         tls = make_tls(Path(directory)) if options.tls else None
-        site = Site(Path(directory), proxy_core, load_core, options.add_headers, tls)
+        site = Site(
+            Path(directory), proxy_core, load_core, options.add_headers, tls, options.features
+        )
         if not options.memory_only:
             results = compare(options, site)
             medians = print_medians(results, options)

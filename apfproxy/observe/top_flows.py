@@ -1,7 +1,7 @@
 """Which flows take the most seats, wait longest and are rejected most, now, in bounded memory.
 
-Each measure has a sketch of its own.  A sketch counts at most twice its capacity of keys; when
-there are more, all counts are lowered by the one that comes next after the capacity's largest, and
+Each measure has a sketch of its own.  When a sketch counts more keys than twice its capacity, all
+counts are lowered by the one that comes next after the capacity's largest, and
 those at zero are forgotten (Misra and Gries, "Finding repeated elements", 1982; lowering many at
 once: Agarwal et al., "Mergeable summaries", 2012).  With `total` the sum of all weights:
 
@@ -19,11 +19,11 @@ for decayed sums.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Iterable
 
     from apfproxy.flowcontrol.ticket import Flow, Ticket
 
@@ -37,16 +37,12 @@ MAX_NAME = 256
 MAX_EXPONENT = 64.0
 """Half-lives after which the counts are scaled anew: far from a float's largest, 2**1023."""
 
-SEAT_SECONDS, WAIT_SECONDS, REJECTED = range(3)
+NAMES = ("flowSchema", "priorityLevel", "flow")
 MEASURES = ("seatSeconds", "waitSeconds", "rejected")
 
 
-class FlowKey(NamedTuple):
-    """What names a flow."""
-
-    flow_schema: str
-    priority_level: str
-    flow: str
+FlowKey = tuple[str, str, str]
+"""Names of FlowSchema and priority level, and the distinguisher."""
 
 
 class Sketch:
@@ -65,24 +61,25 @@ class Sketch:
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
-        self.counts: dict[Hashable, float] = {}
+        self.counts: dict[FlowKey, float] = {}
         self.error = 0.0
         self.total = 0.0
 
-    def add(self, key: Hashable, weight: float) -> None:
-        """Add to a key's sum; `weight` > 0."""
+    def add(self, key: FlowKey, weight: float) -> None:
+        """Add to a key's sum; `weight` > 0.  Call `settle` after some."""
         counts = self.counts
         counts[key] = counts.get(key, 0.0) + weight
         self.total += weight
-        if len(counts) > 2 * self._capacity:
-            self._lower()
 
-    def _lower(self) -> None:
+    def settle(self) -> None:
+        """Forget the smallest, if there are too many keys."""
+        if len(self.counts) <= 2 * self._capacity:
+            return
         amount = sorted(self.counts.values(), reverse=True)[self._capacity]
         self.counts = {key: count - amount for key, count in self.counts.items() if count > amount}
         self.error += amount
 
-    def estimate(self, key: Hashable) -> float:
+    def estimate(self, key: FlowKey) -> float:
         """What a key's sum is at most; 0 if it is not known."""
         count = self.counts.get(key)
         return 0.0 if count is None else count + self.error
@@ -188,15 +185,15 @@ class TopFlows:
         seats, waits, rejections = self._sketches
         for flow, (taken, waited_ns, rejected) in batch.items():
             counters = flow.counters
-            key = FlowKey(
-                counters.flow_schema, counters.priority_level, flow.distinguisher[:MAX_NAME]
-            )
+            key = counters.flow_schema, counters.priority_level, flow.distinguisher[:MAX_NAME]
             if taken:
                 seats.add(key, taken * growth * 1e-9)
             if waited_ns:
                 waits.add(key, waited_ns * growth * 1e-9)
             if rejected:
                 rejections.add(key, rejected * growth)
+        for sketch in self._sketches:
+            sketch.settle()
 
     def _growth(self) -> float:
         """What a weight of 1 is now in the sketches."""
@@ -235,15 +232,13 @@ class TopFlows:
         self._fold()
         growth = self._growth()
         sketches = dict(zip(MEASURES, self._sketches, strict=True))
-        order: dict[Hashable, None] = {}
+        order: dict[FlowKey, None] = {}
         for name in by:
             counts = sketches[name].counts
             order.update(dict.fromkeys(sorted(counts, key=lambda key: -counts[key])[:most]))
         return [
             {
-                "flowSchema": key.flow_schema,
-                "priorityLevel": key.priority_level,
-                "flow": key.flow,
+                **dict(zip(NAMES, key, strict=True)),
                 **{
                     name: (sketch.counts[key] + sketch.error) / growth
                     if key in sketch.counts
@@ -252,7 +247,6 @@ class TopFlows:
                 },
             }
             for key in order
-            if isinstance(key, FlowKey)
         ]
 
     def close(self) -> None:

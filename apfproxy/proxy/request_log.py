@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import enum
 import random
+import re
 import time
+from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING
-
-import msgspec
 
 from apfproxy.settings import ERRORS
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.request.attributes import RequestAttributes
     from apfproxy.settings import AccessLogSettings
 
 MAX_TEXT = 256
@@ -28,22 +29,25 @@ MAX_TEXT = 256
 MAX_PATH = 1024
 """Characters of a path, and of a selector."""
 MAX_GROUPS = 16
-CUT = "…"
+CUT = "..."
 """Ends what was cut."""
 
-QUERY_TEXTS = ("labelSelector", "fieldSelector")
-QUERY_NAMES = (
-    "limit",
-    "resourceVersion",
-    "resourceVersionMatch",
-    "watch",
-    "timeout",
-    "timeoutSeconds",
-    "sendInitialEvents",
-    "allowWatchBookmarks",
-    "dryRun",
+PARAMETERS = (
+    ("limit", MAX_TEXT),
+    ("resourceVersion", MAX_TEXT),
+    ("resourceVersionMatch", MAX_TEXT),
+    ("watch", MAX_TEXT),
+    ("sendInitialEvents", MAX_TEXT),
+    ("allowWatchBookmarks", MAX_TEXT),
+    ("timeout", MAX_TEXT),
+    ("timeoutSeconds", MAX_TEXT),
+    ("labelSelector", MAX_PATH),
+    ("fieldSelector", MAX_PATH),
 )
-"""Parameters whose values say what a request costs, and no secret."""
+"""Parameters whose values say what a request costs, and no secret; at most so long."""
+
+_PLAIN = re.compile(rb"[A-Za-z0-9/._:-]+")
+"""Targets without a query and without anything that JSON or the URL escapes."""
 
 _FIRST_ERROR = 400
 _NS_PER_S = 1_000_000_000
@@ -70,32 +74,10 @@ class Failure(enum.StrEnum):
     """The origin did not begin an answer in time."""
 
 
-class Subject(msgspec.Struct, frozen=True):
-    """What a line says of who asks for what, and where that belongs; null for what is not known."""
-
-    user: str | None = None
-    groups: tuple[str, ...] | None = None
-    verb: str | None = None
-    method: str | None = None
-    path: str | None = None
-    query: dict[str, str | bool] | None = None
-    api_group: str | None = msgspec.field(default=None, name="apiGroup")
-    api_version: str | None = msgspec.field(default=None, name="apiVersion")
-    resource: str | None = None
-    subresource: str | None = None
-    namespace: str | None = None
-    name: str | None = None
-    flow_schema: str | None = msgspec.field(default=None, name="flowSchema")
-    priority_level: str | None = msgspec.field(default=None, name="priorityLevel")
-    flow: str | None = None
-
-
-def rendered(subject: Subject) -> str:
-    """The members of a subject as JSON, without the braces."""
-    return msgspec.json.encode(subject).decode()[1:-1]
-
-
-NOTHING_KNOWN = rendered(Subject())
+NOTHING_KNOWN = (
+    '"user":null,"groups":null,"verb":null,"method":null,"path":null,'
+    '"flowSchema":null,"priorityLevel":null,"flow":null'
+)
 
 
 class RequestLog:
@@ -163,22 +145,20 @@ class RequestLog:
             and random.random() >= self._sampled  # noqa: S311 - a sample, not a secret
         ):
             return
-        if found is None:
-            subject = rendered_or_escaped(subject_of(head, None))
+        kept = head.logged
+        if kept is not None and kept[0] is found and kept[1] is head.user:
+            text = kept[2]
         else:
-            kept = head.logged
-            if kept is not None and kept[0] is found and kept[1] is head.user:
-                subject = kept[2]
-            else:
-                subject = rendered_or_escaped(subject_of(head, found))
-                head.logged = (found, head.user, subject)
+            text = text_of(head, found)
+            if found is not None:
+                head.logged = (found, head.user, text)
         begun_ns, wait_ns, execution_ns = times
         unix_ns = begun_ns + self._offset_ns
         second = unix_ns // _NS_PER_S
         if second != self._second:
             unix_ns, second = self._begin_second(begun_ns)
         self._write(
-            f'{{"time":"{self._second_text}{unix_ns % _NS_PER_S // 1000:06d}Z",{subject},'
+            f'{{"time":"{self._second_text}{unix_ns % _NS_PER_S // 1000:06d}Z",{text},'
             f'"seats":{seats},"waitSeconds":{wait_ns / 1e9:.6f},'
             f'"executionSeconds":{execution_ns / 1e9:.6f},"status":{status or "null"},'
             f'"upstreamStatus":{upstream_status or "null"},"bytes":{body_bytes},'
@@ -218,66 +198,74 @@ class RequestLog:
         return f"<RequestLog of {self._sampled:.0%} and of all errors>"
 
 
-def rendered_or_escaped(subject: Subject) -> str:
-    """The members of a subject as JSON, with U+FFFD for what is no Unicode."""
-    try:
-        return rendered(subject)
-    except UnicodeEncodeError:
-        # A header may carry text that is no Unicode, which Python keeps as lone surrogates.
-        plain = msgspec.to_builtins(subject)
-        return rendered(msgspec.convert(_unicode_of(plain), Subject))
+def text_of(head: RequestHead, found: Classification | None) -> str:
+    """The members of a line that say who asks for what, and where that belongs.
 
-
-def subject_of(head: RequestHead, found: Classification | None) -> Subject:
-    """What a line says of a request.
+    Those of resources are only there in requests for resources, `query` if it has anything known.
 
     Args:
         head: The request's head.
         found: Where it belongs; None if it did not come so far, and is perhaps of nobody known.
     """
-    attributes, user = head.attributes, head.user
-    is_known = found is not None or head.identity_until_ns > 0
-    return Subject(
-        user=cut(user.name) if is_known else None,
-        groups=tuple(map(cut, user.groups[:MAX_GROUPS])) if is_known else None,
-        verb=cut(attributes.verb),
-        method=cut(head.method),
-        path=cut(attributes.path, MAX_PATH),
-        query=known_query(attributes.query) if attributes.query else None,
-        api_group=cut(attributes.api_group),
-        api_version=cut(attributes.api_version),
-        resource=cut(attributes.resource),
-        subresource=cut(attributes.subresource),
-        namespace=cut(attributes.namespace),
-        name=cut(attributes.name),
-        flow_schema=None if found is None else found.flow.counters.flow_schema,
-        priority_level=None if found is None else found.level.name,
-        flow=None if found is None else cut(found.flow.distinguisher),
+    attributes, user, target = head.attributes, head.user, head.target
+    who = '"user":null,"groups":null'
+    if found is not None or head.identity_until_ns > 0:
+        groups = ",".join(map(quoted, user.groups[:MAX_GROUPS]))
+        who = f'"user":{quoted(user.name)},"groups":[{groups}]'
+    # Nearly all targets need no escapes, nor any cutting; measured, that saves 2 us per head.
+    if len(target) <= MAX_TEXT and _PLAIN.fullmatch(target):
+        what = f'"verb":"{attributes.verb}","method":"{head.method}","path":"{attributes.path}"'
+        if attributes.is_resource_request:
+            what = (
+                f'{what},"apiGroup":"{attributes.api_group}",'
+                f'"apiVersion":"{attributes.api_version}","resource":"{attributes.resource}",'
+                f'"subresource":"{attributes.subresource}",'
+                f'"namespace":"{attributes.namespace}","name":"{attributes.name}"'
+            )
+    else:
+        what = escaped(head.method, attributes)
+    if found is None:
+        return f'{who},{what},"flowSchema":null,"priorityLevel":null,"flow":null'
+    # Names of Kubernetes' objects need no escapes.
+    return (
+        f'{who},{what},"flowSchema":"{found.flow.counters.flow_schema}",'
+        f'"priorityLevel":"{found.level.name}","flow":{quoted(found.flow.distinguisher)}'
     )
 
 
-def known_query(query: Mapping[str, tuple[str, ...]]) -> dict[str, str | bool] | None:
-    """Of a query what Kubernetes' API gives a meaning, each parameter's first value."""
-    known: dict[str, str | bool] = {
-        name: cut(query[name][0]) for name in QUERY_NAMES if query.get(name)
-    }
-    known.update((name, cut(query[name][0], MAX_PATH)) for name in QUERY_TEXTS if query.get(name))
+def escaped(method: str, attributes: RequestAttributes) -> str:
+    """The members of a line that say what is asked for, whatever that may be."""
+    texts = {"verb": attributes.verb, "method": method}
+    if attributes.is_resource_request:
+        texts |= {
+            "apiGroup": attributes.api_group,
+            "apiVersion": attributes.api_version,
+            "resource": attributes.resource,
+            "subresource": attributes.subresource,
+            "namespace": attributes.namespace,
+            "name": attributes.name,
+        }
+    members = {name: quoted(text) for name, text in texts.items()}
+    members["path"] = quoted(attributes.path, MAX_PATH)
+    if query := known_query(attributes.query):
+        inner = ",".join(f'"{name}":{value}' for name, value in query.items())
+        members["query"] = f"{{{inner}}}"
+    return ",".join(f'"{name}":{value}' for name, value in members.items())
+
+
+def known_query(query: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
+    """Of a query what Kubernetes' API gives a meaning, each parameter's first value as JSON."""
+    known = {name: quoted(query[name][0], most) for name, most in PARAMETERS if query.get(name)}
     if query.get("continue"):
-        known["continue"] = True
-    return known or None
+        known["continue"] = "true"
+    return known
 
 
-def cut(text: str, most: int = MAX_TEXT) -> str:
-    """The text, cut to so many characters."""
-    return text if len(text) <= most else text[: most - 1] + CUT
-
-
-def _unicode_of(value: object) -> object:
-    """A value of built-in types, each lone surrogate in its texts replaced."""
-    if isinstance(value, str):
-        return value.encode(errors="surrogatepass").decode(errors="replace")
-    if isinstance(value, dict):
-        return {_unicode_of(key): _unicode_of(each) for key, each in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_unicode_of(each) for each in value]
-    return value
+def quoted(text: str, most: int = MAX_TEXT) -> str:
+    """The text as JSON in ASCII, cut to so many characters; U+FFFD for what is no Unicode."""
+    if len(text) > most:
+        text = text[: most - len(CUT)] + CUT
+    if not text.isascii():
+        # A header may carry text that is no Unicode, which Python keeps as lone surrogates.
+        text = text.encode(errors="surrogatepass").decode(errors="replace")
+    return encode_basestring_ascii(text)

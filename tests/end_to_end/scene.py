@@ -16,6 +16,7 @@ from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_obje
 from apfproxy.cli.process import ProxyProcess
 from apfproxy.settings import (
     ENFORCE,
+    AccessLogSettings,
     Address,
     AuthenticationSettings,
     DownstreamSettings,
@@ -164,6 +165,7 @@ class Setup:
     tunnel: TunnelSettings = field(default_factory=TunnelSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)
     drain: DrainSettings = field(default_factory=lambda: DrainSettings(timeout_s=WAIT_S))
+    access_log: AccessLogSettings = field(default_factory=AccessLogSettings)
 
     def with_downstream(self, **changes: Any) -> Setup:  # noqa: ANN401  settings by their names
         """With other settings for clients."""
@@ -291,6 +293,7 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
                 server_concurrency_limit=setup.seats,
                 hash_seed=1,
             ),
+            access_log=setup.access_log,
             admin=None,
         )
     )
