@@ -61,6 +61,25 @@ def test_gauges_of_now(scene: Scene) -> None:
     assert values.of("current_inqueue_seats", SCHEMA) == 1
 
 
+@pytest.mark.parametrize(
+    ("reason", "name"),
+    [
+        ("ban", "rejected_ban"),
+        ("long-running", "rejected_long_running"),
+        ("rate", "rejected_rate"),
+    ],
+)
+def test_rejections_by_additions(scene: Scene, reason: str, name: str) -> None:
+    """They show once there are any, beside the reasons that Kubernetes has."""
+    labels = {**SCHEMA, "reason": reason}
+    assert Values(scene).of("rejected_requests_total", labels) is None
+    for counters in scene.controller.flow_schema_counters():
+        if counters.flow_schema == "everyone":
+            setattr(counters, name, 3)
+
+    assert Values(scene).of("rejected_requests_total", labels) == 3
+
+
 def test_counters(scene: Scene) -> None:
     """Dispatches and rejections are counted, each rejection by its reason."""
     values = Values(scene)

@@ -334,3 +334,20 @@ def test_probe_is_gone_with_its_head() -> None:
     probe.feed(b"GET / HTT")
 
     assert [] == [each for each in gc.get_referrers(probe) if not isinstance(each, FrameType)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "name", "expected"),
+    [
+        pytest.param(b"X-Tenant: blue\r\n", "x-tenant", "blue", id="one"),
+        pytest.param(b"x-tenant:blue\r\nX-Tenant: red\r\n", "X-Tenant", "blue", id="first"),
+        pytest.param(b"X-Tenant:  \r\n", "x-tenant", "", id="empty"),
+        pytest.param(b"A-X-Tenant: red\r\n", "x-tenant", "", id="none"),
+        pytest.param(b"Other: x-tenant: red\r\n", "x-tenant", "", id="in-another"),
+        pytest.param(b"X-Tenant: \xc3\xa4\xff\r\n", "x-tenant", "\u00e4\ufffd", id="no-text"),
+        pytest.param(b"X-Remote-User: root\r\n", "x-remote-user", "", id="not-forwarded"),
+    ],
+)
+def test_header(lines: bytes, name: str, expected: str) -> None:
+    """The first value of a field that the origin gets, too."""
+    assert expected == parse(b"GET / HTTP/1.1\r\nHost: h\r\n" + lines + b"\r\n").header(name)

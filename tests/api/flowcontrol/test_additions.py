@@ -234,8 +234,8 @@ def test_errors_of_priority_levels(
             "distinguisher",
             "header:Cookie",
             (
-                'Invalid value: "header:Cookie": flows are named in metrics and logs, which must not'
-                " hold secrets: take another"
+                'Invalid value: "header:Cookie": flows are named in metrics and logs, which must'
+                " not hold secrets: take another"
             ),
         ),
         ("request-rate", "0", f'Invalid value: "0": {RATE}'),
@@ -253,9 +253,9 @@ def test_errors_of_priority_levels(
             "rate",
             "5",
             (
-                'Unsupported value: "apfproxy.io/rate": supported values: "apfproxy.io/distinguisher",'
-                ' "apfproxy.io/long-running-limit", "apfproxy.io/request-burst",'
-                ' "apfproxy.io/request-rate"'
+                'Unsupported value: "apfproxy.io/rate": supported values:'
+                ' "apfproxy.io/distinguisher", "apfproxy.io/long-running-limit",'
+                ' "apfproxy.io/request-burst", "apfproxy.io/request-rate"'
             ),
         ),
     ],

@@ -1,0 +1,169 @@
+"""What a controller makes of additions to objects."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from msgspec.structs import replace
+
+from apfproxy.api.flowcontrol.additions import PREFIX
+from apfproxy.api.flowcontrol.types import QueuingConfiguration
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.user import AUTHENTICATED_GROUP, User
+from tests.objects import flow_schema, group_subject, priority_level
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from apfproxy.api.flowcontrol.types import (
+        FlowControlObject,
+        FlowSchema,
+        PriorityLevelConfiguration,
+    )
+
+GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
+ALICE = User("alice", (AUTHENTICATED_GROUP, "team-a"))
+BOB = User("bob", ("team-a", AUTHENTICATED_GROUP))
+
+
+def annotations_of(additions: dict[str, str]) -> dict[str, str]:
+    """Annotations, of whose names the prefix is left out."""
+    return {PREFIX + name.replace("_", "-"): value for name, value in additions.items()}
+
+
+def level(
+    name: str = "a", queues: int = 4, shares: int = 10, **additions: str
+) -> FlowControlObject:
+    """A level with additions; one without queues rejects."""
+    queuing = QueuingConfiguration(queues=queues, hand_size=1, queue_length_limit=3)
+    obj: PriorityLevelConfiguration = priority_level(
+        name, shares=shares, queuing=queuing if queues else None
+    )
+    return replace(obj, metadata=replace(obj.metadata, annotations=annotations_of(additions)))
+
+
+def schema(**additions: str) -> FlowControlObject:
+    """The FlowSchema `s` of everybody to the level `a`, with additions."""
+    obj: FlowSchema = flow_schema("s", "a", group_subject(AUTHENTICATED_GROUP))
+    return replace(obj, metadata=replace(obj.metadata, annotations=annotations_of(additions)))
+
+
+def controller_of(*objects: FlowControlObject) -> Controller:
+    """A controller with those objects, of which nothing is reported."""
+    controller = Controller(VirtualClock(), 30, 0)
+    digest = controller.digest(objects)
+    assert () == digest.problems
+    controller.commit(digest)
+    return controller
+
+
+def test_wrong_additions_do_not_count() -> None:
+    """They are reported with what to do; their objects and other additions are in force."""
+    controller = Controller(VirtualClock(), 30, 0)
+    digest = controller.digest(
+        [
+            level(wait_limit="soon"),
+            schema(request_rate="0", long_running_limit="3"),
+        ]
+    )
+    controller.commit(digest)
+
+    assert (
+        (
+            "PriorityLevelConfiguration 'a': metadata.annotations[apfproxy.io/wait-limit]: Invalid"
+            ' value: "soon": write a duration such as 500ms, 5s or 1m, longer than 0s and at most'
+            " 1m; the addition does not count"
+        ),
+        (
+            "FlowSchema 's': metadata.annotations[apfproxy.io/request-rate]: Invalid value:"
+            ' "0": write requests per second, such as 20 or 0.5, from 0.001 to 1000000;'
+            " the addition does not count"
+        ),
+    ) == digest.problems
+    assert 2 == digest.unused_additions == controller.unused_additions
+    found = controller.classify(ALICE, GET_POD)
+    assert 60_000_000_000 == found.level.wait_limit_ns
+    assert found.limits is not None
+    assert (None, 3) == (found.limits.rate, found.limits.long_running_limit)
+    controller.commit(controller.digest([level(), schema()]))
+    assert 0 == controller.unused_additions
+
+
+def test_additions_of_a_skipped_object_are_not_reported() -> None:
+    """What is wrong with the object itself is enough."""
+    controller = Controller(VirtualClock(), 30, 0)
+    digest = controller.digest([level(queues=-1, wait_limit="soon")])
+
+    assert 0 == digest.unused_additions
+    assert all(line.endswith("the object is skipped") for line in digest.problems)
+
+
+def test_without_additions_there_are_no_limits() -> None:
+    """And the usual wait."""
+    found = controller_of(level(), schema()).classify(ALICE, GET_POD)
+
+    assert found.limits is None
+    assert (60_000_000_000, False) == (found.level.wait_limit_ns, found.level.is_ban)
+
+
+def test_wait_limit_and_its_end() -> None:
+    """A level takes it from its object, and goes back to the usual one without it."""
+    controller = controller_of(level(wait_limit="5s"), schema())
+    assert 5_000_000_000 == controller.levels["a"].wait_limit_ns
+    controller.commit(controller.digest([level(), schema()]))
+
+    assert 60_000_000_000 == controller.levels["a"].wait_limit_ns
+
+
+def test_ban() -> None:
+    """Every FlowSchema of the level has it, until it goes."""
+    controller = controller_of(level(queues=0, shares=0, ban="true"), schema())
+    limits = controller.classify(ALICE, GET_POD).limits
+    assert limits is not None
+    assert limits.is_ban
+    assert "" == controller.classify(ALICE, GET_POD).flow.distinguisher
+    controller.commit(controller.digest([level(queues=0, shares=0), schema()]))
+
+    assert controller.classify(ALICE, GET_POD).limits is None
+
+
+@pytest.mark.parametrize(
+    ("queues", "additions", "expected"),
+    [
+        pytest.param(4, {}, "alice", id="none"),
+        pytest.param(4, {"distinguisher": "group"}, "team-a", id="group"),
+        pytest.param(1, {"distinguisher": "group"}, "", id="group-without-flows"),
+        pytest.param(4, {"distinguisher": "header:X-Tenant"}, "x-tenant!", id="header"),
+        pytest.param(4, {"distinguisher": "user-agent"}, "user-agent!", id="user-agent"),
+        pytest.param(1, {"request_rate": "5"}, "alice", id="rate-at-one-queue"),
+        pytest.param(1, {"long_running_limit": "5"}, "alice", id="cap-at-one-queue"),
+        pytest.param(
+            1, {"request_rate": "5", "distinguisher": "group"}, "team-a", id="rate-of-groups"
+        ),
+    ],
+)
+def test_flows(queues: int, additions: dict[str, str], expected: str) -> None:
+    """Flows are told apart as the addition says, wherever that makes a difference."""
+    controller = controller_of(level(queues=queues), schema(**additions))
+    found = controller.classify(ALICE, GET_POD, lambda name: f"{name}!")
+
+    assert expected == found.flow.distinguisher
+    if expected == "team-a":
+        assert found.flow is controller.classify(BOB, GET_POD).flow
+
+
+def test_limits_outlive_reconfigurations() -> None:
+    """Long-running requests go on, and a bucket is not filled by a change of something else."""
+    controller = controller_of(level(), schema(long_running_limit="5", request_rate="1"))
+    before = controller.classify(ALICE, GET_POD).limits
+    controller.commit(
+        controller.digest(
+            [level(wait_limit="1s"), schema(long_running_limit="6", request_rate="1")]
+        )
+    )
+    after = controller.classify(ALICE, GET_POD).limits
+
+    assert after is not None
+    assert before is after
+    assert 6 == after.long_running_limit

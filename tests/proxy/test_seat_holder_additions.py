@@ -1,0 +1,252 @@
+"""Requests that additions to their FlowSchema or its level are about."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.api.decode import decode_documents
+from apfproxy.settings import ENFORCE, OBSERVE
+from tests.proxy.fakes import (
+    CHUNKED_OK,
+    GET,
+    LOG,
+    OBJECTS,
+    OK,
+    WATCH,
+    Bench,
+    body,
+    connection_of,
+    status,
+)
+
+if TYPE_CHECKING:
+    from apfproxy.flowcontrol.counters import FlowSchemaCounters
+    from apfproxy.flowcontrol.flow_limits import FlowLimits
+    from tests.proxy.fakes import FakeTransport
+
+SCHEMA = b"metadata: {name: queued}\nspec:\n  matchingPrecedence"
+LEVEL = b"metadata: {name: queued}\nspec:\n  type: Limited"
+EXEC = (
+    b"POST /api/v1/namespaces/a/pods/b/exec HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\n"
+    b"Upgrade: SPDY/3.1\r\n\r\n"
+)
+HANDSHAKE = (
+    b" HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+WATCH_UPGRADE = b"GET /api/v1/pods?watch=1" + HANDSHAKE
+
+
+def bench_with(schema: bytes = b"", level: bytes = b"", *, seats: int = 9) -> Bench:
+    """A data plane, the FlowSchema and the level `queued` of which have annotations.
+
+    Args:
+        schema: Members of the FlowSchema's, without the prefix of their names.
+        level: Likewise of the level's.
+        seats: Of the level.
+    """
+    objects = OBJECTS
+    for place, members in ((SCHEMA, schema), (LEVEL, level)):
+        assert 1 == objects.count(place)
+        annotations = b"metadata: {name: queued, annotations: {%b}}" % b", ".join(
+            b"apfproxy.io/" + member for member in members.split(b", ") if member
+        )
+        objects = objects.replace(place, place.replace(b"metadata: {name: queued}", annotations))
+    bench = Bench(seats=seats, idle_origins=9)
+    decoded = decode_documents(objects, "objects.yaml")
+    assert [] == decoded.problems
+    digest = bench.controller.digest(decoded.objects)
+    assert () == digest.problems
+    bench.controller.commit(digest)
+    return bench
+
+
+def banning(enforcement: str = ENFORCE) -> Bench:
+    """A data plane whose level `queued` bans everything."""
+    bench = Bench(idle_origins=9, enforcement=enforcement)
+    objects = OBJECTS.replace(b"Configuration: {name: queued}", b"Configuration: {name: banned}")
+    objects += (
+        b"---\napiVersion: flowcontrol.apiserver.k8s.io/v1\nkind: PriorityLevelConfiguration\n"
+        b'metadata: {name: banned, annotations: {apfproxy.io/ban: "true"}}\nspec:\n'
+        b"  type: Limited\n"
+        b"  limited: {nominalConcurrencyShares: 0, limitResponse: {type: Reject}}\n"
+    )
+    digest = bench.controller.digest(decode_documents(objects, "objects.yaml").objects)
+    assert () == digest.problems
+    bench.controller.commit(digest)
+    return bench
+
+
+def counters_of(bench: Bench) -> FlowSchemaCounters:
+    """What is counted of the FlowSchema `queued`."""
+    found = [
+        counters
+        for counters in bench.controller.flow_schema_counters()
+        if counters.flow_schema == "queued"
+    ]
+    return found[-1]
+
+
+def limits_of(bench: Bench, client: FakeTransport) -> FlowLimits:
+    """The limits of the request that a client has under way."""
+    exchange = connection_of(client).exchange
+    assert exchange is not None
+    classification = exchange.head.classification
+    assert classification is not None
+    assert classification.limits is not None
+    assert bench.controller.generation == classification.generation
+    return classification.limits
+
+
+def message(answer: bytes) -> str:
+    """What an answer's Status says."""
+    return str(json.loads(body(answer))["message"])
+
+
+@pytest.mark.parametrize(
+    "request_", [GET, LOG, WATCH, EXEC, WATCH_UPGRADE], ids=["get", "log", "watch", "exec", "ws"]
+)
+def test_ban(request_: bytes) -> None:
+    """Everything is refused, with 403: it is of no use to try again later."""
+    with banning() as bench:
+        client = bench.ask(request_)
+        answer = client.take()
+
+        assert b"403" == status(answer)
+        assert b"Retry-After" not in answer
+        assert (
+            "priority level 'banned', where FlowSchema 'queued' leads, rejects all requests"
+            " (apfproxy.io/ban)"
+        ) == message(answer)
+        assert 1 == counters_of(bench).rejected_ban
+        assert 1 == bench.controller.levels["banned"].queue_set.rejected_total
+        assert (b"Upgrade" in request_) == (b"\r\nConnection: close\r\n" in answer)
+        assert [] == [origin for origin in bench.origins if origin.written]
+        bench.assert_at_rest()
+
+
+def test_rate() -> None:
+    """Above its rate a flow is told when to come again; others are not concerned."""
+    with bench_with(
+        b'request-rate: "0.5", request-burst: "2", distinguisher: header:x-tenant'
+    ) as bench:
+        blue = GET.replace(b"Host", b"X-Tenant: blue\r\nHost")
+        answers = []
+        for _ in range(3):
+            client = bench.ask(blue)
+            for origin in bench.origins:
+                if origin.take():
+                    bench.send(origin, OK)
+            answers.append(client.take())
+        assert [b"200", b"200", b"429"] == list(map(status, answers))
+        assert b"\r\nRetry-After: 2\r\n" in answers[2]
+        assert b"\r\nX-Kubernetes-PF-FlowSchema-UID: " in answers[2]
+        assert (
+            "the flow makes more than 0.5 requests a second, the most that FlowSchema 'queued'"
+            " allows (apfproxy.io/request-rate); try again later"
+        ) == message(answers[2])
+        assert 1 == counters_of(bench).rejected_rate
+        other = bench.ask(blue.replace(b"blue", b"red"))
+        assert (1, 0, 0) == bench.use()
+        bench.end(other)
+        bench.wait(2)
+        again = bench.ask(blue)
+        assert (1, 0, 0) == bench.use()
+        bench.end(again)
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    "request_", [WATCH, LOG, EXEC, WATCH_UPGRADE], ids=["watch", "log", "exec", "ws"]
+)
+def test_long_running_limit(request_: bytes) -> None:
+    """One over the limit is refused; whoever leaves makes room, and short ones do not count."""
+    with bench_with(b'long-running-limit: "1"') as bench:
+        first = bench.ask(request_)
+        limits = limits_of(bench, first)
+        short = bench.ask(GET)
+        assert {"": 1} == limits.long_running
+        refused = bench.ask(request_)
+        answer = refused.take()
+        assert b"429" == status(answer)
+        assert b"Retry-After" not in answer
+        assert (
+            "1 long-running requests of the flow are under way, the most that FlowSchema 'queued'"
+            " allows (apfproxy.io/long-running-limit); end one of them"
+        ) == message(answer)
+        assert 1 == counters_of(bench).rejected_long_running
+        bench.end(refused)
+        bench.end(first)
+        assert {} == limits.long_running
+        third = bench.ask(request_)
+        assert {"": 1} == limits.long_running
+        bench.end(third)
+        bench.end(short)
+
+        assert {} == limits.long_running
+        bench.assert_at_rest()
+
+
+def test_long_running_request_ends() -> None:
+    """The end of its answer makes room, once."""
+    with bench_with(b'long-running-limit: "2"') as bench:
+        client = bench.ask(WATCH)
+        limits = limits_of(bench, client)
+        origin = next(origin for origin in bench.origins if origin.written)
+        bench.send(origin, CHUNKED_OK)
+        bench.wait(1)
+        assert {"": 1} == limits.long_running
+        bench.send(origin, b"0\r\n\r\n")
+        assert {} == limits.long_running
+        bench.end(client)
+
+        assert {} == limits.long_running
+        bench.assert_at_rest()
+
+
+def test_long_running_request_without_seats() -> None:
+    """A watch that finds the queue full gives its place back."""
+    with bench_with(b'long-running-limit: "9"', seats=1) as bench:
+        clients = [bench.ask(GET) for _ in range(4)]
+        limits = limits_of(bench, clients[0])
+        assert b"429" == status(bench.ask(WATCH).take())
+
+        assert {} == limits.long_running
+        for client in clients:
+            bench.end(client)
+        bench.assert_at_rest()
+
+
+def test_wait_limit() -> None:
+    """A request waits for as long as its level lets it, or as long as its own time, the lesser."""
+    with bench_with(level=b"wait-limit: 5s", seats=1) as bench:
+        first = bench.ask(GET)
+        waiting = bench.ask(GET)
+        hurried = bench.ask(GET.replace(b" HTTP", b"?timeout=8s HTTP"))
+        bench.wait(2.1)
+        assert b"429" == status(hurried.take())
+        assert b"" == waiting.take()
+        bench.wait(3)
+        assert b"429" == status(waiting.take())
+        bench.end(first)
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("request_", [GET, WATCH, LOG], ids=["get", "watch", "log"])
+def test_observing(request_: bytes) -> None:
+    """A refusal is counted, and the request goes on without a hurry that it did not have."""
+    with banning(OBSERVE) as bench:
+        client = bench.ask(request_)
+        origin = next(origin for origin in bench.origins if origin.written)
+        bench.send(origin, CHUNKED_OK)
+        if request_ is not GET:
+            bench.wait(600)
+        bench.send(origin, b"0\r\n\r\n")
+
+        assert b"200" == status(client.take())
+        assert "" == client.ended_by
+        assert 1 == counters_of(bench).rejected_ban
+        bench.assert_at_rest()
