@@ -333,7 +333,7 @@ def _flow_part(found: Classification, hand: tuple[int, ...]) -> FlowPart:
 
 
 def _outcome(queue_set: QueueSet, estimate: WorkEstimate, foresight: Foresight) -> OutcomePart:
-    seats = _seats(estimate.max_seats)
+    seats = _counted(estimate.max_seats, "seat")
     if queue_set.config.kind is QueueSetKind.EXEMPT:
         used = f"{queue_set.seats_in_use} seats are in use, and none is counted against a limit"
     else:
@@ -342,10 +342,8 @@ def _outcome(queue_set: QueueSet, estimate: WorkEstimate, foresight: Foresight) 
     if foresight.decision is Decision.EXECUTE:
         text = f"executes at once: it needs {seats}, and {used}"
     elif foresight.decision is Decision.WAIT:
-        text = (
-            f"waits in queue {foresight.queue} behind {foresight.ahead} requests:"
-            f" it needs {seats}, and {used}"
-        )
+        behind = f"behind {_counted(foresight.ahead, 'request')}" if foresight.ahead else "first"
+        text = f"waits in queue {foresight.queue}, {behind}: it needs {seats}, and {used}"
     elif reason is RejectReason.QUEUE_FULL:
         text = (
             f"rejected with 429, {reason}: queue {foresight.queue}, the best of its hand,"
@@ -365,5 +363,5 @@ def _outcome(queue_set: QueueSet, estimate: WorkEstimate, foresight: Foresight) 
     )
 
 
-def _seats(number: int) -> str:
-    return f"{number} seat{'' if number == 1 else 's'}"
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

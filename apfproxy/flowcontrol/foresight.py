@@ -111,9 +111,6 @@ class _Line:
         assert self.arrival is not None
         return self.arrival
 
-    def __repr__(self) -> str:
-        return f"<_Line {self.index} from {self.start_r}>"
-
 
 def _after_dispatch(queue_set: QueueSet, queue: Queue, estimate: WorkEstimate) -> Foresight:
     """What becomes of a request in its queue, after the dispatches that its arrival brings."""

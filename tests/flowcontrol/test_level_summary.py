@@ -1,0 +1,49 @@
+"""Tests of apfproxy.flowcontrol.level_summary."""
+
+from __future__ import annotations
+
+from apfproxy.api.flowcontrol.types import QueuingConfiguration
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.level_summary import LevelSummary, Sums, summarize_levels
+from tests.objects import priority_level
+from tests.virtual_clock import VirtualClock
+
+QUEUING = QueuingConfiguration(queues=4, hand_size=2, queue_length_limit=5)
+
+
+def test_levels_and_sums() -> None:
+    """Each level has its shares and bounds, in the order of names; the sums are over all."""
+    controller = Controller(VirtualClock(), 100, 0)
+    limited = priority_level(
+        "b", shares=15, queuing=QUEUING, lendable_percent=50, borrowing_limit_percent=20
+    )
+    controller.commit(
+        controller.digest([limited, priority_level("a", shares=20, borrowing_limit_percent=None)])
+    )
+    summary = summarize_levels(controller)
+
+    assert ["a", "b", "catch-all", "exempt"] == [level.name for level in summary.levels]
+    first, second, _, exempt = summary.levels
+    assert (50, 0, 100, 150) == (first.nominal, first.lendable, first.borrowing, first.maximum)
+    expected = LevelSummary(
+        name="b",
+        type="Limited",
+        is_quiescing=False,
+        shares=15,
+        lendable_percent=50,
+        borrowing_limit_percent=20,
+        nominal=38,
+        lendable=19,
+        borrowing=8,
+        minimum=19,
+        maximum=46,
+        current=controller.levels["b"].current_limit,
+        seats_in_use=0,
+    )
+    assert expected == second
+    assert ("Exempt", None, None) == (exempt.type, exempt.borrowing, exempt.maximum)
+    current = sum(level.current_limit for level in controller.levels.values())
+    assert summary.sums == Sums(
+        shares=40, nominal=101, lendable=19, minimum=82, current=current, seats_in_use=0
+    )
+    assert summary.server_concurrency_limit == 100

@@ -1,0 +1,178 @@
+"""Tests of apfproxy.flowcontrol.odds."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.flowcontrol.dealer import MAX_HASH_BITS, required_entropy_bits
+from apfproxy.flowcontrol.odds import (
+    MAX_QUEUES,
+    OddsError,
+    Suggestion,
+    check_sizes,
+    largest_hand,
+    most_queues,
+    squished,
+    suggest,
+)
+
+TABLE = {
+    (12, 32): (4.428838398950118e-09, 0.11431348830099144, 0.9935089607656024),
+    (10, 32): (1.550093439632541e-08, 0.0626479840223545, 0.9753101519027554),
+    (10, 64): (6.601827268370426e-12, 0.00045571320990370776, 0.49999929150089345),
+    (9, 64): (3.6310049976037345e-11, 0.00045501212304112273, 0.4282314876454858),
+    (8, 64): (2.25929199850899e-10, 0.0004886697053040446, 0.35935114681123076),
+    (8, 128): (6.994461389026097e-13, 3.4055790161620863e-06, 0.02746173137155063),
+    (7, 128): (1.0579122850901972e-11, 6.960839379258192e-06, 0.02406157386340147),
+    (7, 256): (7.597695465552631e-14, 6.728547142019406e-08, 0.0006709661542533682),
+    (6, 256): (2.7134626662687968e-12, 2.9516464018476436e-07, 0.0008895654642000348),
+    (6, 512): (4.116062922897309e-14, 4.982983350480894e-09, 2.26025764343413e-05),
+    (6, 1024): (6.337324016514285e-16, 8.09060164312957e-11, 4.517408062903668e-07),
+}
+"""The table of Kubernetes' documentation: hand size and queues to 1, 4 and 16 elephants."""
+
+
+@pytest.mark.parametrize(("sizes", "expected"), TABLE.items(), ids=map(str, TABLE))
+def test_table_of_the_documentation(
+    sizes: tuple[int, int], expected: tuple[float, float, float]
+) -> None:
+    """The documentation's numbers come out, but for what they lost in rounding."""
+    hand_size, queues = sizes
+    found = [squished(queues, hand_size, elephants) for elephants in (1, 4, 16)]
+
+    assert pytest.approx(expected, rel=1e-14, abs=0) == found
+
+
+def by_covering(queues: int, hand_size: int, elephants: int) -> Fraction:
+    """The same by another way: how many queues the elephants cover, one after the other."""
+    hands = math.comb(queues, hand_size)
+    covered = {0: Fraction(1)}
+    for _ in range(elephants):
+        after: dict[int, Fraction] = {}
+        for count, chance in covered.items():
+            for new in range(hand_size + 1):
+                ways = math.comb(queues - count, new) * math.comb(count, hand_size - new)
+                if ways:
+                    more = chance * Fraction(ways, hands)
+                    after[count + new] = after.get(count + new, Fraction(0)) + more
+        covered = after
+    return sum(
+        (
+            chance * Fraction(math.comb(count, hand_size), hands)
+            for count, chance in covered.items()
+        ),
+        Fraction(0),
+    )
+
+
+SIZES = st.integers(1, 20).flatmap(
+    lambda queues: st.tuples(st.just(queues), st.integers(1, min(queues, 8)))
+)
+
+
+@given(sizes=SIZES, elephants=st.integers(0, 6))
+def test_agrees_with_the_recursion(sizes: tuple[int, int], elephants: int) -> None:
+    """The sum is what a recursion over the queues that are covered gives, to the last bit."""
+    queues, hand_size = sizes
+
+    assert float(by_covering(queues, hand_size, elephants)) == squished(
+        queues, hand_size, elephants
+    )
+
+
+@given(sizes=SIZES, elephants=st.integers(1, 20))
+def test_monotonous(sizes: tuple[int, int], elephants: int) -> None:
+    """One queue more is never worse, one elephant more never better."""
+    queues, hand_size = sizes
+    chance = squished(queues, hand_size, elephants)
+
+    assert squished(queues + 1, hand_size, elephants) <= chance
+    assert chance <= squished(queues, hand_size, elephants + 1)
+
+
+def test_extremes() -> None:
+    """A hand of all queues is always squished; nothing overflows or falls below the least float."""
+    assert (1.0, 1.0) == (squished(8, 8, 1), squished(1, 1, 10_000))
+    assert 0.0 < squished(MAX_QUEUES, 2, 10_000) < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("queues", "hand_size", "message"),
+    [
+        pytest.param(0, 1, "expected 1 to 10000000 queues, not 0", id="none"),
+        pytest.param(10_000_001, 1, "expected 1 to 10000000 queues, not 10000001", id="many"),
+        pytest.param(4, 5, "expected a hand of 1 to 4 queues, all there are, not 5", id="hand"),
+        pytest.param(4, 0, "expected a hand of 1 to 4 queues, all there are, not 0", id="no-hand"),
+        pytest.param(
+            512,
+            8,
+            "hands of 8 out of 512 queues need 72 bits of a hash, which has 60 for it: with so"
+            " many queues a hand can be 6",
+            id="entropy",
+        ),
+    ],
+)
+def test_refused_sizes(queues: int, hand_size: int, message: str) -> None:
+    """Sizes that no priority level can have are refused with those that it can."""
+    with pytest.raises(OddsError) as caught:
+        check_sizes(queues, hand_size)
+
+    assert message == str(caught.value)
+
+
+def test_accepted_sizes() -> None:
+    """All sizes of the documentation's table are accepted."""
+    for hand_size, queues in TABLE:
+        check_sizes(queues, hand_size)
+
+
+def test_largest_hand() -> None:
+    """It is the largest that a hash has bits for, and no larger than the deck."""
+    for queues in (*range(1, 300), 1024, 4096, MAX_QUEUES):
+        fitting = [
+            hand_size
+            for hand_size in range(1, min(queues, 64) + 1)
+            if required_entropy_bits(queues, hand_size) <= MAX_HASH_BITS
+        ]
+        assert fitting[-1] == largest_hand(queues)
+
+
+@pytest.mark.parametrize("hand_size", [1, 2, 3, 8, 15, 16, 60])
+def test_most_queues(hand_size: int) -> None:
+    """One queue more would take too many bits, or be more than there can be."""
+    most = most_queues(hand_size)
+
+    assert required_entropy_bits(most, hand_size) <= MAX_HASH_BITS
+    assert most == MAX_QUEUES or required_entropy_bits(most + 1, hand_size) > MAX_HASH_BITS
+
+
+@pytest.mark.parametrize("bound", [0.5, 0.1, 0.01, 1e-3, 1e-4])
+@pytest.mark.parametrize("elephants", [1, 2, 4])
+def test_suggestion_is_the_smallest(bound: float, elephants: int) -> None:
+    """Fewer queues, or a smaller hand of them, do not get there: all are tried."""
+    expected = next(
+        Suggestion(queues, hand_size)
+        for queues in range(1, 200)
+        for hand_size in range(1, largest_hand(queues) + 1)
+        if squished(queues, hand_size, elephants) <= bound
+    )
+
+    assert expected == suggest(bound, elephants)
+
+
+@pytest.mark.parametrize(
+    ("bound", "elephants", "expected"),
+    [
+        pytest.param(0.001, 16, Suggestion(239, 7), id="16-elephants"),
+        pytest.param(1e-30, 1, None, id="too-small"),
+        pytest.param(1e-6, 10_000, None, id="too-many"),
+    ],
+)
+def test_suggestion(bound: float, elephants: int, expected: Suggestion | None) -> None:
+    """A bound gets the sizes that keep it, or none if there are none."""
+    assert expected == suggest(bound, elephants)
