@@ -166,6 +166,7 @@ class Setup:
     watch: WatchSettings = field(default_factory=WatchSettings)
     drain: DrainSettings = field(default_factory=lambda: DrainSettings(timeout_s=WAIT_S))
     access_log: AccessLogSettings = field(default_factory=AccessLogSettings)
+    admin: Address | None = None
 
     def with_downstream(self, **changes: Any) -> Setup:  # noqa: ANN401  settings by their names
         """With other settings for clients."""
@@ -294,7 +295,7 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
                 hash_seed=1,
             ),
             access_log=setup.access_log,
-            admin=None,
+            admin=setup.admin,
         )
     )
     scene = Scene(process, origin)

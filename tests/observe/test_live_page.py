@@ -46,6 +46,7 @@ class Flows:
         self.asked = 0
 
     def __call__(self) -> list[Mapping[str, Any]]:
+        """One flow."""
         self.asked += 1
         return [FLOW]
 

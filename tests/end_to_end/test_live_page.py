@@ -1,0 +1,234 @@
+"""The live page in a browser, over a proxy with requests under way."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from apfproxy.flowcontrol.dealer import Dealer
+from apfproxy.settings import Address
+from tests.end_to_end.browser import Tab, chromium
+from tests.end_to_end.scene import GET, NARROW, TRUSTED, Scene, Setup, on_uvloop, running, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from selenium.webdriver import Chrome
+
+    from tests.end_to_end.peer import Peer
+
+QUEUES, HAND_SIZE = 128, 6
+SETUP = Setup(
+    objects=NARROW.replace(
+        "{queues: 1, handSize: 1, queueLengthLimit: 2}",
+        f"{{queues: {QUEUES}, handSize: {HAND_SIZE}, queueLengthLimit: 50}}",
+    ),
+    seats=4,
+    admin=Address(host="127.0.0.1", port=0),
+)
+LIVE = "document.getElementById('connection').dataset.state === 'live'"
+ROW = "document.querySelector('tr[data-level=narrow]')"
+SEATS = f"Number({ROW}.querySelector('td:nth-child(3) b').textContent)"
+WAITING = f"Number({ROW}.querySelector('td:nth-child(6) b').textContent)"
+FULL = f"parseFloat({ROW}.querySelector('.used').style.getPropertyValue('--width'))"
+HAND = "document.getElementById('hand-text').textContent"
+FOCUSED = "document.activeElement"
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
+    """One browser for all tests of the module."""
+    with chromium(tmp_path_factory.mktemp("browser")) as driver:
+        yield driver
+
+
+@contextlib.asynccontextmanager
+async def shown(
+    browser: Chrome, *, width: int = 1280, theme: str = "light"
+) -> AsyncIterator[tuple[Scene, Tab]]:
+    """A proxy, and its page open and live; at the end the page is left, and has no errors."""
+    tab = Tab(browser)
+    async with running(SETUP) as scene:
+        await tab.open(f"http://127.0.0.1:{scene.process.admin_port}/", width=width, theme=theme)
+        await tab.until(f"{LIVE} && {ROW} !== null")
+        yield scene, tab
+        errors = await tab.errors()
+        await tab.open("about:blank")
+    assert [] == errors
+
+
+async def ask_as(scene: Scene, user: str, requests: int) -> list[Peer]:
+    """Send requests of a user, which stay at the origin or wait."""
+    request = GET.replace(b"\r\n\r\n", f"\r\nX-Remote-User: {user}\r\n\r\n".encode())
+    return [await scene.ask(request, source=TRUSTED) for _ in range(requests)]
+
+
+def hand_of(scene: Scene, user: str) -> list[int]:
+    """The queues that the user's requests may use."""
+    hash_ = scene.process.controller.flow_hash("everybody", user)
+    return list(Dealer(QUEUES, HAND_SIZE).deal(hash_))
+
+
+@on_uvloop
+async def test_bars_move(browser: Chrome) -> None:
+    """Seats in use and what waits are shown as they come and go."""
+    async with shown(browser) as (scene, tab):
+        idle = await tab.run(f"[{SEATS}, {WAITING}, {FULL}]")
+        await ask_as(scene, "ann", 7)
+        await tab.until(f"{SEATS} === 4 && {WAITING} === 3")
+        busy = await tab.run(FULL)
+        in_heat = await tab.run("document.getElementById('heat-cell').textContent")
+        scene.close_clients()
+        await tab.until(f"{SEATS} === 0 && {WAITING} === 0")
+        again = await tab.run(FULL)
+
+    assert [0, 0, 0] == idle
+    assert 50 < busy
+    assert f"{QUEUES} queues, " in in_heat
+    assert 0 == again
+
+
+@on_uvloop
+async def test_explain_and_hand(browser: Chrome) -> None:
+    """The form, by keyboard alone, says what would happen and shows the flow's hand."""
+    async with shown(browser) as (scene, tab):
+        await ask_as(scene, "ann", 5)
+        await tab.until(f"{WAITING} === 1")
+        await tab.run("window.before = document.getElementById('heat').toDataURL()")
+        await tab.run("document.querySelector('[name=user]').select()")
+        await tab.press("ann", Keys.ENTER)
+        outcome = await tab.until("document.getElementById('outcome').textContent")
+        facts = await tab.run("document.getElementById('explanation').textContent")
+        hand = await tab.until(f"{HAND}.includes('is dealt') && {HAND}")
+        await tab.until("document.getElementById('heat').toDataURL() !== window.before")
+        expected = hand_of(scene, "ann")
+
+    assert outcome.startswith("Waits in queue ")
+    assert "everybody" in facts
+    assert f"ann is dealt the queues {', '.join(map(str, expected))} of level narrow." == hand
+
+
+@on_uvloop
+async def test_hand_of_a_top_flow(browser: Chrome) -> None:
+    """A flow that took seats is listed; its button shows its hand, and another hides it."""
+    async with shown(browser) as (scene, tab):
+        (client,) = await ask_as(scene, "b <i>ob</i>", 1)
+        arrival = await scene.origin.next_request()
+        await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await client.read_answer()
+        await tab.until("document.querySelector('#flow-rows button') !== null")
+        name = await tab.run("document.querySelector('#flow-rows .name').textContent")
+        await tab.run("document.querySelector('#flow-rows button').focus()")
+        await tab.press(Keys.ENTER)
+        hand = await tab.until(f"{HAND}.includes('is dealt') && {HAND}")
+        await tab.run("document.getElementById('hand-clear').focus()")
+        await tab.press(Keys.SPACE)
+        cleared = await tab.until(f"!{HAND}.includes('is dealt') && {HAND}")
+        expected = hand_of(scene, "b <i>ob</i>")
+
+    assert "b <i>ob</i>" == name
+    assert ", ".join(map(str, expected)) in hand
+    assert cleared.startswith("Choose a flow")
+
+
+@on_uvloop
+async def test_keyboard(browser: Chrome) -> None:
+    """All that can be done is reached by Tab, shows that it has the focus, and has a name."""
+    visited = []
+    async with shown(browser) as (_scene, tab):
+        await tab.run("document.body.focus()")
+        while True:
+            await tab.press(Keys.TAB)
+            found = await tab.run(
+                f"[{FOCUSED}.id || {FOCUSED}.name || {FOCUSED}.textContent,"
+                f" getComputedStyle({FOCUSED}).outlineStyle,"
+                f" Boolean({FOCUSED}.getAttribute('aria-label') || {FOCUSED}.textContent.trim()"
+                f" || {FOCUSED}.labels?.length)]"
+            )
+            if found in visited or found[0] == "state as JSON":
+                break
+            visited.append(found)
+        await tab.run("document.getElementById('heat').focus()")
+        await tab.press(Keys.HOME, Keys.ARROW_RIGHT)
+        looked = await tab.until("document.getElementById('heat-said').textContent")
+        await tab.run("document.getElementById('pause').focus()")
+        await tab.press(Keys.SPACE)
+        paused = await tab.until("document.getElementById('connection-text').textContent")
+        await tab.press(Keys.SPACE)
+        await tab.until(LIVE)
+    names = [name for name, _, _ in visited]
+
+    wanted = {"pause", "same-scale", "queue-level", "heat", "method", "path", "user", "groups"}
+    assert set() == wanted - set(names)
+    assert [] == [name for name, outline, _ in visited if outline == "none"]
+    assert [] == [name for name, _, has_name in visited if not has_name]
+    assert "Queue 1: 0 waiting, 0 seats in use" == looked
+    assert "paused" == paused
+
+
+@on_uvloop
+async def test_connection_lost(browser: Chrome) -> None:
+    """When the proxy ends the page says so."""
+    tab = Tab(browser)
+    async with running(SETUP) as scene:
+        await tab.open(f"http://127.0.0.1:{scene.process.admin_port}/")
+        await tab.until(LIVE)
+    state = await tab.until(
+        "document.getElementById('connection').dataset.state !== 'live'"
+        " && document.getElementById('connection').dataset.state"
+    )
+    await tab.open("about:blank")
+
+    assert state in {"lost", "connecting"}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1280])
+def test_appearance(browser: Chrome, tmp_path: Path, width: int, theme: str) -> None:
+    """Nothing is wider than the screen; screenshots are kept where APFPROXY_SCREENSHOTS says."""
+    folder = Path(os.environ.get("APFPROXY_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"live-{theme}-{width}.png"
+
+    @on_uvloop
+    async def look() -> None:
+        async with shown(browser, width=width, theme=theme) as (scene, tab):
+            for number, user in enumerate(("ann", "bob", "carol", "dave")):
+                await ask_as(scene, user, 2 + 3 * number)
+            await until(lambda: scene.level().queue_set.requests_waiting == 22)
+            await tab.until(f"{WAITING} === 22 && document.querySelectorAll('.plot canvas')[2]")
+            await tab.run("document.querySelector('[name=user]').value = 'ann'")
+            await tab.run("document.getElementById('explain').requestSubmit()")
+            await tab.until(f"{HAND}.includes('is dealt')")
+            size = "document.documentElement.scrollWidth"
+            scroll_width = await tab.run(size)
+            height = await tab.run("document.documentElement.scrollHeight")
+            await tab.appear(width=width, theme=theme, height=height)
+            await tab.until("true")
+            await tab.screenshot(path)
+            ground = await tab.run("getComputedStyle(document.body).backgroundColor")
+            assert width == scroll_width
+            assert ("dark" == theme) == (ground == "rgb(15, 19, 24)")
+
+    look()
+    assert b"\x89PNG" == path.read_bytes()[:4]
+
+
+@on_uvloop
+async def test_a_page_that_is_left(browser: Chrome) -> None:
+    """Who closes the page listens no more."""
+    async with shown(browser) as (scene, tab):
+        tasks = {task.get_name() for task in asyncio.all_tasks()}
+        await tab.open("about:blank")
+        name = "serving the live page"
+        await until(lambda: name not in {task.get_name() for task in asyncio.all_tasks()})
+        await tab.open(f"http://127.0.0.1:{scene.process.admin_port}/")
+        await tab.until(LIVE)
+
+    assert name in tasks
