@@ -195,9 +195,7 @@ def request_of_path(verb: str, target: str) -> tuple[str, bytes]:
     """
     if not target.startswith("/"):
         raise WordsError(f"expected a path that begins with a slash, such as /api, not {target!r}")
-    data = quote(
-        target, safe="/?&=%:@!$'()*+,;~-._[]|\"<>^`{}\\", errors="surrogateescape"
-    ).encode()
+    data = quote(target, safe=KEPT, errors="surrogateescape").encode()
     method = METHOD_OF_VERB.get(verb, verb.upper() if verb.upper() in METHODS else verb)
     if TOKEN.fullmatch(method) is None or method.islower():
         known = ", ".join((*METHODS, *METHOD_OF_VERB))

@@ -1,0 +1,170 @@
+"""Tests of apfproxy.request.words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.words import (
+    METHOD_OF_VERB,
+    WordsError,
+    request_of_path,
+    request_of_words,
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "where", "method", "target"),
+    [
+        pytest.param(
+            "list pods",
+            {"namespace": "x"},
+            "GET",
+            "/api/v1/namespaces/x/pods",
+            id="list",
+        ),
+        pytest.param("list pods", {}, "GET", "/api/v1/namespaces/default/pods", id="default"),
+        pytest.param("list po", {"is_cluster_wide": True}, "GET", "/api/v1/pods", id="everywhere"),
+        pytest.param("get no n1", {}, "GET", "/api/v1/nodes/n1", id="cluster-scoped"),
+        pytest.param("get ns x", {}, "GET", "/api/v1/namespaces/x", id="namespace"),
+        pytest.param(
+            "get deploy web",
+            {},
+            "GET",
+            "/apis/apps/v1/namespaces/default/deployments/web",
+            id="apps",
+        ),
+        pytest.param(
+            "update deployments.apps/scale web",
+            {},
+            "PUT",
+            "/apis/apps/v1/namespaces/default/deployments/web/scale",
+            id="subresource",
+        ),
+        pytest.param(
+            "create widgets.v1beta1.example.org",
+            {"namespace": "x"},
+            "POST",
+            "/apis/example.org/v1beta1/namespaces/x/widgets",
+            id="version",
+        ),
+        pytest.param("get pods.v1 p", {}, "GET", "/api/v1/namespaces/default/pods/p", id="core"),
+        pytest.param(
+            "watch pods p",
+            {},
+            "GET",
+            "/api/v1/namespaces/default/pods?fieldSelector=metadata.name%3Dp&watch=true",
+            id="watch-one",
+        ),
+        pytest.param(
+            "watch cm", {}, "GET", "/api/v1/namespaces/default/configmaps?watch=true", id="watch"
+        ),
+        pytest.param(
+            "create pods/exec p", {}, "POST", "/api/v1/namespaces/default/pods/p/exec", id="exec"
+        ),
+        pytest.param(
+            "deletecollection jobs",
+            {},
+            "DELETE",
+            "/apis/batch/v1/namespaces/default/jobs",
+            id="all",
+        ),
+        pytest.param(
+            "patch sc a/b",
+            {},
+            "PATCH",
+            "/apis/storage.k8s.io/v1/storageclasses/a%2Fb",
+            id="escaped",
+        ),
+        pytest.param("get /healthz", {}, "GET", "/healthz", id="path"),
+    ],
+)
+def test_words(words: str, where: dict[str, Any], method: str, target: str) -> None:
+    """Words give the request that kubectl would send, and its verb is the one that was said."""
+    found = request_of_words(words.split(), **where)
+
+    assert (method, target.encode()) == found
+    assert words.split(maxsplit=1)[0] == parse_attributes(*found).verb
+
+
+@pytest.mark.parametrize("verb", METHOD_OF_VERB)
+def test_every_verb(verb: str) -> None:
+    """Each verb of Kubernetes gives a request with that verb."""
+    name = () if verb in {"list", "watch", "create", "deletecollection"} else ("p",)
+
+    assert verb == parse_attributes(*request_of_words((verb, "pods", *name))).verb
+
+
+@pytest.mark.parametrize(
+    ("words", "where", "message"),
+    [
+        pytest.param("list", {}, "say what is asked for", id="one-word"),
+        pytest.param("fetch pods", {}, "expected a verb of get, list", id="verb"),
+        pytest.param("get pods a b", {}, "not 'b' after that", id="four-words"),
+        pytest.param("get pods", {}, "get pods needs the name of an object", id="no-name"),
+        pytest.param("create pods/exec", {}, "needs the name", id="subresource-of-nothing"),
+        pytest.param("create pods p", {}, "create pods takes no name", id="name"),
+        pytest.param("deletecollection pods p", {}, "takes no name", id="name-of-all"),
+        pytest.param("list pods/log p", {}, "list takes no subresource", id="list-subresource"),
+        pytest.param("get Pods p", {}, "expected a resource such as pods", id="resource"),
+        pytest.param("get pods.a..b/ p", {}, "expected a subresource", id="no-subresource"),
+        pytest.param("get a.-b p", {}, "expected a resource such as pods", id="group"),
+        pytest.param("get pods ..", {}, "expected the name of an object", id="dots"),
+        pytest.param("list nodes", {"namespace": "x"}, "nodes are in no namespace", id="scope"),
+        pytest.param("list pods", {"namespace": ""}, "expected the name of", id="empty-namespace"),
+        pytest.param(
+            "list pods", {"namespace": "x", "is_cluster_wide": True}, "give either", id="both"
+        ),
+        pytest.param("get /x", {"namespace": "x"}, "a path says everything", id="path"),
+        pytest.param("list /api/v1/pods/p", {}, "is a get, not a list", id="other-verb"),
+    ],
+)
+def test_refused_words(words: str, where: dict[str, Any], message: str) -> None:
+    """Words that name no request are answered with what would."""
+    with pytest.raises(WordsError) as caught:
+        request_of_words(words.split(), **where)
+
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("verb", "target", "expected"),
+    [
+        pytest.param("GET", "/a?b=c", ("GET", b"/a?b=c"), id="method"),
+        pytest.param("get", "/a", ("GET", b"/a"), id="small-letters"),
+        pytest.param("head", "/a", ("HEAD", b"/a"), id="no-verb"),
+        pytest.param("QUERY", "/a", ("QUERY", b"/a"), id="other-method"),
+        pytest.param("create", "/api/v1/nodes", ("POST", b"/api/v1/nodes"), id="verb"),
+        pytest.param("watch", "/api/v1/nodes", ("GET", b"/api/v1/nodes?watch=true"), id="watch"),
+        pytest.param(
+            "watch", "/api/v1/nodes?limit=1", ("GET", b"/api/v1/nodes?limit=1&watch=true"), id="and"
+        ),
+        pytest.param(
+            "watch", "/api/v1/nodes?watch=1", ("GET", b"/api/v1/nodes?watch=1"), id="watch-twice"
+        ),
+        pytest.param("GET", "/a b\n\udcff", ("GET", b"/a%20b%0A%FF"), id="escaped"),
+    ],
+)
+def test_path(verb: str, target: str, expected: tuple[str, bytes]) -> None:
+    """A verb and a path give the method and the bytes of a request line."""
+    assert expected == request_of_path(verb, target)
+
+
+@pytest.mark.parametrize(
+    ("verb", "target", "message"),
+    [
+        pytest.param("GET", "a", "a path that begins with a slash", id="no-slash"),
+        pytest.param("fetch", "/a", "expected a method or verb such as GET", id="verb"),
+        pytest.param("G T", "/a", "expected a method or verb such as GET", id="no-token"),
+        pytest.param("GET", "/%zz", "invalid percent escape", id="escape"),
+        pytest.param("watch", "/api/v1/pods/p", "is a get, not a watch; give --verb GET", id="one"),
+    ],
+)
+def test_refused_path(verb: str, target: str, message: str) -> None:
+    """What is no request is answered with what would be one."""
+    with pytest.raises(WordsError) as caught:
+        request_of_path(verb, target)
+
+    assert message in str(caught.value)
