@@ -18,6 +18,7 @@ from apfproxy.cli.limits import limits
 from apfproxy.cli.odds import odds
 from apfproxy.cli.serve import serve
 from apfproxy.cli.simulate import simulate
+from apfproxy.cli.top import top
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,6 +58,7 @@ cli.add_command(explain)
 cli.add_command(limits)
 cli.add_command(odds)
 cli.add_command(simulate)
+cli.add_command(top)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

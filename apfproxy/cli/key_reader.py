@@ -1,0 +1,57 @@
+"""Single keys from a terminal, which gets back its manners at the end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import termios
+import tty
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable, Iterator
+
+MOST_AT_ONCE = 64
+ESCAPE = b"\x1b"
+"""Begins what a key without a letter sends; such as an arrow, in one piece."""
+
+NO_CHARACTER = b"\x00"
+
+
+@contextlib.contextmanager
+def key_reader(
+    descriptor: int, loop: asyncio.AbstractEventLoop, on_key: Callable[[str], None]
+) -> Iterator[None]:
+    """Call back with each key, without echo; where there is no terminal, do nothing.
+
+    Ctrl-C still interrupts.  Ctrl-Z does nothing, as it would leave the screen as it is.
+
+    Args:
+        descriptor: Of standard input.
+        loop: The running one.
+        on_key: Gets one character at a time.
+    """
+    if not os.isatty(descriptor):
+        yield
+        return
+    before = termios.tcgetattr(descriptor)
+
+    def read() -> None:
+        data = os.read(descriptor, MOST_AT_ONCE)
+        if not data:
+            loop.remove_reader(descriptor)
+        elif not data.startswith(ESCAPE):
+            for key in data.decode(errors="replace"):
+                on_key(key)
+
+    try:
+        tty.setcbreak(descriptor, termios.TCSADRAIN)
+        now = termios.tcgetattr(descriptor)
+        now[6][termios.VSUSP] = NO_CHARACTER
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, now)
+        loop.add_reader(descriptor, read)
+        yield
+    finally:
+        loop.remove_reader(descriptor)
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

@@ -1,0 +1,204 @@
+"""Looks at the live state of a running proxy, through its admin listener, again and again."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import aiohttp
+import msgspec
+
+from apfproxy.cli.admin_client import LARGEST_ANSWER_BYTES, answer_json
+from apfproxy.cli.errors import CommandError
+from apfproxy.cli.terminal_text import shown
+
+if TYPE_CHECKING:
+    from apfproxy.settings import Address
+
+PATH = "/debug/live"
+TIMEOUT_S = 5.0
+"""For a whole answer, which takes the proxy some milliseconds."""
+
+
+class Level(msgspec.Struct, frozen=True, rename="camel"):
+    """A priority level.  Limits and what is lent and borrowed are seats."""
+
+    name: str
+    type: str
+    is_quiescing: bool
+    nominal: int
+    minimum: int = msgspec.field(name="min")
+    maximum: int | None = msgspec.field(name="max")
+    current: int
+    seats_in_use: int
+    executing: int
+    waiting: int
+    lent: int
+    borrowed: int
+    dispatched: int
+    rejected: int
+    queues: list[int]
+    queue_seats: list[int]
+
+    @property
+    def is_exempt(self) -> bool:
+        """Whether nothing limits it."""
+        return self.type == "Exempt"
+
+
+class TopFlow(msgspec.Struct, frozen=True, rename="camel"):
+    """A flow, and what it took in the last minutes."""
+
+    flow_schema: str
+    priority_level: str
+    flow: str
+    seat_seconds: float
+    wait_seconds: float
+    rejected: float
+
+
+class Event(msgspec.Struct, frozen=True, rename="camel"):
+    """Something that happened to the configuration."""
+
+    time: float
+    message: str
+    is_error: bool
+
+
+class Configuration(msgspec.Struct, frozen=True, rename="camel"):
+    """What is in force, and how it came to that."""
+
+    generation: int
+    events: list[Event]
+
+
+class LiveState(msgspec.Struct, frozen=True, rename="camel"):
+    """The proxy at one moment, as its admin listener has it; what is new there is left out."""
+
+    time: float
+    server_concurrency_limit: int
+    enforcement: str
+    levels: list[Level]
+    top_flows: list[TopFlow]
+    configuration: Configuration
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What happened in a level, per second.
+
+    Attributes:
+        dispatched, rejected: Requests.
+    """
+
+    dispatched: float
+    rejected: float
+
+
+def rates_between(before: LiveState | None, now: LiveState) -> dict[str, Rates]:
+    """The rates of each level between two looks.
+
+    A level is left out if it is new, or if its totals went down since it began anew.
+    """
+    if before is None or (elapsed_s := now.time - before.time) <= 0:
+        return {}
+    earlier = {level.name: level for level in before.levels}
+    rates = {}
+    for level in now.levels:
+        old = earlier.get(level.name)
+        if old and old.dispatched <= level.dispatched and old.rejected <= level.rejected:
+            rates[level.name] = Rates(
+                (level.dispatched - old.dispatched) / elapsed_s,
+                (level.rejected - old.rejected) / elapsed_s,
+            )
+    return rates
+
+
+class LiveClient:
+    """Asks one admin listener, over a connection that it keeps.
+
+    Args:
+        address: Of the listener.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self.url = f"{'https' if address.is_tls else 'http'}://{address}"
+        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
+
+    def __repr__(self) -> str:
+        return f"<LiveClient of {self.url}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
+
+    async def fetch(self) -> Any:  # noqa: ANN401 - any JSON
+        """The state as JSON.
+
+        Raises:
+            CommandError: There is no such listener, or it has no such answer.
+        """
+        try:
+            async with self._session.get(
+                self.url + PATH, headers={"Accept": "application/json"}, allow_redirects=False
+            ) as response:
+                body = bytearray()
+                async for part in response.content.iter_any():
+                    body += part
+                    if len(body) > LARGEST_ANSWER_BYTES:
+                        raise CommandError(
+                            f"{self.url} does not end its answer; is that an admin listener?"
+                        )
+                status = response.status
+        except TimeoutError as error:
+            raise CommandError(
+                f"{self.url} does not answer within {TIMEOUT_S:g} s; --admin is the address that"
+                " the proxy was told for its admin listener"
+            ) from error
+        except (OSError, aiohttp.ClientError) as error:
+            raise CommandError(
+                f"cannot ask {self.url}: {_reason(error)}; --admin is the address that the proxy"
+                " was told for its admin listener"
+            ) from error
+        return answer_json(self.url, status, bytes(body))
+
+    async def look(self) -> LiveState:
+        """The state.
+
+        Raises:
+            CommandError: There is no such listener, or it has no such answer.
+        """
+        return state_of(self.url, await self.fetch())
+
+
+def state_of(url: str, answer: object) -> LiveState:
+    """Read the state.
+
+    Args:
+        url: Whose answer it is.
+        answer: What JSON is made of.
+
+    Raises:
+        CommandError: It is something else.
+    """
+    try:
+        return msgspec.convert(answer, LiveState)
+    except msgspec.ValidationError as error:
+        raise CommandError(
+            f"{url} answers {PATH} in another way than this version: {shown(str(error))};"
+            " is that the admin listener of a proxy?"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Why there is no answer, in a few words."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, aiohttp.ClientConnectorError):
+        number = error.os_error.errno or 0
+        # Those of name resolution are below zero, and no number is of OpenSSL's.
+        is_system = number > 0 and not isinstance(error, aiohttp.ClientSSLError)
+        text = os.strerror(number) if is_system else error.os_error.strerror or text
+    return shown(" ".join(text.split()))

@@ -1,0 +1,252 @@
+"""`apfproxy top`: what a running proxy does, in a terminal, as it does it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.live import Live
+
+from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
+from apfproxy.cli.key_reader import key_reader
+from apfproxy.cli.live_client import LiveClient, rates_between
+from apfproxy.cli.live_tables import SORTS, View, render
+from apfproxy.cli.parameters import ORIGIN, Parsed
+from apfproxy.sources.setting_values import parse_duration
+from apfproxy.tasks import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from apfproxy.cli.live_client import LiveState, Rates
+    from apfproxy.settings import Address
+
+LEAST_INTERVAL_S = 0.1
+"""As often as the live page gets a new state."""
+LARGEST_INTERVAL_S = 3600.0
+PLAIN_WIDTH = 100
+"""Columns where there is no terminal."""
+
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+EPILOG = f"""\b
+Examples:
+  apfproxy top
+  apfproxy top --admin http://10.0.0.7:8081 --interval 5s
+  apfproxy top --once -o json
+
+{EXIT_CODES}"""
+
+
+def parse_interval(text: str) -> float:
+    """Read the time between two looks, in seconds.
+
+    Raises:
+        ValueError: It is no duration, or not a useful one.
+    """
+    interval_s = parse_duration(text)
+    if not LEAST_INTERVAL_S <= interval_s <= LARGEST_INTERVAL_S:
+        raise ValueError(f"expected a duration from 100ms to 1h, not {text!r}")
+    return interval_s
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--admin",
+    type=ORIGIN,
+    metavar="URL",
+    default="http://127.0.0.1:8081",
+    show_default=True,
+    help="The admin listener of the proxy.",
+)
+@click.option(
+    "--interval",
+    "interval_s",
+    type=Parsed("duration", parse_interval),
+    default="1s",
+    show_default=True,
+    help="Time between two looks.",
+)
+@click.option("--once", is_flag=True, help="Print one table, and end.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Tables for people, or one JSON document, of one look.",
+)
+def top(admin: Address, interval_s: float, output: str, *, once: bool) -> int:
+    """Show what a running proxy does, as it does it.
+
+    For each priority level: its seats in use, its current, nominal, least and most limit, what it
+    borrows (+) or lends (-), requests that execute and wait, and how many are dispatched and
+    rejected per second.  Below are the queues with the most waiting requests, and the flows that
+    take the most seats (s), wait longest (w) or are rejected most (r).  q or Ctrl-C ends.
+
+    In a bar, seats in use are solid, free ones shaded, and those lent dotted; a stroke in it is
+    the nominal limit of a level that borrows.  It is red while requests wait for seats.
+
+    Where the output is no terminal, it is one table, as with --once: of two looks one interval
+    apart, for the rates.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # names may be of any language
+    if output == "json":
+        return asyncio.run(print_json(admin))
+    console = Console(highlight=False, markup=False, emoji=False)
+    if once or not sys.stdout.isatty() or console.is_dumb_terminal:
+        if not sys.stdout.isatty():
+            console.width = PLAIN_WIDTH
+        return asyncio.run(print_once(admin, interval_s, console))
+    return asyncio.run(run(admin, interval_s, console, sys.stdin.fileno()))
+
+
+async def print_json(admin: Address) -> int:
+    """Print the state as the proxy has it."""
+    async with LiveClient(admin) as client:
+        state = await client.fetch()
+    click.echo(json.dumps(state, indent=2))
+    return OK
+
+
+async def print_once(admin: Address, interval_s: float, console: Console) -> int:
+    """Print the tables of two looks."""
+    async with LiveClient(admin) as client:
+        before = await client.look()
+        await asyncio.sleep(interval_s)
+        state = await client.look()
+    view = View(client.url, state, rates_between(before, state))
+    console.print(render(view, console.width))
+    return OK
+
+
+async def run(admin: Address, interval_s: float, console: Console, descriptor: int) -> int:
+    """Show the state until told to end.
+
+    Args:
+        admin: The admin listener.
+        interval_s: Seconds between two looks.
+        console: A terminal.
+        descriptor: Of what keys come from.
+
+    Raises:
+        CommandError: There is nothing to show from the beginning.
+    """
+    loop = asyncio.get_running_loop()
+    async with LiveClient(admin) as client:
+        screen = Screen(client, await client.look(), loop.time)
+        with (
+            _signals(loop, screen),
+            key_reader(descriptor, loop, screen.on_key),
+            Live(console=console, auto_refresh=False, screen=True) as live,
+        ):
+            looking = spawn(screen.look_again(interval_s), name="looking at the proxy")
+            try:
+                while not screen.is_ended:
+                    view = screen.view(console.height)
+                    live.update(render(view, console.width), refresh=True)
+                    await screen.changed()
+            finally:
+                looking.cancel()
+                await asyncio.gather(looking, return_exceptions=True)
+    return OK
+
+
+@contextlib.contextmanager
+def _signals(loop: asyncio.AbstractEventLoop, screen: Screen) -> Iterator[None]:
+    """End by a signal as by a key, and follow the size of the terminal."""
+    for number in ENDING_SIGNALS:
+        loop.add_signal_handler(number, screen.end)
+    loop.add_signal_handler(signal.SIGWINCH, screen.wake)
+    try:
+        yield
+    finally:
+        for number in (*ENDING_SIGNALS, signal.SIGWINCH):
+            loop.remove_signal_handler(number)
+
+
+class Screen:
+    """What is to be shown, and when it changes.
+
+    Args:
+        client: Looks at the proxy.
+        state: Of its first look.
+        now_s: A clock.
+
+    Attributes:
+        is_ended: Whether it was told to end.
+    """
+
+    def __init__(self, client: LiveClient, state: LiveState, now_s: Callable[[], float]) -> None:
+        self._client = client
+        self._now_s = now_s
+        self.is_ended = False
+        self._state = state
+        self._seen_s = now_s()
+        self._rates: dict[str, Rates] = {}
+        self._problem: str | None = None
+        self._sort = next(iter(SORTS))
+        self._change = asyncio.Event()
+
+    def __repr__(self) -> str:
+        return f"<Screen of {self._client!r}, problem {self._problem!r}>"
+
+    def on_key(self, key: str) -> None:
+        """Do what a key says."""
+        if key.lower() == "q":
+            self.end()
+        elif key.lower() in SORTS:
+            self._sort = key.lower()
+            self.wake()
+
+    def end(self) -> None:
+        """Show no more."""
+        self.is_ended = True
+        self.wake()
+
+    def wake(self) -> None:
+        """Show it anew."""
+        self._change.set()
+
+    async def changed(self) -> None:
+        """Wait until there is something else to show."""
+        await self._change.wait()
+        self._change.clear()
+
+    async def look_again(self, interval_s: float) -> None:
+        """Look at the proxy again and again, also while it is away."""
+        while True:
+            await asyncio.sleep(interval_s)
+            await self.look()
+
+    async def look(self) -> None:
+        """Look at the proxy once more."""
+        try:
+            state = await self._client.look()
+        except CommandError as error:
+            self._problem = error.message.partition(";")[0]
+            self._rates = {}
+        else:
+            self._rates = rates_between(self._state, state)
+            self._state, self._seen_s, self._problem = state, self._now_s(), None
+        self.wake()
+
+    def view(self, height: int) -> View:
+        """What to show now, in so many lines."""
+        return View(
+            self._client.url,
+            self._state,
+            self._rates,
+            self._sort,
+            self._problem,
+            self._now_s() - self._seen_s,
+            height,
+        )
