@@ -115,8 +115,10 @@ def lease_findings(
             continue
         found.setdefault(key, []).append(holder.title)
     for (kind, name, level), titles in found.items():
-        others = ", ".join(crowd[level]) if kind is CROWDED_LEASE else "all else that they ask"
-        message = f'leases of {", ".join(titles)} come to level "{level}", and so do {others}'
+        others = "all else that they ask"
+        if kind is CROWDED_LEASE:
+            others = f"what {', '.join(crowd[level])} ask"
+        message = f'leases of {", ".join(titles)} share level "{level}" with {others}'
         yield Finding(kind, "FlowSchema", name, "spec.priorityLevelConfiguration.name", message)
 
 

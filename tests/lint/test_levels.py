@@ -1,0 +1,131 @@
+"""What is told of priority levels."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
+from apfproxy.api.flowcontrol.types import (
+    FlowSchema,
+    PriorityLevelConfiguration,
+    QueuingConfiguration,
+)
+from apfproxy.lint.levels import level_findings
+from tests.objects import priority_level
+
+OTHERS = priority_level("others", shares=90)
+LONG = (
+    "one flow may have 60006 requests wait, and 10 seats serve at most 60000 before they time out"
+)
+QUEUING = QueuingConfiguration(queues=64, hand_size=6, queue_length_limit=50)
+EXEMPT = next(
+    each
+    for each in mandatory_objects()
+    if not isinstance(each, FlowSchema) and each.metadata.name == "exempt"
+)
+
+
+def messages(
+    *levels: PriorityLevelConfiguration, used: tuple[str, ...] = ("a", "others"), limit: int = 100
+) -> list[tuple[str, str]]:
+    """Ids and messages of what is found in levels."""
+    by_name = {level.metadata.name: level for level in levels}
+    return [(each.found.id, each.message) for each in level_findings(by_name, used, limit)]
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [
+        pytest.param(priority_level("a", queuing=QUEUING), [], id="all-right"),
+        pytest.param(
+            priority_level("a", shares=0, queuing=QUEUING),
+            [("APF201", "no seat of 100 is its own, and it may not borrow any")],
+            id="no-seats",
+        ),
+        pytest.param(
+            priority_level("a", shares=0, borrowing_limit_percent=None),
+            [("APF202", "no seat of 100 is its own, and it has only what others lend")],
+            id="rejects-all",
+        ),
+        pytest.param(
+            priority_level("a", queuing=replace(QUEUING, hand_size=1, queues=1)),
+            [("APF208", "all flows wait in one queue")],
+            id="one-queue",
+        ),
+        pytest.param(
+            priority_level("a", queuing=replace(QUEUING, queues=6)),
+            [("APF205", "every flow has all 6 queues")],
+            id="whole-hand",
+        ),
+        pytest.param(
+            priority_level("a", queuing=replace(QUEUING, queues=11)),
+            [("APF206", "any two flows have 1 or more of 11 queues in common")],
+            id="large-hand",
+        ),
+        pytest.param(
+            priority_level("a", queuing=replace(QUEUING, queues=12)), [], id="half-a-hand"
+        ),
+        pytest.param(
+            priority_level("a", shares=5, queuing=QUEUING),
+            [],
+            id="hand-as-large-as-the-level",
+        ),
+        pytest.param(
+            priority_level("a", shares=4, queuing=QUEUING),
+            [("APF207", "a hand of 6 for 5 seats: no request counts as more than one seat")],
+            id="hand-larger-than-the-level",
+        ),
+        pytest.param(
+            priority_level("a", queuing=replace(QUEUING, queue_length_limit=10_000)),
+            [],
+            id="queue-that-is-worked-off",
+        ),
+        pytest.param(
+            priority_level("a", queuing=replace(QUEUING, queue_length_limit=10_001)),
+            [("APF209", LONG)],
+            id="long-queue",
+        ),
+        pytest.param(
+            priority_level(
+                "a",
+                queuing=replace(QUEUING, queue_length_limit=10_001),
+                borrowing_limit_percent=None,
+            ),
+            [],
+            id="long-queue-that-may-borrow",
+        ),
+    ],
+)
+def test_level(level: PriorityLevelConfiguration, expected: list[tuple[str, str]]) -> None:
+    """Seats, hand and queues of a level are judged by what it gets of the server's seats."""
+    assert expected == messages(level, OTHERS)
+
+
+def test_rounded_up() -> None:
+    """A level that gets a seat by rounding alone is told of it."""
+    level = priority_level("a", shares=1)
+
+    assert messages(level, priority_level("others", shares=99), limit=100) == []
+    assert messages(level, priority_level("others", shares=199)) == [
+        ("APF203", "1 of 200 shares buy 0.5 of 100 seats, which are rounded up to one")
+    ]
+
+
+def test_unused() -> None:
+    """A level that nobody sends requests to has seats in vain, unless it is mandatory."""
+    assert messages(priority_level("a"), OTHERS, EXEMPT, used=("others",)) == [
+        ("APF204", "no FlowSchema uses it, and it has 10 of 100 seats")
+    ]
+
+
+def test_additions() -> None:
+    """A ban is meant, and a shorter wait makes a queue longer."""
+    ban = priority_level("a", shares=0)
+    banned = replace(ban, metadata=replace(ban.metadata, annotations={"apfproxy.io/ban": "true"}))
+    queue = priority_level("a", queuing=QUEUING)
+    annotations = {"apfproxy.io/wait-limit": "200ms"}
+    short = replace(queue, metadata=replace(queue.metadata, annotations=annotations))
+
+    assert messages(banned, OTHERS) == []
+    assert [each[0] for each in messages(short, OTHERS)] == ["APF209"]

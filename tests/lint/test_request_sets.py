@@ -1,0 +1,126 @@
+"""Which sets of requests hold which, and which meet, judged by the classifier's own matchers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.api.flowcontrol.types import NonResourcePolicyRule, ResourcePolicyRule
+from apfproxy.flowcontrol.classifier import NonResourceMatcher, ResourceMatcher
+from apfproxy.lint.request_sets import (
+    MOST_PARTS,
+    Kind,
+    RequestSet,
+    resource_requests,
+    url_holds,
+    url_requests,
+    urls_meet,
+)
+from apfproxy.request.attributes import RequestAttributes
+from tests.lint.configurations import REQUESTS, resource_rules, url_rules
+
+URLS = ("*", "/", "/*", "/a", "/a/", "/a/*", "/a/b", "/a/b/*", "/ab", "/a/..", "/a/../b/*", "/a/.b")
+PATHS = (
+    *(url for url in URLS if url != "*"),
+    "",
+    "*",
+    "/a/b/c",
+    "/a/../b",
+    "/a/../b/c",
+    "/a/./b",
+    "/a/../*",
+    "/a/b/..",
+    "/abc",
+    "/b",
+)
+
+
+def paths_of(url: str) -> set[str]:
+    """The paths that a URL of a rule matches."""
+    matcher = NonResourceMatcher(NonResourcePolicyRule(verbs=("*",), non_resource_urls=(url,)))
+    requests = (
+        RequestAttributes(is_resource_request=False, path=path, verb="get") for path in PATHS
+    )
+    return {request.path for request in requests if matcher.match(request)}
+
+
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("other", URLS)
+def test_urls(url: str, other: str) -> None:
+    """Of URLs what is told is so for every path, and what holds another meets it."""
+    if url_holds(url, other):
+        assert paths_of(other) - paths_of(url) == set()
+        assert urls_meet(url, other)
+    if paths_of(url) & paths_of(other):
+        assert urls_meet(url, other)
+
+
+@pytest.mark.parametrize(
+    ("url", "other", "expected"),
+    [
+        pytest.param("*", "/a", True, id="all"),
+        pytest.param("/a", "/a/*", True, id="below"),
+        pytest.param("/a/*", "/a", False, id="not-the-path-itself"),
+        pytest.param("/", "*", False, id="what-is-no-path"),
+        pytest.param("/", "/a/../b", True, id="dots-below-the-root"),
+        pytest.param("/a", "/a/../b", False, id="dots-elsewhere"),
+    ],
+)
+def test_url_holds(*, url: str, other: str, expected: bool) -> None:
+    """It is told where it is so."""
+    assert expected == url_holds(url, other)
+
+
+def sets_of(rule: ResourcePolicyRule | NonResourcePolicyRule) -> list[RequestSet]:
+    """What a rule matches."""
+    if isinstance(rule, ResourcePolicyRule):
+        return list(resource_requests(rule))
+    return [url_requests(rule)]
+
+
+def matched(rule: ResourcePolicyRule | NonResourcePolicyRule) -> set[int]:
+    """Numbers of the requests that a rule matches."""
+    found = set()
+    for number, request in enumerate(REQUESTS):
+        resource = f"{request.resource}/{request.subresource}".removesuffix("/")
+        if isinstance(rule, ResourcePolicyRule):
+            is_matched = request.is_resource_request and ResourceMatcher(rule).match(
+                request, resource
+            )
+        else:
+            is_matched = not request.is_resource_request and NonResourceMatcher(rule).match(request)
+        if is_matched:
+            found.add(number)
+    return found
+
+
+any_rule = st.one_of(resource_rules, url_rules)
+
+
+@given(rule=any_rule, other=any_rule)
+def test_sets(
+    rule: ResourcePolicyRule | NonResourcePolicyRule,
+    other: ResourcePolicyRule | NonResourcePolicyRule,
+) -> None:
+    """What is held is matched, and what has a request in common meets."""
+    holds = all(
+        any(larger.kind is each.kind and larger.holds(part) for larger in sets_of(rule))
+        for each in sets_of(other)
+        for part in each.parts() or ()
+    )
+    can_meet = any(one.can_meet(each) for one in sets_of(rule) for each in sets_of(other))
+
+    assert not holds or matched(other) <= matched(rule)
+    assert can_meet or not matched(rule) & matched(other)
+
+
+def test_most_parts() -> None:
+    """A set of too many parts is not cut into them."""
+    many = tuple(f"v{number}" for number in range(MOST_PARTS))
+    requests = RequestSet(Kind.URL, (many, ("/a",)))
+
+    assert (MOST_PARTS, None) == (
+        len(requests.parts() or ()),
+        RequestSet(Kind.URL, (many, ("/a", "/b"))).parts(),
+    )
