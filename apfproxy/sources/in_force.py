@@ -47,6 +47,7 @@ class InForce:
         self._controller = controller
         self._on_load = on_load
         self._relevant: list[tuple[object, ...]] | None = None
+        self._dangling: tuple[str, ...] = ()  # told already
         self.problems: tuple[Problem, ...] = ()
 
     def __repr__(self) -> str:
@@ -86,7 +87,9 @@ class InForce:
                 self.name,
             )
             for text in dangling:
-                logger.warning("%s", text)
+                if text not in self._dangling:
+                    logger.warning("%s", text)
+            self._dangling = dangling
         if self._on_load is not None:
             self._on_load(problems, dangling)
 

@@ -155,12 +155,13 @@ class Restarted:
 
 
 @contextlib.contextmanager
-def restarted(store: Path, port: int) -> Iterator[Restarted]:
-    """Have a server, not started yet, that keeps its objects in a file."""
+def restarted(store: Path, port: int, *, is_kept: bool = True) -> Iterator[Restarted]:
+    """Have a server, not started yet, that keeps its objects in a file, or not beyond its end."""
+    kept = str(store) if is_kept else ""
     with (
         store.with_suffix(".log").open("wb") as log,
         subprocess.Popen(  # noqa: S603  Python, on a module of the tests
-            [sys.executable, "-m", "tests.end_to_end.forked_apiserver", str(store)],
+            [sys.executable, "-m", "tests.end_to_end.forked_apiserver", kept],
             cwd=Path(__file__).parents[2],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -1,7 +1,7 @@
 """An API server to be killed: `python -m tests.end_to_end.forked_apiserver FILE`.
 
 For each line on its standard input, a port or nothing for any, it forks a server on the file, as
-`apfproxy apiserver` runs it.
+`apfproxy apiserver` runs it; without a name of a file objects end with the server.
 That has imported everything before, so that it starts in milliseconds; else it is no different.  On
 standard output is a line of JSON for each: its process id, the port once it is ready, its end.
 """
@@ -40,7 +40,7 @@ def serve(path: str, port: int) -> int:
         say(port=process.port)
 
     settings = ApiServerSettings(
-        listen=Address(host="127.0.0.1", port=port), store=path, watch_window=WATCH_WINDOW
+        listen=Address(host="127.0.0.1", port=port), store=path or None, watch_window=WATCH_WINDOW
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(run(settings, on_started))

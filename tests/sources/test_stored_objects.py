@@ -47,7 +47,7 @@ def schema(name: str, level_name: str) -> Object:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let the loop come round until something is so."""
-    for _ in range(10_000):
+    for _ in range(100_000):
         if condition():
             return
         await asyncio.sleep(0)

@@ -1,0 +1,392 @@
+"""A proxy that follows the objects of a Kubernetes API: through restarts, cuts and losses."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+import random
+import signal
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from faulty_link import Ending, FaultyLink
+
+from apfproxy.api.flowcontrol.wire import from_wire, with_type
+from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.cli.kubernetes_source import kubernetes_objects
+from apfproxy.cli.process import KUBERNETES, ProxyProcess
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.settings import FlowControlSettings, KubernetesSettings
+from apfproxy.sources.object_files import effective_objects
+from apfproxy.tasks import spawn
+from tests.cli.test_process import settings_for
+from tests.end_to_end.api_servers import ANY_PORT, api_server, restarted, url_of
+from tests.end_to_end.programs import free_port
+from tests.sources.test_stored_objects import until
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from apfproxy.flowcontrol.controller import Digest
+    from apfproxy.sources.kubernetes import KubernetesObjects
+    from tests.end_to_end.api_servers import Restarted
+
+API_VERSION = "flowcontrol.apiserver.k8s.io/v1"
+KINDS = {"prioritylevelconfigurations": "PriorityLevelConfiguration", "flowschemas": "FlowSchema"}
+MANDATORY = {"exempt", "catch-all"}
+CHANGES = 1000
+NAMES = 40
+"""Of each kind, so that an object is made, changed and deleted several times."""
+LANES = 4
+"""Writers at the same time, each of its own names."""
+CLUSTERS = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path][:1]
+
+InForce = dict[tuple[str, str], tuple[str, object]]
+"""Kind and name to uid and specification."""
+
+
+def path_of(resource: str, name: str = "") -> str:
+    """Of a resource, or of one object."""
+    return f"/apis/{API_VERSION}/{resource}{name and '/'}{name}"
+
+
+def level(name: str, shares: int) -> dict[str, Any]:
+    """A level that rejects."""
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "type": "Limited",
+            "limited": {"nominalConcurrencyShares": shares, "limitResponse": {"type": "Reject"}},
+        },
+    }
+
+
+def schema(name: str, level_name: str, precedence: int) -> dict[str, Any]:
+    """A FlowSchema of a level."""
+    return {
+        "metadata": {"name": name},
+        "spec": {
+            "matchingPrecedence": precedence,
+            "priorityLevelConfiguration": {"name": level_name},
+            "rules": [
+                {
+                    "subjects": [{"kind": "User", "user": {"name": name}}],
+                    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+                }
+            ],
+        },
+    }
+
+
+class Writer:
+    """Makes, changes and deletes objects of an API at random.
+
+    Attributes:
+        done: How many changes there were.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, chance: random.Random) -> None:
+        self._session = session
+        self._url = url
+        self._chance = chance
+        self.done = 0
+
+    async def change(self, count: int) -> None:
+        """Change so many objects, some of them at the same time."""
+        end = self.done + count
+        async with asyncio.TaskGroup() as group:
+            for lane in range(LANES):
+                group.create_task(self._change_until(end, lane))
+
+    async def _change_until(self, end: int, lane: int) -> None:
+        while self.done < end:
+            resource = self._chance.choice(list(KINDS))
+            name = f"own-{self._chance.randrange(lane, NAMES, LANES)}"
+            if self._chance.random() < 0.3:
+                is_done = await self._send("DELETE", path_of(resource, name), None)
+            else:
+                is_done = await self._write(resource, self._drawn(resource, name))
+            self.done += is_done
+
+    def _drawn(self, resource: str, name: str) -> dict[str, Any]:
+        number = self._chance.randrange(2, 1000)
+        if resource == "flowschemas":
+            # Of a few there is no such level.
+            return schema(name, f"own-{self._chance.randrange(NAMES + 4)}", number)
+        return level(name, number)
+
+    async def _write(self, resource: str, obj: dict[str, Any]) -> bool:
+        path = path_of(resource, obj["metadata"]["name"])
+        is_there = await self._send("PATCH", path, {"spec": obj["spec"]})
+        return is_there or await self._send("POST", path_of(resource), obj)
+
+    async def _send(self, method: str, path: str, body: object) -> bool:
+        """Whether the object was there to be changed, or is made."""
+        head = {
+            "Content-Type": f"application/{'merge-patch+' if method == 'PATCH' else ''}json",
+        }
+        data = None if body is None else json.dumps(body)
+        async with self._session.request(
+            method, self._url + path, data=data, headers=head
+        ) as response:
+            assert response.status in {200, 201, 404}, await response.text()
+            return response.status != 404
+
+
+async def objects_of(session: aiohttp.ClientSession, url: str) -> InForce:
+    """What is to be in force of the objects that an API has."""
+    objects = []
+    for resource, kind in KINDS.items():
+        async with session.get(url + path_of(resource)) as response:
+            items = (await response.json())["items"]
+        for item in items:
+            found = from_wire(with_type(item, kind, API_VERSION))
+            assert not isinstance(found, list)
+            objects.append(found)
+    controller = Controller(VirtualClock(), 600, 0)
+    return in_force(controller.digest(effective_objects(objects, with_suggested=False)))
+
+
+def in_force(digest: Digest) -> InForce:
+    """What a digest puts in force."""
+    both = (("level", digest.priority_levels), ("schema", digest.flow_schemas))
+    return {
+        (kind, name): (each.metadata.uid, each.spec)
+        for kind, objects in both
+        for name, each in objects.items()
+    }
+
+
+class Watched:
+    """Sees each configuration that a controller is given.
+
+    Attributes:
+        current: What is in force.
+        lacking: Generations without a mandatory object.
+    """
+
+    def __init__(self, controller: Controller, patch: pytest.MonkeyPatch) -> None:
+        self.current: InForce = {}
+        self.lacking: list[int] = []
+        self._changed = asyncio.Event()
+        self._commit = Controller.commit
+        self._controller = controller
+        # As a method of this one it would not get the controller.
+        patch.setattr(Controller, "commit", lambda own, digest: self._take(own, digest))  # noqa: PLW0108
+
+    def _take(self, controller: Controller, digest: Digest) -> None:
+        self._commit(controller, digest)
+        if controller is not self._controller:
+            return  # a test's own
+        self.current = in_force(digest)
+        wanted = {(kind, name) for kind in ("level", "schema") for name in MANDATORY}
+        if not wanted <= self.current.keys() or not self._controller.levels.keys() >= MANDATORY:
+            self.lacking.append(self._controller.generation)
+        self._changed.set()
+
+    async def until(self, condition: Callable[[InForce], bool]) -> None:
+        """Wait until what is in force is so."""
+        while not condition(self.current):
+            self._changed.clear()
+            await self._changed.wait()
+
+
+def kubeconfig(directory: Path, port: int) -> str:
+    """A kubeconfig for a server on this machine."""
+    path = directory / "kubeconfig"
+    content = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "here", "user": ""}}],
+        "clusters": [{"name": "here", "cluster": {"server": url_of(port)}}],
+    }
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+@asynccontextmanager
+async def following(path: str, **changes: Any) -> AsyncIterator[ProxyProcess]:  # noqa: ANN401
+    """A proxy that follows the objects of the API that a kubeconfig leads to, not started yet."""
+    kubernetes = KubernetesSettings(is_enabled=True, kubeconfig=path)
+    settings = FlowControlSettings(kubernetes=dataclasses.replace(kubernetes, **changes))
+    process = ProxyProcess(settings_for(1, settings))
+    try:
+        yield process
+    finally:
+        await process.stop()
+
+
+def source_of(process: ProxyProcess) -> KubernetesObjects:
+    """Where the objects of a process come from."""
+    assert process.source is not None
+    source: Any = process.source
+    assert source.reflectors
+    return source  # type: ignore[no-any-return]
+
+
+async def restart(server: Restarted, number: signal.Signals) -> None:
+    """End a server by a signal, and start it again."""
+    await asyncio.to_thread(server.end, number)
+    await asyncio.to_thread(server.start)
+
+
+@pytest.mark.parametrize("is_kept", [True, False], ids=["objects-survive", "objects-are-lost"])
+async def test_thousand_changes(
+    is_kept: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Through restarts and cut connections the objects of the API are what is in force."""
+    chance = random.Random(f"thousand {is_kept}")  # noqa: S311
+    with restarted(tmp_path / "api.db", free_port(), is_kept=is_kept) as server:
+        await asyncio.to_thread(server.start)
+        link = FaultyLink(server.port, chance)
+        await link.listen()
+        url = url_of(server.port)
+        async with (
+            following(kubeconfig(tmp_path, link.port)) as process,
+            # Connections to a server that restarts are not to be used again.
+            aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
+        ):
+            watched = Watched(process.controller, monkeypatch)
+            await process.start()
+            writer = Writer(session, url, chance)
+            for number in range(CHANGES // 50):
+                await writer.change(50)
+                if number % 4 == 3:
+                    await restart(server, chance.choice([signal.SIGKILL, signal.SIGTERM]))
+                elif number % 2:
+                    link.strike(chance.choice([Ending.RESET, Ending.CLOSE]))
+            expected = await objects_of(session, url)
+            await watched.until(lambda current: current == expected)
+            reflectors = source_of(process).reflectors.values()
+        link.stop()
+
+    assert expected == watched.current
+    assert CHANGES <= writer.done
+    assert not watched.lacking
+    assert all(each.watches > 1 for each in reflectors)
+
+
+async def test_away_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the API the proxy starts with the built-in objects; the API's are in force later."""
+    async with api_server() as port, aiohttp.ClientSession() as session:
+        await Writer(session, url_of(port), random.Random(1)).change(10)  # noqa: S311
+        link = FaultyLink(port, random.Random(1))  # noqa: S311
+        await link.listen()
+        link.refuse()
+        async with following(kubeconfig(tmp_path, link.port), first_sync_timeout_s=0) as process:
+            watched = Watched(process.controller, monkeypatch)
+            await process.start()
+            built_in = set(process.controller.levels)
+            is_ready = process.health.is_healthy("readyz")
+            await link.listen()
+            expected = await objects_of(session, url_of(port))
+            await watched.until(lambda current: current == expected)
+        link.stop()
+
+    assert {*MANDATORY, "system", "workload-high"} < built_in
+    assert is_ready
+
+
+async def test_readyz_says_when_the_api_is_away(tmp_path: Path) -> None:
+    """While the API cannot be reached its last objects stay in force, and readyz says so."""
+    async with api_server() as port:
+        link = FaultyLink(port, random.Random(1))  # noqa: S311
+        await link.listen()
+        async with following(kubeconfig(tmp_path, link.port)) as process:
+            await process.start()
+            before = process.health.problem(KUBERNETES)
+            levels = set(process.controller.levels)
+            link.refuse()
+            link.strike(Ending.RESET)
+            # Only what happens there can tell: nothing reports it.
+            await until(lambda: process.health.problem(KUBERNETES) is not None)
+            problem = process.health.problem(KUBERNETES) or ""
+            is_ready = process.health.is_healthy("readyz")
+            after = set(process.controller.levels)
+        link.stop()
+
+    assert before is None
+    assert "the last known objects are in force" in problem
+    assert is_ready
+    assert levels == after
+
+
+async def test_dangling_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The condition of a FlowSchema is kept where the server does not do so itself."""
+    monkeypatch.setattr("apfproxy.sources.dangling_status.REST_S", 0.0)
+    server = ApiServerProcess(
+        ApiServerSettings(listen=ANY_PORT, controllers=frozenset({"bootstrap"}))
+    )
+    await server.start()
+    url = url_of(server.port)
+    conditions: list[dict[str, Any]] = []
+    try:
+        async with (
+            following(kubeconfig(tmp_path, server.port), write_status=True) as process,
+            aiohttp.ClientSession() as session,
+        ):
+            await process.start()
+            for resource, obj in (
+                ("flowschemas", schema("mine", "later", 7)),
+                ("prioritylevelconfigurations", level("later", 7)),
+            ):
+                async with session.post(url + path_of(resource), json=obj) as response:
+                    assert response.status == 201
+                conditions.append(await next_condition(session, url, conditions))
+            async with session.get(url + path_of("flowschemas", "mine")) as response:
+                entries = (await response.json())["metadata"]["managedFields"]
+    finally:
+        await server.stop()
+
+    assert [("True", "NotFound"), ("False", "Found")] == [
+        (each["status"], each["reason"]) for each in conditions
+    ]
+    assert [("apfproxy", "Apply", "status")] == [
+        (each["manager"], each["operation"], each.get("subresource"))
+        for each in entries
+        if each["operation"] == "Apply"
+    ]
+
+
+async def next_condition(
+    session: aiohttp.ClientSession, url: str, before: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The condition of the schema `mine` as soon as it is another one than the last."""
+    query = {"watch": "1", "fieldSelector": "metadata.name=mine"}
+    async with session.get(url + path_of("flowschemas"), params=query) as response:
+        async for line in response.content:
+            found: list[dict[str, Any]] = json.loads(line)["object"]["status"].get("conditions", [])
+            if found and found[-1:] != before[-1:]:
+                return found[-1]
+    raise AssertionError
+
+
+@pytest.mark.parametrize("path", [None, *CLUSTERS], ids=["embedded", *CLUSTERS])
+async def test_any_cluster(path: str | None, tmp_path: Path) -> None:
+    """The objects of any cluster come, without a problem, and nothing is written there."""
+    async with api_server() as port:
+        kubernetes = KubernetesSettings(
+            is_enabled=True, kubeconfig=path or kubeconfig(tmp_path, port)
+        )
+        controller = Controller(VirtualClock(), 600, 0)
+        source = kubernetes_objects(FlowControlSettings(kubernetes=kubernetes), controller)
+        source.load_first()
+        watching = spawn(source.watch(), name="watching")
+        try:
+            is_synced = await source.wait_until_synced(30)
+            problems = source.problems
+        finally:
+            watching.cancel()
+            await asyncio.wait((watching,))
+            await source.close()
+
+    assert is_synced
+    assert not problems
+    assert MANDATORY <= controller.levels.keys()
