@@ -10,9 +10,9 @@ from apfproxy.observe.top_flows import TopFlows
 from apfproxy.proxy.request_log import RequestLog
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
+    from apfproxy.clock import Clock
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.proxy.server import ProxyServer
     from apfproxy.settings import Settings
@@ -25,37 +25,31 @@ class Observation:
 
     Args:
         settings: All of them.
-        now_ns: The process's clock.
-        call_later: Calls back after so many seconds, as the loop's method does.
+        clock: Of the process.
 
     Attributes:
         access_log: None without one.
         top_flows: None if they are not watched.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        now_ns: Callable[[], int],
-        call_later: Callable[[float, Callable[[], None]], asyncio.Handle],
-    ) -> None:
+    def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings.access_log
-        self._now_ns = now_ns
+        self._clock = clock
         self.access_log: AccessLog | None = None
         if settings.access_log.path is not None:
             self.access_log = AccessLog(
-                settings.access_log.path, settings.access_log.max_queued, call_later
+                settings.access_log.path, settings.access_log.max_queued, clock
             )
         self.top_flows: TopFlows | None = None
         if settings.top_flows.is_enabled:
-            self.top_flows = TopFlows(settings.top_flows.capacity, now_ns, call_later)
+            self.top_flows = TopFlows(settings.top_flows.capacity, clock)
 
     def attach(self, server: ProxyServer, health: HealthRegistry) -> None:
         """Have the server tell of its requests, and the health pages of the log."""
         request_log = None
         if self.access_log is not None:
             access_log = self.access_log
-            request_log = RequestLog(self._settings, self._now_ns, access_log.write)
+            request_log = RequestLog(self._settings, self._clock.now_ns, access_log.write)
             health.add(
                 ACCESS_LOG, pages=(READYZ,), is_blocking=False, look=lambda: access_log.problem
             )

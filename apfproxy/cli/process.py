@@ -131,7 +131,7 @@ class ProxyProcess:
             )
         if flow_control.enforcement == OBSERVE:
             self.health.add(ENFORCEMENT, pages=(READYZ,), is_blocking=False, problem=OBSERVES)
-        self.observation = Observation(settings, self.clock.now_ns, self._loop.call_later)
+        self.observation = Observation(settings, self.clock)
         self.observation.attach(self.server, self.health)
         self.health.add(SHUTDOWN, pages=(READYZ,))
         self.config_status = ConfigStatus()

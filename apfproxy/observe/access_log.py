@@ -18,12 +18,12 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from apfproxy.clock import Clock, Timer
 
 log = logging.getLogger(__name__)
 
 STDOUT = "-"
-FLUSH_PERIOD_S = 0.1
+FLUSH_PERIOD_NS = 100_000_000
 MAX_BATCH = 256
 """Lines: few enough to stay in the CPU's caches, many enough to wake the thread seldom."""
 CLOSE_TIMEOUT_S = 5.0
@@ -42,7 +42,7 @@ class AccessLog:
     Args:
         path: The file's path, or `STDOUT`.
         max_queued: Lines that wait at most.
-        call_later: Calls back after so many seconds, as the loop's method does.
+        clock: Of the process.
 
     Attributes:
         dropped: Lines that were dropped, since too many waited or since writing failed.
@@ -50,21 +50,16 @@ class AccessLog:
         problem: What is wrong now; None while all is well.
     """
 
-    def __init__(
-        self,
-        path: str,
-        max_queued: int,
-        call_later: Callable[[float, Callable[[], None]], asyncio.Handle],
-    ) -> None:
+    def __init__(self, path: str, max_queued: int, clock: Clock) -> None:
         self._path = path
         self._max_queued = max_queued
-        self._call_later = call_later
+        self._clock = clock
         self._descriptor = -1
         self._thread: threading.Thread | None = None
         self._orders: queue.SimpleQueue[list[str] | None] = queue.SimpleQueue()
         """Batches of lines; an empty one for opening again, None for the end."""
         self._lines: list[str] = []
-        self._timer: asyncio.Handle | None = None
+        self._timer: Timer | None = None
         self._taken = 0
         # Written by the thread only:
         self._done = 0
@@ -109,7 +104,9 @@ class AccessLog:
         lines = self._lines
         lines.append(line)
         if self._timer is None:
-            self._timer = self._call_later(FLUSH_PERIOD_S, self._on_timer)
+            self._timer = self._clock.call_at(
+                self._clock.now_ns() + FLUSH_PERIOD_NS, self._on_timer
+            )
         elif len(lines) >= MAX_BATCH:
             self._hand_over()
 

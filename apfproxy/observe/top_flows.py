@@ -22,13 +22,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
+    from apfproxy.clock import Clock, Timer
     from apfproxy.flowcontrol.ticket import Flow, Ticket
 
 HALF_LIFE_S = 300.0
-FOLD_PERIOD_S = 1.0
+FOLD_PERIOD_NS = 1_000_000_000
 """Much less than the half-life, so it does not matter when within it something came."""
 MAX_BATCH = 1024
 """Flows met since the last fold."""
@@ -115,24 +115,17 @@ class TopFlows:
 
     Args:
         capacity: Flows that are told apart, by each measure.
-        now_ns: The clock.
-        call_later: Calls back after so many seconds, as the loop's method does.
+        clock: Of the process.
     """
 
-    def __init__(
-        self,
-        capacity: int,
-        now_ns: Callable[[], int],
-        call_later: Callable[[float, Callable[[], None]], asyncio.Handle],
-    ) -> None:
+    def __init__(self, capacity: int, clock: Clock) -> None:
         self.capacity = capacity
-        self._now_ns = now_ns
-        self._call_later = call_later
+        self._clock = clock
         self._sketches = tuple(Sketch(capacity) for _ in MEASURES)
         self._batch: dict[Flow, list[int]] = {}
         """Flow to its seats times nanoseconds, nanoseconds of waiting, rejections."""
-        self._timer: asyncio.Handle | None = None
-        self._zero_ns = now_ns()
+        self._timer: Timer | None = None
+        self._zero_ns = clock.now_ns()
         """When a weight of 1 counts as 1 in the sketches."""
 
     def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
@@ -172,7 +165,7 @@ class TopFlows:
             self._fold()
         self._batch[flow] = [taken, waited_ns, rejected]
         if self._timer is None:
-            self._timer = self._call_later(FOLD_PERIOD_S, self._on_timer)
+            self._timer = self._clock.call_at(self._clock.now_ns() + FOLD_PERIOD_NS, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None
@@ -197,7 +190,7 @@ class TopFlows:
 
     def _growth(self) -> float:
         """What a weight of 1 is now in the sketches."""
-        now_ns = self._now_ns()
+        now_ns = self._clock.now_ns()
         exponent = (now_ns - self._zero_ns) / (HALF_LIFE_S * 1e9)
         if exponent > MAX_EXPONENT:
             for sketch in self._sketches:

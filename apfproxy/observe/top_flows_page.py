@@ -54,8 +54,7 @@ class TopFlowsPage:
             shown = json.dumps(self._as_json(flows)).encode()
             return await page_response(request, shown, "application/json; charset=utf-8")
         rows = [tuple(map(_cell, flow.values())) for flow in flows]
-        # A user's name may hold bytes that are no UTF-8, which Python keeps as lone surrogates.
-        body = table_text(COLUMNS, rows).encode(errors="backslashreplace")
+        body = table_text(COLUMNS, rows).encode()
         return await page_response(request, body, "text/plain; charset=utf-8")
 
     def _as_json(self, flows: Sequence[Mapping[str, str | float]]) -> dict[str, Any]:
@@ -74,4 +73,7 @@ class TopFlowsPage:
 
 
 def _cell(value: str | float) -> str:
-    return value if isinstance(value, str) else f"{value:.3f}"
+    if isinstance(value, str):
+        # A user's name may hold bytes that are no UTF-8, which Python keeps as lone surrogates.
+        return value.encode(errors="backslashreplace").decode()
+    return f"{value:.3f}"
