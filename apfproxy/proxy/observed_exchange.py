@@ -74,10 +74,9 @@ class ObservedExchange(Exchange):
     def on_client_left(self) -> None:
         """The client is gone; it would not have waited any longer, either."""
         ticket = self.ticket
-        if ticket is not None and isinstance(ticket.details, Shadow):
-            self.ticket = None
-            ticket.details.leave()
         super().on_client_left()
+        if ticket is not None and isinstance(ticket.details, Shadow):
+            ticket.details.leave()
 
     def _give_seats_back(self, now_ns: int) -> None:
         ticket = self.ticket

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.settings import ENFORCE, OBSERVE
+from apfproxy.proxy.request_log import RequestLog
+from apfproxy.settings import ENFORCE, OBSERVE, AccessLogSettings
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, POST, WATCH, Bench, FakeTransport, status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from apfproxy.flowcontrol.counters import FlowSchemaCounters
+    from apfproxy.flowcontrol.ticket import Flow, Ticket
 
 REFUSING = b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
 HURRIED = GET.replace(b" HTTP", b"?timeout=2200ms HTTP")
@@ -140,9 +143,9 @@ def test_client_leaves(bench: Bench, *, has_turn: bool) -> None:
     if has_turn:
         bench.end(first)
         assert (1, 0, 0) == bench.use()
-        assert "<Shadow of <RequestHead GET" in repr(
-            next(iter(bench.controller.levels["queued"].queue_set.executing)).details
-        )
+        shadow = next(iter(bench.controller.levels["queued"].queue_set.executing)).details
+        assert "<Shadow of <RequestHead GET" in repr(shadow)
+        assert ("system:anonymous", "get") == (shadow.user_name, shadow.attributes.verb)
     bench.end(second)
     bench.end(first)
 
@@ -195,6 +198,67 @@ def test_watch_that_would_wait(bench: Bench) -> None:
     assert (0, 0, 0) == bench.use()
     bench.end(watch)
 
+    bench.assert_at_rest()
+
+
+class Noted:
+    """Notes what flows are said to take."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int, bool]] = []
+
+    def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
+        """Note the time of execution."""
+        self.told.append(("executed", now_ns - ticket.dispatched_ns, False))
+
+    def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
+        """Note the wait."""
+        assert "queued" == flow.counters.flow_schema
+        self.told.append(("none", waited_ns, is_rejected))
+
+
+def test_flows_are_told_what_would_be(bench: Bench) -> None:
+    """The top flows are those that would wait, be rejected, and have the seats."""
+    noted = bench.context.top_flows = Noted()
+    clients = [bench.ask(GET), bench.ask(GET), bench.ask(HURRIED), bench.ask(GET), bench.ask(GET)]
+    bench.wait(1)
+    assert [("none", 0, True), ("none", 550_000_000, True)] == noted.told
+    noted.told.clear()
+    bench.end(clients[0])
+    bench.wait(1)
+    bench.end(clients[1])
+    for client in reversed(clients):
+        bench.end(client)
+
+    assert [
+        ("executed", 1_000_000_000, False),
+        ("executed", 1_000_000_000, False),
+        ("executed", 0, False),
+    ] == noted.told
+    bench.assert_at_rest()
+
+
+def test_access_log(bench: Bench) -> None:
+    """A line has the origin's answer, and the reason why there would have been none."""
+    lines: list[str] = []
+    bench.context.access_log = RequestLog(AccessLogSettings(), bench.clock.now_ns, lines.append)
+    asked = [ask(bench, request) for request in (GET, HURRIED, GET, GET, GET)]
+    bench.wait(0.6)
+    for client, origin in reversed(asked[1:]):
+        bench.send(origin, OK)
+        assert b"200" == status(client.take())
+    bench.end(asked[0][0])
+    bench.wait(9)
+
+    parsed = [json.loads(line) for line in lines]
+    assert [
+        ("queue-full", 200, 1),
+        ("", 200, 1),
+        ("", 200, 1),
+        ("time-out", 200, 1),
+        ("cancelled", None, 1),
+    ] == [(line["reason"], line["status"], line["seats"]) for line in parsed]
+    assert [0.6] * 5 == [line["executionSeconds"] for line in parsed]
     bench.assert_at_rest()
 
 
