@@ -169,7 +169,8 @@ def diff_line(line: str) -> str:
     """A line of a diff with its colour, which `click.echo` takes away where no terminal is."""
     if line.startswith(("--- ", "+++ ")):
         return click.style(line, bold=True)
-    return click.style(line, fg=DIFF_COLOURS.get(line[:1]))
+    colour = DIFF_COLOURS.get(line[:1])
+    return click.style(line, fg=colour) if colour else line
 
 
 def counted(number: int, noun: str) -> str:

@@ -7,13 +7,14 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+import pytest
+
 from apfproxy.cli.main import main
+from apfproxy.lint.findings import FINDING_KINDS
 from tests.sources.test_object_files import SCHEMA, level
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import pytest
 
 RULES = """  rules:
   - subjects: [{kind: User, user: {name: alice}}]
@@ -130,3 +131,109 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "field": "spec.limited.limitResponse.type",
     }
     assert [entry["name"] for entry in report["warnings"]] == ["lost"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "code"),
+    [
+        pytest.param([], 0, id="errors-by-default"),
+        pytest.param(["--fail-on", "error"], 0, id="errors"),
+        pytest.param(["--fail-on", "warning"], 1, id="warnings"),
+        pytest.param(["--fail-on", "info"], 1, id="infos"),
+        pytest.param(["--fail-on", "warning", "--ignore", "apf101"], 0, id="but-not-this-one"),
+        pytest.param(["--ignore", "APF101", "--fail-on", "info", "--diff"], 1, id="differences"),
+    ],
+)
+def test_fail_on(tmp_path: Path, flags: list[str], code: int) -> None:
+    """The exit code depends on the worst finding that is not ignored."""
+    path = tmp_path / "a.yaml"
+    path.write_text(DANGLING)
+
+    assert code == main(["check", *flags, str(path)])
+
+
+def test_broken_addition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An annotation of ours that does not count is an error; it can be ignored."""
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        level("workload-low").replace("low}", 'low, annotations: {apfproxy.io/ban: "maybe"}}')
+    )
+
+    assert main(["check", str(path)]) == 1
+    assert main(["check", "--ignore", "APF401", str(path)]) == 0
+    first, summary, ignored = capsys.readouterr().out.splitlines()
+    assert first.endswith("(error APF401)")
+    assert summary == "1 valid object in 1 file, 1 problem, 0 warnings"
+    assert ignored == "1 valid object in 1 file, 0 problems, 0 warnings, 1 ignored"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        pytest.param(["--ignore", "x"], "'x' is no id of a finding", id="no-id"),
+        pytest.param(["--ignore", "APF001"], "APF001 cannot be ignored", id="invalid"),
+        pytest.param(["--fail-on", "never"], "'never' is not one of", id="no-severity"),
+        pytest.param(["--server-concurrency-limit", "0"], "0 is not in the range", id="no-seats"),
+    ],
+)
+def test_wrong_flags(capsys: pytest.CaptureFixture[str], flags: list[str], message: str) -> None:
+    """A wrong flag gets one line that says why."""
+    assert main(["check", *flags, "."]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_server_concurrency_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Seats are divided as the proxy would."""
+    path = tmp_path / "a.yaml"
+    path.write_text(level("workload-low"))
+
+    assert main(["check", "--server-concurrency-limit", "10", str(path)]) == 0
+    assert "(built in): PriorityLevelConfiguration/catch-all: " in capsys.readouterr().out
+
+
+def test_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What differs from the built-in objects is shown; what is not given is built in."""
+    path = tmp_path / "a.yaml"
+    path.write_text(level("workload-low"))
+
+    assert main(["check", "--diff", str(path)]) == 0
+    first, blank, *diff, _, summary = capsys.readouterr().out.splitlines()
+    assert first == (
+        f"{path}: PriorityLevelConfiguration/workload-low:"
+        " differs from the built-in object (info APF501)"
+    )
+    assert blank == ""
+    assert diff[0] == "--- built-in PriorityLevelConfiguration/workload-low"
+    assert "-    nominalConcurrencyShares: 100" in diff
+    assert summary == "1 valid object in 1 file, 0 problems, 0 warnings, 1 info"
+
+
+def test_diff_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Programs get the same, and each missing object where none is built in."""
+    path = tmp_path / "a.yaml"
+    path.write_text(level("workload-low"))
+
+    assert main(["check", "--no-suggested-objects", "--diff", "-o", "json", str(path)]) == 0
+    report = json.loads(capsys.readouterr().out)
+    changed, *missing = sorted(report["differences"], key=lambda each: str(each["change"]))
+    assert (changed["change"], changed["name"]) == ("changed", "workload-low")
+    assert {each["change"] for each in missing} == {"missing"}
+    assert {each["id"] for each in report["infos"]} == {"APF501", "APF502"}
+    assert [each["id"] for each in report["warnings"]] == ["APF204", "APF301"]
+    assert set(report["warnings"][0]) == {
+        "id", "severity", "file", "kind", "name", "field", "message", "advice",
+    }  # fmt: skip
+
+
+def test_list_findings(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every kind of finding is explained, to people and to programs."""
+    assert main(["check", "--list-findings"]) == 0
+    text = capsys.readouterr().out
+    assert main(["check", "--list-findings", "-o", "json"]) == 0
+    kinds = json.loads(capsys.readouterr().out)
+    assert [kind["id"] for kind in kinds] == list(FINDING_KINDS)
+    assert [line.split()[0] for line in text.splitlines() if line[:3] == "APF"] == list(
+        FINDING_KINDS
+    )
+    assert {len(line) <= 100 for line in text.splitlines()} == {True}

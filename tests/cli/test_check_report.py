@@ -1,0 +1,90 @@
+"""What a check prints."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.api.decode import Problem
+from apfproxy.cli.check_report import (
+    BUILT_IN,
+    Entry,
+    Report,
+    diff_line,
+    entry_line,
+    finding_entry,
+    kinds_as_text,
+    nothing_entry,
+    problem_entries,
+)
+from apfproxy.lint.findings import DANGLING, NOBODY, Finding
+from apfproxy.sources.object_files import FileContents, ObjectsRead
+
+READ = ObjectsRead((), (), {("FlowSchema", "a"): "a.yaml"})
+GONE = Finding(DANGLING, "FlowSchema", "a", "spec.x", "gone")
+
+
+@pytest.mark.parametrize(
+    ("entry", "line"),
+    [
+        pytest.param(
+            finding_entry(GONE, READ),
+            "a.yaml: FlowSchema/a: spec.x: gone (\x1b[33mwarning\x1b[0m APF101)",
+            id="given",
+        ),
+        pytest.param(
+            finding_entry(Finding(DANGLING, "FlowSchema", "b", "", "gone"), READ),
+            f"{BUILT_IN}: FlowSchema/b: gone (\x1b[33mwarning\x1b[0m APF101)",
+            id="built-in",
+        ),
+        pytest.param(
+            finding_entry(Finding(NOBODY, "FlowSchema", "a", "", "\x1b]0;x\x07 is nobody"), READ),
+            r"a.yaml: FlowSchema/a: \x1b]0;x\x07 is nobody (" + "\x1b[33mwarning\x1b[0m APF111)",
+            id="escaped",
+        ),
+        pytest.param(
+            problem_entries(Problem("a.yaml", ("not YAML",), 3))[0],
+            "a.yaml:3: not YAML (\x1b[31merror\x1b[0m APF001)",
+            id="problem",
+        ),
+        pytest.param(
+            nothing_entry("x/"),
+            "x/: there is no object in it: only the built-in ones would be in force"
+            " (\x1b[33mwarning\x1b[0m APF002)",
+            id="nothing",
+        ),
+    ],
+)
+def test_entry_line(entry: Entry, line: str) -> None:
+    """A line says where and what, with colour for the severity alone."""
+    assert line == entry_line(entry)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        pytest.param("--- a", "\x1b[1m--- a\x1b[0m", id="heading"),
+        pytest.param("-a", "\x1b[31m-a\x1b[0m", id="gone"),
+        pytest.param("+a", "\x1b[32m+a\x1b[0m", id="new"),
+        pytest.param("@@ -1 +1 @@", "\x1b[36m@@ -1 +1 @@\x1b[0m", id="place"),
+        pytest.param(" a", " a", id="same"),
+    ],
+)
+def test_diff_line(line: str, expected: str) -> None:
+    """A diff has the usual colours."""
+    assert expected == diff_line(line)
+
+
+def test_summary() -> None:
+    """The last line counts all there is."""
+    entries = [finding_entry(GONE, READ), nothing_entry("x")]
+    report = Report(FileContents((("a.yaml", b""),), ()), READ, entries, (), ignored=2)
+
+    assert report.summary() == "0 valid objects in 1 file, 0 problems, 2 warnings, 2 ignored"
+
+
+def test_kinds_as_text() -> None:
+    """Each kind has a heading, its meaning and what to do."""
+    first = kinds_as_text().split("\n\n")[0].splitlines()
+
+    assert first[0] == "\x1b[1mAPF001\x1b[0m  error  invalid"
+    assert first[-1] == "    What to do: Correct what the message names."
