@@ -368,6 +368,10 @@ class Controller:
         """The counters of every FlowSchema at its level, of former configurations too."""
         return iter(self._counters.values())
 
+    def now_ns(self) -> int:
+        """The time on the controller's clock."""
+        return self._clock.now_ns()
+
     def flow_schemas(self) -> list[FlowSchema]:
         """The FlowSchemas in force, in the order in which they are tried."""
         return sorted((route.flow_schema for route in self._routes.values()), key=matching_order)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.api.flowcontrol.additions import describe, flow_schema_additions
+from apfproxy.flowcontrol.added_distinguisher import no_header
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.estimate_source import estimate_source, takes_seats
 from apfproxy.flowcontrol.foresight import Decision, foresee
@@ -21,7 +23,7 @@ from apfproxy.flowcontrol.work_estimate import WorkEstimator
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.api.flowcontrol.types import FlowControlObject, FlowSchema
+    from apfproxy.api.flowcontrol.types import FlowSchema
     from apfproxy.flowcontrol.controller import Classification, Controller
     from apfproxy.flowcontrol.estimate_source import Costs
     from apfproxy.flowcontrol.foresight import Foresight
@@ -31,7 +33,6 @@ if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
-ADDITIONS_PREFIX = "apfproxy.io/"
 NS_PER_S = 1_000_000_000
 
 
@@ -112,9 +113,10 @@ class FlowPart(Model, frozen=True):
     """The flow.
 
     Attributes:
-        distinguished_by: `ByUser` or `ByNamespace`; "" if the FlowSchema is one flow.
-        distinguisher: The user's name or the namespace; "" also if the level has no queues that
-            flows could be told apart for.
+        distinguished_by: `ByUser` or `ByNamespace`, or what an addition says instead: `group`,
+            `user-agent`, `header NAME`; "" if the FlowSchema is one flow.
+        distinguisher: The user's name, the namespace and so on; "" also if the level has no
+            queues that flows could be told apart for.
         hash: 64 bits, as 16 hexadecimal digits: no number of JSON's holds them for everybody.
         hand: The queues that it may use, in the order dealt.
     """
@@ -150,7 +152,7 @@ class OutcomePart(Model, frozen=True):
         decision: `execute`, `wait` or `reject`.
         queue: Index of the queue that it would be in; None without any.
         ahead: Requests that would wait there before it.
-        reason: `concurrency-limit` or `queue-full` if it is rejected, else "".
+        reason: A `RejectReason` if it is rejected, else "".
         text: The same in words.
     """
 
@@ -167,7 +169,7 @@ class Explanation(Model, frozen=True):
     Attributes:
         flow_schemas: Those in force, in the order in which they are tried.
         dangling: FlowSchemas that are not used, to the priority levels that they lack.
-        additions: What annotations of the chosen FlowSchema and its level add, a line each.
+        additions: What annotations of the chosen FlowSchema and its level add, a sentence each.
         notes: What else is to be known about all this, a line each.
     """
 
@@ -184,21 +186,12 @@ class Explanation(Model, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def annotations_of(object_: FlowControlObject) -> tuple[str, ...]:
-    """The additions that an object's annotations name, as they stand there."""
-    return tuple(
-        f"{key}={value}"
-        for key, value in sorted(object_.metadata.annotations.items())
-        if key.startswith(ADDITIONS_PREFIX)
-    )
-
-
 def explain(
     controller: Controller,
     costs: Costs,
     user: User,
     attributes: RequestAttributes,
-    additions_of: Callable[[FlowControlObject], tuple[str, ...]] = annotations_of,
+    header_of: Callable[[str], str] = no_header,
 ) -> Explanation:
     """Explain what becomes of a request that came now.
 
@@ -207,9 +200,9 @@ def explain(
         costs: What is known of costs.
         user: Who asks, with all groups that count.
         attributes: What is asked for.
-        additions_of: Describes what annotations of an object add, a line each.
+        header_of: Value of a header of the request, by its name in lower case; "" if none.
     """
-    found = controller.classify(user, attributes)
+    found = controller.classify(user, attributes, header_of)
     level = found.level
     queue_set = level.queue_set
     queue_set.sync()
@@ -225,7 +218,13 @@ def explain(
         notes.append(
             "no FlowSchema matches; such a request goes where the one named catch-all says"
         )
-    if has_seats:
+    is_long_running = attributes.long_running
+    refused = found.limits and found.limits.foreseen_reason(
+        found.flow.distinguisher, controller.now_ns(), is_long_running=is_long_running
+    )
+    if refused:
+        outcome = _refused(refused)
+    elif has_seats:
         outcome = _outcome(queue_set, estimate, foresee(queue_set, hand, estimate))
     else:
         text = "executes at once: it may last as long as its client likes, so it takes no seats"
@@ -248,10 +247,7 @@ def explain(
             source=estimate_source(attributes, costs, level.max_seats),
         ),
         outcome=outcome,
-        additions=(
-            *(f"FlowSchema: {line}" for line in additions_of(found.flow_schema)),
-            *(f"priority level: {line}" for line in additions_of(level.configuration)),
-        ),
+        additions=describe(found.flow_schema) + describe(level.configuration),
         notes=tuple(notes),
     )
 
@@ -313,11 +309,10 @@ def _level_part(level: PriorityLevel) -> LevelPart:
 
 
 def _flow_part(found: Classification, hand: tuple[int, ...]) -> FlowPart:
-    method = found.flow_schema.spec.distinguisher_method
     queues = found.level.queue_set.queues
     return FlowPart(
         flow_schema=found.flow_schema.metadata.name,
-        distinguished_by="" if method is None else method.type,
+        distinguished_by=_distinguished_by(found.flow_schema),
         distinguisher=found.flow.distinguisher,
         hash=f"{found.flow.hash:016x}",
         hand=tuple(
@@ -361,6 +356,30 @@ def _outcome(queue_set: QueueSet, estimate: WorkEstimate, foresight: Foresight) 
         reason=reason.value if reason is not None else "",
         text=text,
     )
+
+
+def _refused(reason: RejectReason) -> OutcomePart:
+    """For what an addition says."""
+    status, why = {
+        RejectReason.BAN: (403, "the priority level rejects every request"),
+        RejectReason.RATE: (429, "the flow has made as many requests as its rate allows"),
+    }.get(reason, (429, "the flow has as many long-running requests as it may"))
+    return OutcomePart(
+        decision=Decision.REJECT.value,
+        queue=None,
+        ahead=0,
+        reason=reason.value,
+        text=f"rejected with {status}, {reason}: {why}",
+    )
+
+
+def _distinguished_by(schema: FlowSchema) -> str:
+    """`ByUser` or `ByNamespace`, or what an addition says instead; "" for nothing."""
+    added = flow_schema_additions(schema).distinguisher
+    if added is not None:
+        return f"{added.kind.value} {added.header}".rstrip()
+    method = schema.spec.distinguisher_method
+    return "" if method is None else method.type
 
 
 def _counted(number: int, noun: str) -> str:

@@ -100,6 +100,13 @@ class RequestRate:
             self._full_ns[flow] = start_ns + self._interval_ns
         return 0
 
+    def has_token(self, flow: str, now_ns: int) -> bool:
+        """Whether `take` would get a token, without taking it."""
+        full_ns = self._full_ns.get(flow)
+        if full_ns is None and len(self._full_ns) >= MAX_FLOWS:
+            full_ns = self._shared_full_ns
+        return full_ns is None or full_ns - now_ns <= self._slack_ns
+
     def _has_room(self, now_ns: int) -> bool:
         """Whether one more flow may have a bucket; forgets those that are full, if need be."""
         if len(self._full_ns) < MAX_FLOWS:
@@ -194,6 +201,19 @@ class FlowLimits:
                 )
         if is_long_running and limit is not None:
             self.long_running[flow] = count + 1
+        return None
+
+    def foreseen_reason(
+        self, flow: str, now_ns: int, *, is_long_running: bool
+    ) -> RejectReason | None:
+        """Why `refusal` would reject a request, without counting it; None if it would not."""
+        if self.is_ban:
+            return RejectReason.BAN
+        limit = self.long_running_limit
+        if is_long_running and limit is not None and self.long_running.get(flow, 0) >= limit:
+            return RejectReason.LONG_RUNNING
+        if self.rate is not None and not self.rate.has_token(flow, now_ns):
+            return RejectReason.RATE
         return None
 
     def release(self, flow: str) -> None:

@@ -235,33 +235,62 @@ def test_one_flow() -> None:
     assert ("", "") == (found.flow.distinguished_by, found.flow.distinguisher)
 
 
+def annotated(object_: Any, **annotations: str) -> Any:  # noqa: ANN401 - either kind
+    """An object with additions."""
+    named = {f"apfproxy.io/{key.replace('_', '-')}": text for key, text in annotations.items()}
+    metadata = msgspec.structs.replace(object_.metadata, annotations=named)
+    return msgspec.structs.replace(object_, metadata=metadata)
+
+
 def test_additions() -> None:
-    """Annotations of the program's own are shown, of the FlowSchema and of the level."""
-
-    def annotated(object_: Any, **annotations: str) -> Any:  # noqa: ANN401 - either kind
-        names = {f"apfproxy.io/{key.replace('_', '-')}": text for key, text in annotations.items()}
-        metadata = msgspec.structs.replace(
-            object_.metadata, annotations={"other.io/x": "y", **names}
-        )
-        return msgspec.structs.replace(object_, metadata=metadata)
-
-    controller = controller_of(NARROW)
-    digest = digest_of(controller, [everybody()])
-    schema = annotated(everybody(), b="2", a="1")
-    digest = replace(
-        controller.digest([annotated(NARROW, c="3")]),
-        flow_schemas={
-            **controller.digest(()).flow_schemas,
-            "everybody": schema,
-        },
-        classifier=Classifier([schema]),
-        problems=digest.problems,
+    """What annotations add is told, and counts: here the flow is that of a header."""
+    controller = controller_of(
+        annotated(NARROW, wait_limit="5s"), annotated(everybody(), distinguisher="header:X-Team")
     )
-    controller.commit(digest)
-    found = explain(controller, COSTS, ALICE, PODS)
+    found = explain(controller, COSTS, ALICE, PODS, {"x-team": "red"}.__getitem__)
 
     assert (
-        "FlowSchema: apfproxy.io/a=1",
-        "FlowSchema: apfproxy.io/b=2",
-        "priority level: apfproxy.io/c=3",
+        "Flows are told apart by the header x-team (apfproxy.io/distinguisher).",
+        "A request waits in its queue for 5 s at most (apfproxy.io/wait-limit).",
     ) == found.additions
+    assert ("header x-team", "red") == (found.flow.distinguished_by, found.flow.distinguisher)
+
+
+def test_ban() -> None:
+    """A level that bans rejects."""
+    banned = priority_level("narrow", shares=0)
+    found = explain(
+        controller_of(annotated(banned, ban="true"), everybody()), COSTS, ALICE, PODS
+    ).outcome
+
+    assert ("reject", "ban") == (found.decision, found.reason)
+    assert found.text == "rejected with 403, ban: the priority level rejects every request"
+
+
+def test_rate() -> None:
+    """A flow without a token is rejected; to ask takes none."""
+    controller = controller_of(
+        NARROW, annotated(everybody(), request_rate="1", request_burst="2"), seats=100
+    )
+    found = controller.classify(ALICE, PODS)
+    assert found.limits is not None
+    reasons = []
+    for _ in range(3):
+        reasons += [explain(controller, COSTS, ALICE, PODS).outcome.reason for _ in range(2)]
+        found.limits.refusal("alice", 0, is_long_running=False)
+
+    assert ["", "", "", "", "rate", "rate"] == reasons
+
+
+def test_long_running_limit() -> None:
+    """A flow with as many long-running requests as it may have gets no more, but others."""
+    controller = controller_of(NARROW, annotated(everybody(), long_running_limit="1"))
+    log = parse_attributes("GET", b"/api/v1/namespaces/x/pods/p/log")
+    limits = controller.classify(ALICE, log).limits
+    assert limits is not None
+    reasons = []
+    for _ in range(2):
+        reasons += [explain(controller, COSTS, ALICE, each).outcome.reason for each in (log, PODS)]
+        limits.refusal("alice", 0, is_long_running=True)
+
+    assert ["", "", "long-running", ""] == reasons

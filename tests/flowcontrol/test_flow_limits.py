@@ -200,3 +200,15 @@ def test_rejections_are_counted(reason: RejectReason, name: str) -> None:
         queue_set.rejected_total,
         counters.wait_rejected_ns.counts[0],
     )
+
+
+def test_beyond_all_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether there is a token can be asked for flows beyond those with a bucket, too."""
+    monkeypatch.setattr(flow_limits, "MAX_FLOWS", 1)
+    rate = RequestRate(1, 1)
+    rate.take("a", 0)
+    found = [rate.has_token("b", 0)]
+    rate.take("b", 0)
+    found.append(rate.has_token("c", 0))
+
+    assert [True, False] == found
