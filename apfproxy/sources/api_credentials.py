@@ -126,8 +126,9 @@ def tls_context(access: ApiAccess) -> ssl.SSLContext:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
         pem = access.authorities
+        data = content(pem)
         try:
-            context.load_verify_locations(cadata=content(pem).decode("ascii"))
+            context.load_verify_locations(cadata=data.decode("ascii"))
         except (ssl.SSLError, ValueError) as error:
             raise KubeconfigError(f"{named(pem)}: is no PEM of certificates") from error
     if access.certificate is not None and access.key is not None:

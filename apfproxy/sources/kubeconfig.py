@@ -208,7 +208,7 @@ def _access(cluster: Fields, user: Fields) -> ApiAccess:
         is_unverified=is_unverified,
         certificate=certificate,
         key=key,
-        token=user.text("token") or None,
+        token=user.token(),
         token_file=user.path("tokenFile"),
         username=user.text("username"),
         password=user.text("password"),
@@ -276,6 +276,13 @@ class Fields:
                 raise KubeconfigError(f"{self.place(name)}-data: is no base64") from None
         path = self.path(name)
         return None if path is None else Pem(path=path)
+
+    def token(self) -> str | None:
+        """The token in the field `token`; None if it is not there."""
+        text = self.text("token").strip()
+        if text and not (text.isascii() and text.isprintable() and " " not in text):
+            raise KubeconfigError(f"{self.place('token')}: is no bearer token")
+        return text or None
 
     def server(self) -> str:
         """The URL in the field `server`."""

@@ -1,0 +1,304 @@
+"""Kubeconfigs, and service accounts of pods."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from apfproxy.sources.kubeconfig import (
+    MAX_BYTES,
+    ApiAccess,
+    Fields,
+    KubeconfigError,
+    Pem,
+    access,
+    in_cluster,
+    read_kubeconfig,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SECRET = "s3cr3t"  # noqa: S105 - of nobody
+WHOLE: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Config",
+    "current-context": "one",
+    "contexts": [
+        {"name": "one", "context": {"cluster": "here", "user": "me"}},
+        {"name": "two", "context": {"cluster": "there", "user": "other"}},
+        {"name": "nobody", "context": {"cluster": "here", "user": ""}},
+        {"name": "lost", "context": {"cluster": "gone", "user": "me"}},
+        {"name": "stranger", "context": {"cluster": "here", "user": "gone"}},
+        {"name": "empty", "context": {}},
+    ],
+    "clusters": [
+        {
+            "name": "here",
+            "cluster": {
+                "server": "https://here.example:6443/",
+                "certificate-authority": "pki/ca.crt",
+                "tls-server-name": "kubernetes",
+            },
+        },
+        {
+            "name": "there",
+            "cluster": {
+                "server": "https://there.example/k8s/clusters/c-1",
+                "certificate-authority": "unused.crt",
+                "certificate-authority-data": base64.b64encode(b"CA").decode(),
+            },
+        },
+    ],
+    "users": [
+        {"name": "me", "user": {"tokenFile": "/run/token"}},
+        {
+            "name": "other",
+            "user": {
+                "client-certificate-data": base64.b64encode(b"CERT").decode(),
+                "client-key": "key.pem",
+                "username": "ann",
+                "password": SECRET,
+                "token": SECRET,
+            },
+        },
+    ],
+}
+
+
+def of(whole: object, context: str | None = None) -> ApiAccess:
+    """What the content of a kubeconfig says."""
+    return access(yaml.safe_dump(whole).encode(), "dir/config", context)
+
+
+@pytest.mark.parametrize(
+    ("context", "expected"),
+    [
+        pytest.param(
+            None,
+            ApiAccess(
+                server="https://here.example:6443",
+                authorities=Pem(path="dir/pki/ca.crt"),
+                server_name="kubernetes",
+                token_file="/run/token",  # noqa: S106 - a path
+            ),
+            id="current",
+        ),
+        pytest.param(
+            "two",
+            ApiAccess(
+                server="https://there.example/k8s/clusters/c-1",
+                authorities=Pem(data=b"CA"),
+                certificate=Pem(data=b"CERT"),
+                key=Pem(path="dir/key.pem"),
+                token=SECRET,
+                username="ann",
+                password=SECRET,
+            ),
+            id="chosen",
+        ),
+        pytest.param(
+            "nobody",
+            ApiAccess(
+                server="https://here.example:6443",
+                authorities=Pem(path="dir/pki/ca.crt"),
+                server_name="kubernetes",
+            ),
+            id="without-user",
+        ),
+    ],
+)
+def test_contexts(context: str | None, expected: ApiAccess) -> None:
+    """A context leads to a server, and says who asks it."""
+    found = of(WHOLE, context)
+
+    assert expected == found
+    assert SECRET not in repr(found)
+
+
+def test_paths() -> None:
+    """The files that TLS is made of are those that may change."""
+    assert ("dir/pki/ca.crt",) == of(WHOLE).paths
+    assert ("dir/key.pem",) == of(WHOLE, "two").paths
+
+
+def changed(place: str, number: int, **fields: object) -> dict[str, Any]:
+    """The kubeconfig with fields of an entry set."""
+    whole = copy.deepcopy(WHOLE)
+    kind = place.removesuffix("s")
+    whole[place][number][kind] |= {name.replace("_", "-"): value for name, value in fields.items()}
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("whole", "context", "expected"),
+    [
+        pytest.param([], None, "dir/config: want a mapping of fields", id="list"),
+        pytest.param({}, None, "it has none at all", id="nothing"),
+        pytest.param(
+            {**WHOLE, "current-context": ""}, None, "--context (one, two, ", id="no-current"
+        ),
+        pytest.param(
+            {**WHOLE, "current-context": 3}, None, "current-context: want a string", id="n"
+        ),
+        pytest.param(WHOLE, "three", "there is none named 'three', choose another", id="unknown"),
+        pytest.param(WHOLE, "lost", "clusters: there is none named 'gone'", id="no-cluster"),
+        pytest.param(WHOLE, "stranger", "users: there is none named 'gone'", id="no-user"),
+        pytest.param(WHOLE, "empty", "contexts[5].context.cluster: missing", id="empty-context"),
+        pytest.param({**WHOLE, "clusters": {}}, None, "there are: none", id="no-clusters"),
+        pytest.param({**WHOLE, "users": "x"}, None, "users: want a list", id="users-are-text"),
+        pytest.param(
+            changed("users", 0, exec={"command": "aws"}),
+            None,
+            "users[0].user.exec: programs that fetch credentials are not run",
+            id="exec",
+        ),
+        pytest.param(
+            changed("users", 0, auth_provider={"name": "gcp"}),
+            None,
+            "users[0].user.auth-provider: programs",
+            id="auth-provider",
+        ),
+        pytest.param(
+            changed("users", 0, as_groups=["a"]), None, "impersonation is not done", id="as"
+        ),
+        pytest.param(
+            changed("clusters", 0, proxy_url="http://p"), None, "proxy-url: not", id="proxy"
+        ),
+        pytest.param(
+            changed("users", 1, client_key=""), "two", "user.client-key: missing", id="no-key"
+        ),
+        pytest.param(
+            changed("users", 1, client_certificate_data=""),
+            "two",
+            "user.client-certificate: missing",
+            id="no-certificate",
+        ),
+        pytest.param(
+            changed("clusters", 0, insecure_skip_tls_verify=True),
+            None,
+            "remove one",
+            id="insecure-with-ca",
+        ),
+        pytest.param(
+            changed("clusters", 0, insecure_skip_tls_verify="yes"),
+            None,
+            "want true or false",
+            id="no-boolean",
+        ),
+        pytest.param(
+            changed("clusters", 1, certificate_authority_data="?"), "two", "no base64", id="base64"
+        ),
+        pytest.param(
+            changed("users", 1, token=f"{SECRET} b"), "two", "is no bearer token", id="token"
+        ),
+        pytest.param(changed("clusters", 0, server=""), None, "server: missing", id="no-server"),
+        pytest.param(changed("clusters", 0, server="here"), None, "want https://", id="no-scheme"),
+        pytest.param(changed("clusters", 0, server="https://h:x"), None, "no URL", id="no-url"),
+        pytest.param(
+            changed("clusters", 0, server="https://a:b@h"), None, "user or password", id="password"
+        ),
+        pytest.param(changed("clusters", 0, server="https://h?a"), None, "has a query", id="query"),
+    ],
+)
+def test_problems(whole: object, context: str | None, expected: str) -> None:
+    """What cannot be used is refused, with its place and what to do; never with a secret."""
+    with pytest.raises(KubeconfigError) as caught:
+        of(whole, context)
+
+    assert expected in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(b"a: [s3cr3t", "config:1: is no YAML", id="open"),
+        pytest.param(b"\xff", "config: is no YAML", id="bytes"),
+        pytest.param(b"[" * 5000, "is no YAML", id="deep"),
+    ],
+)
+def test_no_yaml(data: bytes, expected: str) -> None:
+    """What is no YAML is refused without showing it."""
+    with pytest.raises(KubeconfigError) as caught:
+        access(data, "config")
+
+    assert expected in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_unverified() -> None:
+    """A cluster may say that any server is to be believed."""
+    whole = changed("clusters", 0, insecure_skip_tls_verify=True, certificate_authority="")
+
+    assert of(whole).is_unverified
+
+
+def test_file(tmp_path: Path) -> None:
+    """A kubeconfig is read from its file, and paths in it are relative to that."""
+    path = tmp_path / "config"
+    path.write_text(json.dumps(WHOLE))
+
+    assert (str(tmp_path / "pki/ca.crt"),) == read_kubeconfig(str(path)).paths
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(None, "cannot be read: No such file", id="missing"),
+        pytest.param(b" " * (MAX_BYTES + 1), "longer than", id="long"),
+    ],
+)
+def test_unreadable_file(content: bytes | None, expected: str, tmp_path: Path) -> None:
+    """A file that cannot be a kubeconfig is refused by its name."""
+    path = tmp_path / "config"
+    if content is not None:
+        path.write_bytes(content)
+
+    with pytest.raises(KubeconfigError, match=expected):
+        read_kubeconfig(str(path))
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [("10.0.0.1", "https://10.0.0.1:443"), ("fd00::1", "https://[fd00::1]:443")],
+)
+def test_in_cluster(host: str, expected: str, tmp_path: Path) -> None:
+    """A pod reaches the API by its environment, as its service account."""
+    (tmp_path / "token").write_text("token")
+    environment = {"KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": "443"}
+
+    assert in_cluster(environment, str(tmp_path)) == ApiAccess(
+        server=expected,
+        authorities=Pem(path=str(tmp_path / "ca.crt")),
+        token_file=str(tmp_path / "token"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        pytest.param({}, "not in a pod of Kubernetes", id="no-pod"),
+        pytest.param(
+            {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "1"},
+            "automountServiceAccountToken",
+            id="no-token",
+        ),
+    ],
+)
+def test_not_in_cluster(environment: dict[str, str], expected: str, tmp_path: Path) -> None:
+    """Elsewhere the operator is told to give a kubeconfig."""
+    with pytest.raises(KubeconfigError, match=expected) as caught:
+        in_cluster(environment, str(tmp_path))
+
+    assert "--kubeconfig FILE" in str(caught.value)
+
+
+def test_fields_are_shown_without_content() -> None:
+    """What is read is not shown."""
+    assert "<Fields of config: users>" == repr(Fields("config", "users", {"token": SECRET}))
