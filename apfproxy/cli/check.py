@@ -125,9 +125,10 @@ def check(
         contents = FileContents((*contents.files, ("<stdin>", data)), contents.problems)
     read = decode_files(contents)
     effective = effective_objects(read.objects, with_suggested=suggested_objects)
-    differing = differences(effective) if diff else []
     findings = lint(effective, server_concurrency_limit)
+    differing = differences(effective) if diff else []
     findings += [each.finding() for each in differing]
+    differing = [each for each in differing if each.finding().found.id not in ignore]
 
     entries = [entry for problem in read.problems for entry in problem_entries(problem)]
     if not read.objects and not read.problems:

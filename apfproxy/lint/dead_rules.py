@@ -219,7 +219,9 @@ def why_no_resource(resource: str, groups: Sequence[str]) -> str:
     if not subresource or any(subresource in each.subresources for each in known):
         return ""
     listed = sorted({each for resource in known for each in resource.subresources})
-    return f"{name} has no such subresource, {'but ' + ', '.join(listed) if listed else 'nor any'}"
+    if not listed:
+        return f"{name} have no subresources"
+    return f"the subresources of {name} are {', '.join(listed)}"
 
 
 def known_resources(name: str, groups: Sequence[str]) -> list[KnownResource]:
@@ -233,8 +235,8 @@ def why_not_here(name: str, groups: Sequence[str]) -> str:
     if elsewhere := groups_of(name):
         return f'{name} is no resource of {named}, but of "{elsewhere[0]}"'
     for plural in (f"{name}s", f"{name}es", f"{name.removesuffix('y')}ies"):
-        if known_resources(plural, groups):
-            return f"the resource of {named} is called {plural}"
+        if found := groups_of(plural):
+            return f'resources are named by their plural, here {plural} of "{found[0]}"'
     return ""
 
 

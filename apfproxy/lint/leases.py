@@ -77,12 +77,14 @@ HOLDERS = (
     ),
 )
 
+POD = account("default", "default")
 CROWD = (
-    ("pods", account("default", "default"), "/api/v1/namespaces/default/configmaps"),
-    ("people", User("alice@example.com", (AUTHENTICATED_GROUP,)), "/api/v1/pods"),
-    ("strangers", ANONYMOUS, "/api/v1/pods"),
+    ("pods", POD, parse_attributes("GET", b"/api/v1/namespaces/default/configmaps")),
+    ("pods that elect leaders", POD, lease("default", "operator")),
+    ("people", User("alice@example.com", (AUTHENTICATED_GROUP,)), LIST_OF_PODS),
+    ("strangers", ANONYMOUS, LIST_OF_PODS),
 )
-"""Who else asks, as whom, and a path of what."""
+"""Who else asks, as whom, and what."""
 
 
 def lease_findings(
@@ -96,8 +98,8 @@ def lease_findings(
     """
     classifier = Classifier(flow_schemas)
     crowd: dict[str, list[str]] = {}
-    for title, user, path in CROWD:
-        schema = classifier.classify(user, parse_attributes("GET", path.encode()))
+    for title, user, request in CROWD:
+        schema = classifier.classify(user, request)
         if schema is not None:
             crowd.setdefault(level_of(schema), []).append(title)
     found: dict[tuple[FindingKind, str, str], list[str]] = {}

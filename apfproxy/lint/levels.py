@@ -85,7 +85,10 @@ def level_findings(
         if queuing is not None:
             yield from hand_findings(name, queuing, seats)
             _, lendable, borrowing = level_shares(level)
-            upper = level_limits(seats, server_concurrency_limit, lendable, borrowing).upper
+            upper = min(
+                level_limits(seats, server_concurrency_limit, lendable, borrowing).upper,
+                server_concurrency_limit,
+            )
             wait_ns = additions.wait_limit_ns or MOST_WAIT_NS
             yield from queue_findings(name, queuing, upper, wait_ns)
 

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from apfproxy.api.decode import Problem, decode_documents
 from apfproxy.api.documents import LARGEST_INPUT_BYTES
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects, suggested_objects
-from apfproxy.api.flowcontrol.types import FlowSchema
 from apfproxy.api.flowcontrol.wire import kind_of
 
 if TYPE_CHECKING:
@@ -149,15 +148,3 @@ def effective_objects(
     objects = {(kind_of(object_), object_.metadata.name): object_ for object_ in built_in}
     objects.update({(kind_of(object_), object_.metadata.name): object_ for object_ in given})
     return tuple(objects.values())
-
-
-def dangling_flow_schemas(objects: Iterable[FlowControlObject]) -> dict[str, str]:
-    """FlowSchema name to the name of its priority level, where there is no such level."""
-    objects = tuple(objects)
-    levels = {each.metadata.name for each in objects if not isinstance(each, FlowSchema)}
-    return {
-        each.metadata.name: each.spec.priority_level_configuration.name
-        for each in objects
-        if isinstance(each, FlowSchema)
-        and each.spec.priority_level_configuration.name not in levels
-    }

@@ -226,6 +226,17 @@ def test_diff_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     }  # fmt: skip
 
 
+def test_ignored_differences(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A difference that is to be ignored is not shown either."""
+    path = tmp_path / "a.yaml"
+    path.write_text(level("workload-low"))
+
+    assert main(["check", "--diff", "--ignore", "APF501", str(path)]) == 0
+    assert capsys.readouterr().out == (
+        "1 valid object in 1 file, 0 problems, 0 warnings, 1 ignored\n"
+    )
+
+
 def test_list_findings(capsys: pytest.CaptureFixture[str]) -> None:
     """Every kind of finding is explained, to people and to programs."""
     assert main(["check", "--list-findings"]) == 0

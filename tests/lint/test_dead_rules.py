@@ -168,13 +168,14 @@ def rule(
         pytest.param("pods/log/x", ("*",), "RESOURCE/SUBRESOURCE", id="two-slashes"),
         pytest.param("Pods", ("*",), "small letters", id="capital"),
         pytest.param("po ds", ("*",), "small letters", id="space"),
-        pytest.param("pods/logs", ("",), "but attach, binding, ", id="no-such-subresource"),
-        pytest.param("secrets/status", ("",), "nor any", id="no-subresources"),
+        pytest.param("pods/logs", ("",), "pods are attach, binding, ", id="no-such-subresource"),
+        pytest.param("secrets/status", ("",), "no subresources", id="no-subresources"),
         pytest.param("deployments", ("",), 'but of "apps"', id="in-another-group"),
-        pytest.param("pod", ("",), "is called pods", id="singular"),
-        pytest.param("ingress", ("networking.k8s.io",), "is called ingresses", id="singular-es"),
+        pytest.param("pod", ("",), "here pods of", id="singular"),
+        pytest.param("deployment", ("",), 'deployments of "apps"', id="singular-of-another-group"),
+        pytest.param("ingress", ("networking.k8s.io",), "here ingresses of", id="singular-es"),
         pytest.param(
-            "networkpolicy", ("networking.k8s.io",), "is called networkpolicies", id="singular-ies"
+            "networkpolicy", ("networking.k8s.io",), "here networkpolicies of", id="singular-ies"
         ),
     ],
 )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_objects
-from apfproxy.api.flowcontrol.types import FlowSchema
+from apfproxy.api.flowcontrol.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
 from apfproxy.lint.leases import lease_findings
 from tests.objects import flow_schema, group_subject, user_subject
 
@@ -38,7 +38,21 @@ def beside(schema: str, holder: str, level: str) -> tuple[str, str, str]:
 
 
 ALL_HOLDERS = "kube-controller-manager, kube-scheduler, controllers in kube-system, nodes"
-CROWDED = f'leases of {ALL_HOLDERS} share level "catch-all" with what pods, people, strangers ask'
+ALL_OTHERS = "pods, pods that elect leaders, people, strangers"
+CROWDED = f'leases of {ALL_HOLDERS} share level "catch-all" with what {ALL_OTHERS} ask'
+LEASES_OF_ALL = flow_schema(
+    "a",
+    "leader-election",
+    group_subject("system:authenticated"),
+    precedence=2,
+    resource_rule=ResourcePolicyRule(
+        verbs=("*",), api_groups=("coordination.k8s.io",), resources=("leases",), namespaces=("*",)
+    ),
+    non_resource_rule=NonResourcePolicyRule(verbs=("get",), non_resource_urls=("/version",)),
+)
+CROWDED_BY_LEASES = (
+    f'leases of {ALL_HOLDERS} share level "leader-election" with what pods that elect leaders ask'
+)
 SCHEDULER = flow_schema("a", "system", user_subject("system:kube-scheduler"))
 
 
@@ -66,6 +80,11 @@ SCHEDULER = flow_schema("a", "system", user_subject("system:kube-scheduler"))
             ],
             [],
             id="exempt",
+        ),
+        pytest.param(
+            [*SUGGESTED, LEASES_OF_ALL],
+            [("APF301", "a", CROWDED_BY_LEASES)],
+            id="leases-of-all",
         ),
         pytest.param([], [], id="nothing"),
         pytest.param(

@@ -10,7 +10,6 @@ import pytest
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_objects
 from apfproxy.api.flowcontrol.types import PriorityLevelConfiguration
 from apfproxy.sources.object_files import (
-    dangling_flow_schemas,
     decode_files,
     effective_objects,
     read_files,
@@ -146,20 +145,6 @@ def test_given_objects_replace_built_in_ones(tmp_path: Path) -> None:
         and each.metadata.name in ("workload-low", "mine")
         and each.spec.limited is not None
     ] == [7, 7]
-
-
-def test_dangling_flow_schemas(tmp_path: Path) -> None:
-    """A FlowSchema whose priority level nobody defines is named with that level."""
-    (tmp_path / "a.yaml").write_text(
-        SCHEMA.replace("NAME", "x").replace("LEVEL", "nowhere")
-        + "---\n"
-        + SCHEMA.replace("NAME", "y").replace("LEVEL", "exempt")
-    )
-    read = decode_files(read_files([str(tmp_path)]))
-
-    objects = effective_objects(read.objects, with_suggested=True)
-
-    assert dangling_flow_schemas(objects) == {"x": "nowhere"}
 
 
 @pytest.mark.parametrize("change", ["contents", "name", "gone", "swapped"])
