@@ -18,6 +18,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from apfproxy.api.field_errors import counted
 from apfproxy.api.flowcontrol import additions
 from apfproxy.flowcontrol.ticket import RejectReason
 
@@ -184,9 +185,9 @@ class FlowLimits:
             if count >= limit:
                 return Refusal(
                     RejectReason.LONG_RUNNING,
-                    f"{limit} long-running requests of the flow are under way, the most that"
-                    f" FlowSchema {self._flow_schema!r} allows ({additions.LONG_RUNNING_LIMIT});"
-                    " end one of them",
+                    f"the flow has {counted(limit, 'long-running request')} under way, the most"
+                    f" that FlowSchema {self._flow_schema!r} allows"
+                    f" ({additions.LONG_RUNNING_LIMIT}); end one of them",
                 )
         rate = self.rate
         if rate is not None:

@@ -61,7 +61,7 @@ async def test_long_running_limit(request_: bytes) -> None:
         await hold.arrival.peer.send(STREAM)
         refused = await (await scene.ask(request_)).read_answer()
         assert 429 == refused.status
-        assert b"long-running requests of the flow are under way" in refused.body
+        assert b"the flow has 1 long-running request under way" in refused.body
         hold.client.close()
         counters = scene.process.counters
         await until(lambda: counters.client_aborts == 1)

@@ -106,7 +106,7 @@ def test_buckets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             2,
             Refusal(
                 RejectReason.LONG_RUNNING,
-                "2 long-running requests of the flow are under way, the most that FlowSchema 's'"
+                "the flow has 2 long-running requests under way, the most that FlowSchema 's'"
                 " allows (apfproxy.io/long-running-limit); end one of them",
             ),
             id="long-running",

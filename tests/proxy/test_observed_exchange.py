@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.settings import ENFORCE, OBSERVE, AccessLogSettings
-from tests.proxy.fakes import CHUNKED_OK, GET, OK, POST, WATCH, Bench, FakeTransport, status
+from tests.proxy.fakes import (
+    CHUNKED_OK,
+    GET,
+    LIST,
+    LOG,
+    OK,
+    POST,
+    WATCH,
+    Bench,
+    FakeTransport,
+    status,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -305,3 +316,43 @@ def test_agrees_with_enforcement(arrivals: list[tuple[int, int]]) -> None:
 
     assert enforced == observed
     assert [b"200"] * len(arrivals) == answers
+
+
+ACTS = st.one_of(
+    st.tuples(st.just("ask"), st.sampled_from([GET, HURRIED, LIST, WATCH, LOG, REFUSING])),
+    st.tuples(st.sampled_from(["answer", "begin", "leave", "break"]), st.integers(0, 9)),
+    st.tuples(st.just("wait"), st.sampled_from([0.1, 0.3, 2.0, 20.0])),
+)
+
+
+@given(st.lists(ACTS, max_size=40))
+def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> None:
+    """However requests end, and whenever, nothing of their shadows is left in the end."""
+    with Bench(idle_origins=40, enforcement=OBSERVE) as bench:
+        asked: list[tuple[FakeTransport, FakeTransport]] = []
+        for act, value in acts:
+            if act == "ask":
+                assert isinstance(value, bytes)
+                asked.append(ask(bench, value))
+                asked[-1][1].take()
+            elif act == "wait":
+                assert isinstance(value, float)
+                bench.wait(value)
+            elif asked:
+                assert isinstance(value, int)
+                client, origin = asked[value % len(asked)]
+                if act == "begin":
+                    bench.send(origin, CHUNKED_OK)
+                    continue
+                asked.remove((client, origin))
+                if act == "answer":
+                    bench.send(origin, OK)
+                elif act == "leave":
+                    bench.end(client)
+                else:
+                    bench.end(origin, ConnectionResetError())
+        for client, _ in asked:
+            bench.end(client)
+        bench.wait(3600)
+
+        bench.assert_at_rest()

@@ -174,7 +174,7 @@ def test_long_running_limit(request_: bytes) -> None:
         assert b"429" == status(answer)
         assert b"Retry-After" not in answer
         assert (
-            "1 long-running requests of the flow are under way, the most that FlowSchema 'queued'"
+            "the flow has 1 long-running request under way, the most that FlowSchema 'queued'"
             " allows (apfproxy.io/long-running-limit); end one of them"
         ) == message(answer)
         assert 1 == counters_of(bench).rejected_long_running
