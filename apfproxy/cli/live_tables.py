@@ -35,11 +35,13 @@ LONGEST_EVENT = 400
 
 NO_NUMBER = "-"
 LARGEST_PLAIN = 99_999
+LEAST_WHOLE = 9.95
+"""Rates from here on are shown without a fraction."""
 UNITS = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
 
 SORTS = {
-    "s": ("seat-seconds", lambda flow: flow.seat_seconds),
-    "w": ("seconds waited", lambda flow: flow.wait_seconds),
+    "s": ("seats", lambda flow: flow.seat_seconds),
+    "w": ("waits", lambda flow: flow.wait_seconds),
     "r": ("rejections", lambda flow: flow.rejected),
 }
 """Key to what it sorts the flows by."""
@@ -112,7 +114,7 @@ def number(value: float) -> str:
 
 def rate(value: float) -> str:
     """Something per second; small ones not as nothing."""
-    if 0 < value < 10:  # noqa: PLR2004 - one digit
+    if 0 < value < LEAST_WHOLE:
         return f"{value:.1f}"
     return number(value)
 
@@ -167,7 +169,7 @@ class SeatBar:
         used = columns(level.seats_in_use)
         if level.seats_in_use:
             used = max(used, 1)
-        limit = max(used, columns(level.current))
+        limit = used if level.is_exempt else max(used, columns(level.current))
         is_full = not level.is_exempt and level.seats_in_use >= level.current
         color = "red" if is_full and level.waiting else "yellow" if is_full else "green"
         text = Text(no_wrap=True, overflow="crop")

@@ -33,6 +33,8 @@ LARGEST_INTERVAL_S = 3600.0
 PLAIN_WIDTH = 100
 """Columns where there is no terminal."""
 
+STDIN = 0
+
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 EPILOG = f"""\b
@@ -106,7 +108,7 @@ def top(admin: Address, interval_s: float, output: str, *, once: bool) -> int:
         if not sys.stdout.isatty():
             console.width = PLAIN_WIDTH
         return asyncio.run(print_once(admin, interval_s, console))
-    return asyncio.run(run(admin, interval_s, console, sys.stdin.fileno()))
+    return asyncio.run(run(admin, interval_s, console, STDIN))
 
 
 async def print_json(admin: Address) -> int:

@@ -1,0 +1,158 @@
+"""Looks at the live state of a proxy."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from apfproxy.cli import live_client
+from apfproxy.cli.errors import CommandError
+from apfproxy.cli.live_client import LiveClient, Rates, rates_between, state_of
+from apfproxy.cli.process import ProxyProcess
+from apfproxy.settings import Address
+from tests.cli.live_states import level, state
+from tests.cli.test_process import settings_for
+
+URL = "http://127.0.0.1:8081"
+
+
+def address(port: int | None, *, is_tls: bool = False) -> Address:
+    """One of this machine."""
+    return Address(host="127.0.0.1", port=port or 0, is_tls=is_tls)
+
+
+async def test_look_at_a_proxy() -> None:
+    """A proxy's state is read with all its levels."""
+    process = ProxyProcess(settings_for(9))
+    await process.start()
+    async with LiveClient(address(process.admin_port)) as client:
+        seen = await client.look()
+    names = sorted(process.controller.levels)
+    await process.stop()
+
+    assert [each.name for each in seen.levels] == names
+    assert [each.name for each in seen.levels if each.is_exempt] == ["exempt"]
+    assert (seen.server_concurrency_limit, seen.enforcement) == (600, "enforce")
+    assert seen.configuration.generation == process.controller.generation
+
+
+async def problem(answer: web.Response) -> str:
+    """What is said of a server that gives the answer."""
+
+    async def give(_: web.Request) -> web.Response:
+        return answer
+
+    application = web.Application()
+    application.router.add_get("/debug/live", give)
+    async with TestServer(application) as server, LiveClient(address(server.port)) as client:
+        with pytest.raises(CommandError) as caught:
+            await client.look()
+        return caught.value.message.replace(client.url, "URL")
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        pytest.param(
+            {"text": "hello"},
+            "URL does not answer with JSON; is that an admin listener?",
+            id="no-json",
+        ),
+        pytest.param(
+            {"text": '{"levels": []}'},
+            (
+                "URL answers /debug/live in another way than this version: Object missing required"
+                " field `time`; is that the admin listener of a proxy?"
+            ),
+            id="other-json",
+        ),
+        pytest.param(
+            {"status": 404},
+            (
+                "URL answers 404: it has no such page; is that the admin listener of a proxy of"
+                " this version?"
+            ),
+            id="no-page",
+        ),
+        pytest.param(
+            {"status": 503, "text": "no\x1b[2J"}, "URL answers 503: no?[2J", id="control-characters"
+        ),
+        pytest.param(
+            {"status": 302, "headers": {"Location": "/"}}, "URL answers 302: ", id="redirect"
+        ),
+    ],
+)
+async def test_other_servers(answer: dict[str, object], text: str) -> None:
+    """A server that is no proxy is named, with what is wrong about it."""
+    assert text == await problem(web.Response(**answer))  # type: ignore[arg-type]
+
+
+async def test_endless_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer that is too long is not read to its end."""
+    monkeypatch.setattr(live_client, "LARGEST_ANSWER_BYTES", 4)
+
+    assert (
+        await problem(web.Response(text="12345"))
+        == "URL does not end its answer; is that an admin listener?"
+    )
+
+
+async def test_nobody_there() -> None:
+    """An address where nothing listens is named, with the flag that it is from."""
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    async with LiveClient(address(port)) as client:
+        with pytest.raises(CommandError) as caught:
+            await client.look()
+
+    assert caught.value.message == (
+        f"cannot ask http://127.0.0.1:{port}: Connection refused; --admin is the address that the"
+        " proxy was told for its admin listener"
+    )
+
+
+async def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that says nothing is given up."""
+    monkeypatch.setattr(live_client, "TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        async with LiveClient(address(port)) as client:
+            with pytest.raises(CommandError, match=r"does not answer within 0\.05 s; --admin is"):
+                await client.look()
+
+
+async def test_no_tls() -> None:
+    """A server without TLS is told from one that is away."""
+    async with (
+        TestServer(web.Application()) as server,
+        LiveClient(address(server.port, is_tls=True)) as client,
+    ):
+        with pytest.raises(CommandError, match=r"cannot ask https://.*SSL"):
+            await client.look()
+
+
+def test_rates() -> None:
+    """Rates are by the proxy's clock; new levels and those that began anew have none."""
+    before = state(
+        level("a", dispatched=10, rejected=5), level("b", dispatched=10), level("c", rejected=9)
+    )
+    now = state(
+        level("a", dispatched=30, rejected=6),
+        level("b", dispatched=9),
+        level("c", rejected=8),
+        level("d", dispatched=9),
+        time=before["time"] + 2,
+    )
+
+    assert {"a": Rates(10.0, 0.5)} == rates_between(state_of(URL, before), state_of(URL, now))
+
+
+@pytest.mark.parametrize("has_before", [False, True])
+def test_no_rates(*, has_before: bool) -> None:
+    """There are no rates at the first look, nor when no time went by."""
+    now = state_of(URL, state())
+
+    assert {} == rates_between(now if has_before else None, now)

@@ -1,0 +1,229 @@
+"""The tables of the live state."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from rich.console import Console
+
+from apfproxy.cli.live_client import Rates, state_of
+from apfproxy.cli.live_tables import SeatBar, View, number, rate, render
+from tests.cli.live_states import flow, level, state
+
+if TYPE_CHECKING:
+    from apfproxy.cli.live_client import Level
+
+URL = "http://127.0.0.1:8081"
+
+
+def lines(view: View, width: int = 80) -> list[str]:
+    """What is on the screen."""
+    console = Console(file=io.StringIO(), width=width, highlight=False, color_system=None)
+    with console.capture() as capture:
+        console.print(render(view, width))
+    return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def view(*levels: dict[str, Any], **changes: Any) -> View:  # noqa: ANN401 - any JSON
+    """A view of a state."""
+    return View(URL, state_of(URL, state(*levels, **changes)))
+
+
+def one_level(**changes: Any) -> Level:  # noqa: ANN401 - any JSON
+    """A level as it is read."""
+    return state_of(URL, state(level(**changes))).levels[0]
+
+
+def test_levels() -> None:
+    """A level shows its seats against all its limits, its loan, its requests and its rates."""
+    busy = view(
+        level("borrower", current=14, borrowed=4, seatsInUse=14, executing=13, waiting=7),
+        level("lender", current=6, lent=4, seatsInUse=3, executing=3),
+        level("boundless", type="Exempt", nominal=0, min=0, max=None, current=5, borrowed=5),
+    )
+    seen = View(URL, busy.state, {"borrower": Rates(12.25, 0.5)})
+
+    assert lines(seen)[1:7] == [
+        "17 of 20 seats in use, 16 executing, 7 waiting, 12/s dispatched, 0.5/s rejected",
+        "",
+        "LEVEL     SEATS                  USE CUR NOM MIN MAX LOAN EXEC WAIT DISP/S REJ/S",
+        "borrower  ████████████████│█████  14  14  10   5  40   +4   13    7     12   0.5",
+        "lender    ███████░░░░░░·········   3   6  10   5  40   -4    3    0      -     -",
+        "boundless ······················   0   -   0   0   -         0    0      -     -",
+    ]
+
+
+def test_narrow() -> None:
+    """A narrow terminal has no room for the bounds."""
+    assert lines(view(), 60)[3:5] == [
+        "LEVEL SEATS               USE CUR NOM EXEC WAIT DISP/S REJ/S",
+        "work  ░░░░░░░░░░░░░░░░░░░   0  10  10    0    0      -     -",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "bar"),
+    [
+        pytest.param({}, "==========", id="idle"),
+        pytest.param({"seatsInUse": 5}, "#####=====", id="half"),
+        pytest.param(
+            {"nominal": 1000, "current": 1000, "seatsInUse": 1}, "#=========", id="little"
+        ),
+        pytest.param({"current": 6, "seatsInUse": 3}, "###===....", id="lends"),
+        pytest.param({"current": 20, "borrowed": 10, "seatsInUse": 5}, "##===|====", id="borrows"),
+        pytest.param({"current": 20, "borrowed": 10, "seatsInUse": 20}, "#####|####", id="full"),
+        pytest.param({"current": 5, "seatsInUse": 10}, "##########", id="more-than-current"),
+        pytest.param({"nominal": 0, "current": 0}, "..........", id="no-seats"),
+        pytest.param(
+            {"type": "Exempt", "nominal": 0, "current": 4, "borrowed": 4, "seatsInUse": 4},
+            "##........",
+            id="exempt",
+        ),
+    ],
+)
+def test_bar(changes: dict[str, Any], bar: str) -> None:
+    """A bar shows what is in use, free, lent, and where the nominal limit is."""
+    assert bar == SeatBar(one_level(**changes), 20).text(10, is_plain=True).plain
+
+
+@pytest.mark.parametrize(
+    ("changes", "color"),
+    [
+        ({"seatsInUse": 9}, "green"),
+        ({"seatsInUse": 10}, "yellow"),
+        ({"seatsInUse": 10, "waiting": 1}, "red"),
+        ({"seatsInUse": 10, "waiting": 1, "type": "Exempt"}, "green"),
+    ],
+)
+def test_color(changes: dict[str, Any], color: str) -> None:
+    """A full level is yellow, and red once requests wait; an exempt one is never full."""
+    assert color == SeatBar(one_level(**changes), 20).text(10, is_plain=False).spans[0].style
+
+
+def test_queues_and_flows() -> None:
+    """Below the levels are the fullest queues, the greediest flows, and the last event."""
+    seen = view(
+        level("work", queues=[0, 3, 9, 1, 1, 1, 1, 1]),
+        level("more", queues=[2, 0]),
+        level("calm"),
+        topFlows=[flow("alice"), flow("bob", seatSeconds=1234.5, rejected=3.0), flow("")],
+        configuration={
+            "generation": 3,
+            "events": [{"time": 0.0, "message": "Generation 3 is in force", "isError": False}],
+        },
+    )
+
+    assert [line[:60].rstrip() for line in lines(seen)[8:-1]] == [
+        "FULLEST QUEUES IN USE QUEUE:WAITING",
+        "work           7 of 8 2:9  1:3  3:1  4:1  5:1  6:1  ...",
+        "more           1 of 2 0:2",
+        "",
+        "TOP FLOWS by seats         FLOW SCHEMA       LEVEL",
+        "bob                        everybody         work",
+        "alice                      everybody         work",
+        "(all)                      everybody         work",
+        "",
+    ]
+    assert lines(seen)[13].split() == ["bob", "everybody", "work", "1234", "0", "3.0"]
+    assert lines(seen)[-1].endswith(" Generation 3 is in force")
+
+
+@pytest.mark.parametrize(
+    ("sort", "order"), [("s", ["a", "b", "c"]), ("w", ["b", "c", "a"]), ("r", ["c", "a", "b"])]
+)
+def test_sort(sort: str, order: list[str]) -> None:
+    """Flows come in the order of what they are sorted by."""
+    flows = [
+        flow("b", waitSeconds=9.0),
+        flow("a", seatSeconds=9.0, rejected=1.0),
+        flow("c", seatSeconds=0.5, waitSeconds=1.0, rejected=9.0),
+    ]
+    seen = View(URL, state_of(URL, state(topFlows=flows)), sort=sort)
+
+    assert order == [line.split()[0] for line in lines(seen)[-3:]]
+
+
+def test_nothing_yet() -> None:
+    """What is empty says so."""
+    text = "\n".join(lines(view()))
+
+    assert "FULLEST QUEUES\nNothing waits." in text
+    assert "TOP FLOWS\nNo flows yet; the proxy counts them unless topFlows.enabled is" in text
+
+
+def test_observing_and_problem() -> None:
+    """Above all stands that nothing is limited, and that the proxy is away."""
+    observed = view(enforcement="observe")
+    seen = View(URL, observed.state, problem="cannot ask: gone", silent_s=12.3)
+
+    assert lines(seen)[2:4] == [
+        "Only observed: nothing is rejected or delayed; this is what would have been.",
+        "Nothing new for 12 s, still trying: cannot ask: gone",
+    ]
+
+
+def test_hostile_names() -> None:
+    """No control character of a name reaches the terminal, and no markup of it means anything."""
+    name = "[red]x[/] \x1b[2J\r\n\u202e\ud800:smile:"
+    seen = view(
+        level(name, queues=[1]),
+        topFlows=[flow(name), flow("x" * 9999)],
+        configuration={
+            "generation": 1,
+            "events": [{"time": 0.0, "message": name, "isError": True}],
+        },
+    )
+    text = "\n".join(lines(seen, 300))
+
+    assert text.count(r"[red]x[/] \x1b[2J\r\n\u202e\ud800:smile:") == 4
+    assert all(letter.isprintable() or letter == "\n" for letter in text)
+    assert max(map(len, lines(seen))) <= 80
+
+
+@pytest.mark.parametrize("height", range(1, 60, 7))
+def test_height(height: int) -> None:
+    """Where there is room for the levels at all, the screen is not longer than the terminal."""
+    levels = [level(f"level-{index}", waiting=index, queues=[index]) for index in range(12)]
+    flows = [flow(f"user-{index}") for index in range(90)]
+    seen = View(URL, state_of(URL, state(*levels, topFlows=flows)), height=height)
+
+    assert len(lines(seen)) <= max(height, 8)
+
+
+def test_levels_with_least_are_left_out() -> None:
+    """Where not all levels fit, those with most waiting or in use are shown, in their order."""
+    levels = [level(f"level-{index}", waiting=index % 3) for index in range(12)]
+    seen = View(URL, state_of(URL, state(*levels)), height=11)
+
+    assert [line.split()[0] for line in lines(seen)[4:10]] == [
+        "level-1",
+        "level-2",
+        "level-5",
+        "level-8",
+        "level-11",
+        "and",
+    ]
+    assert "and 7 more levels, with less in use or waiting" in lines(seen)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (99_999, "99999"),
+        (123_456, "123k"),
+        (1_234_567, "1.23M"),
+        (9_876_543_210, "9.87G"),
+    ],
+)
+def test_number(value: float, text: str) -> None:
+    """Large numbers are short."""
+    assert text == number(value)
+
+
+@pytest.mark.parametrize(("value", "text"), [(0.0, "0"), (0.25, "0.2"), (9.96, "10"), (10.4, "10")])
+def test_rate(value: float, text: str) -> None:
+    """Small rates have a digit more."""
+    assert text == rate(value)
