@@ -81,6 +81,26 @@ async def test_forwards_and_shows_itself() -> None:
     assert process.admin_port is None
 
 
+async def test_observing_shows() -> None:
+    """Readiness lists that nothing is limited, without failing for it; a metric tells it, too."""
+    settings = settings_for(9, FlowControlSettings(enforcement="observe"))
+    process = ProxyProcess(settings)
+    await process.start()
+    async with aiohttp.ClientSession() as session:
+        ready = await page(session, process.admin_port, "/readyz?verbose")
+        _, metrics = await page(session, process.admin_port, "/metrics")
+    await process.stop()
+
+    expected = (
+        "[+]ping ok\n[+]configuration ok\n[-]enforcement failed: flow control only observes:"
+        " no request is rejected or delayed (flowControl.enforcement)\n[+]shutdown ok\n"
+        "readyz check passed\n"
+    )
+    assert ready == (200, expected)
+    assert '\napfproxy_enforcement{mode="enforce"} 0.0\n' in metrics
+    assert '\napfproxy_enforcement{mode="observe"} 1.0\n' in metrics
+
+
 async def test_objects_take_effect_and_problems_show(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
