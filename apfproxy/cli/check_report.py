@@ -11,8 +11,11 @@ import click
 
 from apfproxy.api.decode import one_line
 from apfproxy.lint.findings import (
+    ADDED,
+    CHANGED,
     FINDING_KINDS,
     INVALID,
+    MISSING,
     NOTHING_GIVEN,
     Finding,
     FindingKind,
@@ -30,6 +33,8 @@ BUILT_IN = "(built in)"
 COLOURS = {Severity.ERROR: "red", Severity.WARNING: "yellow", Severity.INFO: "cyan"}
 DIFF_COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 WIDTH = 100
+
+DIFFERENCES = frozenset({CHANGED.id, MISSING.id, ADDED.id})
 
 Entry = dict[str, Any]
 """One finding as the JSON report has it."""
@@ -55,12 +60,22 @@ class Report:
 
     def as_text(self) -> str:
         """Lines for people."""
-        lines = [entry_line(entry) for entry in self.entries]
+        lines = [entry_line(entry) for entry in self.entries] + self.advice()
         for difference in self.differences:
             lines += ["", *map(diff_line, difference.lines)]
-        if self.differences:
+        # Blocks of several lines are set apart, and from the summary too.
+        if "" in lines:
             lines.append("")
         return "\n".join([*lines, self.summary()])
+
+    def advice(self) -> list[str]:
+        """What to do about each kind of finding, once; nothing about a difference."""
+        kinds = {
+            entry["id"]: entry["advice"]
+            for entry in self.entries
+            if "advice" in entry and entry["id"] not in DIFFERENCES
+        }
+        return ["", "What to do:", *map(advice_line, kinds.items())] if kinds else []
 
     def summary(self) -> str:
         """The last line."""
@@ -163,6 +178,12 @@ def entry_line(entry: Entry) -> str:
     text = one_line(" ".join(": ".join(part for part in parts if part).split()))
     severity = Severity(entry["severity"])
     return f"{text} ({click.style(severity, fg=COLOURS[severity])} {entry['id']})"
+
+
+def advice_line(item: tuple[str, str]) -> str:
+    """The lines of an id and its advice."""
+    id_, advice = item
+    return textwrap.fill(f"{id_}  {advice}", WIDTH, initial_indent="  ", subsequent_indent=" " * 10)
 
 
 def diff_line(line: str) -> str:

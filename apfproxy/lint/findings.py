@@ -108,7 +108,7 @@ REACHED_WITHOUT_GROUPS = FindingKind(
     " accounts are in system:serviceaccounts and in the group of their namespace, and whoever is"
     " known is in system:authenticated.  Only somebody who impersonates without these groups, or"
     " whom a front proxy vouches for without them, gets as far as this one.",
-    "Give it a smaller matchingPrecedence than the FlowSchemas that name these groups.",
+    "Give it a smaller matchingPrecedence than that of the FlowSchemas that match before.",
 )
 SAME_PRECEDENCE = FindingKind(
     "APF104",

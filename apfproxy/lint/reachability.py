@@ -53,6 +53,8 @@ def unreachable(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
                 by = shadows(pieces, earlier, with_groups=kind is REACHED_WITHOUT_GROUPS)
                 if by:
                     message = f"all that it can match is matched before by {named(by)}"
+                    if kind is REACHED_WITHOUT_GROUPS:
+                        message += ", for everybody who has the usual groups"
                     yield Finding(kind, "FlowSchema", name, "spec.matchingPrecedence", message)
                     break
         for piece in pieces:

@@ -56,6 +56,10 @@ def test_dangling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             f"{path}: FlowSchema/lost: spec.priorityLevelConfiguration.name:"
             ' there is no PriorityLevelConfiguration "nowhere" (warning APF101)'
         ),
+        "",
+        "What to do:",
+        "  APF101  Create the PriorityLevelConfiguration, or name one that exists.",
+        "",
         "1 valid object in 1 file, 0 problems, 1 warning",
     ]
 
@@ -79,7 +83,7 @@ def test_suggested_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     outputs = []
     for flag in ("--suggested-objects", "--no-suggested-objects"):
         assert main(["check", flag, str(path)]) == 0
-        outputs.append(capsys.readouterr().out.count("APF101"))
+        outputs.append(capsys.readouterr().out.count("(warning APF101)"))
 
     assert outputs == [0, 1]
 
@@ -161,7 +165,7 @@ def test_broken_addition(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 
     assert main(["check", str(path)]) == 1
     assert main(["check", "--ignore", "APF401", str(path)]) == 0
-    first, summary, ignored = capsys.readouterr().out.splitlines()
+    first, *_, summary, ignored = capsys.readouterr().out.splitlines()
     assert first.endswith("(error APF401)")
     assert summary == "1 valid object in 1 file, 1 problem, 0 warnings"
     assert ignored == "1 valid object in 1 file, 0 problems, 0 warnings, 1 ignored"
