@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -14,12 +15,12 @@ from apfproxy.cli.admin_client import fetch_json
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.explanation_text import explanation_lines
 from apfproxy.cli.offline import objects_options, offline_controller, refuse_with_admin
-from apfproxy.cli.parameters import ORIGIN
+from apfproxy.cli.parameters import ORIGIN, Parsed
 from apfproxy.cli.raw_request import RawRequest, read_raw_request
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.observe.explain_page import PATH, explanation_json
+from apfproxy.observe.explain_page import PATH, explanation_json, header_in, parse_header
 from apfproxy.request.attributes import AttributesError, parse_attributes
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.request.words import WordsError, request_of_path, request_of_words
@@ -58,6 +59,14 @@ Examples:
 )
 @click.option("--as", "user", metavar="USER", help="Who asks. [default: an anonymous user]")
 @click.option("--as-group", "groups", multiple=True, metavar="GROUP", help="Repeatable.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    type=Parsed("header", parse_header),
+    metavar="NAME:VALUE",
+    help="Of the request, where flows are told apart by one.  Repeatable.",
+)
 @objects_options
 @click.option(
     "--hash-seed",
@@ -89,6 +98,7 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     all_namespaces: bool,
     user: str | None,
     groups: tuple[str, ...],
+    headers: tuple[tuple[str, str], ...],
     hash_seed: int | None,
     admin: Address | None,
     output: str,
@@ -115,7 +125,8 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     except WordsError as error:
         raise click.UsageError(str(error)) from error
     if user is not None:
-        asked = RawRequest(asked.method, asked.target, effective(User(user, groups)), ())
+        asked = replace(asked, user=effective(User(user, groups)), notes=())
+    asked = replace(asked, headers=headers + asked.headers)
     if admin is not None:
         refuse_with_admin({**objects, "hash_seed": hash_seed})
         explanation = online(admin, asked)
@@ -153,14 +164,14 @@ def request_of(
         raise WordsError("--verb goes with --path")
     if path is not None:
         method, target = request_of_path(verb or "GET", path)
-        return RawRequest(method, target, ANONYMOUS, ())
+        return RawRequest(method, target, ANONYMOUS)
     if words == (STDIN,):
         try:
             return read_raw_request(sys.stdin.buffer.read(LARGEST_HEAD_BYTES))
         except ValueError as error:
             raise CommandError(f"<stdin>: {error}") from error
     method, target = request_of_words(words, namespace=namespace, is_cluster_wide=all_namespaces)
-    return RawRequest(method, target, ANONYMOUS, ())
+    return RawRequest(method, target, ANONYMOUS)
 
 
 def offline(asked: RawRequest, hash_seed: int | None, objects: dict[str, Any]) -> Explanation:
@@ -178,7 +189,9 @@ def offline(asked: RawRequest, hash_seed: int | None, objects: dict[str, Any]) -
         hash_seed=hash_seed,
     )
     costs = LearnedCosts(lambda: 0)
-    found = explained(controller, costs, asked.user, attributes)
+    found = explained(
+        controller, costs, asked.user, attributes, lambda name: header_in(asked.headers, name)
+    )
     if hash_seed is not None:
         return found
     return msgspec.structs.replace(found, notes=(*found.notes, EXAMPLE_NOTE))
@@ -192,8 +205,10 @@ def online(admin: Address, asked: RawRequest) -> Explanation:
     """
     query = [("method", asked.method), ("target", asked.target.decode("latin-1"))]
     data = urlencode(query, quote_via=quote, encoding="latin-1")
+    named = [("header", f"{name}:{value}") for name, value in asked.headers]
     if asked.user != ANONYMOUS:
-        named = [("user", asked.user.name), *(("group", group) for group in asked.user.groups)]
+        named += [("user", asked.user.name), *(("group", group) for group in asked.user.groups)]
+    if named:
         data += "&" + urlencode(named, quote_via=quote, errors="surrogateescape")
     answer = fetch_json(admin, f"{PATH}?{data}")
     try:

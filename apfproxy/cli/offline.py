@@ -70,7 +70,7 @@ def refuse_with_admin(flags: dict[str, object]) -> None:
         click.UsageError: One of them was given.
     """
     for name, value in flags.items():
-        if value not in (None, (), False):
+        if value is not None and value != ():
             flag = f"--{name.replace('_', '-')}"
             raise click.UsageError(f"give either --admin or {flag}: the proxy has its own")
 

@@ -10,11 +10,15 @@ from dataclasses import dataclass
 
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
+from apfproxy.observe.explain_page import parse_header
 from apfproxy.proxy.request_fields import FieldRules, HeadError, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.settings import Settings
 
+Headers = tuple[tuple[str, str], ...]
+
+SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
 NAMELESS = (
     "the request has credentials that only a proxy can look into: it is explained as"
     " an anonymous one; say who asks with --as"
@@ -31,12 +35,14 @@ class RawRequest:
         method, target: Of the request line.
         user: Whom the fields name, with all groups that count; anonymous if they name nobody.
         notes: What was supposed about that.
+        headers: Names in lower case and values; those that hold secrets are left out.
     """
 
     method: str
     target: bytes
     user: User
-    notes: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    headers: Headers = ()
 
 
 def read_raw_request(data: bytes) -> RawRequest:
@@ -74,4 +80,16 @@ def read_raw_request(data: bytes) -> RawRequest:
     if named is None and credentials.token:
         notes.append(NAMELESS)
     user = ANONYMOUS if named is None else effective(named)
-    return RawRequest(parsed.method, parsed.target, user, tuple(notes))
+    lines = [line.partition(b":") for line in head.split(b"\r\n")[1:] if line]
+    headers = tuple(parse_header(f"{_text(name)}:{_text(value)}") for name, _, value in lines)
+    return RawRequest(
+        parsed.method,
+        parsed.target,
+        user,
+        tuple(notes),
+        tuple((name, value) for name, value in headers if name not in SECRET),
+    )
+
+
+def _text(data: bytes) -> str:
+    return data.decode(errors="replace")

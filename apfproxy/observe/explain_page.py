@@ -22,13 +22,18 @@ from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.request.words import TOKEN
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.estimate_source import Costs
     from apfproxy.flowcontrol.explanation import Explanation
     from apfproxy.request.attributes import RequestAttributes
 
+    Headers = Sequence[tuple[str, str]]
+
 PATH = "/debug/explain"
 EXPLAIN_INDEX = {PATH: "what would become of a request; says how to ask"}
+PARAMETERS = ("method", "target", "user", "group", "header")
 MAX_PARAMETERS = 200
 USAGE = f"""\
 Ask what would become of a request:
@@ -39,6 +44,7 @@ Ask what would become of a request:
   target  path and query, escaped
   user    who asks; anonymous if left out
   group   of the user; may be repeated
+  header  of the request, as name:value, where a FlowSchema tells its flows apart by one
 
 The answer is JSON; apfproxy explain --admin shows it as text.
 """
@@ -66,10 +72,12 @@ class ExplainPage:
         if not query:
             return web.Response(text=USAGE)
         try:
-            user, attributes = question(query.encode(errors="surrogateescape"))
+            user, attributes, headers = question(query)
         except ValueError as error:
             return web.Response(text=f"{error}\n", status=400)
-        answer = explain(self._controller, self._costs, user, attributes)
+        answer = explain(
+            self._controller, self._costs, user, attributes, lambda name: header_in(headers, name)
+        )
         return await page_response(
             request, explanation_json(answer).encode(), "application/json; charset=utf-8"
         )
@@ -78,22 +86,24 @@ class ExplainPage:
         return f"<ExplainPage of {self._controller!r}>"
 
 
-def question(query: bytes) -> tuple[User, RequestAttributes]:
-    """Who asks for what, by the page's query.
+def question(query: str) -> tuple[User, RequestAttributes, Headers]:
+    """Who asks for what, and with which headers, by the page's query.
 
     Raises:
         ValueError: It makes no sense; says what would.
     """
     try:
-        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_PARAMETERS)
+        # Names and targets are bytes to others, so none may be lost.
+        pairs = parse_qsl(
+            query, keep_blank_values=True, errors="surrogateescape", max_num_fields=MAX_PARAMETERS
+        )
     except ValueError:
         raise ValueError(f"there are more than {MAX_PARAMETERS} parameters") from None
-    given: dict[str, list[str]] = {"method": [], "target": [], "user": [], "group": []}
-    for key, value in pairs:
-        name = key.decode(errors="replace")
+    given: dict[str, list[str]] = {name: [] for name in PARAMETERS}
+    for name, value in pairs:
         if name not in given:
             raise ValueError(f"expected the parameters {', '.join(given)}, not {name!r}")
-        given[name].append(value.decode(errors="surrogateescape"))
+        given[name].append(value)
     for name in ("method", "target", "user"):
         if len(given[name]) > 1:
             raise ValueError(f"{name} is given twice; keep one")
@@ -110,7 +120,25 @@ def question(query: bytes) -> tuple[User, RequestAttributes]:
     name, groups = "".join(given["user"]), tuple(given["group"])
     if not name and groups:
         raise ValueError("group needs user")
-    return effective(User(name, groups)) if name else ANONYMOUS, attributes
+    user = effective(User(name, groups)) if name else ANONYMOUS
+    return user, attributes, tuple(map(parse_header, given["header"]))
+
+
+def parse_header(text: str) -> tuple[str, str]:
+    """Read a header, `name:value`: its name in lower case, and its value.
+
+    Raises:
+        ValueError: It is none.
+    """
+    name, colon, value = text.partition(":")
+    if not colon or TOKEN.fullmatch(name.strip()) is None:
+        raise ValueError(f"expected a header such as X-Team:red, not {text!r}")
+    return name.strip().lower(), value.strip(" \t")
+
+
+def header_in(headers: Headers, name: str) -> str:
+    """The first value of a header, by its name in lower case; "" if there is none."""
+    return next((value for each, value in headers if each == name), "")
 
 
 def explanation_json(explanation: Explanation) -> str:

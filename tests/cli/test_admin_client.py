@@ -1,0 +1,67 @@
+"""Asking the admin listener of a running proxy."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from apfproxy.cli.admin_client import fetch_json
+from apfproxy.cli.errors import CommandError
+from apfproxy.settings import Address
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+async def ask(answer: Callable[[], web.Response]) -> object:
+    """Ask a server that answers so."""
+
+    async def handle(request: web.Request) -> web.Response:
+        assert (request.path_qs, request.headers["Accept"]) == ("/a?b=c", "application/json")
+        return answer()
+
+    application = web.Application()
+    application.router.add_get("/a", handle)
+    async with TestServer(application) as server:
+        address = Address(host="127.0.0.1", port=server.port or 0)
+        return await asyncio.to_thread(fetch_json, address, "/a?b=c")
+
+
+async def test_json() -> None:
+    """The page comes as JSON."""
+    assert {"a": [1]} == await ask(lambda: web.json_response({"a": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "message"),
+    [
+        pytest.param(404, "x", "answers 404: it has no such page; is that the admin", id="missing"),
+        pytest.param(400, "no\x1b[1m target\n", "answers 400: no?[1m target", id="refused"),
+        pytest.param(200, "<html>", "JSON; is that an admin listener?", id="no-json"),
+    ],
+)
+async def test_errors(status: int, text: str, message: str) -> None:
+    """An answer that is none is told in one line, with nothing that could move a cursor."""
+    with pytest.raises(CommandError) as caught:
+        await ask(lambda: web.Response(status=status, text=text))
+
+    assert message in caught.value.message
+    assert caught.value.message.isprintable()
+
+
+@pytest.mark.parametrize("is_tls", [False, True], ids=["plain", "tls"])
+async def test_nobody_there(is_tls: bool) -> None:
+    """Where nobody listens, the line says what the address is to be."""
+    async with TestServer(web.Application()) as server:
+        port = server.port or 0
+    address = Address(host="127.0.0.1", port=port, is_tls=is_tls)
+    with pytest.raises(CommandError) as caught:
+        await asyncio.to_thread(fetch_json, address, "/")
+
+    start = f"cannot ask {'https' if is_tls else 'http'}://127.0.0.1:{port}: "
+    assert caught.value.message.startswith(start)
+    assert "admin listener" in caught.value.message

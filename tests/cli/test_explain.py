@@ -1,0 +1,184 @@
+"""`apfproxy explain`."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from apfproxy.cli.main import main
+from apfproxy.cli.process import ProxyProcess
+from apfproxy.observe.explain_page import PATH
+from tests.cli.test_process import settings_for
+from tests.sources.test_object_files import level
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
+
+
+def explained(arguments: str, capsys: pytest.CaptureFixture[str]) -> Any:  # noqa: ANN401 - any JSON
+    """The explanation as JSON."""
+    assert main(["explain", "-o", "json", *arguments.split()]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param("list pods -n x", id="words"),
+        pytest.param("--verb list --path /api/v1/namespaces/x/pods", id="verb-and-path"),
+        pytest.param("--path /api/v1/namespaces/x/pods?limit=5", id="path"),
+        pytest.param("-", id="raw"),
+    ],
+)
+def test_ways_to_ask(
+    arguments: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However a request is given, the same is explained."""
+    raw = b"GET /api/v1/namespaces/x/pods HTTP/1.1\nHost: a\n\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+    found = explained(f"{arguments} --as alice --as-group dev --hash-seed 7", capsys)
+
+    assert ("list", "pods", "x") == (
+        found["request"]["verb"],
+        found["request"]["resource"],
+        found["request"]["namespace"],
+    )
+    assert {"name": "alice", "groups": ["dev", "system:authenticated"]} == found["user"]
+    assert ("global-default", "execute", []) == (
+        found["flowSchema"],
+        found["outcome"]["decision"],
+        found["notes"],
+    )
+
+
+def test_text(capsys: pytest.CaptureFixture[str]) -> None:
+    """As text there are lines without colours, since the output is no terminal's."""
+    assert main(["explain", "list", "pods", "-n", "x", "--as", "alice"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+
+    assert lines[0] == "request         list pods in namespace x"
+    assert lines[-1].startswith("now             executes at once")
+    assert "note            offline nothing executes or waits, and without --hash-seed" in " ".join(
+        lines
+    )
+    assert "\x1b" not in "".join(lines)
+
+
+def test_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The objects of files are in force, and the seats are divided among their levels."""
+    (tmp_path / "a.yaml").write_text(level("a"))
+    found = explained(
+        f"get /healthz --objects {tmp_path} --no-suggested-objects --server-concurrency-limit 12",
+        capsys,
+    )
+
+    assert ["exempt", "catch-all"] == [each["name"] for each in found["flowSchemas"]]
+    assert ("catch-all", 5) == (
+        found["priorityLevel"]["name"],
+        found["priorityLevel"]["nominalLimit"],
+    )
+    assert "system:anonymous" == found["user"]["name"]
+
+
+def test_seed(capsys: pytest.CaptureFixture[str]) -> None:
+    """The hash is that of the seed, as a proxy with that setting has it."""
+    hashes = [
+        explained(f"list pods --as alice --hash-seed {seed}", capsys)["flow"]["hash"]
+        for seed in (1, 1, 2)
+    ]
+
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        pytest.param("", 2, "say the request once", id="nothing"),
+        pytest.param("list pods --path /a", 2, "say the request once", id="twice"),
+        pytest.param("list pods --verb GET", 2, "--verb goes with --path", id="verb"),
+        pytest.param("--path /a -n x", 2, "go with VERB RESOURCE only", id="namespace"),
+        pytest.param("- -A", 2, "go with VERB RESOURCE only", id="raw-namespace"),
+        pytest.param("fetch pods", 2, "expected a verb of get, list", id="words"),
+        pytest.param("--path a", 2, "begins with a slash", id="path"),
+        pytest.param("list pods --as-group g", 2, "--as-group needs --as", id="group"),
+        pytest.param("list pods --as=", 2, "--as needs a name", id="no-name"),
+        pytest.param("list pods --header x", 2, "expected a header such as", id="header"),
+        pytest.param("list pods --hash-seed -1", 2, "not in the range", id="seed"),
+        pytest.param("list pods --objects /nowhere", 1, "/nowhere: cannot be read", id="objects"),
+        pytest.param("list pods --admin x", 2, "expected a URL such as", id="admin"),
+        pytest.param("list pods --admin http://a --hash-seed 1", 2, "give either", id="online"),
+        pytest.param("-", 1, "<stdin>: there is no request on standard input", id="raw"),
+    ],
+)
+def test_wrong_input(
+    arguments: str,
+    code: int,
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Wrong input is answered in one line that says what is expected."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    assert main(["explain", *arguments.split()]) == code
+    (line,) = capsys.readouterr().err.splitlines()
+
+    assert message in line
+
+
+def test_raw_target_without_attributes(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target that the proxy could not classify is refused in its words."""
+    raw = b"GET /%zz HTTP/1.1\nHost: a\n\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
+
+    assert main(["explain", "-"]) == 1
+    assert capsys.readouterr().err.startswith(
+        "apfproxy: the proxy would answer 400: malformed request target: "
+    )
+
+
+async def test_online(capsys: pytest.CaptureFixture[str]) -> None:
+    """A running proxy explains by its own configuration, with every byte that was asked about."""
+    process = ProxyProcess(settings_for(1))
+    await process.start()
+    url = f"http://127.0.0.1:{process.admin_port}"
+    arguments = ["--path", "/a&b=c?d=%26+e", "--as", "al\udcffice", "--header", "X-A:b"]
+    found = []
+    try:
+        for more in (arguments, arguments[:2]):
+            code = await asyncio.to_thread(main, ["explain", *more, "--admin", url, "-o", "json"])
+            found.append((code, json.loads(capsys.readouterr().out)))
+    finally:
+        await process.stop()
+    (code, named), (_, anonymous) = found
+
+    assert (0, "/a&b=c", "al\udcffice") == (code, named["request"]["path"], named["user"]["name"])
+    assert ["system:authenticated"] == named["user"]["groups"]
+    assert "system:anonymous" == anonymous["user"]["name"]
+    assert [] == anonymous["notes"]
+
+
+async def test_other_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """An answer of another shape is told in one line."""
+
+    async def handle(request: web.Request) -> web.Response:
+        del request
+        return web.json_response({"user": 1})
+
+    application = web.Application()
+    application.router.add_get(PATH, handle)
+    async with TestServer(application) as server:
+        url = f"http://127.0.0.1:{server.port}"
+        code = await asyncio.to_thread(main, ["explain", "get", "/a", "--admin", url])
+    (line,) = capsys.readouterr().err.splitlines()
+
+    assert (1, True) == (code, "answers in another way than this version" in line)

@@ -1,0 +1,139 @@
+"""Explanations as text."""
+
+from __future__ import annotations
+
+import click
+import msgspec
+
+from apfproxy.api.flowcontrol.types import QueuingConfiguration
+from apfproxy.cli.explanation_text import explanation_lines
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.explanation import Explanation, explain
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.user import ANONYMOUS, User
+from tests.objects import flow_schema, group_subject, priority_level, user_subject
+from tests.virtual_clock import VirtualClock
+
+EVIL = User("ann\x1b[2J", ("dev", "system:authenticated"))
+QUEUING = QueuingConfiguration(queues=8, hand_size=2, queue_length_limit=5)
+MARK = "now             "
+
+
+def explained(user: User, target: bytes = b"/api/v1/pods", method: str = "GET") -> Explanation:
+    """What becomes of a request, with a level of queues for those of a group."""
+    controller = Controller(VirtualClock(), 10, 1)
+    one_rule = flow_schema("two", "queues", user_subject("bob"), precedence=50)
+    two_rules = msgspec.structs.replace(
+        one_rule, spec=msgspec.structs.replace(one_rule.spec, rules=one_rule.spec.rules * 2)
+    )
+    controller.commit(
+        controller.digest(
+            [
+                priority_level("queues", queuing=QUEUING),
+                two_rules,
+                flow_schema("lost", "nowhere", user_subject("x")),
+                flow_schema("devs", "queues", group_subject("dev"), precedence=90),
+                flow_schema("all", "catch-all", group_subject("*"), distinguish_by="ByNamespace"),
+            ]
+        )
+    )
+    return explain(controller, LearnedCosts(lambda: 0), user, parse_attributes(method, target))
+
+
+def lines_of(explanation: Explanation, *, is_verbose: bool = False) -> list[str]:
+    """Its lines without colours."""
+    lines = explanation_lines(explanation, is_verbose=is_verbose)
+    return [click.unstyle(line) for line in lines]
+
+
+def test_request_with_queues() -> None:
+    """All parts have their lines, in order; what could move the cursor is escaped."""
+    explanation = explained(EVIL)
+    lines = lines_of(explanation)
+    labels = [line[: len(MARK)].rstrip() for line in lines]
+    first, second = (queue.index for queue in explanation.flow.hand)
+
+    assert labels[:4] == ["request", "path", "user", ""]
+    assert labels[labels.index("FlowSchema") :] == [
+        "FlowSchema", "priority level", "  seats", "  requests", "flow", "  hand", "", "",
+        "estimate", "  because", "now",
+    ]  # fmt: skip
+    assert lines[0] == "request         list pods in no namespace"
+    assert lines[2] == "user            ann\\x1b[2J of dev, system:authenticated"
+    assert "\x1b" not in "".join(lines)
+    assert "  not used: lost, whose priority level nowhere does not exist" in lines
+    assert f"  hand          queue    {first}  {second}" in lines
+    assert lines[labels.index("flow")] == (
+        f"flow            user ann\\x1b[2J (hash {explanation.flow.hash})"
+    )
+    assert lines[-1].startswith("now             executes at once: it needs 1 seat, and 0 of ")
+
+
+def test_flow_schemas() -> None:
+    """Each FlowSchema has its precedence and its verdict; only if asked, every reason."""
+    explanation = explained(EVIL)
+    short, long = lines_of(explanation), lines_of(explanation, is_verbose=True)
+    at = short.index("FlowSchemas in the order in which they are tried:")
+
+    assert [
+        ["no", "1", "exempt"],
+        ["no", "50", "two"],
+        ["yes", "90", "devs"],
+        ["-", "100", "all"],
+        ["-", "10000", "catch-all"],
+    ] == [line.split()[:3] for line in short[at + 1 : at + 6]]
+    reason = 'spec.rules[0].subjects: the user is not user "bob"'
+    assert short[at + 2].endswith(f"{reason} (and 1 more: -v)")
+    assert long[at + 2].endswith(reason)
+    assert long[at + 3].strip() == 'spec.rules[1].subjects: the user is not user "bob"'
+
+
+def test_colours() -> None:
+    """The chosen FlowSchema and the outcome stand out; what is at a terminal may have colours."""
+    lines = list(explanation_lines(explained(EVIL), is_verbose=False))
+
+    assert click.style(click.unstyle(lines[-1])[len(MARK) :], fg="green", bold=True) in lines[-1]
+
+
+def test_other_requests() -> None:
+    """Requests for no resource, without seats, without a method that is a verb, are told so."""
+    health = lines_of(explained(ANONYMOUS, b"/healthz"))
+    log = lines_of(explained(EVIL, b"/apis/a.io/v1/namespaces/x/things/t/proxy"))
+    options = lines_of(explained(EVIL, b"/api/v1/pods", "OPTIONS"))
+
+    assert health[0] == "request         get /healthz, which is no resource"
+    assert log[0] == "request         get things.a.io/proxy t in namespace x"
+    assert "estimate        no seats: it may last as long as its client likes" in log
+    assert options[0] == "request         (no verb) pods in no namespace"
+
+
+def test_parts_that_are_seldom() -> None:
+    """Notes, additions, flows that nothing tells apart, seats after the end, no groups."""
+    explanation = explained(EVIL)
+    estimate = msgspec.structs.replace(
+        explanation.estimate, initial_seats=2, final_seats=3, additional_latency_seconds=0.005
+    )
+    seldom = msgspec.structs.replace(
+        explanation,
+        user=msgspec.structs.replace(explanation.user, groups=()),
+        flow=msgspec.structs.replace(explanation.flow, distinguished_by="", hand=()),
+        estimate=estimate,
+        additions=("An addition.",),
+        notes=("a note",),
+    )
+    lines = lines_of(seldom)
+    namespace = msgspec.structs.replace(
+        explanation.flow, distinguished_by="ByNamespace", distinguisher=""
+    )
+    other = lines_of(msgspec.structs.replace(explanation, flow=namespace))
+
+    for line in (
+        "user            ann\\x1b[2J of no group",
+        f"flow            one for the whole FlowSchema (hash {explanation.flow.hash})",
+        "estimate        2 seats, then 3 for 5 ms after its end",
+        "addition        An addition.",
+        "note            a note",
+    ):
+        assert line in lines
+    assert f"flow            no namespace tells it apart (hash {explanation.flow.hash})" in other

@@ -1,0 +1,117 @@
+"""`apfproxy limits`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING
+
+import msgspec
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from apfproxy.cli.limits import table
+from apfproxy.cli.main import main
+from apfproxy.cli.offline import offline_controller
+from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels
+from apfproxy.observe.limits_page import PATH
+from tests.sources.test_object_files import level
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """Each level has a line, and the last line has the sums."""
+    assert main(["limits", "--server-concurrency-limit", "300"]) == 0
+    first, empty, header, *lines, last = capsys.readouterr().out.splitlines()
+
+    assert ("300 seats of the server", "") == (first, empty)
+    assert header.split()[:3] == ["LEVEL", "SHARES", "LEND"]
+    assert len(lines) == 8
+    assert len({len(line) for line in [header, *lines, last]}) == 1
+    rows = {line.split()[0]: line.split()[1:] for line in lines}
+    assert ["100", "90", "any", "123", "111", "300", "12", "423"] == rows["workload-low"][:8]
+    assert ["0", "0", "-", "0", "0", "any", "0", "any", "0", "0"] == rows["exempt"]
+    assert last.split()[:5] == ["sum", "of", "8", "245", "303"]
+
+
+def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As JSON the same is there for programs."""
+    (tmp_path / "a.yaml").write_text(level("a"))
+    assert main(["limits", "--objects", str(tmp_path), "--no-suggested-objects", "-o", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+
+    assert ["a", "catch-all", "exempt"] == [each["name"] for each in found["levels"]]
+    assert (600, 12) == (found["serverConcurrencyLimit"], found["sums"]["shares"])
+    assert (350, 7) == (found["levels"][0]["nominal"], found["levels"][0]["shares"])
+
+
+def test_draining_level() -> None:
+    """A level that goes is marked; one that may borrow so many percent has them."""
+    summary = summarize_levels(
+        offline_controller([], suggested_objects=False, server_concurrency_limit=10)
+    )
+    changed = msgspec.structs.replace(
+        summary.levels[0], is_quiescing=True, borrowing_limit_percent=30
+    )
+    lines = list(table(msgspec.structs.replace(summary, levels=(changed,))))
+
+    assert "catch-all (draining)" in lines[3]
+    assert lines[3].split()[4] == "30"
+
+
+async def ask(answer: object, capsys: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    """Run the command with the admin listener of a proxy that answers so."""
+
+    async def handle(request: web.Request) -> web.Response:
+        del request
+        return web.json_response(answer)
+
+    application = web.Application()
+    application.router.add_get(PATH, handle)
+    async with TestServer(application) as server:
+        code = await asyncio.to_thread(
+            main, ["limits", "--admin", f"http://127.0.0.1:{server.port}", "-o", "json"]
+        )
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+async def test_online(capsys: pytest.CaptureFixture[str]) -> None:
+    """A running proxy is asked for its own."""
+    controller = offline_controller([], suggested_objects=None, server_concurrency_limit=7)
+    expected = summarize_levels(controller)
+    code, out, _ = await ask(msgspec.to_builtins(expected), capsys)
+
+    assert (0, expected) == (code, msgspec.json.decode(out, type=LevelsSummary))
+
+
+async def test_other_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """An answer of another shape is told in one line."""
+    code, _, err = await ask({"levels": 1}, capsys)
+
+    assert (1, 1) == (code, len(err.splitlines()))
+    assert "answers in another way than this version" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        pytest.param("--objects /nowhere", 1, "/nowhere: cannot be read", id="objects"),
+        pytest.param("--server-concurrency-limit 0", 2, "is not in the range", id="seats"),
+        pytest.param("--admin x", 2, "expected a URL such as", id="admin"),
+        pytest.param(
+            "--admin http://a --server-concurrency-limit 5", 2, "give either --admin or", id="both"
+        ),
+    ],
+)
+def test_wrong_input(
+    arguments: str, code: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong input is answered in one line."""
+    assert main(["limits", *arguments.split()]) == code
+    (line,) = capsys.readouterr().err.splitlines()
+
+    assert message in line
