@@ -1,0 +1,280 @@
+"""A Kubernetes API as a client sees it: answers, watches, and what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from apfproxy.sources import kubernetes_api
+from apfproxy.sources.api_credentials import ApiCredentials
+from apfproxy.sources.kubeconfig import ApiAccess, Pem
+from apfproxy.sources.kubernetes_api import KubernetesApi, KubernetesApiError
+from tests.certificates import Authority
+from tests.end_to_end.programs import free_port
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+PATH = "/apis/group/v1/things"
+TOKEN = "own-token"  # noqa: S105 - of nobody
+
+
+@asynccontextmanager
+async def api_of(
+    handler: Handler, prefix: str = "", **options: float
+) -> AsyncIterator[KubernetesApi]:
+    """An API that a function answers for."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    async with TestServer(app) as server:
+        access = ApiAccess(server=f"http://127.0.0.1:{server.port}{prefix}", token=TOKEN)
+        api = KubernetesApi(access.server, ApiCredentials(access), **options)
+        try:
+            yield api
+        finally:
+            await api.close()
+
+
+async def failure(api: KubernetesApi) -> KubernetesApiError:
+    """The error of a question."""
+    with pytest.raises(KubernetesApiError) as caught:
+        await api.get(PATH, {})
+    assert TOKEN not in str(caught.value)
+    return caught.value
+
+
+@pytest.mark.parametrize("prefix", ["", "/k8s/clusters/c-1"])
+async def test_requests(prefix: str) -> None:
+    """Questions and writes go to the server's path, with the token, as JSON."""
+    seen = []
+
+    async def answer(request: web.Request) -> web.Response:
+        fields = ("Authorization", "Accept", "Accept-Encoding", "Content-Type")
+        head = {name: request.headers.get(name) for name in fields}
+        seen.append((request.method, request.path_qs, head, await request.text()))
+        return web.json_response({"a": 1}, status=200 if request.method == "GET" else 201)
+
+    async with api_of(answer, prefix) as api:
+        answers = [
+            await api.get(PATH, {"limit": "5", "continue": "a+b/="}),
+            await api.apply(f"{PATH}/x%2Fy/status", {"force": "true"}, {"kind": "Thing"}),
+        ]
+
+    head = {
+        "Authorization": f"Bearer {TOKEN}",
+        "Accept": "application/json",
+        "Accept-Encoding": "identity",
+    }
+    assert [{"a": 1}] * 2 == answers
+    assert [
+        (
+            "GET",
+            f"{prefix}{PATH}?limit=5&continue=a%2Bb/%3D",
+            {**head, "Content-Type": None},
+            "",
+        ),
+        (
+            "PATCH",
+            f"{prefix}{PATH}/x%2Fy/status?force=true",
+            {**head, "Content-Type": "application/apply-patch+yaml"},
+            '{"kind":"Thing"}',
+        ),
+    ] == seen
+
+
+@pytest.mark.parametrize(
+    ("response", "expected", "retry_after_s"),
+    [
+        pytest.param(
+            (403, '{"kind":"Status","message":"no\\nway"}', {}), "answered 403: no way", 0, id="no"
+        ),
+        pytest.param((502, "<html>", {}), "answered 502", 0, id="page"),
+        pytest.param((429, "{}", {"Retry-After": "7"}), "answered 429", 7, id="later"),
+        pytest.param((503, "[]", {"Retry-After": "Sat, 21 Nov"}), "answered 503", 0, id="date"),
+        pytest.param((302, "{}", {"Location": "/"}), "answered 302", 0, id="elsewhere"),
+        pytest.param((200, "[1]", {}), "the answer is no JSON object", 0, id="list"),
+        pytest.param((200, "{", {}), "the answer is no JSON object", 0, id="half"),
+        pytest.param((200, "[" * 100_000, {}), "the answer is no JSON object", 0, id="deep"),
+    ],
+)
+async def test_refusals(
+    response: tuple[int, str, dict[str, str]], expected: str, retry_after_s: float
+) -> None:
+    """Another answer than a good one is an error that says what came."""
+    status, text, head = response
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(status=status, text=text, headers=head)
+
+    async with api_of(answer) as api:
+        error = await failure(api)
+
+    assert str(error).startswith(expected)
+    assert (status if status != 200 else 0, retry_after_s, False) == (
+        error.status,
+        error.retry_after_s,
+        error.is_away,
+    )
+
+
+async def test_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An answer has its bound."""
+    monkeypatch.setattr(kubernetes_api, "MAX_ANSWER_BYTES", 10)
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"a": "b" * 10})
+
+    async with api_of(answer) as api:
+        error = await failure(api)
+
+    assert "the answer is longer than 10 bytes" == str(error)
+
+
+async def test_nobody_there() -> None:
+    """A server that takes no connection is away."""
+    access = ApiAccess(server=f"http://127.0.0.1:{free_port()}")
+    api = KubernetesApi(access.server, ApiCredentials(access))
+    error = await failure(api)
+    await api.close()
+
+    assert error.is_away
+    assert str(error).startswith("cannot connect: ")
+
+
+async def test_cut() -> None:
+    """A connection that breaks is no server that is away."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.close()
+        return web.Response()
+
+    async with api_of(answer) as api:
+        error = await failure(api)
+
+    assert ("the connection broke", False) == (str(error), error.is_away)
+
+
+async def test_no_token(tmp_path: Path) -> None:
+    """A token that cannot be read is the operator's fault, and said."""
+    path = tmp_path / "token"
+    path.write_text("x")
+    access = ApiAccess(server="http://127.0.0.1:1", token_file=str(path))
+    api = KubernetesApi(access.server, ApiCredentials(access))
+    path.write_text("")
+    error = await failure(api)
+    await api.close()
+
+    assert f"the token file {path} is empty; write one token into it" == str(error)
+
+
+async def test_tls(tmp_path: Path) -> None:
+    """A server is verified by its CA and name, and sees the client's certificate."""
+    authority = Authority("ca")
+    certificate, key = authority.issue("api", usage="server", hosts=("kubernetes",)).write(
+        tmp_path, "api"
+    )
+    client = authority.issue("me", usage="client")
+    server_context = ssl.create_default_context(
+        ssl.Purpose.CLIENT_AUTH, cadata=authority.pem.decode()
+    )
+    server_context.load_cert_chain(certificate, key)
+    server_context.verify_mode = ssl.CERT_REQUIRED
+    names = []
+
+    async def answer(request: web.Request) -> web.Response:
+        names.append(request.get_extra_info("peercert")["subject"][0][0][1])
+        return web.json_response({})
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", answer)
+    errors = []
+    server = TestServer(app, scheme="https")
+    await server.start_server(ssl=server_context)
+    try:
+        for name in ("kubernetes", None):
+            access = ApiAccess(
+                server=f"https://127.0.0.1:{server.port}",
+                authorities=Pem(data=authority.pem),
+                server_name=name,
+                certificate=Pem(data=client.cert_pem),
+                key=Pem(data=client.key_pem),
+            )
+            api = KubernetesApi(access.server, ApiCredentials(access))
+            if name is None:
+                errors.append(str(await failure(api)))
+            else:
+                await api.get(PATH, {})
+            await api.close()
+    finally:
+        await server.close()
+
+    assert ["me"] == names
+    assert errors[0].startswith("the API server's certificate is no good: ")
+
+
+async def events_of(api: KubernetesApi) -> list[Any]:
+    """All that a watch yields."""
+    async with aclosing(api.watch(PATH, {"watch": "1"})) as events:
+        return [event async for event in events]
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        pytest.param([b'{"type":"A"}\n{"type":"B"}\n'], id="whole"),
+        pytest.param([b'{"ty', b'pe":"A"}', b'\n\n{"type":"B"}', b"\n"], id="pieces"),
+    ],
+)
+async def test_watch(pieces: list[bytes]) -> None:
+    """A watch begins, and then yields an event for each line, however it comes."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        for piece in pieces:
+            await response.write(piece)
+            await asyncio.sleep(0)
+        return response
+
+    async with api_of(answer) as api:
+        assert [None, {"type": "A"}, {"type": "B"}] == await events_of(api)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        pytest.param(b"nonsense\n", "the answer is no JSON object", id="nonsense"),
+        pytest.param(b"x" * 30, "an event is longer than 20 bytes", id="long"),
+        pytest.param(b"", "no answer in time", id="silence"),
+    ],
+)
+async def test_bad_watch(content: bytes, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that makes no sense, or is silent for too long, is given up."""
+    monkeypatch.setattr(kubernetes_api, "MAX_EVENT_BYTES", 20)
+    is_over = asyncio.Event()
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        if content:
+            await response.write(content)
+        await is_over.wait()
+        return response
+
+    async with api_of(answer, silence_s=0.2) as api:
+        with pytest.raises(KubernetesApiError, match=expected) as caught:
+            await events_of(api)
+        is_over.set()
+
+    assert not caught.value.is_away
+    assert "<KubernetesApi http://127.0.0.1:" in repr(api)

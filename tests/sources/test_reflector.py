@@ -1,0 +1,454 @@
+"""Listing and watching: versions, bookmarks, 410, restarts, pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from faulty_link import Ending, FaultyLink
+
+from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.sources import reflector as reflector_module
+from apfproxy.sources.api_credentials import ApiCredentials
+from apfproxy.sources.backoff import Backoff
+from apfproxy.sources.kubeconfig import ApiAccess
+from apfproxy.sources.kubernetes_api import KubernetesApi, KubernetesApiError
+from apfproxy.sources.reflector import Reflector
+from apfproxy.tasks import spawn
+from tests.end_to_end.api_servers import ANY_PORT
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping
+
+GROUP = "/apis/flowcontrol.apiserver.k8s.io"
+V1, V1BETA3 = f"{GROUP}/v1/flowschemas", f"{GROUP}/v1beta3/flowschemas"
+Json = dict[str, Any]
+
+
+class Stop(Exception):  # noqa: N818 - ends a scripted API
+    """There is no more in the script."""
+
+
+def schema(name: object, version: object = "1") -> Json:
+    """An object as lists and events have it."""
+    metadata = {"name": name, "resourceVersion": version, "managedFields": [{}], "uid": f"u-{name}"}
+    return {"metadata": metadata, "spec": {}}
+
+
+def page(version: str, *names: str, token: str = "") -> Json:
+    """A list, or a part of one."""
+    return {
+        "metadata": {"resourceVersion": version, "continue": token},
+        "items": [schema(name) for name in names],
+    }
+
+
+def event(type_: str, name: object = "a", version: object = "1") -> Json:
+    """An event of a watch."""
+    return {"type": type_, "object": schema(name, version)}
+
+
+def gone(code: object = 410) -> Json:
+    """The event that ends a watch."""
+    return {"type": "ERROR", "object": {"code": code, "message": "too old"}}
+
+
+BROKEN = KubernetesApiError("the connection broke")
+AWAY = KubernetesApiError("cannot connect", is_away=True)
+GONE = KubernetesApiError("answered 410", 410)
+NOT_FOUND = KubernetesApiError("answered 404", 404)
+FORBIDDEN = KubernetesApiError("answered 403", 403)
+BUSY = KubernetesApiError("answered 429", 429, retry_after_s=7.0)
+
+
+class ScriptedApi:
+    """An API that answers as a script says, and ends with it.
+
+    Args:
+        script: A list's answer as an object, a watch's events as a list, with an error at its end
+            or none; or an error for either.
+
+    Attributes:
+        asked: What was asked, a line each.
+    """
+
+    server = "https://api"
+
+    def __init__(self, script: Iterable[Any]) -> None:
+        self._script = list(script)
+        self.asked: list[str] = []
+
+    def _next(self, path: str, query: Mapping[str, str], *, is_watch: bool) -> Any:  # noqa: ANN401
+        kept = {name: value for name, value in query.items() if name != "timeoutSeconds"}
+        told = "&".join(f"{name}={value}" for name, value in kept.items())
+        if not self._script:
+            raise Stop
+        self.asked.append(f"{path.removeprefix(GROUP)}?{told}")
+        answer = self._script.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        assert is_watch == isinstance(answer, list), self.asked
+        return answer
+
+    async def get(self, path: str, query: Mapping[str, str]) -> Json:
+        """A list."""
+        found: Json = self._next(path, query, is_watch=False)
+        return found
+
+    async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[Json | None, None]:
+        """A watch."""
+        events = self._next(path, query, is_watch=True)
+        yield None
+        for each in events:
+            if isinstance(each, Exception):
+                raise each
+            yield each
+
+
+class Followed:
+    """A reflector of a script that ran to its end.
+
+    Attributes:
+        pauses: Seconds, as the reflector waited.
+        changes: How often it told of a change.
+    """
+
+    def __init__(self, *script: object) -> None:
+        self.api = ScriptedApi(script)
+        self.pauses: list[float] = []
+        self.changes = 0
+        self.now_s = 0.0
+        api: Any = self.api
+        self.reflector = Reflector(
+            api,
+            "FlowSchema",
+            "flowschemas",
+            self._on_change,
+            now_s=lambda: self.now_s,
+            backoff=Backoff(1.0, 30.0, lambda: 1.0),
+            sleep=self._sleep,
+        )
+
+    def _on_change(self) -> None:
+        self.changes += 1
+
+    async def _sleep(self, pause_s: float) -> None:
+        self.pauses.append(pause_s)
+
+    async def run(self) -> Followed:
+        """Run the script."""
+        with pytest.raises(Stop):
+            await self.reflector.run()
+        return self
+
+
+LIST = "/v1/flowschemas?limit=250"
+LOOK = "/v1/flowschemas?limit=1"
+
+
+def watch(version: str) -> str:
+    """The question that a watch is."""
+    return f"/v1/flowschemas?watch=1&resourceVersion={version}&allowWatchBookmarks=true"
+
+
+@pytest.mark.parametrize(
+    ("script", "asked", "names"),
+    [
+        pytest.param(
+            [page("5", "a", "b"), [event("DELETED", "a", "6"), event("ADDED", "c", "7")], []],
+            [LIST, watch("5"), watch("7")],
+            ["b", "c"],
+            id="a-watch-that-ends-goes-on",
+        ),
+        pytest.param(
+            [
+                page("5", "a", token="t1"),  # noqa: S106
+                page("5", "b", token="t2"),  # noqa: S106
+                page("5", "c"),
+                [],
+            ],
+            [LIST, f"{LIST}&continue=t1", f"{LIST}&continue=t2", watch("5")],
+            ["a", "b", "c"],
+            id="chunks",
+        ),
+        pytest.param(
+            [page("5", "a", token="t1"), GONE, page("6", "b"), []],  # noqa: S106
+            [LIST, f"{LIST}&continue=t1", "/v1/flowschemas?", watch("6")],
+            ["b"],
+            id="continuation-has-expired",
+        ),
+        pytest.param(
+            [page("5"), [event("BOOKMARK", None, "9")], []],
+            [LIST, watch("5"), watch("9")],
+            [],
+            id="bookmark",
+        ),
+        pytest.param(
+            [page("5", "a"), GONE, page("8", "b"), []],
+            [LIST, watch("5"), LIST, watch("8")],
+            ["b"],
+            id="410",
+        ),
+        pytest.param(
+            [page("5", "a"), [event("ADDED", "x", "6"), gone()], page("8", "b"), []],
+            [LIST, watch("5"), LIST, watch("8")],
+            ["b"],
+            id="410-within-the-watch",
+        ),
+        pytest.param(
+            [page("5"), [event("ADDED", "a", "6"), gone(500)], page("7"), []],
+            [LIST, watch("5"), LOOK, watch("6")],
+            ["a"],
+            id="another-error-within-the-watch",
+        ),
+        pytest.param(
+            [page("5"), [event("ADDED", "a", "6"), BROKEN], page("6"), []],
+            [LIST, watch("5"), LOOK, watch("6")],
+            ["a"],
+            id="cut",
+        ),
+        pytest.param(
+            [page("5"), [event("ADDED", "a", "6"), BROKEN], page("4"), page("4", "b"), []],
+            [LIST, watch("5"), LOOK, LIST, watch("4")],
+            ["b"],
+            id="cut-and-behind",
+        ),
+        pytest.param(
+            [page("x5"), BROKEN, page("x5"), page("x5"), []],
+            [LIST, watch("x5"), LOOK, LIST, watch("x5")],
+            [],
+            id="cut-with-versions-that-are-no-numbers",
+        ),
+        pytest.param(
+            [page("5", "a"), [BROKEN], AWAY, AWAY, page("3", "b"), []],
+            [LIST, watch("5"), LOOK, LIST, LIST, watch("3")],
+            ["b"],
+            id="away",
+        ),
+        pytest.param(
+            [NOT_FOUND, page("5", "a"), NOT_FOUND, page("6", "a"), []],
+            [
+                LIST,
+                "/v1beta3/flowschemas?limit=250",
+                watch("5").replace("v1", "v1beta3"),
+                LIST,
+                watch("6"),
+            ],
+            ["a"],
+            id="v1beta3-until-v1-is-served",
+        ),
+        pytest.param(
+            [page("5", "a"), [event("ODD", "b", "6")], page("6"), []],
+            [LIST, watch("5"), LOOK, watch("5")],
+            ["a"],
+            id="unknown-event",
+        ),
+    ],
+)
+async def test_follows(script: list[object], asked: list[str], names: list[str]) -> None:
+    """Whatever comes, what is asked next is what keeps the objects right."""
+    followed = await Followed(*script).run()
+
+    assert asked == followed.api.asked
+    assert names == sorted(followed.reflector.objects)
+    assert followed.reflector.is_synced
+    assert followed.reflector.problem is None
+
+
+async def test_objects_are_typed() -> None:
+    """Objects have the type that their list has, and nothing that nobody reads."""
+    followed = await Followed(NOT_FOUND, page("5", "a"), []).run()
+
+    assert followed.reflector.objects == {
+        "a": {
+            "kind": "FlowSchema",
+            "apiVersion": "flowcontrol.apiserver.k8s.io/v1beta3",
+            "metadata": {"name": "a", "resourceVersion": "1", "uid": "u-a"},
+            "spec": {},
+        }
+    }
+    assert "<Reflector of 1 flowschemas at 5>" == repr(followed.reflector)
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        pytest.param([AWAY, AWAY, AWAY], [1.0, 2.0, 4.0], id="away"),
+        pytest.param([page("5"), [event("ADDED")], []], [1.0], id="ends-after-an-event"),
+        pytest.param([page("5"), [], [], []], [1.0, 2.0, 4.0], id="ends-at-once"),
+        pytest.param(
+            [page("5"), BROKEN, AWAY, page("5"), [event("ADDED"), BROKEN]],
+            [1.0, 2.0, 1.0],
+            id="an-event-makes-it-well",
+        ),
+        pytest.param([BUSY, page("5"), BUSY], [7.0, 7.0], id="asked-to-wait"),
+        pytest.param([page("5"), GONE, page("5"), GONE], [1.0, 2.0], id="always-gone"),
+    ],
+)
+async def test_pauses(script: list[object], expected: list[float]) -> None:
+    """Pauses grow while it does not work, and start anew when it does."""
+    followed = await Followed(*script).run()
+
+    assert expected == followed.pauses
+
+
+async def test_pause_after_a_long_watch() -> None:
+    """A watch that lasted, even without an event, was a good one."""
+
+    class Passing(ScriptedApi):
+        """Time passes in its watches."""
+
+        async def watch(
+            self, path: str, query: Mapping[str, str]
+        ) -> AsyncGenerator[Json | None, None]:
+            async for each in super().watch(path, query):
+                yield each
+            followed.now_s += 300
+
+    followed = Followed()
+    followed.api = Passing([page("5"), [], []])
+    api: Any = followed.api
+    followed.reflector._api = api  # noqa: SLF001 - in place of the script without time
+    await followed.run()
+
+    assert [] == followed.pauses
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        pytest.param([AWAY], "flowschemas: cannot connect", id="away"),
+        pytest.param(
+            [FORBIDDEN],
+            "flowschemas: answered 403; give the proxy's user the cluster role of"
+            " config/kubernetes/reader.yaml",
+            id="forbidden",
+        ),
+        pytest.param([NOT_FOUND, NOT_FOUND], "flowschemas: answered 404", id="no-version"),
+        pytest.param(
+            [{"kind": "Pod"}],
+            "flowschemas: an object has no resourceVersion: is this a Kubernetes API?",
+            id="no-list",
+        ),
+        pytest.param(
+            [{**page("5"), "items": "x"}],
+            "flowschemas: the answer is no list of objects",
+            id="no-items",
+        ),
+        pytest.param(
+            [{**page("5"), "items": [schema(None)]}],
+            "flowschemas: an object has no name",
+            id="no-name",
+        ),
+        pytest.param([page("5", *"abcd")], "flowschemas: more than 3 objects", id="too-many"),
+        pytest.param(
+            [page("5", *"abc"), [event("ADDED", "d")]],
+            "flowschemas: more than 3 objects",
+            id="too-many-later",
+        ),
+        pytest.param(
+            [page("5"), [gone("x")]], "flowschemas: the watch ended: too old", id="odd-error"
+        ),
+    ],
+)
+async def test_problem(
+    script: list[object],
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """What is wrong is said, once in the log, and what to do."""
+    monkeypatch.setattr(reflector_module, "MAX_OBJECTS", 3)
+    followed = await Followed(*script).run()
+
+    assert expected == followed.reflector.problem
+    assert 1 == sum(expected in record.getMessage() for record in caplog.records)
+
+
+async def test_objects_stay() -> None:
+    """What is known stays known while nothing can be asked, and its return is told."""
+    followed = await Followed(page("5", "a"), [BROKEN], BROKEN, AWAY, BUSY).run()
+    during = (sorted(followed.reflector.objects), followed.changes)
+    followed.api = ScriptedApi([page("5", "a"), []])
+    api: Any = followed.api
+    followed.reflector._api = api  # noqa: SLF001 - it has come back
+    await followed.run()
+
+    assert ["a"] == during[0]
+    assert followed.changes > during[1]
+    assert followed.reflector.problem is None
+
+
+def api_at(port: int) -> KubernetesApi:
+    """The API at a port."""
+    access = ApiAccess(server=f"http://127.0.0.1:{port}")
+    return KubernetesApi(access.server, ApiCredentials(access))
+
+
+@asynccontextmanager
+async def forgetful() -> AsyncIterator[tuple[FaultyLink, KubernetesApi]]:
+    """An API whose watches go back to the last change only, and a link to it."""
+    process = ApiServerProcess(ApiServerSettings(listen=ANY_PORT, watch_window=1))
+    await process.start()
+    link = FaultyLink(process.port, random.Random(1))  # noqa: S311
+    await link.listen()
+    api = api_at(process.port)
+    try:
+        yield link, api
+    finally:
+        await api.close()
+        link.stop()
+        await process.stop()
+
+
+async def test_real_410() -> None:
+    """What a server has forgotten while the connection was cut is listed anew."""
+    async with forgetful() as (link, api):
+        linked = api_at(link.port)
+        lists = []
+
+        async def apply(name: str) -> None:
+            obj = {
+                "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+                "kind": "FlowSchema",
+                "metadata": {"name": name},
+                "spec": {
+                    "priorityLevelConfiguration": {"name": "exempt"},
+                    "matchingPrecedence": 5,
+                },
+            }
+            await api.apply(f"{V1}/{name}", {"fieldManager": "test"}, obj)
+
+        async def sleep(_: float) -> None:
+            lists.append(reflector.lists)
+            for number in range(5):
+                await apply(f"own-{number}-{len(lists)}")
+
+        changed = asyncio.Event()
+        reflector = Reflector(
+            linked, "FlowSchema", "flowschemas", changed.set, now_s=lambda: 0.0, sleep=sleep
+        )
+        running = spawn(reflector.run(), name="reflector")
+        try:
+            await until(lambda: reflector.is_synced, changed)
+            await apply("seen")
+            await until(lambda: "seen" in reflector.objects, changed)
+            link.strike(Ending.RESET)
+            await until(lambda: "own-4-1" in reflector.objects, changed)
+        finally:
+            running.cancel()
+            await asyncio.wait((running,))
+            await linked.close()
+
+    assert [1] == lists[:1]
+    assert reflector.lists > 1
+
+
+async def until(condition: Callable[[], bool], changed: asyncio.Event) -> None:
+    """Wait until something is so, which only a change can bring."""
+    while not condition():
+        changed.clear()
+        await changed.wait()
