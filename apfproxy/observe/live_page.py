@@ -67,18 +67,21 @@ class LivePage:
     Args:
         controller: Whose state is shown.
         inputs: What the page shows beside it.
+        history: One that has begun already; None to begin now.
 
     Attributes:
         history: The last 15 minutes; the application's life keeps it up to date.
         feed: Who listens.
     """
 
-    def __init__(self, controller: Controller, inputs: LiveInputs) -> None:
+    def __init__(
+        self, controller: Controller, inputs: LiveInputs, history: LiveHistory | None = None
+    ) -> None:
         self._controller = controller
         self._inputs = inputs
         self._top_flows: list[Mapping[str, Any]] = []
         self._top_flows_ns: int | None = None
-        self.history = LiveHistory(controller, time.monotonic_ns())
+        self.history = history or LiveHistory(controller, time.monotonic_ns())
         self.feed = LiveFeed(self._state, self.history, time.monotonic_ns, time.time)
         self._files = _files()
 

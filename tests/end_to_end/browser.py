@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -56,17 +57,23 @@ def program(name: str) -> str:
 
 
 @contextlib.contextmanager
-def chromium(profile: Path) -> Iterator[webdriver.Chrome]:
+def chromium(profile: Path, *, trace: str = "") -> Iterator[webdriver.Chrome]:
     """A running browser, which ends with the block.
 
     Args:
         profile: An empty folder for what it keeps.
+        trace: Categories of Chromium's tracing that its log `performance` is to have.
     """
     options = Options()
     options.binary_location = program("chromium")
     for option in (*OPTIONS, f"--user-data-dir={profile}"):
         options.add_argument(option)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    logs = {"browser": "ALL"}
+    if trace:
+        logs["performance"] = "ALL"
+        preferences = {"enableNetwork": False, "enablePage": False, "traceCategories": trace}
+        options.add_experimental_option("perfLoggingPrefs", preferences)
+    options.set_capability("goog:loggingPrefs", logs)
     driver = webdriver.Chrome(options=options, service=Service(program("chromedriver")))
     try:
         driver.set_script_timeout(WAIT_S)
@@ -121,6 +128,12 @@ class Tab:
         """What the console says, since the page was opened, that is not good."""
         entries = await asyncio.to_thread(self._driver.get_log, "browser")
         return [each["message"] for each in entries if each["level"] in {"SEVERE", "WARNING"}]
+
+    async def trace(self) -> list[dict[str, Any]]:
+        """The events of the browser's tracing so far, if it is on."""
+        entries = await asyncio.to_thread(self._driver.get_log, "performance")
+        messages = [json.loads(each["message"])["message"] for each in entries]
+        return [each["params"] for each in messages if each["method"] == "Tracing.dataCollected"]
 
     async def _command(self, name: str, arguments: dict[str, Any]) -> None:
         await asyncio.to_thread(self._driver.execute_cdp_cmd, name, arguments)

@@ -23,11 +23,15 @@ class Row {
 
   show(flow) {
     this.flow = flow;
-    setText(this.name, flow.flow || "(all together)");
-    this.name.title = flow.flow;
-    setText(this.from, `${flow.flowSchema} → ${flow.priorityLevel}`);
+    const from = `${flow.flowSchema} → ${flow.priorityLevel}`;
+    const name = flow.flow || "(all together)";
+    if (this.name.textContent !== name || this.from.textContent !== from) {
+      setText(this.name, name);
+      setText(this.from, from);
+      this.name.title = flow.flow;
+      this.button.setAttribute("aria-label", `Show the hand of ${flow.flow || flow.flowSchema}`);
+    }
     COLUMNS.forEach((column, place) => setText(this.numbers[place], quantity(flow[column])));
-    this.button.setAttribute("aria-label", `Show the hand of ${flow.flow || flow.flowSchema}`);
   }
 }
 
@@ -35,6 +39,7 @@ class Row {
 export class Flows {
   #rows = [];
   #flows = [];
+  #key = "";
   #sort = "seatSeconds";
 
   constructor(onHand) {
@@ -49,6 +54,9 @@ export class Flows {
   }
 
   show(flows) {
+    const key = JSON.stringify(flows);
+    if (key === this.#key) return;
+    this.#key = key;
     this.#flows = flows;
     this.#draw();
   }

@@ -1,15 +1,16 @@
 // The priority levels: a row each, with a bar of seats.
 
-import { byId, element, setProperty, setShown, setText } from "./dom.js";
+import { byId, element, setShown, setSpan, setText } from "./dom.js";
 import { count, quantity } from "./numbers.js";
 
-const PARTS = ["range", "lent", "borrowed", "used", "over", "nominal", "current"];
+const SPANS = ["range", "lent", "borrowed", "used", "over"];
+const MARKS = ["nominal", "current"];
 const HEADROOM = 1.02;
 const MOVED = { lent: "lent", borrowed: "borrowed" };
 
 class Row {
   constructor(name) {
-    this.parts = Object.fromEntries(PARTS.map((part) => [part, element("span", { class: part })]));
+    this.parts = Object.fromEntries([...SPANS, ...MARKS].map((part) => [part, element("span", { class: part })]));
     this.beyond = element("span", { class: "beyond", "aria-hidden": "true" });
     const bar = element("div", { class: "bar", "aria-hidden": "true" });
     bar.append(...Object.values(this.parts));
@@ -72,15 +73,15 @@ class Row {
       borrowed: [level.nominal, level.current],
       used: [0, inside],
       over: [level.nominal, level.seatsInUse],
-      nominal: [level.nominal, level.nominal],
-      current: [level.current, level.current],
     };
-    for (const [part, [from, to]] of Object.entries(spans)) {
+    for (const part of SPANS) {
+      const [from, to] = spans[part];
       const left = Math.min(1, from / scale);
       const width = Math.max(0, Math.min(1, to / scale) - left);
-      setProperty(this.parts[part], "--left", `${(left * 100).toFixed(2)}%`);
-      setProperty(this.parts[part], "--width", `${(width * 100).toFixed(2)}%`);
+      setSpan(this.parts[part], left, width);
     }
+    setSpan(this.parts.nominal, Math.min(1, level.nominal / scale), 1);
+    setSpan(this.parts.current, Math.min(1, level.current / scale), 1);
     setText(this.beyond, max > scale ? `… max ${max === Infinity ? "∞" : count(max)}` : "");
   }
 }

@@ -11,6 +11,12 @@ const MOST_LINES = 12;
 const SPAN_S = 900;
 const FONT = "12px system-ui, sans-serif";
 
+/** The 15 minutes that are drawn, however few of them have been. */
+function lastMinutes(times) {
+  const last = times[times.length - 1] ?? Date.now() / 1000;
+  return [last - SPAN_S, last];
+}
+
 /** Values with nothing on either side, which no line would show. */
 function alone(plot, number) {
   const values = plot.data[number];
@@ -113,11 +119,11 @@ export class Plots {
     const plot = new uPlot({
       width: this.#widths.get(field),
       height: HEIGHT,
-      padding: [8, 8, 0, 0],
+      padding: [8, 18, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, sync: { key: "plots" }, points: { size: 6 } },
       scales: {
-        x: { time: true, range: (_plot, _least, most) => [most - SPAN_S, most] },
+        x: { time: true, range: () => lastMinutes(this.#history.times) },
         y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.1 : 1] },
       },
       axes: [

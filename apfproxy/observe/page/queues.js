@@ -19,7 +19,8 @@ export class Queues {
   #level = null;
   #width = 0;
   #grid = null;
-  #colours = heatColours();
+  #colours;
+  #own; // the style sheet's colours, which cost a layout to ask for
   #looked = null; // the queue that is looked at
   #hand = null; // { level, flow, queues }
   #most = 1;
@@ -36,11 +37,10 @@ export class Queues {
       this.#draw();
     });
     onAppearance(() => {
-      this.#colours = heatColours();
-      this.#drawRamp();
+      this.#readColours();
       this.#draw();
     });
-    this.#drawRamp();
+    this.#readColours();
   }
 
   show(levels) {
@@ -178,8 +178,7 @@ export class Queues {
     const size = cell - gap;
     context.setTransform(sharpness, 0, 0, sharpness, 0, 0);
     context.clearRect(0, 0, this.#canvas.width, this.#canvas.height);
-    const empty = styled("cell");
-    const seatColour = styled("seat");
+    const { cell: empty, seat: seatColour } = this.#own;
     for (let queue = 0; queue < queues; queue += 1) {
       const x = (queue % columns) * cell;
       const y = Math.floor(queue / columns) * cell;
@@ -195,21 +194,21 @@ export class Queues {
       }
     }
     this.#drawHand(context, queues);
-    if (this.#looked !== null && this.#looked < queues) this.#outline(context, this.#looked, styled("ink"), 2);
+    if (this.#looked !== null && this.#looked < queues) this.#outline(context, this.#looked, this.#own.ink, 2);
   }
 
   #drawHand(context, queues) {
     const { columns, cell } = this.#grid;
     this.#handQueues().forEach((queue, place) => {
       if (queue >= queues) return;
-      this.#outline(context, queue, styled("panel"), 4);
-      this.#outline(context, queue, styled("hand"), 2);
+      this.#outline(context, queue, this.#own.panel, 4);
+      this.#outline(context, queue, this.#own.hand, 2);
       if (cell < 14) return;
       const x = (queue % columns) * cell;
       const y = Math.floor(queue / columns) * cell;
-      context.fillStyle = styled("hand");
+      context.fillStyle = this.#own.hand;
       context.fillRect(x, y, 10, 11);
-      context.fillStyle = styled("panel");
+      context.fillStyle = this.#own.panel;
       context.font = "bold 9px system-ui, sans-serif";
       context.textAlign = "center";
       context.fillText(String(place + 1), x + 5, y + 8.5);
@@ -226,7 +225,9 @@ export class Queues {
     context.strokeRect(x + width / 2, y + width / 2, size - width, size - width);
   }
 
-  #drawRamp() {
+  #readColours() {
+    this.#own = Object.fromEntries(["cell", "seat", "hand", "ink", "panel"].map((name) => [name, styled(name)]));
+    this.#colours = heatColours();
     const ramp = byId("heat-ramp");
     const context = ramp.getContext("2d");
     const step = ramp.width / HEAT_STEPS;
