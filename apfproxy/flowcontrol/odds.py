@@ -69,13 +69,14 @@ def squished(queues: int, hand_size: int, elephants: int) -> float:
     Returns:
         The exact probability, rounded once.
     """
-    numerator = sum(
+    numerator: int = sum(
         (-1) ** missed
         * math.comb(hand_size, missed)
         * math.comb(queues - missed, hand_size) ** elephants
         for missed in range(hand_size + 1)
     )
-    return numerator / math.comb(queues, hand_size) ** elephants
+    all_hands: int = math.comb(queues, hand_size) ** elephants
+    return numerator / all_hands
 
 
 @dataclass(frozen=True, slots=True)

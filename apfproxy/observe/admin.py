@@ -20,7 +20,7 @@ from apfproxy.observe.dumps import (
     request_rows,
     request_views,
 )
-from apfproxy.observe.explain_page import EXPLAIN_INDEX, ExplainPage
+from apfproxy.observe.explain_page import EXPLAIN_INDEX, OBSERVES, ExplainPage
 from apfproxy.observe.health_pages import HealthPages
 from apfproxy.observe.limits_page import LIMITS_INDEX, LimitsPage
 from apfproxy.observe.live_page import LIVE_INDEX, LivePage, wants_page
@@ -29,6 +29,7 @@ from apfproxy.observe.negotiation import wants_json
 from apfproxy.observe.responses import header, page_response, plain_errors
 from apfproxy.observe.table import table_json, table_text
 from apfproxy.observe.top_flows_page import TOP_FLOWS_INDEX, TopFlowsPage
+from apfproxy.settings import OBSERVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -140,8 +141,10 @@ def build_admin_app(
         costs: What is known of the costs of requests; None for no page that explains requests.
     """
     index = {**INDEX, **LIVE_INDEX, **(API_INDEX if api_routes else {})}
-    live = LivePage(controller, live_inputs or LiveInputs())
-    explain_page = None if costs is None else ExplainPage(controller, costs)
+    inputs = live_inputs or LiveInputs()
+    live = LivePage(controller, inputs)
+    notes = (OBSERVES,) if inputs.enforcement == OBSERVE else ()
+    explain_page = None if costs is None else ExplainPage(controller, costs, notes)
     index |= {**LIMITS_INDEX, **(EXPLAIN_INDEX if explain_page is not None else {})}
     app = web.Application(middlewares=[plain_errors])
     app.add_routes(AdminPages(controller, wall_offset_ns, index, live).routes())

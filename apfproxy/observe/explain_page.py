@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 
 PATH = "/debug/explain"
 EXPLAIN_INDEX = {PATH: "what would become of a request; says how to ask"}
+OBSERVES = (
+    "this proxy only observes: whatever is said here to wait or to be rejected executes at once"
+)
 PARAMETERS = ("method", "target", "user", "group", "header")
 MAX_PARAMETERS = 200
 USAGE = f"""\
@@ -56,10 +59,12 @@ class ExplainPage:
     Args:
         controller: Whose configuration and queues explain.
         costs: What is known of costs.
+        notes: What else is to be known of this proxy, a line each.
     """
 
-    def __init__(self, controller: Controller, costs: Costs) -> None:
+    def __init__(self, controller: Controller, costs: Costs, notes: tuple[str, ...] = ()) -> None:
         self._controller = controller
+        self._notes = notes
         self._costs = costs
 
     def routes(self) -> list[web.RouteDef]:
@@ -78,6 +83,7 @@ class ExplainPage:
         answer = explain(
             self._controller, self._costs, user, attributes, lambda name: header_in(headers, name)
         )
+        answer = msgspec.structs.replace(answer, notes=answer.notes + self._notes)
         return await page_response(
             request, explanation_json(answer).encode(), "application/json; charset=utf-8"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -26,6 +27,8 @@ from tests.objects import priority_level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from apfproxy.flowcontrol.queue_set import QueueSet
 
 FIELDS = ("is_resource_request", "verb", "api_group", "namespace", "resource", "subresource")
 LEAST_EXPRESSIBLE = 600
@@ -116,6 +119,11 @@ async def test_agrees_with_the_reference() -> None:
     assert asked > LEAST_EXPRESSIBLE
 
 
+def has_more_waiting(queue_set: QueueSet, before: int) -> bool:
+    """Whether more requests wait than before."""
+    return queue_set.requests_waiting > before
+
+
 @on_uvloop
 async def test_explains_what_it_does() -> None:
     """Each request goes the way that was explained just before it came."""
@@ -152,7 +160,7 @@ async def test_explains_what_it_does() -> None:
                     arrival = await origin.next_request()
                     seen.append(("execute", 0))
                 elif found.outcome.decision == "wait":
-                    await until(lambda before=before: queue_set.requests_waiting > before)
+                    await until(partial(has_more_waiting, queue_set, before))
                     seen.append(("wait", before))
                 else:
                     answer = await client.read_answer()

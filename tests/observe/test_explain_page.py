@@ -14,6 +14,7 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.explain_page import (
     MAX_PARAMETERS,
+    OBSERVES,
     PATH,
     USAGE,
     ExplainPage,
@@ -23,6 +24,7 @@ from apfproxy.observe.explain_page import (
     question,
 )
 from apfproxy.observe.health import HealthRegistry
+from apfproxy.observe.live_state import LiveInputs
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS, User
 from tests.objects import flow_schema, group_subject
@@ -82,6 +84,22 @@ async def test_answer(client: Client, scene: Scene) -> None:
         found.outcome.decision,
         found.priority_level.seats_in_use,
     )
+
+
+async def test_observing(scene: Scene) -> None:
+    """A proxy that only observes says that nothing comes of what it says."""
+    app = build_admin_app(
+        scene.controller,
+        scene.metrics,
+        HealthRegistry(),
+        lambda: WALL_OFFSET_NS,
+        live_inputs=LiveInputs("observe"),
+        costs=COSTS,
+    )
+    async with TestClient(TestServer(app)) as client:
+        found = await (await client.get(f"{PATH}?target=/")).json()
+
+    assert found["notes"][-1] == OBSERVES
 
 
 async def test_wrong_question(client: Client) -> None:
