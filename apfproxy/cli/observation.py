@@ -35,6 +35,7 @@ class Observation:
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings.access_log
         self._clock = clock
+        self._request_log: RequestLog | None = None
         self.access_log: AccessLog | None = None
         if settings.access_log.path is not None:
             self.access_log = AccessLog(
@@ -46,14 +47,13 @@ class Observation:
 
     def attach(self, server: ProxyServer, health: HealthRegistry) -> None:
         """Have the server tell of its requests, and the health pages of the log."""
-        request_log = None
         if self.access_log is not None:
             access_log = self.access_log
-            request_log = RequestLog(self._settings, self._clock.now_ns, access_log.write)
+            self._request_log = RequestLog(self._settings, self._clock, access_log.write)
             health.add(
                 ACCESS_LOG, pages=(READYZ,), is_blocking=False, look=lambda: access_log.problem
             )
-        server.observe(request_log, self.top_flows)
+        server.observe(self._request_log, self.top_flows)
 
     def open(self) -> None:
         """Open the access log.
@@ -66,6 +66,8 @@ class Observation:
 
     def reopen(self) -> None:
         """Open the access log again, after a rotation."""
+        if self._request_log is not None:
+            self._request_log.flush()
         if self.access_log is not None:
             self.access_log.reopen()
 
@@ -77,6 +79,8 @@ class Observation:
         """Write what is left of the log."""
         if self.top_flows is not None:
             self.top_flows.close()
+        if self._request_log is not None:
+            self._request_log.close()
         if self.access_log is not None:
             await self.access_log.close()
 

@@ -1,7 +1,8 @@
 """The access log's file: lines are gathered in the event loop and written by one thread.
 
-1. Whoever has a line never waits: with too many lines waiting to be written it is dropped.
-2. Lines are handed to the thread in batches, every tenth of a second or 256 lines.
+1. Whoever has lines never waits: with too many waiting to be written they are dropped.
+2. Lines are handed to the thread every tenth of a second or thousand lines, since the thread and
+   the event loop are in each other's way while they hand over.
 3. An error is logged once, until writing works again; what could not be written is lost.  A line
    that was written in part, as to a full disk, is ended before the next one.
 4. Opening again, as after a rotation, is in the lines' order: none is in the wrong file.
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+Chunk = tuple[str, int]
+"""Lines, and how many they are."""
+
 STDOUT = "-"
 FLUSH_PERIOD_NS = 100_000_000
-MAX_BATCH = 256
-"""Lines: few enough to stay in the CPU's caches, many enough to wake the thread seldom."""
+MAX_GATHERED = 1024
+"""Lines; with at most this many more what waits can be above its bound."""
 CLOSE_TIMEOUT_S = 5.0
 """For whoever reads our stdout, say, and reads it no more."""
 MODE = 0o640
@@ -56,9 +60,11 @@ class AccessLog:
         self._clock = clock
         self._descriptor = -1
         self._thread: threading.Thread | None = None
-        self._orders: queue.SimpleQueue[list[str] | None] = queue.SimpleQueue()
-        """Batches of lines; an empty one for opening again, None for the end."""
-        self._lines: list[str] = []
+        self._orders: queue.SimpleQueue[list[Chunk] | None] = queue.SimpleQueue()
+        """What to write; an empty list for opening again, None for the end."""
+        self._chunks: list[Chunk] = []
+        self._gathered = 0
+        """Lines in the chunks."""
         self._timer: Timer | None = None
         self._taken = 0
         # Written by the thread only:
@@ -95,19 +101,19 @@ class AccessLog:
         self._thread = threading.Thread(target=self._run, name="access log", daemon=True)
         self._thread.start()
 
-    def write(self, line: str) -> None:
-        """Take a line, with its line feed."""
+    def write(self, text: str, lines: int = 1) -> None:
+        """Take so many lines, each with its line feed."""
         if self._taken - self._done >= self._max_queued:
-            self._refused += 1
+            self._refused += lines
             return
-        self._taken += 1
-        lines = self._lines
-        lines.append(line)
+        self._taken += lines
+        self._gathered += lines
+        self._chunks.append((text, lines))
         if self._timer is None:
             self._timer = self._clock.call_at(
                 self._clock.now_ns() + FLUSH_PERIOD_NS, self._on_timer
             )
-        elif len(lines) >= MAX_BATCH:
+        elif self._gathered >= MAX_GATHERED:
             self._hand_over()
 
     def reopen(self) -> None:
@@ -141,36 +147,37 @@ class AccessLog:
         self._hand_over()
 
     def _hand_over(self) -> None:
-        if self._lines:
-            self._orders.put(self._lines)
-            self._lines = []
+        if self._chunks:
+            self._orders.put(self._chunks)
+            self._chunks = []
+            self._gathered = 0
 
     # In the thread.
 
     def _run(self) -> None:
-        while (lines := self._orders.get()) is not None:
-            if lines:
-                self._write_batch(lines)
-            else:
+        while (chunks := self._orders.get()) is not None:
+            for text, lines in chunks:
+                self._write_chunk(text, lines)
+            if not chunks:
                 self._open_again()
         if self._path != STDOUT:
             os.close(self._descriptor)
 
-    def _write_batch(self, lines: list[str]) -> None:
-        data = memoryview((("\n" if self._is_torn else "") + "".join(lines)).encode())
+    def _write_chunk(self, text: str, lines: int) -> None:
+        data = memoryview(f"\n{text}".encode() if self._is_torn else text.encode())
         done = 0
         try:
             while done < len(data):
                 done += os.write(self._descriptor, data[done:])
         except OSError as error:
             begun = data[:done].tobytes()
-            self._lost += len(lines) - max(0, begun.count(b"\n") - self._is_torn)
+            self._lost += lines - max(0, begun.count(b"\n") - self._is_torn)
             self._is_torn = not begun.endswith(b"\n") if begun else self._is_torn
             self._fail(f"cannot be written: {error.strerror}")
         else:
             self._is_torn = False
             self._recover()
-        self._done += len(lines)
+        self._done += lines
 
     def _open_again(self) -> None:
         if self._path == STDOUT:

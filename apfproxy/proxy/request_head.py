@@ -119,7 +119,7 @@ class RequestHead:
         self.user = ANONYMOUS
         self.identity_until_ns = 0
         self.classification: Classification | None = None
-        self.logged: tuple[Classification, User, str] | None = None
+        self.logged: tuple[Classification | None, User, str] | None = None
 
     def decide_upgrade(self) -> None:
         """Keep the upgrade that the client offers only where it is served.

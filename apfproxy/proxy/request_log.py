@@ -1,4 +1,4 @@
-"""The access log's lines: a JSON object for each request, made when the request is over.
+"""The access log's lines: a JSON object for each request, made soon after the request is over.
 
 What of a line depends only on the head and its classification is made once and kept with the head;
 the rest is one formatting.  Never in it: credentials, cookies, bodies, and of the query anything
@@ -19,9 +19,11 @@ from apfproxy.settings import ERRORS
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from apfproxy.clock import Clock, Timer
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.request.attributes import RequestAttributes
+    from apfproxy.request.user import User
     from apfproxy.settings import AccessLogSettings
 
 MAX_TEXT = 256
@@ -49,8 +51,25 @@ PARAMETERS = (
 _PLAIN = re.compile(rb"[A-Za-z0-9/._:-]+")
 """Targets without a query and without anything that JSON or the URL escapes."""
 
+FLUSH_PERIOD_NS = 100_000_000
+MAX_RECORDS = 64
+"""Requests whose lines are made at once: that takes a third of the time that it does one by one, as
+the code for it is in the CPU's caches then."""
 _FIRST_ERROR = 400
 _NS_PER_S = 1_000_000_000
+
+
+if TYPE_CHECKING:
+    Record = tuple[
+        RequestHead,
+        User,
+        Classification | None,
+        str,
+        tuple[int, int, int],
+        int,
+        tuple[int, int, int],
+        str,
+    ]
 
 
 class Failure(enum.StrEnum):
@@ -85,31 +104,34 @@ class RequestLog:
 
     Args:
         settings: Of the access log.
-        now_ns: The process's clock.
-        write: Takes a line, with its line feed.
+        clock: Of the process.
+        write: Takes lines, each with its line feed, and their number.
     """
 
     __slots__ = (
-        "_is_sampled",
+        "_clock",
         "_is_whole",
-        "_now_ns",
         "_offset_ns",
+        "_records",
         "_sampled",
         "_second",
         "_second_text",
+        "_timer",
         "_write",
     )
 
     def __init__(
         self,
         settings: AccessLogSettings,
-        now_ns: Callable[[], int],
-        write: Callable[[str], None],
+        clock: Clock,
+        write: Callable[[str, int], None],
     ) -> None:
         sampled = 0 if settings.requests == ERRORS else settings.sampled_percent
         self._sampled = sampled / 100
         self._is_whole = sampled == 100
-        self._now_ns = now_ns
+        self._clock = clock
+        self._records: list[Record] = []
+        self._timer: Timer | None = None
         self._write = write
         self._offset_ns = 0
         self._second = -1
@@ -137,33 +159,21 @@ class RequestLog:
                 the body.
             reason: Why it was rejected or failed; "" if it was not.
         """
-        status, upstream_status, body_bytes = answer
         if (
             not self._is_whole
             and not reason
-            and status < _FIRST_ERROR
+            and answer[0] < _FIRST_ERROR
             and random.random() >= self._sampled  # noqa: S311 - a sample, not a secret
         ):
             return
-        kept = head.logged
-        if kept is not None and kept[0] is found and kept[1] is head.user:
-            text = kept[2]
-        else:
-            text = text_of(head, found)
-            if found is not None:
-                head.logged = (found, head.user, text)
-        begun_ns, wait_ns, execution_ns = times
-        unix_ns = begun_ns + self._offset_ns
-        second = unix_ns // _NS_PER_S
-        if second != self._second:
-            unix_ns, second = self._begin_second(begun_ns)
-        self._write(
-            f'{{"time":"{self._second_text}{unix_ns % _NS_PER_S // 1000:06d}Z",{text},'
-            f'"seats":{seats},"waitSeconds":{wait_ns / 1e9:.6f},'
-            f'"executionSeconds":{execution_ns / 1e9:.6f},"status":{status or "null"},'
-            f'"upstreamStatus":{upstream_status or "null"},"bytes":{body_bytes},'
-            f'"reason":"{reason}","client":"{address}"}}\n'
-        )
+        records = self._records
+        records.append((head, head.user, found, address, times, seats, answer, reason))
+        if len(records) >= MAX_RECORDS:
+            self.flush()
+        elif self._timer is None:
+            self._timer = self._clock.call_at(
+                self._clock.now_ns() + FLUSH_PERIOD_NS, self._on_timer
+            )
 
     def on_refused(self, address: str, status: int, body_bytes: int, reason: str) -> None:
         """Something was refused that is not even known to be a request.
@@ -174,40 +184,81 @@ class RequestLog:
             body_bytes: Of the answer's body.
             reason: Why.
         """
-        unix_ns, _ = self._begin_second(self._now_ns())
+        self.flush()
+        time_text = self._time_text(self._clock.now_ns())
         self._write(
-            f'{{"time":"{self._second_text}{unix_ns % _NS_PER_S // 1000:06d}Z",{NOTHING_KNOWN},'
-            '"seats":0,"waitSeconds":0.000000,"executionSeconds":0.000000,'
+            f'{{"time":"{time_text}",{NOTHING_KNOWN},"seats":0,'
+            '"waitSeconds":0.000000,"executionSeconds":0.000000,'
             f'"status":{status},"upstreamStatus":null,"bytes":{body_bytes},'
+            f'"reason":"{reason}","client":"{address}"}}\n',
+            1,
+        )
+
+    def flush(self) -> None:
+        """Hand on all lines that there are."""
+        records, self._records = self._records, []
+        if records:
+            self._write("".join(map(self._line, records)), len(records))
+
+    def close(self) -> None:
+        """Hand on all lines, for the last time."""
+        self.flush()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self.flush()
+
+    def _line(self, record: Record) -> str:
+        head, user, found, address, times, seats, answer, reason = record
+        kept = head.logged
+        if kept is not None and kept[0] is found and kept[1] is user:
+            text = kept[2]
+        else:
+            text = text_of(head, user, found)
+            head.logged = (found, user, text)
+        begun_ns, wait_ns, execution_ns = times
+        status, upstream_status, body_bytes = answer
+        return (
+            f'{{"time":"{self._time_text(begun_ns)}",{text},'
+            f'"seats":{seats},"waitSeconds":{wait_ns / 1e9:.6f},'
+            f'"executionSeconds":{execution_ns / 1e9:.6f},"status":{status or "null"},'
+            f'"upstreamStatus":{upstream_status or "null"},"bytes":{body_bytes},'
             f'"reason":"{reason}","client":"{address}"}}\n'
         )
 
-    def _begin_second(self, now_ns: int) -> tuple[int, int]:
-        """Look at the wall clock anew, which may have been set: nanoseconds and second since 1970.
+    def _time_text(self, now_ns: int) -> str:
+        """A time as RFC 3339 has it, in UTC.
 
         Args:
             now_ns: By the process's clock.
         """
-        self._offset_ns = time.time_ns() - self._now_ns()
-        unix_ns = now_ns + self._offset_ns
-        second = self._second = unix_ns // _NS_PER_S
-        self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
-        return unix_ns, second
+        second, ns = divmod(now_ns + self._offset_ns, _NS_PER_S)
+        if second != self._second:
+            # Look at the wall clock anew, which may have been set.
+            self._offset_ns = time.time_ns() - self._clock.now_ns()
+            second, ns = divmod(now_ns + self._offset_ns, _NS_PER_S)
+            self._second = second
+            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
+        return f"{self._second_text}{ns // 1000:06d}Z"
 
     def __repr__(self) -> str:
         return f"<RequestLog of {self._sampled:.0%} and of all errors>"
 
 
-def text_of(head: RequestHead, found: Classification | None) -> str:
+def text_of(head: RequestHead, user: User, found: Classification | None) -> str:
     """The members of a line that say who asks for what, and where that belongs.
 
     Those of resources are only there in requests for resources, `query` if it has anything known.
 
     Args:
         head: The request's head.
+        user: Who asked.
         found: Where it belongs; None if it did not come so far, and is perhaps of nobody known.
     """
-    attributes, user, target = head.attributes, head.user, head.target
+    attributes, target = head.attributes, head.target
     who = '"user":null,"groups":null'
     if found is not None or head.identity_until_ns > 0:
         groups = ",".join(map(quoted, user.groups[:MAX_GROUPS]))

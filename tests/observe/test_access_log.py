@@ -12,7 +12,7 @@ import pytest
 
 from apfproxy.observe.access_log import (
     FLUSH_PERIOD_NS,
-    MAX_BATCH,
+    MAX_GATHERED,
     STDOUT,
     AccessLog,
     AccessLogError,
@@ -51,7 +51,7 @@ async def test_lines_are_in_the_file_in_their_order(tmp_path: Path) -> None:
     path.write_text("before\n")
     bench = Bench(path)
     bench.log.open()
-    numbers = [str(number) for number in range(3 * MAX_BATCH + 7)]
+    numbers = [str(number) for number in range(3 * MAX_GATHERED + 7)]
     bench.write(*numbers)
     await bench.log.close()
     await bench.log.close()
@@ -162,7 +162,7 @@ async def test_full_disk(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(FULL)
     bench.log.open()
     for text in ("a", "b"):
-        bench.write(text, text)
+        bench.log.write(f"{text}\n{text}\n", 2)
         await bench.flush()
 
     assert "/dev/full cannot be written: No space left on device" == bench.log.problem
@@ -192,7 +192,7 @@ async def test_disk_with_a_little_space(
         return write(descriptor, data)
 
     monkeypatch.setattr(os, "write", write_some)
-    bench.write("aa", "bbbb", "cccc")
+    bench.log.write("aa\nbbbb\ncccc\n", 3)
     await bench.flush()
     bench.write("dd")
     await bench.flush()
@@ -231,7 +231,7 @@ async def test_reader_that_reads_no_more(
     bench = Bench(tmp_path / "pipe")
     bench.log.open()
     monkeypatch.setattr("apfproxy.observe.access_log.CLOSE_TIMEOUT_S", 0.01)
-    bench.write(*["x" * 999] * 200)
+    bench.log.write(f"{'x' * 999}\n" * 200, 200)
     await bench.log.close()
     os.close(reader)  # the write under way fails by that, and the thread ends
 
