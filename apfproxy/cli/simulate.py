@@ -15,6 +15,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from apfproxy.cli.check_report import counted
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.simulate_tables import print_report
 from apfproxy.simulation.html_report import html_report
@@ -301,11 +302,14 @@ def warn_of_records(path: str, records: Records) -> None:
     for line, message in records.problems:
         click.echo(f"{path}:{line}: {message}", err=True)
     if records.broken:
-        click.echo(f"{path}: {records.broken} broken lines left out", err=True)
+        click.echo(f"{path}: {counted(records.broken, 'broken line')} left out", err=True)
     if records.guessed:
+        were = (
+            "was rejected when it was" if records.guessed == 1 else "were rejected when they were"
+        )
         click.echo(
-            f"{path}: {records.guessed} requests were rejected when they were logged; they are"
-            " replayed with the mean service time of what is alike",
+            f"{path}: {counted(records.guessed, 'request')} {were} logged; replayed with the mean"
+            " service time of what is alike",
             err=True,
         )
 

@@ -9,6 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from apfproxy.simulation.report import COMPARED
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
@@ -68,7 +70,7 @@ def print_table(
     for heading, _ in columns:
         table.add_column(heading, justify="right")
     for row in rows:
-        if any(row[field] for field in ("requests", "executed", "rejectedTotal") if field in row):
+        if row["requests"] if "requests" in row else any(row[field] for field in COMPARED):
             table.add_row(Text(printable(name(row))), *(cell(row) for _, cell in columns))
     if table.row_count:
         console.print(table)

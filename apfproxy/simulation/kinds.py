@@ -36,7 +36,7 @@ class Kind:
         client: Who asks, as reports name it.
         user: Who asks, as FlowSchemas see it.
         attributes: What is asked.
-        timeout_ns: How long one may take; 0 where it is long-running.
+        timeout_ns: How long one may take, unless it is long-running.
         seats: What each of them takes; 0 to have that estimated.
     """
 
@@ -56,6 +56,4 @@ def kind_of(client: str, user: User, method: str, target: str, seats: int = 0) -
     """
     attributes = parse_attributes(method, target.encode("utf-8", "surrogateescape"))
     timeout_ns = request_timeout_ns(attributes, DEFAULT_TIMEOUT_NS)
-    if attributes.long_running:
-        timeout_ns = 0
     return Kind(client, user, attributes, timeout_ns, seats)

@@ -56,19 +56,19 @@ def plot(wanted: Plot) -> str:
     across = (WIDTH - LEFT - RIGHT) / (wanted.most_s or 1.0)
     up = (height - TOP - BOTTOM) / top
     floor = height - BOTTOM
-    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role=img aria-label="{escape(wanted.title)}">']
+    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(wanted.title)}">']
     value = 0.0
     while value <= top:
         y = floor - value * up
         parts.append(
-            f'<line class=axis x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor=end>{value:g}</text>'
+            f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
+            f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
         )
         value = round(value + step, 9)
     seconds, step_s = 0.0, tick(wanted.most_s)
     while seconds <= wanted.most_s:
         parts.append(
-            f'<text x="{LEFT + seconds * across:.1f}" y="{height - 3}" text-anchor=middle>'
+            f'<text x="{LEFT + seconds * across:.1f}" y="{height - 3}" text-anchor="middle">'
             f"{seconds:g} s</text>"
         )
         seconds = round(seconds + step_s, 9)
@@ -91,14 +91,14 @@ def bars(values: Sequence[tuple[str, float]]) -> str:
     """Draw a bar for each value, with its name and number."""
     most = max((value for _, value in values), default=0) or 1.0
     height = len(values) * BAR_HEIGHT
-    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role=img>']
+    parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img">']
     for index, (name, value) in enumerate(values):
         y = index * BAR_HEIGHT
         width = (WIDTH - BAR_LEFT - 60) * value / most
         shown = name if len(name) <= LONGEST_LABEL else f"{name[: LONGEST_LABEL - 1]}…"
         parts.append(
-            f'<text x="{BAR_LEFT - 6}" y="{y + 13}" text-anchor=end>{escape(shown)}</text>'
-            f'<rect class=waiting x="{BAR_LEFT}" y="{y + 3}" width="{width:.1f}" height="12">'
+            f'<text x="{BAR_LEFT - 6}" y="{y + 13}" text-anchor="end">{escape(shown)}</text>'
+            f'<rect class="waiting" x="{BAR_LEFT}" y="{y + 3}" width="{width:.1f}" height="12">'
             f"<title>{escape(name)}: {value:.4g} s</title></rect>"
             f'<text x="{BAR_LEFT + width + 5:.1f}" y="{y + 13}">{value:.3g}</text>'
         )

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
+from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.ticket import WorkEstimate
 from apfproxy.flowcontrol.work_estimate import LIST_VERBS, MAX_LIST_SEATS, WorkEstimator
-from apfproxy.simulation.kinds import DEFAULT_TIMEOUT_NS
 from apfproxy.simulation.replay import Lane, Replay
 from apfproxy.simulation.seat_meter import SeatMeter
 from apfproxy.simulation.series import FIRST_BIN_NS, MOST_BINS, LevelSeries
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.controller import Classification
+    from apfproxy.flowcontrol.flow_limits import FlowLimits
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.simulation.kinds import Kind
@@ -37,8 +38,7 @@ NS_PER_S = 1_000_000_000
 ADJUSTMENT_PERIOD_NS = round(ADJUSTMENT_PERIOD_S * NS_PER_S)
 
 WAIT_LIMIT_DIVISOR = 4
-MAX_WAIT_LIMIT_NS = 60 * NS_PER_S
-"""A request waits for a quarter of its time at most, and never over a minute, as in the proxy."""
+"""A request waits for a quarter of its time at most, as in the proxy."""
 
 WATCH_SEATS_NS = 100_000_000
 """A WATCH gives its seats back after a silence of 0.1 s, the proxy's default; logs do not tell."""
@@ -59,9 +59,19 @@ class SimulatedLane(Lane):
         level: Their priority level.
         estimate: The work of each; None if it depends on what is known then.
         takes_seats: False if flow control lets them pass.
+        limits: What annotations ask of the flow; None if there are none.
+        is_long_running: Whether each may last as long as it likes.
     """
 
-    __slots__ = ("_attributes", "_simulation", "estimate", "level", "takes_seats")
+    __slots__ = (
+        "_attributes",
+        "_simulation",
+        "estimate",
+        "is_long_running",
+        "level",
+        "limits",
+        "takes_seats",
+    )
 
     def __init__(
         self,
@@ -73,20 +83,20 @@ class SimulatedLane(Lane):
     ) -> None:
         attributes = kind.attributes
         is_watch = attributes.is_resource_request and attributes.verb == "watch"
-        timeout_ns = kind.timeout_ns
         super().__init__(
             classification.level.queue_set,
             classification.flow,
             wait_limit_ns=min(
-                (timeout_ns or DEFAULT_TIMEOUT_NS) // WAIT_LIMIT_DIVISOR,
-                MAX_WAIT_LIMIT_NS,
+                kind.timeout_ns // WAIT_LIMIT_DIVISOR, classification.level.wait_limit_ns
             ),
-            timeout_ns=timeout_ns,
+            timeout_ns=0 if attributes.long_running else kind.timeout_ns,
             watch_seats_ns=WATCH_SEATS_NS if is_watch else -1,
             tally=tally,
         )
         self.estimate = estimate
         self.takes_seats = is_watch or not attributes.long_running
+        self.limits = classification.limits
+        self.is_long_running = attributes.long_running
         self._simulation = simulation
         self._attributes = attributes
         self.level = classification.level
@@ -94,9 +104,18 @@ class SimulatedLane(Lane):
     def on_watch(self, service_ns: int) -> None:
         """Count a WATCH as open until its end."""
         self._simulation.open_watch(self._attributes, service_ns)
+        self.hold_place(service_ns)
+
+    def hold_place(self, service_ns: int) -> None:
+        """Count a long-running request against its flow's limit until its end."""
+        if self.limits is not None and self.limits.long_running_limit is not None:
+            clock = self._simulation.clock
+            clock.arm(clock.time_ns + service_ns, self.limits.release, self.flow.distinguisher)
 
     def on_reject(self, now_ns: int) -> int:
         """Tell a client to stay away for as long as the proxy would."""
+        if self.is_long_running:
+            self.hold_place(0)
         tracker = self.level.retry_after
         tracker.record_drop(EPOCH_S + now_ns // NS_PER_S)
         return tracker.get()
@@ -211,10 +230,13 @@ class Simulation(Replay):
         estimate = lane.estimate
         if estimate is None:
             estimate = self._estimator.estimate(kind.attributes, lane.level.max_seats)
+        if lane.limits is not None and self._is_refused(lane, lane.limits, client):
+            return
         if lane.takes_seats:
             self.arrive(lane, estimate, service_ns, client)
             return
         lane.tally.without_seats += 1
+        lane.hold_place(service_ns)
         if client is not None:
             self.clock.arm(self.clock.time_ns + service_ns, client.on_end, 0)
 
@@ -222,6 +244,20 @@ class Simulation(Replay):
         """Count a WATCH as open for so long."""
         self._costs.watch_started(attributes)
         self.clock.arm(self.clock.time_ns + service_ns, self._costs.watch_ended, attributes)
+
+    def _is_refused(self, lane: SimulatedLane, limits: FlowLimits, client: Client | None) -> bool:
+        """Whether annotations keep a request from ever coming to its queue set."""
+        flow = lane.flow
+        refusal = limits.refusal(
+            flow.distinguisher, self.clock.time_ns, is_long_running=lane.is_long_running
+        )
+        if refusal is None:
+            return False
+        count_rejection(lane.queue_set, flow.counters, refusal.reason)
+        lane.tally.reject(refusal.reason)
+        if client is not None:
+            client.on_end(refusal.retry_after_s or 1)
+        return True
 
     def _new_lane(self, kind: Kind) -> SimulatedLane:
         found = self.controller.classify(kind.user, kind.attributes)

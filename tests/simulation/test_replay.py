@@ -206,3 +206,13 @@ def test_rejects_at_a_level_without_queues() -> None:
     assert {RejectReason.CONCURRENCY_LIMIT: 2} == lane.tally.rejected
     assert "<Replay: 0 requests in flight at 5 ns>" == repr(script.replay)
     assert "<Lane of <Flow schema/ 0x0> to level>" == repr(lane)
+
+
+def test_giving_up_may_be_the_end() -> None:
+    """Where nobody ever gets a seat, the last to give up ends the run."""
+    script = Script(seats=0)
+    lane = script.lane()
+    script.run(lane, (0, 5))
+
+    assert [(100, 1)] == script.heard
+    assert 100 == script.replay.clock.now_ns()

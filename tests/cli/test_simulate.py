@@ -1,0 +1,209 @@
+"""`apfproxy simulate`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from rich.console import Console
+
+from apfproxy.cli import simulate as module
+from apfproxy.cli.main import main
+from tests.simulation.scene import LEVEL
+from tests.simulation.test_logs import EVENT, LINE, lines_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+MIX = """
+duration: 2s
+flows:
+- name: tenant-{}
+  count: 3
+  user: tenant-{}
+  request: GET /api/v1/pods
+  rate: 100
+  arrivals: constant
+  serviceTime: 100ms
+"""
+
+
+@pytest.fixture
+def mix(tmp_path: Path) -> str:
+    """The path of a mix of three tenants, who need 30 seats."""
+    path = tmp_path / "mix.yaml"
+    path.write_text(MIX)
+    return str(path)
+
+
+def written(path: Path, lines: Sequence[bytes]) -> str:
+    """The path of a file with these lines."""
+    path.write_bytes(b"".join(lines))
+    return str(path)
+
+
+def test_one_configuration(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Tables say what became of each level's and flow's requests."""
+    assert 0 == main(["simulate", "--mix", mix, "--server-concurrency-limit", "2000"])
+    lines = capsys.readouterr().out.splitlines()
+
+    assert (
+        "built-in objects, 2000 seats: 600 requests in 2.1 s, 600 executed, 0 rejected" == lines[0]
+    )
+    assert 1 == sum(line.startswith(" global-default  ") for line in lines)
+    assert 3 == sum(line.startswith(" global-default/tenant-") for line in lines)
+
+
+def test_two_configurations(mix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Objects and seats of a second configuration are compared with those of the first."""
+    path = tmp_path / "objects.yaml"
+    path.write_text(LEVEL.replace("LEVEL_ANNOTATIONS", "").replace("SCHEMA_ANNOTATIONS", ""))
+    page = tmp_path / "report.html"
+    arguments = ["--compare", str(path), "--compare-server-concurrency-limit", "30"]
+
+    assert 0 == main(["simulate", "--mix", mix, *arguments, "-o", "json", "--html", str(page)])
+    report = json.loads(capsys.readouterr().out)
+    first, second = report["configurations"]
+
+    assert ["built-in objects, 600 seats", f"{path}, 30 seats"] == [first["name"], second["name"]]
+    assert {"mix": mix} == report["input"]
+    assert (
+        second["total"]["executed"] - first["total"]["executed"]
+        == (report["difference"]["total"]["executed"])
+    )
+    assert "level" in {row["priorityLevel"] for row in second["levels"]}
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_compared_seats(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """The objects are the first's where only seats are compared."""
+    arguments = ["--no-suggested-objects", "--compare-server-concurrency-limit", "10", "--top", "1"]
+
+    assert 0 == main(["simulate", "--mix", mix, *arguments])
+    out = capsys.readouterr().out
+
+    assert "A: mandatory objects, 600 seats" in out
+    assert "B: mandatory objects, 10 seats" in out
+    assert "B less A" in out
+    assert "and 2 more clients (--top)" in out
+
+
+def test_audit_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Broken lines and guesses are told on stderr, and the rest is replayed."""
+    rejected = EVENT | {"responseStatus": {"code": 429}}
+    path = written(tmp_path / "audit.log", [*lines_of(EVENT, rejected), b"{\n"])
+
+    assert 0 == main(["simulate", "--audit-log", path, "-o", "json"])
+    out, err = capsys.readouterr()
+
+    guessed = "1 request was rejected when it was logged; replayed with the mean service time"
+    assert [
+        f"{path}:3: Input data was truncated",
+        f"{path}: 1 broken line left out",
+        f"{path}: {guessed} of what is alike",
+    ] == err.splitlines()
+    assert {
+        "log": path,
+        "requests": 2,
+        "skippedLines": 0,
+        "brokenLines": 1,
+        "problems": [{"line": 3, "message": "Input data was truncated"}],
+        "guessedServiceTimes": 1,
+    } == json.loads(out)["input"]
+
+
+def test_access_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The proxy's own log is replayed as well."""
+    path = written(tmp_path / "access.log", lines_of(LINE, LINE))
+
+    assert 0 == main(["simulate", "--access-log", path])
+    assert ("2 requests in", "") == (
+        capsys.readouterr().out.splitlines()[0].partition(": ")[2][:13],
+        capsys.readouterr().err,
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        pytest.param([], 2, "simulate: give one of --mix, --audit-log and", id="nothing"),
+        pytest.param(
+            ["--mix", "a", "--audit-log", "b"], 2, "simulate: give one of", id="two-sources"
+        ),
+        pytest.param(["--mix", "DIR/no"], 1, "DIR/no cannot be read: No such file", id="no-mix"),
+        pytest.param(["--mix", "DIR/empty"], 1, "DIR/empty: expected one", id="empty-mix"),
+        pytest.param(["--mix", "DIR/wrong"], 1, "DIR/wrong:2: flows: expected", id="wrong-mix"),
+        pytest.param(["--audit-log", "DIR"], 1, "DIR cannot be read: Is a dir", id="directory"),
+        pytest.param(["--audit-log", "DIR/empty"], 1, "DIR/empty: there is no", id="empty-log"),
+        pytest.param(
+            ["--access-log", "DIR/wrong"], 1, "DIR/wrong:2: JSON is malformed", id="other-log"
+        ),
+        pytest.param(
+            ["--access-log", "DIR/wrong", "--max-broken-lines", "0"],
+            1,
+            "DIR/wrong: line 2: JSON is malformed",
+            id="broken-log",
+        ),
+        pytest.param(
+            ["--mix", "DIR/mix.yaml", "--objects", "DIR/wrong"], 1, "DIR/wrong:", id="objects"
+        ),
+        pytest.param(
+            ["--mix", "DIR/mix.yaml", "--html", "DIR/no/a.html"],
+            1,
+            "DIR/no/a.html cannot be written: No such file",
+            id="no-place-for-a-page",
+        ),
+    ],
+)
+def test_wrong_input(
+    arguments: list[str],
+    code: int,
+    message: str,
+    mix: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is wrong is said in a line, with its place."""
+    folder = Path(mix).parent
+    (folder / "empty").write_text("")
+    (folder / "wrong").write_text("\nduration: 5s\n")
+
+    assert code == main(["simulate", *(each.replace("DIR", str(folder)) for each in arguments)])
+    first = capsys.readouterr().err.splitlines()[0]
+    assert (
+        first.removeprefix("apfproxy")
+        .removeprefix(": ")
+        .lstrip()
+        .startswith(message.replace("DIR", str(folder)))
+    )
+
+
+def test_unused_objects_are_told(
+    mix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A FlowSchema whose level is missing is no reason not to simulate."""
+    path = tmp_path / "objects.yaml"
+    text = LEVEL.replace("LEVEL_ANNOTATIONS", "").replace("SCHEMA_ANNOTATIONS", "")
+    path.write_text(text.partition("---")[2])
+
+    assert 0 == main(["simulate", "--mix", mix, "--objects", str(path)])
+    assert "there is no usable PriorityLevelConfiguration" in capsys.readouterr().err
+
+
+def test_progress(
+    mix: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a terminal a bar shows how far it is, and is gone at the end."""
+    monkeypatch.setattr(
+        module, "Console", lambda **options: Console(**options, force_terminal=True)
+    )
+    path = written(tmp_path / "audit.log", lines_of(*[EVENT] * 300))
+
+    assert 0 == main(["simulate", "--mix", mix])
+    assert "simulating built-in objects" in capsys.readouterr().err
+    assert 0 == main(["simulate", "--audit-log", path])
+    assert "reading" in capsys.readouterr().err

@@ -1,0 +1,83 @@
+"""The tables of `apfproxy simulate`."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+
+from apfproxy.cli.simulate_tables import changed, duration_text, print_report, printable
+from apfproxy.simulation.report import difference
+from tests.simulation.test_report import report_of
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        pytest.param(0.0, "0", id="zero"),
+        pytest.param(0.00004, "40 µs", id="microseconds"),
+        pytest.param(0.0123, "12.3 ms", id="milliseconds"),
+        pytest.param(-0.5, "-500 ms", id="negative"),
+        pytest.param(12.34, "12.3 s", id="seconds"),
+    ],
+)
+def test_duration_text(seconds: float, text: str) -> None:
+    """A duration has the unit that suits it."""
+    assert text == duration_text(seconds)
+
+
+def test_changed() -> None:
+    """A difference has a sign."""
+    assert ("+5", "-5", "0") == (changed("5", 5), changed("-5", -5), changed("0", 0))
+
+
+def test_printable() -> None:
+    """Names cannot make a terminal do anything."""
+    assert "a\ufffd[31mb" == printable("a\x1b[31mb")
+
+
+def test_print_report() -> None:
+    """Names stand as they are; a table of clients that says nothing new is left out."""
+    first, second = report_of("a [bold]", 10), report_of("b", 2)
+    first["clients"][1]["client"] = "\x1b]0;title\x07[red]"
+    file = io.StringIO()
+    print_report({"configurations": [first, second], "difference": difference(first, second)}, file)
+    text = file.getvalue()
+
+    assert "A: a [bold]: 11 requests in 0.1 s, 11 executed, 0 rejected" in text
+    assert "\ufffd]0;title\ufffd[red]" in text
+    assert "\x1b" not in text
+    assert 2 == text.count("\n client")
+    assert "4 queue-full" in text
+    assert " +4 " in text
+
+
+def test_rest() -> None:
+    """It is said how many are not listed."""
+    file = io.StringIO()
+    print_report({"configurations": [report_of("a", 10, top=1)]}, file)
+
+    assert "and 1 more flow (--top)" in file.getvalue()
+
+
+class Terminal(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
+
+
+def test_print_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are as wide as the terminal; clients that are flows have none of their own."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("TERM", "xterm")
+    file = Terminal()
+    first, second = report_of("a", 10), report_of("b", 2)
+    print_report({"configurations": [first, second], "difference": difference(first, second)}, file)
+    text = file.getvalue()
+
+    assert "B less A" in text
+    assert "client" not in text
+    assert 100 >= max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()))

@@ -1,0 +1,209 @@
+"""Lines of logs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from apfproxy.request.user import User
+from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
+
+MS = 1_000_000
+EVENT: dict[str, Any] = {
+    "kind": "Event",
+    "apiVersion": "audit.k8s.io/v1",
+    "stage": "ResponseComplete",
+    "requestURI": "/api/v1/namespaces/a/pods?limit=5",
+    "verb": "list",
+    "user": {"username": "u", "groups": ["g"], "extra": {"a": ["b"]}},
+    "objectRef": {"resource": "pods"},
+    "responseStatus": {"metadata": {}, "code": 200},
+    "requestReceivedTimestamp": "2026-01-02T03:04:05.000100Z",
+    "stageTimestamp": "2026-01-02T03:04:05.250100Z",
+}
+LINE: dict[str, Any] = {
+    "time": "2026-01-02T03:04:05.000100Z",
+    "user": "u",
+    "groups": ["g"],
+    "verb": "list",
+    "method": "GET",
+    "path": "/api/v1/namespaces/a b/pods",
+    "query": {"limit": "5", "continue": True},
+    "seats": 3,
+    "waitSeconds": 1.5,
+    "executionSeconds": 0.25,
+    "status": 200,
+    "upstreamStatus": 200,
+    "bytes": 17,
+    "reason": "",
+    "client": "127.0.0.1",
+}
+
+
+def lines_of(*entries: dict[str, Any]) -> list[bytes]:
+    """Entries as lines."""
+    return [json.dumps(entry).encode() + b"\n" for entry in entries]
+
+
+@pytest.mark.parametrize(
+    ("changes", "user", "verb", "service_ns"),
+    [
+        pytest.param({}, User("u", ("g",)), "list", 250 * MS, id="list"),
+        pytest.param(
+            {"user": {"username": "u"}},
+            User("u", ("system:authenticated",)),
+            "list",
+            250 * MS,
+            id="no-groups",
+        ),
+        pytest.param(
+            {"impersonatedUser": {"username": "v", "groups": ["h"]}},
+            User("v", ("h",)),
+            "list",
+            250 * MS,
+            id="impersonated",
+        ),
+        pytest.param(
+            {"verb": "patch", "requestURI": "/api/v1/nodes/n"},
+            User("u", ("g",)),
+            "patch",
+            250 * MS,
+            id="write",
+        ),
+        pytest.param(
+            {"verb": "post", "requestURI": "/x"}, User("u", ("g",)), "post", 250 * MS, id="url"
+        ),
+        pytest.param(
+            {"annotations": {"apiserver.latency.k8s.io/apf-queue-wait": "50ms", "a": "b"}},
+            User("u", ("g",)),
+            "list",
+            200 * MS,
+            id="waited",
+        ),
+        pytest.param(
+            {"annotations": {"apiserver.latency.k8s.io/apf-queue-wait": "2s"}},
+            User("u", ("g",)),
+            "list",
+            0,
+            id="waited-longer-than-it-took",
+        ),
+        pytest.param({"responseStatus": None}, User("u", ("g",)), "list", 250 * MS, id="no-code"),
+    ],
+)
+def test_audit_events(changes: dict[str, Any], user: User, verb: str, service_ns: int) -> None:
+    """An event says who asked for what, and how long that took."""
+    records = read_audit_log(lines_of(EVENT | changes), 0)
+    ((at_ns, kind, its_service_ns),) = records.requests()
+
+    assert (0, service_ns) == (at_ns, its_service_ns)
+    assert (user, verb, 0) == (kind.user, kind.attributes.verb, kind.seats)
+    assert "2026" in json.dumps(EVENT)
+    assert 1_767_323_045_000_100_000 == records.start_ns
+
+
+def test_other_stages_are_skipped() -> None:
+    """They are of the same requests; empty lines are nothing."""
+    records = read_audit_log(
+        [*lines_of(EVENT | {"stage": "RequestReceived"}), b"\n", *lines_of(EVENT)], 0
+    )
+
+    assert (1, 1, 0) == (len(records), records.skipped, records.broken)
+
+
+def test_rejected_requests_have_no_service_time() -> None:
+    """They take as long as others alike."""
+    rejected = EVENT | {"responseStatus": {"code": 429}, "stageTimestamp": EVENT["stageTimestamp"]}
+    records = read_audit_log(lines_of(EVENT, rejected), 0)
+
+    assert 1 == records.guessed
+    assert [250 * MS] * 2 == [service_ns for _, _, service_ns in records.requests()]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        pytest.param(b"{", "Input data was truncated", id="cut"),
+        pytest.param(b"\xff", "JSON is malformed", id="no-json"),
+        pytest.param(b"{}", "Object missing required field `stage`", id="other-object"),
+        pytest.param(lines_of(EVENT | {"kind": "Pod"})[0], "no audit event", id="kind"),
+        pytest.param(lines_of(EVENT | {"stage": "x"})[0], "no audit event", id="stage"),
+        pytest.param(lines_of(EVENT | {"verb": ""})[0], "verb is missing", id="verb"),
+        pytest.param(
+            lines_of(EVENT | {"requestURI": ""})[0], "requestURI is missing", id="no-target"
+        ),
+        pytest.param(lines_of(EVENT | {"requestURI": "x"})[0], "", id="target"),
+        pytest.param(lines_of(EVENT | {"user": {}})[0], "user.username is missing", id="user"),
+        pytest.param(
+            lines_of(EVENT | {"stageTimestamp": "x"})[0], "stageTimestamp: 'x' is no", id="time"
+        ),
+        pytest.param(
+            lines_of(EVENT | {"stageTimestamp": "2026-01-02T03:04:04Z"})[0],
+            "stageTimestamp is before",
+            id="order",
+        ),
+    ],
+)
+def test_broken_events(line: bytes, message: str) -> None:
+    """A broken line is counted with its number, and the others count."""
+    records = read_audit_log([*lines_of(EVENT), line, *lines_of(EVENT)], 1)
+
+    assert (2, 1) == (len(records), records.broken)
+    assert 2 == records.problems[0][0]
+    assert records.problems[0][1].startswith(message)
+
+
+def test_too_many_broken_lines() -> None:
+    """Such a file is another one than it was said to be."""
+    with pytest.raises(TooManyBrokenError) as error:
+        read_audit_log([b"a", b"b"], 1)
+
+    assert str(error.value).splitlines() == [
+        "line 1: JSON is malformed: invalid character (byte 0)",
+        "line 2: JSON is malformed: invalid character (byte 0)",
+        "more than 1 lines are broken: is this the right file?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "verb", "seats", "service_ns", "namespace"),
+    [
+        pytest.param({}, "list", 3, 250 * MS, "a b", id="list"),
+        pytest.param({"query": None, "groups": None}, "list", 3, 250 * MS, "a b", id="plain"),
+        pytest.param(
+            {"method": "POST", "verb": "create"}, "create", 0, 250 * MS, "a b", id="write"
+        ),
+        pytest.param({"reason": "cancelled"}, "list", 3, 250 * MS, "a b", id="cancelled"),
+        pytest.param(
+            {"reason": "queue-full", "executionSeconds": 0}, "list", 3, 0, "a b", id="rejected"
+        ),
+    ],
+)
+def test_access_lines(
+    changes: dict[str, Any], verb: str, seats: int, service_ns: int, namespace: str
+) -> None:
+    """A line says what the proxy knew of a request."""
+    records = read_access_log(lines_of(LINE | changes), 0)
+    ((_, kind, its_service_ns),) = records.requests()
+
+    assert (verb, seats, namespace) == (
+        kind.attributes.verb,
+        kind.seats,
+        kind.attributes.namespace,
+    )
+    assert service_ns == its_service_ns
+
+
+def test_lines_about_no_request_are_skipped() -> None:
+    """Such as what was refused before anybody knew who asked."""
+    records = read_access_log(lines_of(LINE | {"user": None, "groups": None}), 0)
+
+    assert (0, 1) == (len(records), records.skipped)
+
+
+def test_broken_access_lines() -> None:
+    """No time runs backwards."""
+    records = read_access_log(lines_of(LINE | {"executionSeconds": -1.0}), 1)
+
+    assert [(1, "executionSeconds is below 0")] == records.problems

@@ -1,0 +1,240 @@
+"""Synthetic mixes."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from apfproxy.simulation.mix import LEAST_SERVICE_NS, Mix, MixError, Times, parse_mix, parse_times
+
+MS = 1_000_000
+S = 1_000_000_000
+FLOW = "name: a\n  request: GET /api/v1/pods\n  rate: 10\n  serviceTime: 5ms"
+
+
+def mix_of(*flows: str, top: str = "duration: 10s") -> Mix:
+    """A mix of flows, each the text of its fields."""
+    return parse_mix("\n".join([top, "flows:", *(f"- {flow}" for flow in flows)]).encode())
+
+
+def test_a_whole_flow() -> None:
+    """Every field means what it says."""
+    mix = mix_of(
+        "name: tenant-{}\n  count: 2\n  user: user-{}\n  groups: [tenants]\n"
+        "  request: GET /api/v1/namespaces/ns-{}/pods\n  clients: 3\n"
+        "  serviceTime: exp(50ms)\n  seats: 2\n  thinkTime: 10ms\n  start: 1s\n  stop: 4s",
+        top="duration: 10s\nseed: 5",
+    )
+    first, second = mix.flows
+
+    assert (10 * S, 5) == (mix.duration_ns, mix.seed)
+    assert ("tenant-0", "tenant-1") == (first.name, second.name)
+    assert ("user-1", ("tenants", "system:authenticated")) == (
+        second.kind.user.name,
+        second.kind.user.groups,
+    )
+    assert ("ns-1", 2) == (second.kind.attributes.namespace, second.kind.seats)
+    assert (0.0, 3, 10 * MS, S, 4 * S) == (
+        first.rate,
+        first.clients,
+        first.think_ns,
+        first.start_ns,
+        first.stop_ns,
+    )
+    assert Times("exp", 50 * MS) == first.service
+    assert 2 * 3 * 3 / 0.06 == pytest.approx(mix.expected_requests())
+
+
+def test_what_may_be_left_out() -> None:
+    """Nobody asks, from the start to the end, and seats are estimated."""
+    (flow,) = mix_of(FLOW).flows
+
+    assert ("system:anonymous", ("system:unauthenticated",)) == (
+        flow.kind.user.name,
+        flow.kind.user.groups,
+    )
+    assert (0, 10 * S, 0, "poisson") == (
+        flow.start_ns,
+        flow.stop_ns,
+        flow.kind.seats,
+        flow.arrivals,
+    )
+
+
+def test_numbered_names() -> None:
+    """Flows of one entry have names of their own, even if it does not say where the number is."""
+    mix = mix_of(FLOW + "\n  count: 2")
+
+    assert ["a-0", "a-1"] == [flow.name for flow in mix.flows]
+
+
+@pytest.mark.parametrize(
+    ("fields", "verb", "path"),
+    [
+        pytest.param("verb: list\n  resource: pods", "list", "/api/v1/pods", id="list"),
+        pytest.param("verb: watch\n  resource: pods", "watch", "/api/v1/pods", id="watch"),
+        pytest.param(
+            "verb: get\n  resource: deployments.apps\n  namespace: x",
+            "get",
+            "/apis/apps/v1/namespaces/x/deployments/some",
+            id="get",
+        ),
+        pytest.param(
+            "verb: patch\n  resource: nodes\n  objectName: one",
+            "patch",
+            "/api/v1/nodes/one",
+            id="patch",
+        ),
+        pytest.param("verb: create\n  resource: pods", "create", "/api/v1/pods", id="create"),
+        pytest.param("request: GET /healthz", "get", "/healthz", id="no-resource"),
+    ],
+)
+def test_requests(fields: str, verb: str, path: str) -> None:
+    """A request is a method and a target, or a verb and a resource."""
+    (flow,) = mix_of(f"name: a\n  rate: 1\n  serviceTime: 1ms\n  {fields}").flows
+
+    assert (verb, path) == (flow.kind.attributes.verb, flow.kind.attributes.path)
+
+
+def test_arrivals() -> None:
+    """Chance gives about the rate, from the start to the stop; constant arrivals have one gap."""
+    mix = mix_of(
+        FLOW.replace("rate: 10", "rate: 1000") + "\n  start: 2s\n  stop: 8s",
+        FLOW + "\n  arrivals: constant",
+    )
+    poisson, constant = (
+        list(flow.requests(mix.chance(index))) for index, flow in enumerate(mix.flows)
+    )
+    times = [at_ns for at_ns, _, _ in poisson]
+    gaps = {after - before for (before, *_), (after, *_) in itertools.pairwise(constant)}
+
+    assert 6000 == pytest.approx(len(poisson), rel=0.05)
+    assert 2 * S <= min(times) <= max(times) < 8 * S
+    assert times == sorted(times)
+    assert (100, {100 * MS}) == (len(constant), gaps)
+    assert poisson == list(mix.flows[0].requests(mix.chance(0)))
+    assert 6000 + 100 == mix.expected_requests()
+
+
+@pytest.mark.parametrize(
+    ("text", "mean_ns", "least_ns", "greatest_ns"),
+    [
+        pytest.param("20ms", 20 * MS, 20 * MS, 20 * MS, id="constant"),
+        pytest.param("0s", LEAST_SERVICE_NS, LEAST_SERVICE_NS, LEAST_SERVICE_NS, id="least"),
+        pytest.param("10ms - 30ms", 20 * MS, 10 * MS, 30 * MS, id="uniform"),
+        pytest.param("exp(20ms)", 20 * MS, 0, S, id="exponential"),
+        pytest.param("lognormal(20ms, 0.5)", 20 * MS * 1.1331, 0, S, id="lognormal"),
+    ],
+)
+def test_times(text: str, mean_ns: float, least_ns: int, greatest_ns: int) -> None:
+    """A distribution has its mean and its bounds."""
+    draw = parse_times(text).drawer(random.Random(1))  # noqa: S311  no secret
+    drawn = [draw() for _ in range(20_000)]
+
+    assert mean_ns == pytest.approx(sum(drawn) / len(drawn), rel=0.03)
+    assert least_ns <= min(drawn) <= max(drawn) <= greatest_ns
+
+
+WRONG_TIMES = "'x' is not a duration such as 30s or 1m30s; times are written such as 50ms"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("x", WRONG_TIMES, id="no-duration"),
+        pytest.param("exp(x)", WRONG_TIMES, id="no-duration-inside"),
+        pytest.param("exp(5ms,1)", "expected a time such as", id="too-many"),
+        pytest.param("lognormal(5ms)", "expected a time such as", id="too-few"),
+        pytest.param("lognormal(5ms,99)", "expected a time such as", id="too-wide"),
+        pytest.param("5ms-1ms", "expected the shorter time first", id="order"),
+        pytest.param("-5ms", "'' is not a duration", id="negative"),
+        pytest.param("999h", "expected a time from 0s to 604800 s", id="too-long"),
+    ],
+)
+def test_wrong_times(text: str, message: str) -> None:
+    """What is no time is refused with what would be one."""
+    with pytest.raises(ValueError, match=r"expected|duration") as error:
+        parse_times(text)
+
+    assert str(error.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        pytest.param("name: a", "flows[0].request: is missing; or give verb and", id="empty"),
+        pytest.param("name: ''", "flows[0].name: expected a text, not ''", id="no-name"),
+        pytest.param("user: a", "flows[0].name: is missing", id="nameless"),
+        pytest.param(FLOW + "\n  groups: a", "flows[0].groups: expected a list", id="groups"),
+        pytest.param(FLOW + "\n  count: 0", "flows[0].count: expected a whole", id="count"),
+        pytest.param(FLOW + "\n  seats: 2.5", "flows[0].seats: expected a whole", id="seats"),
+        pytest.param(FLOW + "\n  clients: 5", "flows[0].rate: give either rate", id="both"),
+        pytest.param(FLOW + "\n  more: 5", "flows[0].more: unknown; known are name", id="unknown"),
+        pytest.param(
+            FLOW + "\n  arrivals: x", "flows[0].arrivals: expected poisson", id="arrivals"
+        ),
+        pytest.param(FLOW + "\n  thinkTime: x", "flows[0].thinkTime: 'x' is not", id="think"),
+        pytest.param(FLOW + "\n  thinkTime: 5", "flows[0].thinkTime: '5' is not", id="number"),
+        pytest.param(FLOW + "\n  start: 10s", "flows[0].start: has to be before", id="start"),
+        pytest.param(FLOW + "\n  verb: get", "flows[0].request: give either", id="two-requests"),
+        pytest.param(
+            FLOW.replace("10", "0"), "flows[0].rate: expected a number above 0", id="no-rate"
+        ),
+        pytest.param(FLOW.replace("10", "true"), "flows[0].rate: expected a number", id="rate"),
+        pytest.param(
+            FLOW.replace("5ms", "5"), "flows[0].serviceTime: '5' is not a duration", id="service"
+        ),
+        pytest.param(
+            FLOW.replace("GET ", ""), "flows[0].request: expected GET /api/v1/pods", id="method"
+        ),
+        pytest.param(
+            FLOW.replace("pods", "pods?timeout=x"),
+            "flows[0].request: 'x' is not a duration",
+            id="timeout",
+        ),
+        pytest.param(
+            FLOW.replace("request: GET /api/v1/pods", "verb: x\n  resource: pods"),
+            "flows[0].verb: expected one of get, list",
+            id="verb",
+        ),
+        pytest.param(
+            FLOW.replace(
+                "request: GET /api/v1/pods", "verb: list\n  resource: pods\n  objectName: some"
+            ),
+            "flows[0].objectName: means nothing to list",
+            id="object-name",
+        ),
+        pytest.param("[]", "flows[0]: expected a mapping", id="no-mapping"),
+        pytest.param(FLOW + "\n  count: 10000\n- " + FLOW, "flows[1].count: more than", id="many"),
+    ],
+)
+def test_wrong_flows(fields: str, message: str) -> None:
+    """A wrong field is named, with its place and what would be right."""
+    with pytest.raises(MixError) as error:
+        mix_of(fields)
+
+    assert str(error.value).startswith(message)
+    assert error.value.line is not None
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "message"),
+    [
+        pytest.param(b"", None, "expected one document with `flows`, not 0", id="empty"),
+        pytest.param(b"a: [", 2, "not YAML", id="no-yaml"),
+        pytest.param(b"[]", 1, "the document: expected a mapping", id="a-list"),
+        pytest.param(b"flows: []", 1, "duration: ", id="no-duration"),
+        pytest.param(b"duration: 0s", 1, "duration: has to be above 0", id="no-time"),
+        pytest.param(b"duration: 5s", 1, "flows: expected a list of flows", id="no-flows"),
+        pytest.param(b"duration: 5s\nx: 1\nflows: [a]", 1, "x: unknown", id="unknown"),
+    ],
+)
+def test_wrong_documents(data: bytes, line: int | None, message: str) -> None:
+    """What is no mix is refused."""
+    with pytest.raises(MixError) as error:
+        parse_mix(data)
+
+    assert str(error.value).startswith(message)
+    assert line == error.value.line

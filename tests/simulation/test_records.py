@@ -1,0 +1,61 @@
+"""Requests of a log."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.request.attributes import AttributesError
+from apfproxy.request.user import User
+from apfproxy.simulation.records import MAX_SHOWN_PROBLEMS, UNKNOWN_NS, Records
+
+USER = User("u", ())
+PODS, NODES = "/api/v1/pods", "/api/v1/nodes"
+
+
+def test_requests_come_in_the_order_of_their_arrival() -> None:
+    """From 0 on, whenever they ended; those alike share a kind."""
+    records = Records()
+    records.add(50, USER, "GET", PODS, 5)
+    records.add(30, USER, "GET", PODS, 7)
+    records.add(40, USER, "GET", PODS, 9, seats=2)
+    found = list(records.requests())
+
+    assert [(0, 7), (10, 9), (20, 5)] == [(at_ns, service_ns) for at_ns, _, service_ns in found]
+    assert found[0][1] is found[2][1]
+    assert [0, 2, 0] == [kind.seats for _, kind, _ in found]
+    assert (3, 30) == (len(records), records.start_ns)
+    assert "<Records: 3 requests of 2 kinds, 0 broken>" == repr(records)
+
+
+def test_unknown_service_times_are_guessed() -> None:
+    """By what is alike; by all where nothing is; long-running requests say nothing."""
+    records = Records()
+    for target, service_ns in ((PODS, 10), (PODS, 20), (NODES, 90), (PODS + "?watch=1", 9999)):
+        records.add(1, USER, "GET", target, service_ns)
+    records.add(2, USER, "GET", PODS, UNKNOWN_NS)
+    records.add(3, USER, "GET", "/version", UNKNOWN_NS)
+
+    assert [15, 40] == [service_ns for _, _, service_ns in records.requests()][-2:]
+    assert 2 == records.guessed
+
+
+def test_nothing() -> None:
+    """A log without requests gives none, nor does one of nothing but rejections give a time."""
+    records = Records()
+    assert (0, []) == (records.start_ns, list(records.requests()))
+    records.add(2, USER, "GET", PODS, UNKNOWN_NS)
+
+    assert [0] == [service_ns for _, _, service_ns in records.requests()]
+
+
+def test_broken_lines_are_counted() -> None:
+    """All of them, but only the first are kept; a wrong target adds nothing."""
+    records = Records()
+    for line in range(20):
+        records.break_line(line, "wrong")
+    with pytest.raises(AttributesError):
+        records.add(1, USER, "GET", "api", 5)
+
+    assert (20, MAX_SHOWN_PROBLEMS) == (records.broken, len(records.problems))
+    assert (0, "wrong") == records.problems[0]
+    assert 0 == len(records)

@@ -1,0 +1,74 @@
+"""What a simulation found, as data."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from apfproxy.simulation.report import configuration_report, difference
+from apfproxy.simulation.simulation import Simulation
+from apfproxy.simulation.sources import Sequence
+from tests.simulation.scene import objects
+from tests.simulation.test_simulation import MS, kind
+
+
+def report_of(name: str, seats: int, top: int = 10) -> dict[str, Any]:
+    """The report of ten requests of one client and one of another, at once."""
+    simulation = Simulation(objects(), seats)
+    Sequence(simulation, [(0, kind("many"), 100 * MS)] * 10 + [(0, kind("<one>"), 50 * MS)])
+    simulation.run()
+    return configuration_report(name, simulation, top)
+
+
+def test_report() -> None:
+    """Levels, flows and clients say what became of their requests."""
+    report = report_of("a", 10)
+    (level,) = [each for each in report["levels"] if each["requests"]]
+    many, one = report["flows"]
+
+    assert json.loads(json.dumps(report)) == report
+    assert ("a", 10, 0.15) == (report["name"], report["serverConcurrencyLimit"], report["seconds"])
+    assert (11, 11, 1, 0) == tuple(
+        report["total"][name] for name in ("requests", "executed", "queued", "rejectedTotal")
+    )
+    assert ("level", "schema", "many") == (
+        many["priorityLevel"],
+        many["flowSchema"],
+        many["flow"],
+    )
+    assert (1.0, 0.05) == (many["seatSeconds"], one["seatSeconds"])
+    assert 0.1 == one["waitMean"] == round(one["waitP99"], 2)
+    assert (10, 10, 10, 0) == tuple(
+        level[name] for name in ("nominalLimit", "highestLimit", "seatsMax", "borrowedMax")
+    )
+    assert ["many", "<one>"] == [row["client"] for row in report["clients"]]
+    assert 10 == sum(report["series"]["levels"]["level"]["dispatched"])
+
+
+def test_top() -> None:
+    """Only so many flows and clients are listed, and it is said how many there are."""
+    report = report_of("a", 10, top=1)
+
+    assert (["many"], 2) == ([row["client"] for row in report["clients"]], report["clientsInAll"])
+    assert (1, 2) == (len(report["flows"]), report["flowsInAll"])
+
+
+def test_difference() -> None:
+    """What the second configuration changes, of all that is in both."""
+    before, after = report_of("a", 10), report_of("b", 2)
+    before["clients"].pop(0)
+    changes = difference(before, after)
+
+    assert (-4, 4) == (changes["total"]["executed"], changes["total"]["rejectedTotal"])
+    assert ["<one>"] == [row["client"] for row in changes["clients"]]
+    assert {"priorityLevel": "level", "executed": -4} == {
+        name: changes["levels"][-1][name] for name in ("priorityLevel", "executed")
+    }
+
+
+def test_a_run_of_no_time() -> None:
+    """Means over no time are 0."""
+    simulation = Simulation(objects(), 10)
+    report = configuration_report("a", simulation, 10)
+
+    assert [0.0] * len(report["levels"]) == [row["seatsMean"] for row in report["levels"]]

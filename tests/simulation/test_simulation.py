@@ -1,0 +1,184 @@
+"""Requests through a whole configuration."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.request.user import User
+from apfproxy.simulation import simulation as module
+from apfproxy.simulation.kinds import Kind, kind_of
+from apfproxy.simulation.series import MOST_BINS
+from apfproxy.simulation.simulation import Simulation
+from apfproxy.simulation.sources import Sequence
+from apfproxy.simulation.tally import Tally
+from tests.simulation.scene import objects
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MS = 1_000_000
+S = 1_000_000_000
+GROUPS = ("system:authenticated",)
+GET = "/api/v1/namespaces/a/pods/b"
+
+
+def kind(user: str = "u", target: str = GET, method: str = "GET", seats: int = 0) -> Kind:
+    """A kind of requests of a user, who is a flow."""
+    return kind_of(user, User(user, GROUPS), method, target, seats)
+
+
+def ran(simulation: Simulation, requests: Iterable[tuple[int, Kind, int]]) -> Tally:
+    """The sum of what became of requests."""
+    Sequence(simulation, requests)
+    simulation.run()
+    total = Tally()
+    for tally in simulation.tallies.values():
+        total.merge(tally)
+    return total
+
+
+def test_seats_and_queues_are_those_of_the_configuration() -> None:
+    """Of ten seats each takes two; four wait in two queues of two; others are rejected."""
+    simulation = Simulation(objects(), 10)
+    wide = kind(seats=2, target="/api/v1/pods")
+    total = ran(simulation, [(0, wide, 100 * MS)] * 14)
+
+    assert (9, 4, {"queue-full": 5}) == (total.executed, total.queued, total.rejected)
+    assert 200 * MS == simulation.clock.time_ns
+    assert [("u", "level", "schema", "u")] == list(simulation.tallies)
+    view = simulation.views["level"]
+    assert (10, 1_800 * MS, 0) == (
+        view.meter.max_seats,
+        view.meter.seat_ns,
+        view.meter.borrowed_ns,
+    )
+    assert "<LevelView of level, 2 bins>" == repr(view)
+    assert "<Simulation: 14 requests so far, 200000000 ns>" == repr(simulation)
+
+
+@pytest.mark.parametrize(
+    ("each", "seats"),
+    [
+        pytest.param(kind(), 1, id="get"),
+        pytest.param(kind(target="/api/v1/pods"), 1, id="list"),
+        pytest.param(kind(target="/api/v1/pods", seats=2), 2, id="given"),
+        pytest.param(kind(target="/api/v1/pods", seats=100), 2, id="more-than-allowed"),
+        pytest.param(kind(method="PUT"), 1, id="write"),
+    ],
+)
+def test_seats_of_requests(each: Kind, seats: int) -> None:
+    """Seats are as given, within the level's bound, or as the proxy estimates them."""
+    total = ran(Simulation(objects(), 10), [(0, each, S)])
+
+    assert seats * S == total.seat_ns
+
+
+def test_watches_make_writes_wider() -> None:
+    """A watch gives its seat back at once, but counts for writes until its end."""
+    simulation = Simulation(objects(), 100)
+    watches = [(0, kind(target="/api/v1/pods?watch=1"), 10 * S)] * 20
+    write = kind("w", GET, "PUT")
+    ran(simulation, [*watches, (S, write, 10 * MS), (20 * S, write, 10 * MS)])
+
+    assert 20 * 100 * MS == simulation.tallies["u", "level", "schema", "u"].seat_ns
+    # Two seats for 5 ms after the first write's end, none after the second's.
+    assert 2 * 15 * MS + 10 * MS == simulation.tallies["w", "level", "schema", "w"].seat_ns
+
+
+def test_long_running_requests_take_no_seats() -> None:
+    """They are let pass, and counted apart; a run ends at the last request with seats."""
+    simulation = Simulation(objects(), 10)
+    total = ran(simulation, [(0, kind(target=f"{GET}/log?follow=true"), S), (5, kind(), MS)])
+
+    assert (1, 1) == (total.without_seats, total.executed)
+    assert MS + 5 == simulation.clock.time_ns
+
+
+def test_nothing_to_do() -> None:
+    """Without a source there is no run."""
+    simulation = Simulation(objects(), 10)
+    simulation.run()
+
+    assert 0 == simulation.clock.time_ns
+
+
+@pytest.mark.parametrize(
+    ("level", "schema", "target", "executed", "rejected"),
+    [
+        pytest.param("", "", GET, 30, {}, id="none"),
+        pytest.param("", "apfproxy.io/request-rate: '10'", GET, 12, {"rate": 18}, id="rate"),
+        pytest.param(
+            "",
+            "apfproxy.io/long-running-limit: '2'",
+            "/api/v1/pods?watch=1",
+            6,
+            {"long-running": 24},
+            id="long-running",
+        ),
+    ],
+)
+def test_additions_count(
+    level: str, schema: str, target: str, executed: int, rejected: dict[str, int]
+) -> None:
+    """What annotations ask of flows holds here, too."""
+    simulation = Simulation(objects(level=level, schema=schema), 10)
+    requests = [(index * 10 * MS, kind(target=target), 100 * MS) for index in range(30)]
+    total = ran(simulation, requests)
+
+    assert (executed, rejected) == (total.executed, total.rejected)
+
+
+def test_places_of_long_running_requests_come_back() -> None:
+    """Also of a request without seats, and of a watch that waited in vain."""
+    added = objects(
+        level="apfproxy.io/wait-limit: 100ms", schema="apfproxy.io/long-running-limit: '1'"
+    )
+    simulation = Simulation(added, 1)
+    log, watch = kind(target=f"{GET}/log?follow=true"), kind(target="/api/v1/pods?watch=1")
+    total = ran(
+        simulation,
+        [
+            (0, log, 50 * MS),
+            (40 * MS, log, 50 * MS),
+            (60 * MS, kind(), S),
+            (70 * MS, watch, S),
+            (80 * MS, watch, S),
+            (200 * MS, log, S),
+        ],
+    )
+
+    assert {"long-running": 2, "time-out": 1} == total.rejected
+    assert (2, 1) == (total.without_seats, total.executed)
+
+
+def test_series_stay_small() -> None:
+    """However long a run is, it has no more than twice the bins that a plot needs."""
+    told: list[int] = []
+    simulation = Simulation(objects(), 10, on_progress=told.append)
+    ran(simulation, [(index * S, kind(), MS) for index in range(200)])
+
+    series = simulation.views["level"].series
+    assert MOST_BINS <= len(series.seats) < 2 * MOST_BINS
+    assert 400 * MS == simulation.bin_ns
+    assert told == sorted(told)
+    assert 200 - 1 == sum(series.dispatched)
+
+
+def test_too_many_clients_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory is bounded by lumping together whoever comes late."""
+    monkeypatch.setattr(module, "MAX_TALLIES", 1)
+    simulation = Simulation(objects(), 10)
+    ran(simulation, [(0, kind(name), MS) for name in "abc"])
+
+    assert [("a", "level", "schema", "a"), ("(others)", "level", "schema", "(others)")] == list(
+        simulation.tallies
+    )
+
+
+def test_problems_are_kept() -> None:
+    """What of a configuration is not used can be read."""
+    lost = [each for each in objects() if each.metadata.name != "level"]
+
+    assert 1 == len(Simulation(lost, 10).problems)
