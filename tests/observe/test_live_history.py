@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
@@ -11,6 +14,12 @@ from tests.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene
 
 S = 1_000_000_000
+
+
+def as_json(columns: dict[str, Any]) -> dict[str, Any]:
+    """As a page gets them."""
+    decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(columns))
+    return decoded
 
 
 @pytest.fixture
@@ -41,7 +50,7 @@ def test_samples(scene: Scene) -> None:
     queue_set.finish(second)
     scene.clock.run_until(4 * S)
     history.sample(4 * S, 102.0)
-    columns = history.columns()
+    columns = as_json(history.columns())
 
     assert [100.0, 101.0, 102.0] == columns["times"]
     assert {
@@ -81,7 +90,7 @@ def test_levels_come_and_go(scene: Scene) -> None:
     controller = scene.controller
     controller.commit(controller.digest((priority_level("new"),)))
     history.sample(2 * S, 2.0)
-    levels = history.columns()["levels"]
+    levels = as_json(history.columns())["levels"]
 
     assert [0.0, None] == levels["tiny"]["dispatched"]
     assert [None, 0.0] == levels["new"]["dispatched"]

@@ -140,7 +140,7 @@ async def test_files_of_the_page(client: Client) -> None:
     modules = {
         f"page/{name}"
         for path in PAGE.glob("*.js")
-        for name in re.findall(r'from "\./([^"]+)"', path.read_text())
+        for name in re.findall(r'(?:from |import\()"\./([^"]+)"', path.read_text())
     }
     statuses = {
         address: (await client.get(f"/{address}")).status

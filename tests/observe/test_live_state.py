@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
+from apfproxy.observe import live_state as live_state_module
 from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.live_state import LiveInputs, displayable, live_state
 from tests.objects import flow_schema, group_subject, priority_level
@@ -67,6 +68,15 @@ def test_lent_and_borrowed(scene: Scene, current: int, expected: tuple[int, int]
     level = {each["name"]: each for each in levels}["tiny"]
 
     assert expected == (level["lent"], level["borrowed"])
+
+
+def test_many_queues(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of very many queues the first are shown."""
+    monkeypatch.setattr(live_state_module, "MAX_QUEUES", 1)
+    levels = live_state(scene.controller, LiveInputs(), ())["levels"]
+    level = {each["name"]: each for each in levels}["tiny"]
+
+    assert (1, 1) == (len(level["queues"]), len(level["queueSeats"]))
 
 
 def test_exempt_level(scene: Scene) -> None:

@@ -8,7 +8,6 @@ import { Flows } from "./flows.js";
 import { History } from "./history.js";
 import { Levels } from "./levels.js";
 import { count, quantity } from "./numbers.js";
-import { Plots } from "./plots.js";
 import { Queues } from "./queues.js";
 
 const CONNECTION = { connecting: "connecting", live: "live", paused: "paused", lost: "no connection; trying again" };
@@ -16,12 +15,17 @@ const CONNECTION = { connecting: "connecting", live: "live", paused: "paused", l
 const history = new History();
 const levels = new Levels();
 const queues = new Queues();
-const plots = new Plots(history);
 const flows = new Flows(showHandOf);
 new Explain((hand) => queues.showHand(hand));
 
 let state = null;
 let isDue = false;
+let plots = null; // come later, in a task of their own
+
+import("./plots.js").then(({ Plots }) => {
+  plots = new Plots(history);
+  plots.show();
+});
 
 /** Asks for a frame in which the newest state is drawn. */
 function draw() {
@@ -66,12 +70,12 @@ const feed = new Feed({
   },
   onHistory: (columns) => {
     history.replace(columns);
-    plots.show();
+    plots?.show();
     draw();
   },
   onSeconds: (columns) => {
     history.add(columns);
-    plots.show();
+    plots?.show();
     draw();
   },
   onConnection: (connection) => {

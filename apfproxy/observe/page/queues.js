@@ -4,7 +4,7 @@ import { heatColours, HEAT_STEPS, styled } from "./colours.js";
 import { byId, element, onAppearance, onWidth, setShown, setText } from "./dom.js";
 import { count, roundUp } from "./numbers.js";
 
-const MAX_QUEUES = 8192;
+const MAX_QUEUES = 4096;
 const LEAST_CELL = 4;
 const USUAL_CELL = 20;
 const MOST_CELL = 38;
