@@ -35,7 +35,7 @@ def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
         response = connection.getresponse()
         body = response.read(LARGEST_ANSWER_BYTES + 1)
     except (OSError, http.client.HTTPException) as error:
-        reason = str(error) or type(error).__name__
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise CommandError(
             f"cannot ask {url}: {reason}; --admin is the address that the proxy was told for"
             " its admin listener"

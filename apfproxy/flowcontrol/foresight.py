@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
 
 
+MAX_DISPATCHES = 500
+"""That an arrival brings about before its own, which only a withdrawal just before can have left.
+
+Beyond, it is taken to wait; each costs a look at every queue where something waits.
+"""
+
+
 class Decision(enum.StrEnum):
     """What becomes of a request at its arrival."""
 
@@ -122,7 +129,9 @@ def _after_dispatch(queue_set: QueueSet, queue: Queue, estimate: WorkEstimate) -
         own.start_r = max(own.start_r, now_r) if queue.is_active else now_r
     limit, last = seat_limit(queue_set), queue_set.robin.last_index
     in_use, executing = queue_set.seats_in_use, queue_set.requests_executing
-    while in_use < limit:
+    for _ in range(MAX_DISPATCHES):
+        if in_use >= limit:
+            break
         line = min(
             lines.values(),
             key=lambda each: (

@@ -236,7 +236,8 @@ def _api_of(text: str) -> tuple[str, str, bool]:
 
 def _check_name(verb: str, what: str, name: str, subresource: str) -> None:
     if not name and (verb not in COLLECTION_VERBS or subresource):
-        raise WordsError(f"{verb} {what} needs the name of an object")
+        hint = f"; without one it is list {what}" if verb == "get" and not subresource else ""
+        raise WordsError(f"{verb} {what} needs the name of an object{hint}")
     if not name:
         return
     if verb == "deletecollection" or (verb == "create" and not subresource):

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.flowcontrol import foresight
 from apfproxy.flowcontrol.counters import FlowSchemaCounters
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.demand import SeatDemand
@@ -138,6 +139,18 @@ def test_what_a_withdrawal_left_is_dispatched_first(
     level.queue_set.withdraw(level.tickets[1], None)
 
     assert (expected, expected) == level.both(hash_, estimate)
+
+
+def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only so many dispatches are gone through; beyond, a request is taken to wait."""
+    monkeypatch.setattr(foresight, "MAX_DISPATCHES", 1)
+    level = Level(QueueSetConfig(QueueSetKind.QUEUE, 4, 1, 5), 4)
+    level.admit(0, WorkEstimate(2))
+    level.admit(1, WorkEstimate(3))
+    level.admit(2, SLOW)
+    level.queue_set.withdraw(level.tickets[1], None)
+
+    assert Foresight(Decision.WAIT, 2, 0) == level.foresee(2, SLOW)
 
 
 def test_wider_than_the_limit() -> None:

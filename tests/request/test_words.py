@@ -103,7 +103,12 @@ def test_every_verb(verb: str) -> None:
         pytest.param("list", {}, "say what is asked for", id="one-word"),
         pytest.param("fetch pods", {}, "expected a verb of get, list", id="verb"),
         pytest.param("get pods a b", {}, "not 'b' after that", id="four-words"),
-        pytest.param("get pods", {}, "get pods needs the name of an object", id="no-name"),
+        pytest.param(
+            "get pods",
+            {},
+            "get pods needs the name of an object; without one it is list pods",
+            id="no-name",
+        ),
         pytest.param("create pods/exec", {}, "needs the name", id="subresource-of-nothing"),
         pytest.param("create pods p", {}, "create pods takes no name", id="name"),
         pytest.param("deletecollection pods p", {}, "takes no name", id="name-of-all"),
