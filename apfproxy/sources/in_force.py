@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import Problem
+from apfproxy.api.flowcontrol.additions import PREFIX
 from apfproxy.sources.files import MAX_LOGGED_PROBLEMS
 from apfproxy.sources.object_files import effective_objects
 
@@ -21,9 +22,6 @@ if TYPE_CHECKING:
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.sources.files import LoadObserver
-
-OWN_PREFIX = "apfproxy.io/"
-"""Of the annotations that say something to this program."""
 
 logger = logging.getLogger(__name__)
 
@@ -97,5 +95,5 @@ class InForce:
 def own_annotations(obj: FlowControlObject) -> tuple[tuple[str, str], ...]:
     """The annotations of an object that say something to this program, sorted."""
     return tuple(
-        sorted(item for item in obj.metadata.annotations.items() if item[0].startswith(OWN_PREFIX))
+        sorted(item for item in obj.metadata.annotations.items() if item[0].startswith(PREFIX))
     )

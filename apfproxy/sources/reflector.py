@@ -107,7 +107,7 @@ class Reflector:
         self.objects: dict[str, Json] = {}
         self.is_synced = False
         self.version = VERSIONS[0]
-        self.problem: str | None = "not listed yet"
+        self.problem: str | None = f"{resource}: not listed yet"
         self.lists = 0
         self.watches = 0
 

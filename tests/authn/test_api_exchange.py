@@ -1,0 +1,59 @@
+"""What clients of Kubernetes APIs have in common."""
+
+from __future__ import annotations
+
+import errno
+from unittest.mock import Mock
+
+import aiohttp
+import pytest
+
+from apfproxy.authn.api_exchange import explained, json_head, new_session
+
+KEY = Mock(ssl=True, host="h", port=1)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        pytest.param(
+            aiohttp.ClientConnectorCertificateError(KEY, ValueError("expired")),
+            ("the API's certificate is no good: expired", False),
+            id="certificate",
+        ),
+        pytest.param(
+            aiohttp.ClientConnectorError(KEY, OSError(errno.ECONNREFUSED, "refused")),
+            ("cannot connect: refused", True),
+            id="refused",
+        ),
+        pytest.param(aiohttp.ServerDisconnectedError(), ("the connection broke", True), id="cut"),
+        pytest.param(aiohttp.ClientPayloadError("x"), ("the connection broke", True), id="half"),
+        pytest.param(ConnectionResetError(), ("the connection broke", True), id="reset"),
+        pytest.param(
+            ValueError("Bearer secret"), ("the exchange went wrong: ValueError", False), id="odd"
+        ),
+    ],
+)
+def test_explained(error: Exception, expected: tuple[str, bool]) -> None:
+    """An error says what happened and whether it may pass, and nothing of the request."""
+    assert expected == explained(error, "the API")
+
+
+@pytest.mark.parametrize(("token", "expected"), [(None, None), (b"abc", "Bearer abc")])
+def test_json_head(token: bytes | None, expected: str | None) -> None:
+    """A request asks for JSON, uncompressed, by a token if there is one."""
+    head = json_head(lambda: token)
+
+    assert ("application/json", "identity", expected) == (
+        head["Accept"],
+        head["Accept-Encoding"],
+        head.get("Authorization"),
+    )
+
+
+async def test_session_has_nothing_of_its_own() -> None:
+    """Neither the environment nor an earlier answer decides anything."""
+    async with new_session() as session:
+        assert not session.trust_env
+        assert not session.auto_decompress
+        assert isinstance(session.cookie_jar, aiohttp.DummyCookieJar)

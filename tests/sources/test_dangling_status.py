@@ -1,0 +1,153 @@
+"""The condition Dangling, kept in a Kubernetes API."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from apfproxy.sources.backoff import Backoff
+from apfproxy.sources.dangling_status import CONTESTED_S, REST_S, DanglingStatus
+from tests.sources.kubernetes_double import LEVELS, SCHEMAS, KubernetesDouble, level, schema
+
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Object
+
+
+class Followed:
+    """Objects as a reflector knows them."""
+
+    version = "v1beta3"
+    path = "/apis/flowcontrol.apiserver.k8s.io/v1beta3/flowschemas"
+
+    def __init__(self, *objects: Object) -> None:
+        self.objects = {each["metadata"]["name"]: each for each in objects}
+        self.problem: str | None = None
+
+
+class Stop(Exception):  # noqa: N818 - ends a test's run
+    """The writer has slept often enough."""
+
+
+class Writer:
+    """A writer on a clock that its own pauses move."""
+
+    def __init__(self, schemas: Followed, levels: Followed, sleeps: int) -> None:
+        self.api = KubernetesDouble()
+        for each in schemas.objects.values():
+            self.api.put(SCHEMAS, each)
+        for each in levels.objects.values():
+            self.api.put(LEVELS, each)
+        self.schemas = schemas
+        self.pauses: list[float] = []
+        self.now_s = 0.0
+        self._sleeps = sleeps
+        parts: list[Any] = [self.api, schemas, levels]
+        self.status = DanglingStatus(
+            *parts,
+            wall_s=lambda: 0.0,
+            now_s=lambda: self.now_s,
+            backoff=Backoff(10.0, 30.0, lambda: 1.0),
+            sleep=self._sleep,
+        )
+
+    async def _sleep(self, pause_s: float) -> None:
+        if len(self.pauses) == self._sleeps:
+            raise Stop
+        self.pauses.append(pause_s)
+        self.now_s += pause_s
+
+    async def run(self) -> Writer:
+        """Run until it has slept so often, with changes all the time."""
+        running = asyncio.ensure_future(self.status.run())
+        while not running.done():
+            self.status.wake()
+            await asyncio.sleep(0)
+        with pytest.raises(Stop):
+            await running
+        return self
+
+
+async def test_writes_what_is_due() -> None:
+    """Each schema has its condition applied, as one manager's, of the version in use."""
+    schemas = Followed(schema("lost", "none"), schema("well", "mine"))
+    schemas.objects["well"]["status"] = {
+        "conditions": [
+            {
+                "type": "Dangling",
+                "status": "False",
+                "reason": "Found",
+                "message": "This FlowSchema references the PriorityLevelConfiguration object named"
+                ' "mine" and it exists',
+            }
+        ]
+    }
+    writer = await Writer(schemas, Followed(level("mine")), 1).run()
+
+    assert [REST_S] == writer.pauses
+    assert [("lost", {"fieldManager": "apfproxy", "force": "true"})] == [
+        (name, query) for name, query, _ in writer.api.applied
+    ]
+    obj = writer.api.applied[0][2]
+    assert ("flowcontrol.apiserver.k8s.io/v1beta3", "FlowSchema", {"name": "lost"}) == (
+        obj["apiVersion"],
+        obj["kind"],
+        obj["metadata"],
+    )
+    assert [("True", "NotFound", "1970-01-01T00:00:00Z")] == [
+        (each["status"], each["reason"], each["lastTransitionTime"])
+        for each in obj["status"]["conditions"]
+    ]
+
+
+async def test_contested() -> None:
+    """What somebody else will have otherwise is not written again at once, but later."""
+    sleeps = round(CONTESTED_S / REST_S) + 2
+    writer = await Writer(Followed(schema("lost", "none")), Followed(), sleeps).run()
+
+    assert 2 == writer.status.written
+    assert "<DanglingStatus: 2 written, ok>" == repr(writer.status)
+
+
+async def test_refused(caplog: pytest.LogCaptureFixture) -> None:
+    """A refusal is said once, with what to do, and tried again after growing pauses."""
+    writer = Writer(Followed(schema("lost", "none")), Followed(), 4)
+    writer.api.refused = {"apfproxy"}
+    await writer.run()
+
+    assert [REST_S, 10.0, REST_S, 20.0] == writer.pauses
+    assert writer.status.problem == (
+        "status of FlowSchemas: answered 403; give the proxy's user the cluster role of"
+        " config/kubernetes/status.yaml"
+    )
+    assert 1 == caplog.text.count("status of FlowSchemas")
+
+
+@pytest.mark.parametrize(
+    ("schemas", "levels"),
+    [
+        pytest.param("away", None, id="schemas-are-not-followed"),
+        pytest.param(None, "away", id="levels-are-not-followed"),
+    ],
+)
+async def test_old_knowledge(schemas: str | None, levels: str | None) -> None:
+    """Nothing is written of what may be old."""
+    writer = Writer(Followed(schema("lost", "none")), Followed(), 2)
+    writer.schemas.problem = schemas
+    other: Any = writer.status._levels  # noqa: SLF001 - a double
+    other.problem = levels
+    await writer.run()
+
+    assert not writer.api.asked
+
+
+async def test_gone_and_odd() -> None:
+    """A schema that has gone meanwhile is no failure, nor is one that is none at all."""
+    writer = Writer(Followed(schema("gone", "none")), Followed(), 1)
+    writer.schemas.objects["odd"] = {"metadata": {"name": "odd"}, "spec": 3}
+    writer.api.delete(SCHEMAS, "gone")
+    await writer.run()
+
+    assert [("patch", "flowschemas/status")] == writer.api.asked
+    assert (0, None) == (writer.status.written, writer.status.problem)

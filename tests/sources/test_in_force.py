@@ -1,0 +1,90 @@
+"""Objects are in force as a whole, or not at all."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.api.decode import Problem
+from apfproxy.api.flowcontrol.types import (
+    FlowSchema,
+    FlowSchemaSpec,
+    PriorityLevelConfigurationReference,
+)
+from apfproxy.api.meta import ObjectMeta
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.sources.in_force import InForce
+from tests.sources.test_files import Loads
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from apfproxy.api.flowcontrol.types import FlowControlObject
+
+PROBLEM = Problem("here", ("broken",), None, "FlowSchema", "bad")
+
+
+def schema(name: str, level: str = "exempt", **fields: object) -> FlowSchema:
+    """A FlowSchema of a level."""
+    spec = FlowSchemaSpec(
+        priority_level_configuration=PriorityLevelConfigurationReference(name=level),
+        matching_precedence=7,
+    )
+    return FlowSchema(metadata=ObjectMeta(name=name, **fields), spec=spec)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("second", "generations", "loads"),
+    [
+        pytest.param([schema("a")], 0, [(0, 0)], id="the-same"),
+        pytest.param([schema("a", labels={"b": "c"})], 0, [(0, 0)], id="labels"),
+        pytest.param([schema("a", annotations={"b": "c"})], 0, [(0, 0)], id="annotation"),
+        pytest.param(
+            [schema("a", annotations={"apfproxy.io/request-rate": "5"})],
+            1,
+            [(0, 0), (0, 0)],
+            id="own-annotation",
+        ),
+        pytest.param([schema("a", uid="u")], 1, [(0, 0), (0, 0)], id="made-anew"),
+        pytest.param([schema("b")], 1, [(0, 0), (0, 0)], id="another"),
+        pytest.param([schema("a"), PROBLEM], 0, [(0, 0), (1, 0)], id="problem"),
+        pytest.param([schema("a", "none")], 1, [(0, 0), (0, 1)], id="dangling"),
+    ],
+)
+def test_take(
+    second: list[FlowControlObject | Problem], generations: int, loads: list[tuple[int, int]]
+) -> None:
+    """What changes nothing for requests makes no new configuration; a problem keeps the last."""
+    controller, observer = Controller(VirtualClock(), 100, 0), Loads()
+    in_force = InForce("here", controller, observer)
+    in_force.take([schema("a")])
+    before = controller.generation
+    in_force.take(second)
+    in_force.take(second)
+
+    assert generations == controller.generation - before
+    assert loads == observer.outcomes
+    assert f"<InForce of here: {sum(PROBLEM is each for each in second)} problems>" == repr(
+        in_force
+    )
+
+
+def test_dangling_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """A FlowSchema that stays without its level is in the log once, until it is anew."""
+    in_force = InForce("here", Controller(VirtualClock(), 100, 0))
+    for other in ("a", "b", "c"):
+        in_force.take([schema("lost", "none"), schema(other)])
+    in_force.take([schema("a")])
+    in_force.take([schema("lost", "none")])
+
+    assert 2 == caplog.text.count("'lost'")
+
+
+def test_problems_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    """Problems are in the log when they come, all of them, and not again while they stay."""
+    in_force = InForce("here", Controller(VirtualClock(), 100, 0))
+    for _ in range(3):
+        in_force.take([PROBLEM, PROBLEM])
+
+    assert 1 == caplog.text.count("2 problems in here: the configuration stays as it was")
+    assert (PROBLEM, PROBLEM) == in_force.problems

@@ -1,0 +1,61 @@
+"""The manifests give the proxy the rights that it uses, and no others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from apfproxy.tasks import spawn
+from tests.sources.kubernetes_double import LEVELS, SCHEMAS, schema
+from tests.sources.test_kubernetes import Source
+from tests.sources.test_stored_objects import until
+
+FOLDER = Path(__file__).parents[2] / "config" / "kubernetes"
+
+
+def manifests(name: str) -> dict[str, dict[str, Any]]:
+    """Kind to object."""
+    documents = yaml.safe_load_all((FOLDER / name).read_text())
+    return {document["kind"]: document for document in documents}
+
+
+def rights(name: str) -> set[tuple[str, str]]:
+    """Verbs and resources that a manifest allows."""
+    rules = manifests(name)["ClusterRole"]["rules"]
+    assert [["flowcontrol.apiserver.k8s.io"]] == [rule["apiGroups"] for rule in rules]
+    return {
+        (verb, resource)
+        for rule in rules
+        for verb in rule["verbs"]
+        for resource in rule["resources"]
+    }
+
+
+async def test_rights() -> None:
+    """What the source asks is what the roles allow."""
+    source = Source(writes_status=True)
+    source.api.put(SCHEMAS, schema("mine", "none"))
+    source.objects.load_first()
+    watching = spawn(source.objects.watch(), name="watching")
+    await until(lambda: bool(source.api.applied))
+    watching.cancel()
+    asked = set(source.api.asked)
+
+    assert asked == rights("reader.yaml") | rights("status.yaml")
+    assert {("list", LEVELS), ("watch", LEVELS), ("list", SCHEMAS), ("watch", SCHEMAS)} == rights(
+        "reader.yaml"
+    )
+
+
+@pytest.mark.parametrize("name", ["reader.yaml", "status.yaml"])
+def test_bindings(name: str) -> None:
+    """A role is bound to the service account, and to nobody else."""
+    found = manifests(name)
+    account = manifests("reader.yaml")["ServiceAccount"]["metadata"]
+    binding = found["ClusterRoleBinding"]
+
+    assert found["ClusterRole"]["metadata"]["name"] == binding["roleRef"]["name"]
+    assert [{"kind": "ServiceAccount", **account}] == binding["subjects"]
