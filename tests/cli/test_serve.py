@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import ipaddress
+import json
 import logging
 import os
 import signal
@@ -22,6 +23,7 @@ from apfproxy.settings import (
     DownstreamSettings,
     DrainSettings,
     FlowControlSettings,
+    KubernetesSettings,
     Settings,
     UpstreamSettings,
 )
@@ -94,6 +96,22 @@ def test_store(served: list[Settings], tmp_path: Path) -> None:
     ]
 
 
+def test_kubernetes(served: list[Settings], tmp_path: Path) -> None:
+    """A Kubernetes API is a source by flags as well as by the settings file."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("flowControl: {kubernetes: {enabled: true, kubeconfig: config}}\n")
+    flags = f"--objects-from-kubernetes --kubeconfig {path} --context c --write-status"
+
+    assert main(f"serve --upstream http://a:1 {flags}".split()) == 0
+    assert main(["serve", "--upstream", "http://a:1", "--objects-from-kubernetes"]) == 0
+    assert main(["serve", "--settings", str(path), "--context", "d"]) == 0
+    assert [
+        KubernetesSettings(is_enabled=True, kubeconfig=str(path), context="c", write_status=True),
+        KubernetesSettings(is_enabled=True),
+        KubernetesSettings(is_enabled=True, kubeconfig=str(tmp_path / "config"), context="d"),
+    ] == [each.flow_control.kubernetes for each in served]
+
+
 def test_flags_win_over_the_file(served: list[Settings], tmp_path: Path) -> None:
     """A flag replaces what the settings file says; the rest of the file holds."""
     path = tmp_path / "settings.yaml"
@@ -129,6 +147,26 @@ def test_flags_win_over_the_file(served: list[Settings], tmp_path: Path) -> None
         ),
         (["--upstream", "http://a:1", "--admin-token-file", __file__], "of no use without --store"),
         (["--store", "/"], "is a directory"),
+        (
+            ["--upstream", "http://a:1", "--objects-from-kubernetes", "--store", "a.db"],
+            "give either --objects-from-kubernetes or --store",
+        ),
+        (
+            ["--upstream", "http://a:1", "--objects-from-kubernetes", "--objects", "/"],
+            "give either --objects-from-kubernetes or --objects",
+        ),
+        (
+            ["--upstream", "http://a:1", "--kubeconfig", __file__],
+            "--kubeconfig is of no use without --objects-from-kubernetes",
+        ),
+        (
+            ["--upstream", "http://a:1", "--write-status"],
+            "--write-status is of no use without --objects-from-kubernetes",
+        ),
+        (
+            ["--upstream", "http://a:1", "--objects-from-kubernetes", "--context", "a"],
+            "--context needs --kubeconfig FILE",
+        ),
         (["--object-counts-from", "x"], "expected a URL such as http://127.0.0.1:8000/metrics"),
     ],
 )
@@ -159,6 +197,34 @@ def test_wrong_settings_file(
         ["apfproxy", f"{path}:2"],
     ]
     assert served == []
+
+
+async def test_no_way_to_the_api(tmp_path: Path) -> None:
+    """A kubeconfig that cannot be used ends the start, with what to do."""
+    path = tmp_path / "config"
+    path.write_text("{}")
+    kubernetes = KubernetesSettings(is_enabled=True, kubeconfig=str(path))
+    settings = settings_for(9, FlowControlSettings(kubernetes=kubernetes))
+
+    with pytest.raises(CommandError, match="has no current-context"):
+        await run(settings)
+
+
+async def test_objects_of_kubernetes_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """At the start it is said whose objects are in force, and whether they have come."""
+    caplog.set_level(logging.INFO)
+    path = tmp_path / "config"
+    cluster = {"name": "a", "cluster": {"server": "http://127.0.0.1:9"}}
+    context = {"name": "a", "context": {"cluster": "a"}}
+    content = {"current-context": "a", "clusters": [cluster], "contexts": [context]}
+    path.write_text(json.dumps(content))
+    kubernetes = KubernetesSettings(is_enabled=True, kubeconfig=str(path), first_sync_timeout_s=0)
+    settings = settings_for(9, FlowControlSettings(kubernetes=kubernetes))
+
+    assert 0 == await run(settings, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    assert "objects are those of http://127.0.0.1:9, which are not here yet" in caplog.text
 
 
 def with_drain(drain: DrainSettings) -> Settings:

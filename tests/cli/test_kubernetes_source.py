@@ -1,0 +1,76 @@
+"""The objects of a Kubernetes API as the settings name it."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.cli import kubernetes_source
+from apfproxy.cli.kubernetes_source import kubernetes_objects
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.settings import FlowControlSettings, KubernetesSettings
+from apfproxy.sources.kubeconfig import ApiAccess, KubeconfigError
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.fixture
+def kubeconfig(tmp_path: Path) -> str:
+    """A kubeconfig with two contexts."""
+    names = ("one", "two")
+    content = {
+        "current-context": "one",
+        "contexts": [{"name": name, "context": {"cluster": name}} for name in names],
+        "clusters": [
+            {"name": name, "cluster": {"server": f"http://{name}.example"}} for name in names
+        ],
+    }
+    path = tmp_path / "config"
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("context", "writes_status", "expected"),
+    [
+        pytest.param(None, False, ("http://one.example", False), id="current"),
+        pytest.param("two", True, ("http://two.example", True), id="chosen-and-writing"),
+    ],
+)
+async def test_kubeconfig(
+    kubeconfig: str, context: str | None, expected: tuple[str, bool], *, writes_status: bool
+) -> None:
+    """A context of a kubeconfig leads to the API."""
+    settings = FlowControlSettings(
+        kubernetes=KubernetesSettings(
+            is_enabled=True, kubeconfig=kubeconfig, context=context, write_status=writes_status
+        )
+    )
+    objects = kubernetes_objects(settings, Controller(VirtualClock(), 1, 0))
+
+    assert expected == (objects.name, objects.status is not None)
+
+
+async def test_pod(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a kubeconfig it is the API of the pod's cluster."""
+    monkeypatch.setattr(
+        kubernetes_source, "in_cluster", lambda given: ApiAccess(server=f"http://{given['A']}")
+    )
+    settings = FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True))
+    objects = kubernetes_objects(
+        settings, Controller(VirtualClock(), 1, 0), environment={"A": "here"}
+    )
+
+    assert "http://here" == objects.name
+
+
+async def test_no_pod() -> None:
+    """Outside a pod the operator is told what to give."""
+    settings = FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True))
+
+    with pytest.raises(KubeconfigError, match="--kubeconfig FILE"):
+        kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), environment={})
