@@ -41,6 +41,7 @@ WITHOUT_MODULE = {
 """Tests that belong to no one module, with the reason."""
 
 FOLDERS_WITHOUT_PACKAGE = {
+    "config": "files for other programs",
     "conformance": "one file for each file of reference vectors",
     "end_to_end": "whole processes over real sockets",
     "fuzz": "whole connections on arbitrary bytes",

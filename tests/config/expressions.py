@@ -1,0 +1,44 @@
+"""What expressions of PromQL name, as far as the files in config/ use that language."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+CONFIG = Path(__file__).parents[2] / "config"
+
+SELECTOR = re.compile(r"\b((?:apfproxy|apiserver|process)_\w+|up)\b(?:\s*\{([^}]*)\})?")
+MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
+GROUPING = re.compile(r"\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A metric that an expression reads.
+
+    Attributes:
+        name: Of its samples.
+        matchers: Label, operator and value of each.
+    """
+
+    name: str
+    matchers: tuple[tuple[str, str, str], ...]
+
+
+def selectors(expression: str) -> list[Selector]:
+    """The metrics that an expression reads."""
+    return [
+        Selector(match[1], tuple(MATCHER.findall(match[2] or "")))
+        for match in SELECTOR.finditer(expression)
+    ]
+
+
+def grouping_labels(expression: str) -> set[str]:
+    """The labels by which an expression joins or sums."""
+    return {
+        label.strip()
+        for match in GROUPING.finditer(expression)
+        for label in match[1].split(",")
+        if label.strip()
+    }

@@ -1,0 +1,132 @@
+"""The metrics that the dashboard and the alerts read are those that a proxy has."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from typing import TYPE_CHECKING
+
+import aiohttp
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from apfproxy.cli.process import ProxyProcess
+from apfproxy.settings import AccessLogSettings, AuthenticationSettings, ReviewSettings
+from tests.cli.test_process import settings_for
+from tests.config.expressions import CONFIG, grouping_labels, selectors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ADDED_BY_PROMETHEUS = {"job", "instance"}
+
+OPEN_LABELS = {"job", "instance", "priority_level", "flow_schema", "code"}
+"""Those whose values are not the proxy's to choose."""
+
+LATER_VALUES = {("reason", "ban"), ("reason", "rate"), ("reason", "long-running")}
+"""Values that are not on the page before they are needed."""
+
+NEVER_ON_A_PAGE_AT_REST = {"apfproxy_responses_total": {"code"}}
+"""Metrics whose series come with the first request, to their labels."""
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """Every expression of the files, with where it is from."""
+    rules = yaml.safe_load((CONFIG / "prometheus" / "apfproxy-alerts.yaml").read_text())
+    for group in rules["groups"]:
+        for rule in group["rules"]:
+            yield rule["alert"], rule["expr"]
+    dashboard = json.loads((CONFIG / "grafana" / "apfproxy.json").read_text())
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", ()):
+            yield panel["title"], target["expr"]
+    for annotation in dashboard["annotations"]["list"]:
+        yield annotation["name"], annotation["expr"]
+    for variable in dashboard["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["name"], variable["query"]["query"]
+
+
+async def page(tmp_path: Path) -> dict[str, dict[str, set[str]]]:
+    """The samples of a proxy that has all its metrics, by name, with the values of their labels."""
+    settings = dataclasses.replace(
+        settings_for(9),
+        access_log=AccessLogSettings(path=str(tmp_path / "access.log")),
+        authentication=AuthenticationSettings(token_review=ReviewSettings(is_enabled=True)),
+    )
+    process = ProxyProcess(settings)
+    await process.start()
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{process.admin_port}/metrics") as response,
+    ):
+        text = await response.text()
+    await process.stop()
+    found: dict[str, dict[str, set[str]]] = {"up": {}}
+    for name, labels in NEVER_ON_A_PAGE_AT_REST.items():
+        found[name] = {label: set() for label in labels}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            labels_of = found.setdefault(sample.name, {})
+            for label, value in sample.labels.items():
+                labels_of.setdefault(label, set()).add(value)
+    return found
+
+
+async def test_metrics_exist(tmp_path: Path) -> None:
+    """Each metric is on the page of a proxy, with each of its labels and their values."""
+    found = await page(tmp_path)
+    wrong = []
+    for where, expression in expressions():
+        known: set[str] = set(ADDED_BY_PROMETHEUS)
+        for selector in selectors(expression):
+            if selector.name not in found:
+                wrong.append(f"{where}: no metric {selector.name}")
+                continue
+            labels = found[selector.name]
+            known |= labels.keys()
+            for label, operator, value in selector.matchers:
+                if label not in labels.keys() | ADDED_BY_PROMETHEUS:
+                    wrong.append(f"{where}: {selector.name} has no label {label}")
+                elif label not in OPEN_LABELS:
+                    values = value.split("|") if "~" in operator else [value]
+                    wrong += [
+                        f"{where}: {selector.name} has no {label} {one!r}"
+                        for one in values
+                        if one not in labels[label] and (label, one) not in LATER_VALUES
+                    ]
+        wrong += [
+            f"{where}: nothing has the label {label}"
+            for label in grouping_labels(expression) - known
+        ]
+
+    assert [] == wrong
+
+
+async def test_every_metric_of_the_proxy_is_shown(tmp_path: Path) -> None:
+    """Each of the proxy's own metrics is on the dashboard or in an alert, but for a few."""
+    found = await page(tmp_path)
+    read = {selector.name for _, each in expressions() for selector in selectors(each)}
+    own = {
+        name
+        for name in found
+        if name.startswith("apfproxy_") and not name.endswith(("_sum", "_count", "_created"))
+    }
+
+    assert own - read == {
+        "apfproxy_config_last_success_timestamp_seconds",
+        "apfproxy_tunnels_total",
+        "apfproxy_upstream_connections_opened_total",
+    }
+
+
+def test_expressions_are_read() -> None:
+    """What an expression reads is found, however it is written."""
+    expression = 'sum by (a, le) (rate(apfproxy_x_bucket{b="1", c=~"d|e"}[5m])) / on (f) up'
+
+    assert [(each.name, each.matchers) for each in selectors(expression)] == [
+        ("apfproxy_x_bucket", (("b", "=", "1"), ("c", "=~", "d|e"))),
+        ("up", ()),
+    ]
+    assert grouping_labels(expression) == {"a", "le", "f"}
