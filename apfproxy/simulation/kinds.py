@@ -9,6 +9,8 @@ from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.deadline import request_timeout_ns
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
@@ -45,6 +47,34 @@ class Kind:
     attributes: RequestAttributes
     timeout_ns: int
     seats: int = 0
+
+
+def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
+    """What of a kind decides anything; two kinds with one essence are alike.
+
+    Args:
+        kind: The kind.
+        with_names: Whether names of objects that are written to count: WATCHes of single objects
+            make writes to them, and to no others, wider.  Of objects that are read they never do.
+    """
+    attributes = kind.attributes
+    verb = attributes.verb
+    is_read = attributes.is_resource_request and not attributes.is_mutating
+    has_name = with_names or is_read
+    return (
+        kind.user,
+        kind.timeout_ns,
+        kind.seats,
+        verb,
+        attributes.api_group,
+        attributes.resource,
+        attributes.subresource,
+        attributes.namespace,
+        attributes.name if has_name and verb != "get" else "",
+        "" if attributes.is_resource_request else attributes.path,
+        attributes.list_options,
+        attributes.query.get("fieldSelector") if verb == "watch" else None,
+    )
 
 
 def kind_of(client: str, user: User, method: str, target: str, seats: int = 0) -> Kind:

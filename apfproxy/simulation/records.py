@@ -8,16 +8,22 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.simulation.kinds import kind_of
+from apfproxy.simulation.kinds import essence, kind_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Hashable, Iterator
 
     from apfproxy.request.user import User
     from apfproxy.simulation.kinds import Kind
 
 UNKNOWN_NS: Final = -1
 MAX_SHOWN_PROBLEMS = 10
+
+MAX_RECENT = 50_000
+"""Targets whose kind is remembered: looking at one anew takes 20 us."""
+
+MANY_KINDS = 100_000
+"""About 200 MB; from there on, names of objects no longer tell kinds apart."""
 
 
 class Records:
@@ -40,7 +46,8 @@ class Records:
         self._services_ns = array("q")
         self._kind_numbers = array("l")
         self._kinds: list[Kind] = []
-        self._numbers: dict[tuple[str, str, User, int], int] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._recent: dict[Hashable, int] = {}
 
     def __len__(self) -> int:
         return len(self._times_ns)
@@ -63,15 +70,26 @@ class Records:
             DeadlineError: Its `timeout` is none.
         """
         key = (method, target, user, seats)
-        number = self._numbers.get(key)
+        number = self._recent.get(key)
         if number is None:
-            kind = kind_of(user.name, user, method, target, seats)
-            number = self._numbers[key] = len(self._kinds)
-            self._kinds.append(kind)
+            number = self._number(kind_of(user.name, user, method, target, seats))
+            if len(self._recent) >= MAX_RECENT:
+                self._recent.clear()
+            self._recent[key] = number
         self._times_ns.append(time_ns)
         self._services_ns.append(service_ns)
         self._kind_numbers.append(number)
         self.guessed += service_ns == UNKNOWN_NS
+
+    def _number(self, kind: Kind) -> int:
+        """The number of the kind that is like this one."""
+        kinds = self._kinds
+        number = self._numbers.setdefault(
+            essence(kind, with_names=len(kinds) < MANY_KINDS), len(kinds)
+        )
+        if number == len(kinds):
+            kinds.append(kind)
+        return number
 
     def break_line(self, line: int, message: str) -> None:
         """Count a line that cannot be read."""

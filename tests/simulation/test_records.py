@@ -6,6 +6,7 @@ import pytest
 
 from apfproxy.request.attributes import AttributesError
 from apfproxy.request.user import User
+from apfproxy.simulation import records as module
 from apfproxy.simulation.records import MAX_SHOWN_PROBLEMS, UNKNOWN_NS, Records
 
 USER = User("u", ())
@@ -37,6 +38,20 @@ def test_unknown_service_times_are_guessed() -> None:
 
     assert [15, 40] == [service_ns for _, _, service_ns in records.requests()][-2:]
     assert 2 == records.guessed
+
+
+def test_kinds_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names tell kinds apart only where that may matter, and not without end."""
+    monkeypatch.setattr(module, "MAX_RECENT", 3)
+    monkeypatch.setattr(module, "MANY_KINDS", 4)
+    records = Records()
+    for number in range(6):
+        records.add(number, USER, "GET", f"{PODS}/{number}", 5)
+    assert "6 requests of 1 kinds" in repr(records)
+    for number in range(6):
+        records.add(number, USER, "PUT", f"{NODES}/{number}", 5)
+
+    assert "12 requests of 5 kinds" in repr(records)
 
 
 def test_nothing() -> None:
