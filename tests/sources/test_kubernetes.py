@@ -35,13 +35,18 @@ BUILT_IN = {
 class Source:
     """A source over an API that a test plays, with a controller."""
 
-    def __init__(self, **options: bool) -> None:
+    def __init__(self, *, with_suggested: bool = True, writes_status: bool = False) -> None:
         self.api = KubernetesDouble()
         self.controller = Controller(VirtualClock(), 100, 0)
         self.loads = Loads()
         api: Any = self.api
         self.objects = KubernetesObjects(
-            api, self.controller, on_load=self.loads, sleep=self._sleep, **options
+            api,
+            self.controller,
+            with_suggested=with_suggested,
+            writes_status=writes_status,
+            on_load=self.loads,
+            sleep=self._sleep,
         )
 
     async def _sleep(self, _: float) -> None:
