@@ -7,6 +7,7 @@ a WATCH gives its seats back once its initial events are through, and counts as 
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.flowcontrol.ticket import EXECUTING, WAITING, RejectReason, Ticket
@@ -16,6 +17,10 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.queue_set import QueueSet
     from apfproxy.flowcontrol.ticket import Flow, WorkEstimate
     from apfproxy.simulation.virtual_clock import VirtualClock
+
+
+WaitLimit = tuple[int, int, Ticket]
+"""When a ticket gives up, with the rank of that event."""
 
 
 class Client(Protocol):
@@ -90,7 +95,12 @@ class Replay:
         self._arm = clock.arm
         self._on_dispatch = self.execute
         self._on_finish = self.finish
-        self._on_wait_limit = self.give_up
+        self._on_wait_limit = self._end_wait
+        self._arm_ranked = clock.arm_ranked
+        self._next_rank = clock.next_rank
+        # By wait limit, so that each is in the order of time, and only the first of each is among
+        # the clock's events: few wait so long, and events cost 1 us each.
+        self._wait_limits: dict[int, deque[WaitLimit]] = {}
 
     def arrive(
         self, lane: Lane, estimate: WorkEstimate, service_ns: int, client: Client | None = None
@@ -108,7 +118,14 @@ class Replay:
             self.execute(result)
         else:
             lane.tally.queued += 1
-            self._arm(result.arrived_ns + lane.wait_limit_ns, self._on_wait_limit, result)
+            wait_limit_ns = lane.wait_limit_ns
+            limits = self._wait_limits.get(wait_limit_ns)
+            if limits is None:
+                limits = self._wait_limits[wait_limit_ns] = deque()
+            limit = (result.arrived_ns + wait_limit_ns, self._next_rank(), result)
+            if not limits:
+                self._arm_ranked(limit[0], limit[1], self._on_wait_limit, limits)
+            limits.append(limit)
 
     def execute(self, ticket: Ticket) -> None:
         """A request has its seats: it ends when it is served, or when its time is over."""
@@ -140,10 +157,21 @@ class Replay:
         if not self.in_flight and not self.sources:
             self.clock.stop()
 
+    def _end_wait(self, limits: deque[WaitLimit]) -> None:
+        """The first of those with one wait limit has waited as long as it may, if it still does."""
+        ticket = limits[0][2]
+        if ticket.state == WAITING:
+            self.give_up(ticket)
+        limits.popleft()  # only now: who is told of it may begin to wait, and sees it there
+        while limits:
+            deadline_ns, rank, ticket = limits[0]
+            if ticket.state == WAITING:
+                self._arm_ranked(deadline_ns, rank, self._on_wait_limit, limits)
+                return
+            limits.popleft()
+
     def give_up(self, ticket: Ticket) -> None:
-        """A request has waited as long as it may; harmless if its wait is over."""
-        if ticket.state != WAITING:
-            return
+        """A request has waited as long as it may."""
         lane, _, client = ticket.details
         self.in_flight -= 1
         lane.queue_set.withdraw(ticket, RejectReason.TIME_OUT)

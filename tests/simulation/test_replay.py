@@ -216,3 +216,24 @@ def test_giving_up_may_be_the_end() -> None:
 
     assert [(100, 1)] == script.heard
     assert 100 == script.replay.clock.now_ns()
+
+
+class Stubborn(Script):
+    """Whoever gives up asks again at once, once."""
+
+    def on_end(self, retry_after_s: int) -> None:
+        """Ask again after the first rejection."""
+        super().on_end(retry_after_s)
+        if len(self.heard) == 1:
+            self.request(self.again, 5)
+
+    again: Lane
+
+
+def test_waits_that_begin_as_others_end() -> None:
+    """Each gives up at its own time."""
+    script = Stubborn(seats=0)
+    script.again = lane = script.lane()
+    script.run(lane, (0, 5))
+
+    assert [(100, 1), (200, 1)] == script.heard
