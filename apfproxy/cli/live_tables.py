@@ -196,12 +196,12 @@ def _head(view: View) -> list[Text]:
     title.append(f"  generation {state.configuration.generation}  {at}")
     rates = view.rates.values()
     sums = Text(no_wrap=True, overflow="ellipsis")
-    sums.append(f"{seats} of {state.server_concurrency_limit} seats in use", "bold")
-    sums.append(f", {number(sum(level.executing for level in levels))} executing")
-    sums.append(f", {number(sum(level.waiting for level in levels))} waiting")
+    sums.append(f"{seats} of {state.server_concurrency_limit} seats used", "bold")
+    sums.append(f"  {number(sum(level.executing for level in levels))} executing")
+    sums.append(f"  {number(sum(level.waiting for level in levels))} waiting")
     if view.rates:
-        sums.append(f", {rate(sum(each.dispatched for each in rates))}/s dispatched")
-        sums.append(f", {rate(sum(each.rejected for each in rates))}/s rejected")
+        sums.append(f"  {rate(sum(each.dispatched for each in rates))}/s dispatched")
+        sums.append(f"  {rate(sum(each.rejected for each in rates))}/s rejected")
     lines = [title, sums]
     if state.enforcement == "observe":
         text = "Only observed: nothing is rejected or delayed; this is what would have been."

@@ -46,7 +46,7 @@ def test_levels() -> None:
     seen = View(URL, busy.state, {"borrower": Rates(12.25, 0.5)})
 
     assert lines(seen)[1:7] == [
-        "17 of 20 seats in use, 16 executing, 7 waiting, 12/s dispatched, 0.5/s rejected",
+        "17 of 20 seats used  16 executing  7 waiting  12/s dispatched  0.5/s rejected",
         "",
         "LEVEL     SEATS                  USE CUR NOM MIN MAX LOAN EXEC WAIT DISP/S REJ/S",
         "borrower  ████████████████│█████  14  14  10   5  40   +4   13    7     12   0.5",

@@ -191,7 +191,7 @@ async def test_once(proxy: Proxy) -> None:
     code = await print_once(proxy.address, SHORT_S, Console(file=output, width=100))
 
     assert code == 0
-    assert "0 waiting, 50/s dispatched, 0/s rejected\n" in output.getvalue()
+    assert "0 waiting  50/s dispatched  0/s rejected\n" in output.getvalue()
     assert "q quit" not in output.getvalue()
 
 
