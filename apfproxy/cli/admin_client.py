@@ -64,7 +64,7 @@ def answer_json(url: str, status: int, body: bytes) -> Any:  # noqa: ANN401 - an
         raise CommandError(f"{url} answers {status}: {shown}")
     try:
         return json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CommandError(
             f"{url} does not answer with JSON; is that an admin listener?"
         ) from error

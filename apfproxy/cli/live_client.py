@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import aiohttp
 import msgspec
@@ -20,6 +20,11 @@ PATH = "/debug/live"
 TIMEOUT_S = 5.0
 """For a whole answer, which takes the proxy some milliseconds."""
 
+# Wide enough for any proxy, and narrow enough that whatever is within can be shown.
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+Amount = Annotated[float, msgspec.Meta(ge=0, le=1e18)]
+UnixSeconds = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
+
 
 class Level(msgspec.Struct, frozen=True, rename="camel"):
     """A priority level.  Limits and what is lent and borrowed are seats."""
@@ -27,19 +32,19 @@ class Level(msgspec.Struct, frozen=True, rename="camel"):
     name: str
     type: str
     is_quiescing: bool
-    nominal: int
-    minimum: int = msgspec.field(name="min")
-    maximum: int | None = msgspec.field(name="max")
-    current: int
-    seats_in_use: int
-    executing: int
-    waiting: int
-    lent: int
-    borrowed: int
-    dispatched: int
-    rejected: int
-    queues: list[int]
-    queue_seats: list[int]
+    nominal: Count
+    minimum: Count = msgspec.field(name="min")
+    maximum: Count | None = msgspec.field(name="max")
+    current: Count
+    seats_in_use: Count
+    executing: Count
+    waiting: Count
+    lent: Count
+    borrowed: Count
+    dispatched: Count
+    rejected: Count
+    queues: list[Count]
+    queue_seats: list[Count]
 
     @property
     def is_exempt(self) -> bool:
@@ -53,15 +58,15 @@ class TopFlow(msgspec.Struct, frozen=True, rename="camel"):
     flow_schema: str
     priority_level: str
     flow: str
-    seat_seconds: float
-    wait_seconds: float
-    rejected: float
+    seat_seconds: Amount
+    wait_seconds: Amount
+    rejected: Amount
 
 
 class Event(msgspec.Struct, frozen=True, rename="camel"):
     """Something that happened to the configuration."""
 
-    time: float
+    time: UnixSeconds
     message: str
     is_error: bool
 
@@ -69,15 +74,15 @@ class Event(msgspec.Struct, frozen=True, rename="camel"):
 class Configuration(msgspec.Struct, frozen=True, rename="camel"):
     """What is in force, and how it came to that."""
 
-    generation: int
+    generation: Count
     events: list[Event]
 
 
 class LiveState(msgspec.Struct, frozen=True, rename="camel"):
     """The proxy at one moment, as its admin listener has it; what is new there is left out."""
 
-    time: float
-    server_concurrency_limit: int
+    time: UnixSeconds
+    server_concurrency_limit: Count
     enforcement: str
     levels: list[Level]
     top_flows: list[TopFlow]

@@ -13,7 +13,7 @@ from apfproxy.cli.errors import CommandError
 from apfproxy.cli.live_client import LiveClient, Rates, rates_between, state_of
 from apfproxy.cli.process import ProxyProcess
 from apfproxy.settings import Address
-from tests.cli.live_states import level, state
+from tests.cli.live_states import flow, level, state
 from tests.cli.test_process import settings_for
 
 URL = "http://127.0.0.1:8081"
@@ -62,6 +62,11 @@ async def problem(answer: web.Response) -> str:
             id="no-json",
         ),
         pytest.param(
+            {"text": "[" * 99_999},
+            "URL does not answer with JSON; is that an admin listener?",
+            id="too-deep",
+        ),
+        pytest.param(
             {"text": '{"levels": []}'},
             (
                 "URL answers /debug/live in another way than this version: Object missing required"
@@ -88,6 +93,23 @@ async def problem(answer: web.Response) -> str:
 async def test_other_servers(answer: dict[str, object], text: str) -> None:
     """A server that is no proxy is named, with what is wrong about it."""
     assert text == await problem(web.Response(**answer))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param([], id="list"),
+        pytest.param(state(time=float("nan")), id="no-number"),
+        pytest.param(state(time=1e30), id="no-date"),
+        pytest.param(state(topFlows=[flow("a", seatSeconds=float("inf"))]), id="infinite"),
+        pytest.param(state(level(nominal=-1)), id="negative"),
+        pytest.param(state(level(queues=[10**400])), id="too-large"),
+    ],
+)
+def test_what_cannot_be_shown(answer: object) -> None:
+    """Numbers that no proxy has are not taken."""
+    with pytest.raises(CommandError, match=r"in another way than this version: Expected"):
+        state_of(URL, answer)
 
 
 async def test_endless_answer(monkeypatch: pytest.MonkeyPatch) -> None:
