@@ -7,6 +7,7 @@ and so a token; they go no further, neither as text nor as cause.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import aiohttp
@@ -57,7 +58,11 @@ def explained(error: Exception, server: str) -> tuple[str, bool]:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"{server}'s certificate is no good: {error.certificate_error}", False
     if isinstance(error, aiohttp.ClientConnectorError):
-        return f"cannot connect: {error.strerror or type(error).__name__}", True
+        number = error.errno or 0
+        # The text of asyncio's own has the address with it; names that are not found have numbers
+        # of their own kind, below zero.
+        reason = os.strerror(number) if number > 0 else error.strerror
+        return f"cannot connect: {reason or type(error).__name__}", True
     if isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError)):
         return "the connection broke", True
     return f"the exchange went wrong: {type(error).__name__}", False

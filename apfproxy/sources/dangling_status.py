@@ -95,18 +95,24 @@ class DanglingStatus:
             await self._wake.wait()
             await self._sleep(REST_S)
             self._wake.clear()
+            least_s = 0.0
             try:
                 await self._write_due()
             except KubernetesApiError as error:
                 problem = f"status of FlowSchemas: {error}{HINTS.get(error.status, '')}"
+                least_s = error.retry_after_s
                 if self.problem is None:
                     logger.warning("%s: %s", self._api.server, problem)
                 self.problem = problem
-                self._wake.set()
-                await self._sleep(self._backoff.next_s(error.retry_after_s))
+            except Exception:
+                logger.exception("%s: the status of FlowSchemas is not written", self._api.server)
+                self.problem = "status of FlowSchemas: an error of the proxy itself, see its log"
             else:
                 self.problem = None
                 self._backoff.reset()
+                continue
+            self._wake.set()
+            await self._sleep(self._backoff.next_s(least_s))
 
     async def _write_due(self) -> None:
         """Write all that is due.

@@ -48,6 +48,8 @@ CHUNK = 250
 """Objects of one list; clusters have a few dozen."""
 MAX_OBJECTS = 20_000
 """Of one resource: more are no configuration."""
+MAX_CHUNKS = 1000
+"""Of one list: a server may make chunks smaller than it is asked to."""
 WATCH_S = (300, 600)
 """A watch lasts so long, drawn from between, so that not all end together; as client-go's."""
 STEADY_S = 1.0
@@ -132,6 +134,12 @@ class Reflector:
                 is_failure = True
                 least_s = error.retry_after_s
                 self._failed(error)
+            except Exception:
+                # Whatever nobody foresaw, the next attempt may do better than none.
+                logger.exception("%s: %s cannot be followed", self._api.server, self._resource)
+                is_failure = True
+                self._at = None
+                self.problem = f"{self._resource}: an error of the proxy itself, see its log"
             if self._has_news or self._was_steady():
                 self._backoff.reset()
                 if not is_failure:
@@ -206,7 +214,7 @@ class Reflector:
     async def _listed_in_chunks(self, query: dict[str, str]) -> tuple[dict[str, Json], str]:
         objects: dict[str, Json] = {}
         token = ""
-        while True:
+        for _ in range(MAX_CHUNKS):
             page = await self._api.get(
                 self.path, {**query, **({"continue": token} if token else {})}
             )
@@ -221,6 +229,7 @@ class Reflector:
             token = page["metadata"].get("continue") or ""
             if not token:
                 return objects, at
+        raise KubernetesApiError(f"a list of more than {MAX_CHUNKS} chunks")
 
     async def _watch(self) -> None:
         """Take what happens until the server ends the watch, as it does after its time.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import socket
 from unittest.mock import Mock
 
 import aiohttp
@@ -23,8 +24,13 @@ KEY = Mock(ssl=True, host="h", port=1)
         ),
         pytest.param(
             aiohttp.ClientConnectorError(KEY, OSError(errno.ECONNREFUSED, "refused")),
-            ("cannot connect: refused", True),
+            ("cannot connect: Connection refused", True),
             id="refused",
+        ),
+        pytest.param(
+            aiohttp.ClientConnectorDNSError(KEY, socket.gaierror(-2, "Name not known")),
+            ("cannot connect: Name not known", True),
+            id="no-such-name",
         ),
         pytest.param(aiohttp.ServerDisconnectedError(), ("the connection broke", True), id="cut"),
         pytest.param(aiohttp.ClientPayloadError("x"), ("the connection broke", True), id="half"),

@@ -389,4 +389,5 @@ async def test_any_cluster(path: str | None, tmp_path: Path) -> None:
 
     assert is_synced
     assert not problems
-    assert MANDATORY <= controller.levels.keys()
+    levels = source.reflectors["PriorityLevelConfiguration"].objects
+    assert {*MANDATORY, *levels} == controller.levels.keys()

@@ -26,7 +26,7 @@ class Followed:
         self.problem: str | None = None
 
 
-class Stop(Exception):  # noqa: N818 - ends a test's run
+class Stop(BaseException):
     """The writer has slept often enough."""
 
 
@@ -122,6 +122,17 @@ async def test_refused(caplog: pytest.LogCaptureFixture) -> None:
         " config/kubernetes/status.yaml"
     )
     assert 1 == caplog.text.count("status of FlowSchemas")
+
+
+async def test_own_error(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """An error that nobody foresaw is logged and said, and does not end it."""
+    writer = Writer(Followed(schema("lost", "none")), Followed(), 4)
+    monkeypatch.setattr(writer.api, "apply", lambda *_: 1 / 0)
+    await writer.run()
+
+    assert [REST_S, 10.0, REST_S, 20.0] == writer.pauses
+    assert "an error of the proxy itself" in (writer.status.problem or "")
+    assert "the status of FlowSchemas is not written" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ V1, V1BETA3 = f"{GROUP}/v1/flowschemas", f"{GROUP}/v1beta3/flowschemas"
 Json = dict[str, Any]
 
 
-class Stop(Exception):  # noqa: N818 - ends a scripted API
+class Stop(BaseException):
     """There is no more in the script."""
 
 
@@ -343,6 +343,11 @@ async def test_pause_after_a_long_watch() -> None:
             "flowschemas: an object has no name",
             id="no-name",
         ),
+        pytest.param(
+            [page("5", "a", token="t"), page("5", "b", token="t")],  # noqa: S106
+            "flowschemas: a list of more than 2 chunks",
+            id="endless",
+        ),
         pytest.param([page("5", *"abcd")], "flowschemas: more than 3 objects", id="too-many"),
         pytest.param(
             [page("5", *"abc"), [event("ADDED", "d")]],
@@ -362,10 +367,23 @@ async def test_problem(
 ) -> None:
     """What is wrong is said, once in the log, and what to do."""
     monkeypatch.setattr(reflector_module, "MAX_OBJECTS", 3)
+    monkeypatch.setattr(reflector_module, "MAX_CHUNKS", 2)
     followed = await Followed(*script).run()
 
     assert expected == followed.reflector.problem
     assert 1 == sum(expected in record.getMessage() for record in caplog.records)
+
+
+async def test_own_error(caplog: pytest.LogCaptureFixture) -> None:
+    """An error that nobody foresaw is logged and said, and does not end it."""
+    broken = await Followed(
+        page("5", "a"), [{"type": "ADDED", "object": schema("b")}, KeyError()]
+    ).run()
+    well = await Followed(page("5"), [KeyError()], page("5", "a"), []).run()
+
+    assert broken.reflector.problem == "flowschemas: an error of the proxy itself, see its log"
+    assert "flowschemas cannot be followed" in caplog.text
+    assert (["a"], None) == (list(well.reflector.objects), well.reflector.problem)
 
 
 async def test_objects_stay() -> None:
