@@ -137,7 +137,7 @@ def speed() -> None:
         mix = parse_mix(text)
         gc.collect()
         start_s = time.process_time()
-        simulation = simulated(built_in, mix, HASH_SEED, nothing)
+        simulation = simulated(built_in, mix, nothing, hash_seed=HASH_SEED)
         taken_s = time.process_time() - start_s
         queued = sum(tally.queued for tally in simulation.tallies.values())
         rate = simulation.arrivals / taken_s
@@ -246,7 +246,7 @@ def outcomes_of_log(log: Path) -> dict[str, Outcome]:
 
 def outcomes_simulated(setup: Configuration, source: Mix | Records) -> dict[str, Outcome]:
     """What the simulator says became of them."""
-    simulation = simulated(setup, source, HASH_SEED, nothing)
+    simulation = simulated(setup, source, nothing, hash_seed=HASH_SEED)
     report = configuration_report("", simulation, 1000)
     return {row["client"]: Outcome(row["executed"], row["waitMean"]) for row in report["clients"]}
 

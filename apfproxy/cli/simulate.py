@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from apfproxy.cli.check_report import counted
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
+from apfproxy.cli.parameters import Parsed
 from apfproxy.cli.simulate_tables import print_report
 from apfproxy.simulation.html_report import html_report
 from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
@@ -25,6 +26,7 @@ from apfproxy.simulation.report import configuration_report, difference
 from apfproxy.simulation.simulation import Simulation
 from apfproxy.simulation.sources import Sequence, add_mix
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
+from apfproxy.sources.setting_values import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -125,6 +127,14 @@ class Configuration:
     help="Decides which queues a flow is dealt.",
 )
 @click.option(
+    "--warm-up",
+    type=Parsed("duration", parse_duration),
+    default="0s",
+    show_default=True,
+    metavar="DURATION",
+    help="Count nothing before: limits are adjusted every 10s, from low ones at the start.",
+)
+@click.option(
     "--top",
     type=click.IntRange(1, 10_000),
     default=10,
@@ -166,6 +176,7 @@ def simulate(  # noqa: PLR0913  flags
     compare_server_concurrency_limit: int | None,
     suggested_objects: bool,
     hash_seed: int,
+    warm_up: float,
     top: int,
     max_broken_lines: int,
     output: str,
@@ -212,7 +223,7 @@ def simulate(  # noqa: PLR0913  flags
     reports = []
     for each in configurations:
         with bar(f"simulating {each.name}") as move:
-            simulation = simulated(each, source, hash_seed, move)
+            simulation = simulated(each, source, move, hash_seed=hash_seed, warm_up_s=warm_up)
         for problem in simulation.problems:
             click.echo(f"apfproxy simulate: {problem}", err=True)
         reports.append(configuration_report(each.name, simulation, top))
@@ -315,14 +326,20 @@ def warn_of_records(path: str, records: Records) -> None:
 
 
 def simulated(
-    each: Configuration, source: Mix | Records, hash_seed: int, move: Callable[[float], None]
+    each: Configuration,
+    source: Mix | Records,
+    move: Callable[[float], None],
+    *,
+    hash_seed: int = 0,
+    warm_up_s: float = 0.0,
 ) -> Simulation:
-    """Replay all requests through one configuration."""
+    """Replay all requests through one configuration; `move` is told which part is done."""
     expected = source.expected_requests() if isinstance(source, Mix) else len(source)
     simulation = Simulation(
         each.objects,
         each.limit,
         hash_seed=hash_seed,
+        warm_up_ns=round(warm_up_s * 1e9),
         on_progress=lambda arrivals: move(arrivals / max(expected, 1.0)),
     )
     if isinstance(source, Mix):

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from apfproxy.simulation.html_report import span
 from apfproxy.simulation.report import COMPARED
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def print_report(report: dict[str, Any], file: TextIO) -> None:
         console.print(
             Text(
                 f"{title}{printable(each['name'])}: {total['requests']} requests in"
-                f" {each['seconds']:.1f} s, {total['executed']} executed,"
+                f" {span(each)}, {total['executed']} executed,"
                 f" {total['rejectedTotal']} rejected",
                 style="bold",
             )

@@ -28,7 +28,8 @@ h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; } p { margin: .3rem 0; }
 td, th { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid var(--rule);
   font-variant-numeric: tabular-nums; } td:first-child, th:first-child { text-align: left; }
 tr.second td { color: var(--soft); } tr.change td { font-weight: 600; }
-.pair { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); }
+.pair { display: grid; gap: 1rem;
+  grid-template-columns: repeat(auto-fill, minmax(min(26rem, 100%), 1fr)); }
 figure { margin: 0; padding: .7rem; background: var(--card); border-radius: 6px; }
 svg { display: block; width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 11px; }
 .axis { stroke: var(--rule); } .line { fill: none; stroke-width: 1.5; } .area { opacity: .22; }
@@ -37,9 +38,10 @@ svg { display: block; width: 100%; height: auto; } svg text { fill: var(--soft);
 .rejected { stroke: var(--rejected); fill: var(--rejected); } .line.rejected { fill: none; }
 .limit { stroke: var(--limit); } .nominal { stroke: var(--soft); stroke-dasharray: 4 4; }
 .area { stroke: none; }
-.key { display: inline-block; width: 1em; height: .7em; margin: 0 .3em 0 1em;
+.key { display: inline-block; width: 1em; height: .7em; margin: 0 .4em 0 1.2em;
   border-bottom: 2px solid; }
 .key.seats { border-color: var(--seats); } .key.limit { border-color: var(--limit); }
+.key.waiting { border-color: var(--waiting); } .key.rejected { border-color: var(--rejected); }
 .key.nominal { border-color: var(--soft); border-bottom-style: dashed; }
 """
 
@@ -65,7 +67,7 @@ def html_report(report: dict[str, Any]) -> str:
         total = each["total"]
         parts.append(
             f"<p><b>{letter and letter + ': '}{escape(each['name'])}</b>:"
-            f" {total['requests']:,} requests in {each['seconds']:.1f} s,"
+            f" {total['requests']:,} requests in {span(each)},"
             f" {total['executed']:,} executed, {total['queued']:,} of them queued,"
             f" {total['rejectedTotal']:,} rejected</p>"
         )
@@ -80,9 +82,10 @@ def html_report(report: dict[str, Any]) -> str:
         )
     )
     parts.append(
-        "<h2>Over time</h2><p class=soft>Seats in use <span class='key seats'></span>, current"
-        " limit <span class='key limit'></span>, nominal limit <span class='key nominal'></span>;"
-        " below, requests waiting and rejected.</p>"
+        "<h2>Over time</h2><p class=soft><span class='key seats'></span>seats in use"
+        "<span class='key limit'></span>current limit<span class='key nominal'></span>nominal"
+        " limit<span class='key waiting'></span>requests waiting"
+        "<span class='key rejected'></span>rejected a second</p>"
     )
     for name in levels:
         parts.append(f"<h3>{escape(name)}</h3><div class=pair>")
@@ -109,6 +112,13 @@ def html_report(report: dict[str, Any]) -> str:
         )
     )
     return "\n".join(parts) + "\n</html>\n"
+
+
+def span(configuration: dict[str, Any]) -> str:
+    """How long a configuration was looked at, in words."""
+    warm_up_s = configuration["warmUpSeconds"]
+    after = f" after a warm-up of {warm_up_s:g} s" if warm_up_s else ""
+    return f"{configuration['seconds']:.1f} s{after}"
 
 
 def described(source: dict[str, Any]) -> str:
@@ -149,7 +159,7 @@ def level_plots(
         max([*own["seats"], *([] if row["isExempt"] else own["limit"]), row["nominalLimit"], 1])
         for _, _, own, row in found
     )
-    most_waiting = max(max([*own["waiting"], 1]) for _, _, own, _ in found)
+    most_waiting = max(max(own["waiting"], default=0) for _, _, own, _ in found)
     most_rejected = max(
         max([each / series["binSeconds"] for each in own["rejected"]], default=0)
         for _, series, own, _ in found
@@ -163,28 +173,14 @@ def level_plots(
         if not row["isExempt"]:
             lines.insert(1, Line("limit", own["limit"]))
         figure = plot(Plot(f"{name}: seats in use", lines, bin_s, most_s, most_seats))
-        figure += plot(
-            Plot(
-                f"{name}: requests waiting",
-                [Line("waiting", own["waiting"], is_area=True)],
-                bin_s,
-                most_s,
-                most_waiting,
-                height=90,
-            )
-        )
-        if most_rejected:
-            per_second = [each / bin_s for each in own["rejected"]]
-            figure += plot(
-                Plot(
-                    f"{name}: rejected a second",
-                    [Line("rejected", per_second, is_area=True)],
-                    bin_s,
-                    most_s,
-                    most_rejected,
-                    height=90,
-                )
-            )
+        per_second = [each / bin_s for each in own["rejected"]]
+        for kind, title, values, most in (
+            ("waiting", "requests waiting", own["waiting"], most_waiting),
+            ("rejected", "rejected a second", per_second, most_rejected),
+        ):
+            if most:
+                lines = [Line(kind, values, is_area=True)]
+                figure += plot(Plot(f"{name}: {title}", lines, bin_s, most_s, most, height=90))
         caption = f"{letter}: " if letter else ""
         made.append(f"<figure><figcaption>{caption}{escape(name)}</figcaption>{figure}</figure>")
     return "".join(made)

@@ -13,6 +13,9 @@ WIDTH = 560
 LEFT, RIGHT, TOP, BOTTOM = 46, 8, 8, 18
 """Margins, for the numbers of the axes."""
 
+LOW = 100
+"""A plot of no more pixels has half the numbers beside it."""
+
 BAR_HEIGHT = 18
 BAR_LEFT = 200
 LONGEST_LABEL = 30
@@ -51,7 +54,7 @@ class Plot:
 def plot(wanted: Plot) -> str:
     """Draw a plot."""
     height = wanted.height
-    step = tick(wanted.most)
+    step = tick(wanted.most if height > LOW else 2 * wanted.most)
     top = max(wanted.most * 1.05, step)
     across = (WIDTH - LEFT - RIGHT) / (wanted.most_s or 1.0)
     up = (height - TOP - BOTTOM) / top

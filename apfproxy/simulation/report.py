@@ -36,7 +36,7 @@ def configuration_report(name: str, simulation: Simulation, top: int) -> dict[st
         simulation: After its run.
         top: Flows and clients that are listed, those with most seat-seconds first.
     """
-    seconds = simulation.clock.time_ns / NS_PER_S
+    seconds = (simulation.clock.time_ns - simulation.counted_from_ns) / NS_PER_S
     total = Tally()
     by_level: dict[Hashable, Tally] = {name: Tally() for name in simulation.views}
     by_flow: dict[Hashable, Tally] = {}
@@ -54,6 +54,7 @@ def configuration_report(name: str, simulation: Simulation, top: int) -> dict[st
         "serverConcurrencyLimit": simulation.controller.server_concurrency_limit,
         "problems": list(simulation.problems),
         "seconds": seconds,
+        "warmUpSeconds": simulation.counted_from_ns / NS_PER_S,
         "total": tally_report(total),
         "levels": [
             {"priorityLevel": name} | tally_report(by_level[name]) | level_report(view, seconds)

@@ -146,6 +146,20 @@ class LevelView:
         self.level.queue_set.sync()
         self.max_limit = max(self.max_limit, self.level.current_limit)
 
+    def clear(self) -> None:
+        """Begin anew to measure; the series go on."""
+        self.sync()
+        meter = self.meter
+        seat_ns, waiting_ns, dispatched, rejected = self._before
+        self._before = (
+            seat_ns - meter.seat_ns,
+            waiting_ns - meter.waiting_ns,
+            dispatched,
+            rejected,
+        )
+        meter.clear()
+        self.max_limit = self.level.current_limit
+
     def sample(self, bin_ns: int) -> None:
         """End a bin of the series."""
         self.sync()
@@ -175,6 +189,8 @@ class Simulation(Replay):
         objects: The configuration, built-in objects included.
         server_concurrency_limit: Seats of the whole proxy.
         hash_seed: Decides which queues flows are dealt.
+        warm_up_ns: What happens before is in the series, but does not count otherwise.  A level
+            that has just been made has few seats until the first adjustment of limits.
         on_progress: Called now and then with the requests so far.
 
     Attributes:
@@ -184,6 +200,7 @@ class Simulation(Replay):
         tallies: Client, priority level, FlowSchema and distinguisher to what became of requests.
         arrivals: Requests so far.
         bin_ns: The width of a bin of the series.
+        counted_from_ns: When the warm-up was over; 0 without one, or if it never was.
     """
 
     def __init__(
@@ -192,6 +209,7 @@ class Simulation(Replay):
         server_concurrency_limit: int,
         *,
         hash_seed: int = 0,
+        warm_up_ns: int = 0,
         on_progress: Callable[[int], None] | None = None,
     ) -> None:
         clock = VirtualClock()
@@ -204,7 +222,9 @@ class Simulation(Replay):
         self.tallies: dict[tuple[str, str, str, str], Tally] = {}
         self.arrivals = 0
         self.bin_ns = FIRST_BIN_NS
+        self.counted_from_ns = 0
         self._on_progress = on_progress
+        self._warm_up_ns = warm_up_ns
         self._lanes: dict[Kind, SimulatedLane] = {}
         self._costs = LearnedCosts(clock.now_ns)
         self._estimator = WorkEstimator(self._costs.object_stats, self._costs.watch_count)
@@ -216,6 +236,8 @@ class Simulation(Replay):
         if not self.sources:
             return
         clock.arm(ADJUSTMENT_PERIOD_NS, self._adjust, None)
+        if self._warm_up_ns:
+            clock.arm_arrival(self._warm_up_ns, self._begin_to_count, None)
         clock.arm(self.bin_ns, self._sample, None)
         clock.run()
         for view in self.views.values():
@@ -282,6 +304,13 @@ class Simulation(Replay):
     def _adjust(self, _: None) -> None:
         self.controller.adjust_limits()
         self.clock.arm(self.clock.time_ns + ADJUSTMENT_PERIOD_NS, self._adjust, None)
+
+    def _begin_to_count(self, _: None) -> None:
+        for view in self.views.values():
+            view.clear()
+        for tally in self.tallies.values():
+            tally.clear()
+        self.counted_from_ns = self.clock.time_ns
 
     def _sample(self, _: None) -> None:
         views = self.views.values()

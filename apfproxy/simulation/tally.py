@@ -6,7 +6,7 @@ from apfproxy.simulation.durations import Durations
 
 
 class Tally:
-    """What became of some requests; all numbers only grow.
+    """What became of some requests; all numbers only grow, but for `clear`.
 
     Attributes:
         executed: They had seats; those cut off included.
@@ -31,9 +31,14 @@ class Tally:
     )
 
     def __init__(self) -> None:
+        self.rejected: dict[str, int]
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all of them."""
         self.executed = 0
         self.queued = 0
-        self.rejected: dict[str, int] = {}
+        self.rejected = {}
         self.cut_off = 0
         self.without_seats = 0
         self.seat_ns = 0

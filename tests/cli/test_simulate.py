@@ -207,3 +207,20 @@ def test_progress(
     assert "simulating built-in objects" in capsys.readouterr().err
     assert 0 == main(["simulate", "--audit-log", path])
     assert "reading" in capsys.readouterr().err
+
+
+def test_samples(capsys: pytest.CaptureFixture[str]) -> None:
+    """The samples do what they are there to show: builds of their own level leave others alone."""
+    folder = Path(__file__).parents[2] / "config" / "simulation"
+    arguments = ["--mix", str(folder / "mix.yaml"), "--compare", str(folder / "builds.yaml")]
+
+    arguments += ["--server-concurrency-limit", "100", "--warm-up", "20s", "--top", "99"]
+    assert 0 == main(["simulate", *arguments, "-o", "json"])
+    out, err = capsys.readouterr()
+    report = json.loads(out)
+    changes = {row["client"]: row for row in report["difference"]["clients"]}
+
+    assert "" == err
+    assert [20.0, 20.0] == [each["warmUpSeconds"] for each in report["configurations"]]
+    assert changes["build"]["executed"] < 0 < changes["build"]["waitMean"]
+    assert all(changes[f"operator-{number}"]["queued"] < 0 for number in range(10))

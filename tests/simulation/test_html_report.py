@@ -48,13 +48,20 @@ def page_of(source: dict[str, Any], *reports: dict[str, Any]) -> Page:
 def test_one_configuration() -> None:
     """A page names what it is about, and needs nothing from elsewhere."""
     report = report_of("objects, 10 seats", 10)
+    report["warmUpSeconds"] = 10.0
     report["problems"] = ["something is not used"]
     page = page_of({"mix": "mix.yaml"}, report)
 
     assert [] == page.addresses
     assert "script" not in page.tags
     assert "one" not in page.tags  # a client's name is no tag
-    for text in ("The mix mix.yaml.", "objects, 10 seats", "<one>", "something is not used"):
+    for text in (
+        "The mix mix.yaml.",
+        "objects, 10 seats",
+        "<one>",
+        "something is not used",
+        "after a warm-up of 10 s,",
+    ):
         assert text in page.text
     assert 3 == page.tags.count("svg")
     assert "B less A" not in page.text

@@ -182,3 +182,19 @@ def test_problems_are_kept() -> None:
     lost = [each for each in objects() if each.metadata.name != "level"]
 
     assert 1 == len(Simulation(lost, 10).problems)
+
+
+def test_warm_up_does_not_count() -> None:
+    """What happens before its end is in the series alone."""
+    simulation = Simulation(objects(), 10, warm_up_ns=S)
+    total = ran(simulation, [(index * 200 * MS, kind(), 100 * MS) for index in range(10)])
+    view = simulation.views["level"]
+
+    assert (5, 500 * MS) == (total.executed, total.seat_ns)
+    assert (500 * MS, 1, S) == (
+        view.meter.seat_ns,
+        view.meter.max_seats,
+        simulation.counted_from_ns,
+    )
+    assert [1, 0] * 9 == view.series.seats[:18]
+    assert 10 == sum(view.series.dispatched)

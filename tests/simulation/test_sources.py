@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from apfproxy.simulation.mix import parse_mix
+import random
+
+import pytest
+
+from apfproxy.api.decode import decode_documents
+from apfproxy.simulation.mix import parse_mix, parse_times
 from apfproxy.simulation.simulation import Simulation
 from apfproxy.simulation.sources import ClosedClient, Sequence, add_mix
-from tests.simulation.scene import objects
+from tests.simulation.scene import LEVEL, objects
 from tests.simulation.test_simulation import MS, S, kind
 
 
@@ -87,3 +92,23 @@ def test_repr() -> None:
     simulation = Simulation(objects(), 1)
 
     assert "<Sequence into <Simulation: 0 requests so far, 0 ns>>" == repr(Sequence(simulation, []))
+
+
+def test_seats_are_divided_fairly() -> None:
+    """Clients get what they ask for, or an even share of what others leave: max-min fairness."""
+    asked = {"modest": 2, "medium": 4, "greedy": 20, "greedier": 40}
+    fair = {"modest": 2.0, "medium": 4.0, "greedy": 7.0, "greedier": 7.0}  # of 20 seats
+    deep = [each for each in objects() if each.metadata.name != "level"]
+    text = LEVEL.replace("LEVEL_ANNOTATIONS", "").replace("SCHEMA_ANNOTATIONS", "")
+    text = text.partition("---")[0].replace("queueLengthLimit: 2", "queueLengthLimit: 99")
+    deep += decode_documents(text.replace("queues: 8", "queues: 64").encode(), "test").objects
+    simulation = Simulation(deep, 20)
+    chance = random.Random(1)  # noqa: S311  no secret
+    draw = parse_times("50ms-150ms").drawer(chance)
+    for name, clients in asked.items():
+        for _ in range(clients):
+            ClosedClient(simulation, kind(name), draw, think_ns=0, start_ns=0, stop_ns=100 * S)
+    simulation.run()
+    used = {key[0]: tally.seat_ns / (100 * S) for key, tally in simulation.tallies.items()}
+
+    assert pytest.approx(fair, rel=0.1) == used
