@@ -40,6 +40,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
     """One client's connection.
 
     Attributes:
+        address: The client's, once the connection has come about.
         deadline_ns: When `on_deadline` is due, or 0; the server's sweep looks at it.
         keep_alive: Whether another request may follow the one under way.
         forwarded_suffix: Ends the head of every forwarded request: the client's address.
@@ -48,7 +49,6 @@ class DownstreamConnection(asyncio.BufferedProtocol):
     """
 
     __slots__ = (
-        "_address",
         "_body",
         "_context",
         "_counted_as",
@@ -64,6 +64,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         "_probe",
         "_probed_bytes",
         "_transport",
+        "address",
         "deadline_ns",
         "forwarded_suffix",
         "is_write_paused",
@@ -116,7 +117,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self.write = self._transport.write
         peer = transport.get_extra_info("peername")
         address = peer[0] if isinstance(peer, tuple) else "unknown"
-        self._address = address
+        self.address = address
         self._learn_peer()
         self.forwarded_suffix = context.intern(address.encode() + b"\r\n\r\n")
         self.deadline_ns = context.clock.now_ns() + context.head_timeout_ns
@@ -134,7 +135,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         """Find out what kind of client this is, and how its requests are to be read."""
         is_tls = self._transport.get_extra_info("ssl_object") is not None
         leaf, chain = peer_certificates(self._transport) if is_tls else (None, ())
-        heads = self._heads = self._context.heads_of(self._address, leaf, chain, is_tls=is_tls)
+        heads = self._heads = self._context.heads_of(self.address, leaf, chain, is_tls=is_tls)
         self._kept_heads = heads.kept
         return heads
 
@@ -210,11 +211,6 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if self._is_read_paused and not self._is_closed:
             self._is_read_paused = False
             self._transport.resume_reading()
-
-    @property
-    def address(self) -> str:
-        """The client's."""
-        return self._address
 
     @property
     def transport(self) -> asyncio.Transport:
@@ -469,7 +465,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         access_log = self._context.access_log
         if access_log is not None and not is_logged:
             reason = Failure.CLIENT_TIMEOUT if error.code == 408 else Failure.MALFORMED
-            access_log.on_refused(self._address, error.code, answers.body_bytes(answer), reason)
+            access_log.on_refused(self.address, error.code, answers.body_bytes(answer), reason)
         self._linger()
 
     def _linger(self) -> None:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.authn.authenticator import Identity
+    from apfproxy.flowcontrol.controller import Classification
     from apfproxy.flowcontrol.ticket import Ticket
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.downstream import DownstreamConnection
@@ -84,7 +85,7 @@ class Exchange(SeatHolder):
         self._wait_timer = None
         self._watch = None
         self._begun_ns: int
-        """For the access log: when it came; -1 once it is there."""
+        """For the access log: when it came, 0 if it was not held up since; -1 once it is there."""
         self._held: bytes
         self._request_bytes: int
         """Of the body, since there is a connection to pass them on to."""
@@ -112,7 +113,7 @@ class Exchange(SeatHolder):
         self._held = body
         self._request_is_whole = is_whole
         if context.access_log is not None:
-            self._begun_ns = context.clock.now_ns()
+            self._begun_ns = 0
             self._sent_ns = 0
             self._used = None
         if head.identity_until_ns <= context.sweep_now_ns and not self._identify():
@@ -135,8 +136,15 @@ class Exchange(SeatHolder):
         ):
             return False
         self._is_gathering = True
-        self._downstream.deadline_ns = context.clock.now_ns() + head.timeout_ns
+        self._hold_up()
         return True
+
+    def _hold_up(self) -> None:
+        """Wait for something before the request can be admitted."""
+        now_ns = self._context.clock.now_ns()
+        self._downstream.deadline_ns = now_ns + self.head.timeout_ns
+        if self._context.access_log is not None:
+            self._begun_ns = self._begun_ns or now_ns
 
     def _gather(self, data: bytes, *, is_last: bool) -> None:
         self._held += data
@@ -179,7 +187,7 @@ class Exchange(SeatHolder):
             self._answer_unidentified(error)
             return False
         if found is None:
-            self._downstream.deadline_ns = context.clock.now_ns() + head.timeout_ns
+            self._hold_up()
             self._identification = spawn(self._identify_later(), name="find out who asks")
             return False
         return self._take_identity(found)
@@ -526,34 +534,49 @@ class Exchange(SeatHolder):
         """Have the request in the access log, with as much of an answer as there was."""
         if self._context.access_log is None or self._begun_ns < 0:
             return
-        answer = (0, 0, 0)
+        status = sent_bytes = 0
         if self.has_answered:
-            is_tunnel = self._status == _SWITCHING_PROTOCOLS
+            status = self._status
+            is_tunnel = status == _SWITCHING_PROTOCOLS
             sent_bytes = self._tunnel.bytes_to_client if is_tunnel else self._body_bytes
-            answer = (self._status, self._status, sent_bytes)
-        self._log(self.ticket, self._context.clock.now_ns(), answer, reason)
+        now_ns = self._context.clock.now_ns()
+        self._log(self.ticket, now_ns, (status, status, sent_bytes), reason)
 
     def _log(
         self, ticket: Ticket | None, now_ns: int, answer: tuple[int, int, int], reason: str
     ) -> None:
-        """Have the request in the access log, unless it is there already."""
-        begun_ns, sent_ns, access_log = self._begun_ns, self._sent_ns, self._context.access_log
+        """Have the request in the access log, unless it is there already.
+
+        Args:
+            ticket: What it has of flow control, or had a moment ago.
+            now_ns: The time.
+            answer: The status sent and that of the origin, 0 for none; the length of the body.
+            reason: Why it was rejected or failed; "" if it was not.
+        """
+        begun_ns, access_log, head = self._begun_ns, self._context.access_log, self.head
         if begun_ns < 0 or access_log is None:
             return
         self._begun_ns = -1
         if ticket is not None:
+            found: Classification | None = self._classification
             seats, asked_ns = ticket.estimate.max_seats, ticket.arrived_ns
         else:
-            seats, asked_ns = self._used or (0, sent_ns or now_ns)
-        waited_ns = (sent_ns or now_ns) - asked_ns
-        access_log.on_end(
-            self.head,
-            getattr(self, "_classification", None),
-            self._downstream.address,
-            (begun_ns, waited_ns, now_ns - sent_ns if sent_ns else 0),
-            seats,
-            answer,
-            reason,
+            found = getattr(self, "_classification", None)
+            seats, asked_ns = self._used or (0, self._sent_ns or now_ns)
+        access_log.take(
+            (
+                head,
+                head.user,
+                found,
+                self._downstream.address,
+                begun_ns,
+                asked_ns,
+                self._sent_ns,
+                now_ns,
+                seats,
+                answer,
+                reason,
+            )
         )
 
     def _answer_status(self, code: int, message: str, reason: str) -> None:

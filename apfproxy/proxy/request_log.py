@@ -12,7 +12,7 @@ import random
 import re
 import time
 from json.encoder import encode_basestring_ascii
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from apfproxy.settings import ERRORS
 
@@ -65,11 +65,23 @@ if TYPE_CHECKING:
         User,
         Classification | None,
         str,
-        tuple[int, int, int],
+        int,
+        int,
+        int,
+        int,
         int,
         tuple[int, int, int],
         str,
     ]
+    """Of a request that is over: head, user, where it belongs, None if it did not come so far; the
+    client's address; the times, by the process's clock, when it came (0 for the next), when it
+    asked for seats, when it was dispatched (0 for never) and when it ended; the seats that it took
+    or would have taken, 0 if none by its nature; the status sent, that of the origin, 0 for none,
+    and the length of the answer's body; why it was rejected or failed, "" if it was not."""
+
+ANSWER: Final = 9
+REASON: Final = 10
+"""Places in a record."""
 
 
 class Failure(enum.StrEnum):
@@ -137,37 +149,17 @@ class RequestLog:
         self._second = -1
         self._second_text = ""
 
-    def on_end(
-        self,
-        head: RequestHead,
-        found: Classification | None,
-        address: str,
-        times: tuple[int, int, int],
-        seats: int,
-        answer: tuple[int, int, int],
-        reason: str,
-    ) -> None:
-        """A request is over.
-
-        Args:
-            head: Its head.
-            found: Where it belongs; None if it did not come so far.
-            address: The client's.
-            times: When it came, by the process's clock; its wait and its execution; nanoseconds.
-            seats: That it took or would have taken; 0 if it took none by its nature.
-            answer: The status sent to the client and that of the origin, 0 for none; the length of
-                the body.
-            reason: Why it was rejected or failed; "" if it was not.
-        """
+    def take(self, record: Record) -> None:
+        """A request is over."""
         if (
             not self._is_whole
-            and not reason
-            and answer[0] < _FIRST_ERROR
+            and not record[REASON]
+            and record[ANSWER][0] < _FIRST_ERROR
             and random.random() >= self._sampled  # noqa: S311 - a sample, not a secret
         ):
             return
         records = self._records
-        records.append((head, head.user, found, address, times, seats, answer, reason))
+        records.append(record)
         if len(records) >= MAX_RECORDS:
             self.flush()
         elif self._timer is None:
@@ -212,21 +204,32 @@ class RequestLog:
         self.flush()
 
     def _line(self, record: Record) -> str:
-        head, user, found, address, times, seats, answer, reason = record
+        (
+            head,
+            user,
+            found,
+            address,
+            begun_ns,
+            asked_ns,
+            sent_ns,
+            ended_ns,
+            seats,
+            (status, upstream_status, body_bytes),
+            reason,
+        ) = record
         kept = head.logged
         if kept is not None and kept[0] is found and kept[1] is user:
             text = kept[2]
         else:
             text = text_of(head, user, found)
             head.logged = (found, user, text)
-        begun_ns, wait_ns, execution_ns = times
-        status, upstream_status, body_bytes = answer
+        wait_ns = (sent_ns or ended_ns) - asked_ns
         return (
-            f'{{"time":"{self._time_text(begun_ns)}",{text},'
-            f'"seats":{seats},"waitSeconds":{wait_ns / 1e9:.6f},'
-            f'"executionSeconds":{execution_ns / 1e9:.6f},"status":{status or "null"},'
-            f'"upstreamStatus":{upstream_status or "null"},"bytes":{body_bytes},'
-            f'"reason":"{reason}","client":"{address}"}}\n'
+            f'{{"time":"{self._time_text(begun_ns or asked_ns)}",{text},"seats":{seats},'
+            f'"waitSeconds":{wait_ns / 1e9 if wait_ns else 0.0:.6f},'
+            f'"executionSeconds":{(ended_ns - (sent_ns or ended_ns)) / 1e9:.6f},'
+            f'"status":{status or "null"},"upstreamStatus":{upstream_status or "null"},'
+            f'"bytes":{body_bytes},"reason":"{reason}","client":"{address}"}}\n'
         )
 
     def _time_text(self, now_ns: int) -> str:

@@ -252,7 +252,9 @@ def test_flows_are_told_what_would_be(bench: Bench) -> None:
 def test_access_log(bench: Bench) -> None:
     """A line has the origin's answer, and the reason why there would have been none."""
     lines: list[str] = []
-    bench.context.access_log = RequestLog(AccessLogSettings(), bench.clock.now_ns, lines.append)
+    bench.context.access_log = RequestLog(
+        AccessLogSettings(), bench.clock, lambda text, _: lines.extend(text.splitlines())
+    )
     asked = [ask(bench, request) for request in (GET, HURRIED, GET, GET, GET)]
     bench.wait(0.6)
     for client, origin in reversed(asked[1:]):
