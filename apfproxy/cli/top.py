@@ -234,7 +234,7 @@ class Screen:
         try:
             state = await self._client.look()
         except CommandError as error:
-            self._problem = error.message.partition(";")[0]
+            self._problem = error.message.partition(";")[0].replace(self._client.url, "it")
             self._rates = {}
         else:
             self._rates = rates_between(self._state, state)

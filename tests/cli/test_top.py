@@ -166,7 +166,7 @@ async def test_goes_on_while_the_proxy_is_away(proxy: Proxy) -> None:
     async with terminal(proxy, SHORT_S) as shown:
         await shown.screens.until(lambda text: "50/s dispatched" in text)
         proxy.is_away = True
-        await shown.screens.until(lambda text: "still trying: cannot ask http://" in text)
+        await shown.screens.until(lambda text: "still trying: cannot ask it: " in text)
         looks = proxy.looks
         proxy.is_away = False
         await shown.screens.until(lambda _: proxy.looks > looks + 1)
