@@ -1,7 +1,8 @@
 // Colours that are not the style sheet's: those of plots and of the heat map.
 // Neighbours differ in lightness, too, for those who see few colours.
 
-const isDark = () => matchMedia("(prefers-color-scheme: dark)").matches;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => dark.matches;
 
 const LINES = {
   light: ["#0067a8", "#c65300", "#00805d", "#a3498f", "#7d6400", "#3d93c4", "#3f4854", "#a11d4a"],
@@ -23,9 +24,10 @@ export function line(number) {
   return { colour: colours[number % colours.length], dash: [[], [6, 4], [2, 3]][round % 3] };
 }
 
-/** The value of a colour of the style sheet. */
-export const styled = (name) =>
-  getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+const style = getComputedStyle(document.documentElement);
+
+/** The value of a colour of the style sheet, as it is now; asking may cost a layout. */
+export const styled = (name) => style.getPropertyValue(`--${name}`).trim();
 
 /** `HEAT_STEPS` colours from the least to the most. */
 export function heatColours() {

@@ -12,11 +12,17 @@ import { Queues } from "./queues.js";
 
 const CONNECTION = { connecting: "connecting", live: "live", paused: "paused", lost: "no connection; trying again" };
 
+/** Ends the task: with parts made one by one the page answers in between while it loads. */
+const breath = () => new Promise((resolve) => setTimeout(resolve));
+
 const history = new History();
 const levels = new Levels();
+await breath();
 const queues = new Queues();
+await breath();
 const flows = new Flows(showHandOf);
 new Explain((hand) => queues.showHand(hand));
+await breath();
 
 let state = null;
 let isDue = false;

@@ -61,6 +61,7 @@ export class Plots {
   #hidden = new Set();
   #chips = byId("plot-levels");
   #widths = new Map();
+  #due = new Map(); // field to whether its plot is to be made anew
 
   constructor(history) {
     this.#history = history;
@@ -74,39 +75,44 @@ export class Plots {
         this.#widths.set(field, width);
         const plot = this.#plots.get(field);
         if (plot) plot.setSize({ width, height: HEIGHT });
-        else this.#make(field);
+        else this.#ask(field, true);
       });
     }
-    onAppearance(() => this.#remake());
+    onAppearance(() => this.#drawAll(true));
   }
 
-  /** Draws what is new, one plot a frame. */
+  /** Draws what is new. */
   show() {
     const names = this.#history.busiest().slice(0, MOST_LINES);
     const isSame = names.length === this.#names.length && names.every((name) => this.#names.includes(name));
-    if (!isSame) {
-      this.#names = names.sort();
-      this.#remake();
-      return;
-    }
-    const left = [...FIELDS];
-    const next = () => {
-      const field = left.shift();
-      if (field === undefined) return;
-      this.#plots.get(field)?.setData(this.#data(field));
-      this.#describe(field);
-      requestAnimationFrame(next);
-    };
-    next();
+    if (!isSame) this.#names = names.sort();
+    this.#drawAll(!isSame);
   }
 
-  #remake() {
-    this.#drawChips();
-    for (const field of FIELDS) {
-      this.#plots.get(field)?.destroy();
+  #drawAll(isAnew) {
+    if (isAnew) this.#drawChips();
+    for (const field of FIELDS) this.#ask(field, isAnew);
+  }
+
+  /** Has a plot drawn in one of the next frames, one plot a frame: each takes some ms. */
+  #ask(field, isAnew) {
+    if (this.#due.size === 0) requestAnimationFrame(() => this.#next());
+    this.#due.set(field, isAnew || this.#due.get(field) === true);
+  }
+
+  #next() {
+    const [[field, isAnew]] = this.#due;
+    this.#due.delete(field);
+    const plot = this.#plots.get(field);
+    if (plot === undefined || isAnew) {
+      plot?.destroy();
       this.#plots.delete(field);
       if (this.#widths.has(field)) this.#make(field);
+    } else {
+      plot.setData(this.#data(field));
+      this.#describe(field);
     }
+    if (this.#due.size > 0) requestAnimationFrame(() => this.#next());
   }
 
   #data(field) {
