@@ -49,6 +49,7 @@ SECURITY_HEADERS = {
 }
 
 LIVE_INDEX = {
+    "/": "this list; in a browser the live page",
     "/debug/live": "the live page's state, as JSON",
     "/debug/live/hand": "a flow's hand of queues; ?priorityLevel=&flowSchema=&flow=",
     "/events": "the same state as server-sent events, as it changes",
