@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import dataclasses
 import logging
 import ssl
 import tempfile
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from apfproxy.sources.exec_credential import Credential, ExecProgram
 from apfproxy.sources.file_changes import fingerprint
-from apfproxy.sources.kubeconfig import KubeconfigError
+from apfproxy.sources.kubeconfig import KubeconfigError, Pem
 from apfproxy.sources.token_file import TokenFile, TokenFileError
 
 if TYPE_CHECKING:
-    from apfproxy.sources.kubeconfig import ApiAccess, Pem
+    from apfproxy.sources.kubeconfig import ApiAccess
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +48,9 @@ class ApiCredentials:
         self._token_file = None
         if access.token_file is not None:
             self._token_file = TokenFile(access.token_file, min_characters=1)
+        self._program = None if access.program is None else ExecProgram(access.program)
+        self._given = Credential()  # by the program
+        self._lock = threading.Lock()
         self._fingerprint = fingerprint(access.paths)
         self.context: ssl.SSLContext | None = None
         self.problem: str | None = None
@@ -68,17 +74,39 @@ class ApiCredentials:
 
         Raises:
             TokenFileError: There is no token where one should be.
+            ExecError: The program that should give one does not.
         """
         return await asyncio.to_thread(self._refresh)
 
-    def _refresh(self) -> str | None:
-        if self.context is not None:
-            self._refresh_tls()
-        return self.authorization()
+    def refused(self) -> None:
+        """The API does not know who asks: a program is run again."""
+        if self._program is not None:
+            self._program.refused()
 
-    def _refresh_tls(self) -> None:
+    def _refresh(self) -> str | None:
+        with self._lock:
+            is_new = False
+            if self._program is not None:
+                given = self._program.credential()
+                is_new = (given.certificate, given.key) != (
+                    self._given.certificate,
+                    self._given.key,
+                )
+                self._given = given
+                if is_new:
+                    has_own = bool(given.certificate)
+                    self._access = dataclasses.replace(
+                        self._access,
+                        certificate=Pem(data=given.certificate.encode()) if has_own else None,
+                        key=Pem(data=given.key.encode()) if has_own else None,
+                    )
+            if self.context is not None:
+                self._refresh_tls(is_new=is_new)
+            return self.authorization()
+
+    def _refresh_tls(self, *, is_new: bool) -> None:
         found = fingerprint(self._access.paths)
-        if found == self._fingerprint:
+        if found == self._fingerprint and not is_new and self.problem is None:
             return
         try:
             self.context = tls_context(self._access)
@@ -87,9 +115,10 @@ class ApiCredentials:
                 logger.warning("changed, but not taken, what was there stays in use: %s", error)
             self.problem = str(error)
             return
-        self._fingerprint = found
         self.problem = None
-        logger.info("changed, and loaded again: %s", ", ".join(self._access.paths))
+        if found != self._fingerprint:
+            logger.info("changed, and loaded again: %s", ", ".join(self._access.paths))
+        self._fingerprint = found
 
     def authorization(self) -> str | None:
         """The value of the field that says who asks; None if a certificate does, or nothing.
@@ -98,6 +127,8 @@ class ApiCredentials:
             TokenFileError: There is no token where one should be.
         """
         access = self._access
+        if self._given.token:
+            return f"Bearer {self._given.token}"
         if self._token_file is not None:
             return f"Bearer {self._token_file.token().decode('ascii')}"
         if access.token is not None:

@@ -1,8 +1,8 @@
 """How to reach a Kubernetes API: from a kubeconfig, or as the service account of the pod.
 
 Paths in a kubeconfig are relative to its directory.  Contents (`...-data`) win over files, and a
-token's file wins over a token, as in client-go.  Programs that fetch credentials (`exec`,
-`auth-provider`) are not run: they are for people at their desk.
+token's file wins over a token, as in client-go.  A program that fetches credentials (`exec`) is run
+without a terminal; `auth-provider`, which client-go has dropped, is refused.
 
 Source: Kubernetes documentation, "Organizing Cluster Access Using kubeconfig Files" and "Accessing
 the Kubernetes API from a Pod"; client-go's `tools/clientcmd`.
@@ -19,6 +19,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
+from apfproxy.sources.exec_credential import API_VERSIONS, ExecCommand
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -28,7 +30,6 @@ MAX_BYTES = 1 << 20
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 
-PLUGINS = ("exec", "auth-provider")
 NOT_DONE = {
     "as": "impersonation",
     "as-uid": "impersonation",
@@ -70,6 +71,7 @@ class ApiAccess:
         token_file: Has it instead, and may change.
         username: For basic authentication, with `password`; "" for none.
         password: As said.
+        program: Gives a token or a certificate instead.
     """
 
     server: str
@@ -82,6 +84,7 @@ class ApiAccess:
     token_file: str | None = None
     username: str = ""
     password: str = field(default="", repr=False)
+    program: ExecCommand | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -173,13 +176,11 @@ def access(data: bytes, path: str, context: str | None = None) -> ApiAccess:
 
 
 def _access(cluster: Fields, user: Fields) -> ApiAccess:
-    for plugin in PLUGINS:
-        if user.has(plugin):
-            raise KubeconfigError(
-                f"{user.place(plugin)}: programs that fetch credentials are not run; give the user"
-                " a token or tokenFile (kubectl create token NAME), a client certificate, or run in"
-                " the cluster as a service account"
-            )
+    if user.has("auth-provider"):
+        raise KubeconfigError(
+            f"{user.place('auth-provider')}: is not done, by client-go neither any more; let the"
+            " cluster's own tool write the kubeconfig anew, with exec, or give a token"
+        )
     for name, what in NOT_DONE.items():
         if user.has(name):
             raise KubeconfigError(
@@ -194,6 +195,11 @@ def _access(cluster: Fields, user: Fields) -> ApiAccess:
     if (certificate is None) != (key is None):
         missing = "client-key" if key is None else "client-certificate"
         raise KubeconfigError(f"{user.place(missing)}: missing: certificate and key go together")
+    program = _program(user.part("exec"), cluster) if user.has("exec") else None
+    if program is not None and certificate is not None:
+        raise KubeconfigError(
+            f"{user.place('exec')}: makes no sense with a client-certificate; remove one"
+        )
     is_unverified = cluster.truth("insecure-skip-tls-verify")
     authorities = cluster.pem("certificate-authority")
     if is_unverified and authorities is not None:
@@ -212,6 +218,39 @@ def _access(cluster: Fields, user: Fields) -> ApiAccess:
         token_file=user.path("tokenFile"),
         username=user.text("username"),
         password=user.text("password"),
+        program=program,
+    )
+
+
+def _program(fields: Fields, cluster: Fields) -> ExecCommand:
+    command, version = fields.text("command"), fields.text("apiVersion")
+    if not command:
+        raise KubeconfigError(f"{fields.place('command')}: missing")
+    if version not in API_VERSIONS:
+        raise KubeconfigError(f"{fields.place('apiVersion')}: want {' or '.join(API_VERSIONS)}")
+    if fields.text("interactiveMode") == "Always":
+        raise KubeconfigError(
+            f"{fields.place('interactiveMode')}: the program needs a terminal, and there is none;"
+            " use a user who can be known without"
+        )
+    told = None
+    if fields.truth("provideClusterInfo"):
+        authorities = cluster.pem("certificate-authority")
+        told = {
+            "server": cluster.server(),
+            "tls-server-name": cluster.text("tls-server-name"),
+            "insecure-skip-tls-verify": cluster.truth("insecure-skip-tls-verify"),
+        }
+        if authorities is not None and not authorities.path:
+            told["certificate-authority-data"] = base64.b64encode(authorities.data).decode()
+    return ExecCommand(
+        # A name is looked for on the PATH, and a path begins at the kubeconfig.
+        path=(fields.path("command") or "") if "/" in command else command,
+        arguments=fields.texts("args"),
+        environment=fields.pairs("env"),
+        api_version=version,
+        hint=fields.text("installHint").strip(),
+        cluster=told,
     )
 
 
@@ -253,6 +292,31 @@ class Fields:
         if not isinstance(value, str):
             raise KubeconfigError(f"{self.place(name)}: want a string")
         return value
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """The texts of a list."""
+        values = self._list(name)
+        if not all(isinstance(value, str) for value in values):
+            raise KubeconfigError(f"{self.place(name)}: want a list of strings")
+        return tuple(values)
+
+    def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
+        """The names and values of a list of such."""
+        parts = [
+            Fields(self._file, f"{self._where}.{name}[{number}]", value)
+            for number, value in enumerate(self._list(name))
+        ]
+        return tuple((part.text("name"), part.text("value")) for part in parts)
+
+    def part(self, name: str) -> Fields:
+        """The mapping in a field."""
+        return Fields(self._file, f"{self._where}.{name}", self._content[name])
+
+    def _list(self, name: str) -> list[Any]:
+        values = self._content.get(name) or []
+        if not isinstance(values, list):
+            raise KubeconfigError(f"{self.place(name)}: want a list")
+        return values
 
     def truth(self, name: str) -> bool:
         """The boolean of a field; False if it is not there."""
@@ -296,12 +360,9 @@ class Fields:
 
     def names(self, name: str) -> list[str]:
         """The names of the entries of a list."""
-        entries = self._content.get(name) or []
-        if not isinstance(entries, list):
-            raise KubeconfigError(f"{self.place(name)}: want a list")
         return [
             each["name"]
-            for each in entries
+            for each in self._list(name)
             if isinstance(each, dict) and isinstance(each.get("name"), str)
         ]
 

@@ -118,7 +118,8 @@ class KubernetesObjects:
         problems = [each.problem for each in self.reflectors.values() if each.problem is not None]
         if not problems:
             status = None if self.status is None else self.status.problem
-            return None if status is None else f"{self.name}: {status}"
+            others = "; ".join(filter(None, (self.api.problem, status)))
+            return f"{self.name}: {others}" if others else None
         serving = "the last known objects are" if self.is_synced else "the built-in objects are"
         return f"{self.name}: {'; '.join(problems)}; {serving} in force"
 

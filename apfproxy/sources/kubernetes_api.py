@@ -14,6 +14,7 @@ import msgspec
 import yarl
 
 from apfproxy.authn.api_exchange import EXCHANGE_ERRORS, explained, json_head, new_session
+from apfproxy.sources.exec_credential import ExecError
 from apfproxy.sources.token_file import TokenFileError
 
 if TYPE_CHECKING:
@@ -84,6 +85,11 @@ class KubernetesApi:
 
     def __repr__(self) -> str:
         return f"<KubernetesApi {self.server}>"
+
+    @property
+    def problem(self) -> str | None:
+        """What of the credentials cannot be taken anew; None while all can."""
+        return self._credentials.problem
 
     async def close(self) -> None:
         """Drop all connections."""
@@ -167,9 +173,11 @@ class KubernetesApi:
                 timeout=timeout,
             ) as response:
                 if response.status not in {OK, CREATED}:
+                    if response.status == UNAUTHORIZED:
+                        self._credentials.refused()
                     raise await refusal(response)
                 yield response
-        except TokenFileError as error:
+        except (TokenFileError, ExecError) as error:
             raise KubernetesApiError(str(error)) from None
         except TimeoutError as error:
             is_away = isinstance(error, aiohttp.ConnectionTimeoutError)

@@ -34,6 +34,7 @@ class KubernetesDouble:
         refused: Resources that may not be read, and field managers that may not write.
         asked: Verb and resource of each question.
         applied: Name, query and object of each write.
+        problem: Of its credentials.
     """
 
     server = "https://api"
@@ -43,6 +44,7 @@ class KubernetesDouble:
         self.asked: list[tuple[str, str]] = []
         self.applied: list[tuple[str, Mapping[str, str], Json]] = []
         self.is_closed = False
+        self.problem: str | None = None
         self._version = 1
         self._objects: dict[str, dict[str, Json]] = {LEVELS: {}, SCHEMAS: {}}
         self._history: list[tuple[int, str, Json]] = []

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.sources.api_credentials import ApiCredentials
+from apfproxy.sources.exec_credential import Credential, ExecCommand, ExecProgram
 from apfproxy.sources.kubeconfig import ApiAccess, KubeconfigError, Pem
 from apfproxy.sources.token_file import TokenFileError
 from tests.certificates import Authority
@@ -168,3 +169,41 @@ def test_problems(access: Callable[[Authority], dict[str, object]], expected: st
 
     with pytest.raises(KubeconfigError, match=expected):
         ApiCredentials(ApiAccess(**fields))  # type: ignore[arg-type]
+
+
+async def test_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program gives the token, or the certificate, and others after a refusal."""
+    authority = Authority("ca")
+    issued = [authority.issue("me") for _ in range(2)]
+    given = [
+        Credential(token=TOKEN),
+        *(
+            Credential(certificate=each.cert_pem.decode(), key=each.key_pem.decode())
+            for each in issued
+        ),
+    ]
+    monkeypatch.setattr(ExecProgram, "credential", lambda own: given[0] if own else None)
+    monkeypatch.setattr(ExecProgram, "refused", lambda _: given.pop(0))
+    credentials = ApiCredentials(ApiAccess(server=SERVER, program=ExecCommand(path="x")))
+    shown, contexts = [], []
+    given.append(given[0])
+    for _ in range(4):
+        for _ in range(2):
+            shown.append(await credentials.refresh())
+            contexts.append(credentials.context)
+        if len(given) > 1:
+            credentials.refused()
+
+    token = f"Bearer {TOKEN}"
+    assert [token] * 2 + [None] * 4 + [token] * 2 == shown
+    assert [True] * 4 == [contexts[at] is contexts[at + 1] for at in (0, 2, 4, 6)]
+    assert 4 == len({id(context) for context in contexts})
+    assert credentials.problem is None
+
+
+def test_refused_without_program() -> None:
+    """Without a program there is nothing to do about a refusal but to read files again."""
+    credentials = ApiCredentials(ApiAccess(server="http://h"))
+    credentials.refused()
+
+    assert "<ApiCredentials for http://h: ok>" == repr(credentials)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from apfproxy.sources.exec_credential import ExecCommand
 from apfproxy.sources.kubeconfig import (
     MAX_BYTES,
     ApiAccess,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SECRET = "s3cr3t"  # noqa: S105 - of nobody
+EXEC = "client.authentication.k8s.io/v1"
 WHOLE: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Config",
@@ -155,13 +157,47 @@ def changed(place: str, number: int, **fields: object) -> dict[str, Any]:
         pytest.param(
             changed("users", 0, exec={"command": "aws"}),
             None,
-            "users[0].user.exec: programs that fetch credentials are not run",
-            id="exec",
+            "users[0].user.exec.apiVersion: want client.authentication.k8s.io/v1 or",
+            id="exec-of-no-version",
+        ),
+        pytest.param(
+            changed("users", 0, exec={"apiVersion": EXEC}), None, "command: missing", id="exec"
+        ),
+        pytest.param(
+            changed("users", 0, exec="aws"), None, "want a mapping of fields", id="exec-is-text"
+        ),
+        pytest.param(
+            changed("users", 0, exec={"command": "a", "apiVersion": EXEC, "args": [1]}),
+            None,
+            "args: want a list of strings",
+            id="exec-args",
+        ),
+        pytest.param(
+            changed("users", 0, exec={"command": "a", "apiVersion": EXEC, "env": [1]}),
+            None,
+            "exec.env[0]: want a mapping of fields",
+            id="exec-env",
+        ),
+        pytest.param(
+            changed(
+                "users",
+                0,
+                exec={"command": "a", "apiVersion": EXEC, "interactiveMode": "Always"},
+            ),
+            None,
+            "the program needs a terminal",
+            id="exec-interactive",
+        ),
+        pytest.param(
+            changed("users", 1, exec={"command": "a", "apiVersion": EXEC}, client_certificate="c"),
+            "two",
+            "makes no sense with a client-certificate",
+            id="exec-with-certificate",
         ),
         pytest.param(
             changed("users", 0, auth_provider={"name": "gcp"}),
             None,
-            "users[0].user.auth-provider: programs",
+            "users[0].user.auth-provider: is not done",
             id="auth-provider",
         ),
         pytest.param(
@@ -237,6 +273,36 @@ def test_unverified() -> None:
     whole = changed("clusters", 0, insecure_skip_tls_verify=True, certificate_authority="")
 
     assert of(whole).is_unverified
+
+
+def test_program() -> None:
+    """A program is named with all that it is to be told."""
+    program = {
+        "apiVersion": EXEC,
+        "command": "./bin/login",
+        "args": ["--quiet"],
+        "env": [{"name": "PROFILE", "value": SECRET}],
+        "installHint": "get it\n",
+        "provideClusterInfo": True,
+    }
+    whole = changed("users", 0, exec=program)
+    whole["contexts"][0]["context"]["cluster"] = "there"
+    found = of(whole)
+    expected = ExecCommand(
+        path="dir/bin/login",
+        arguments=("--quiet",),
+        environment=(("PROFILE", SECRET),),
+        hint="get it",
+        cluster={
+            "server": "https://there.example/k8s/clusters/c-1",
+            "tls-server-name": "",
+            "insecure-skip-tls-verify": False,
+            "certificate-authority-data": "Q0E=",
+        },
+    )
+
+    assert expected == found.program
+    assert SECRET not in repr(found)
 
 
 def test_file(tmp_path: Path) -> None:

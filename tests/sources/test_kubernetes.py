@@ -93,13 +93,16 @@ async def test_follows() -> None:
         source.api.delete(LEVELS, "mine")
         await until(lambda: "mine" not in source.controller.levels)
         problem = source.objects.problem()
+        source.api.problem = "me.crt: is no PEM"
+        told = source.objects.problem()
 
     assert is_synced
+    assert "https://api: me.crt: is no PEM" == told
     assert {"mine", "catch-all", "exempt"} == first
     assert {"other", "catch-all", "exempt"} == set(source.controller.levels)
     assert problem is None
     assert source.api.is_closed
-    assert "<KubernetesObjects of https://api: ok>" == repr(source.objects)
+    assert "<KubernetesObjects of https://api: https://api: me.crt" in repr(source.objects)
 
 
 async def test_one_resource_is_not_enough(caplog: pytest.LogCaptureFixture) -> None:

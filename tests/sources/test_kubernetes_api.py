@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 
 from apfproxy.sources import kubernetes_api
 from apfproxy.sources.api_credentials import ApiCredentials
+from apfproxy.sources.exec_credential import ExecCommand
 from apfproxy.sources.kubeconfig import ApiAccess, Pem
 from apfproxy.sources.kubernetes_api import KubernetesApi, KubernetesApiError
 from tests.certificates import Authority
@@ -175,6 +176,38 @@ async def test_no_token(tmp_path: Path) -> None:
     await api.close()
 
     assert f"the token file {path} is empty; write one token into it" == str(error)
+
+
+async def test_program() -> None:
+    """A program that gives no credential is said, and one whose token is refused is run again."""
+    access = ApiAccess(server="http://127.0.0.1:1", program=ExecCommand(path="/nowhere"))
+    api = KubernetesApi(access.server, ApiCredentials(access))
+    error = await failure(api)
+    await api.close()
+    runs = 0
+
+    class Counting(ApiCredentials):
+        """Counts refusals."""
+
+        def refused(self) -> None:
+            nonlocal runs
+            runs += 1
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({}, status=401)
+
+    async with api_of(answer) as other:
+        other._credentials = Counting(access)  # noqa: SLF001 - in place of a program
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Counting, "refresh", never)
+            refused = await failure(other)
+
+    assert "/nowhere: there is no such program" == str(error)
+    assert (401, 1) == (refused.status, runs)
+
+
+async def never(_: ApiCredentials) -> None:
+    """No credential at all."""
 
 
 async def test_tls(tmp_path: Path) -> None:

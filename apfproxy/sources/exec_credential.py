@@ -1,0 +1,181 @@
+"""Credentials from a program that a kubeconfig names, as clients of managed clusters use.
+
+The program is run without a terminal, when there is no credential yet, when the last one expires,
+and when the API has refused it.  It blocks; so it is run in a thread.
+
+Source: Kubernetes documentation, "Authenticating", "client-go credential plugins", and the
+reference of `client.authentication.k8s.io/v1`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.api.times import parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+GROUP = "client.authentication.k8s.io"
+API_VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
+MAX_BYTES = 1 << 20
+"""Of what the program says."""
+MAX_MESSAGE = 300
+"""Characters of its complaints that are shown."""
+WITHIN_S = 30.0
+EARLY_S = 10.0
+"""A credential that expires so soon is fetched anew, so that it does not on its way."""
+
+
+class ExecError(Exception):
+    """The program gave no credential.  Says nothing of what it gave."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecCommand:
+    """What a kubeconfig says of the program.
+
+    Attributes:
+        path: Of the program, or its name on the PATH.
+        arguments: For it.
+        environment: Variables beside those of the process; in no repr.
+        api_version: Of what it reads and says.
+        hint: How to install it.
+        cluster: What it is told of the cluster; None for nothing.
+    """
+
+    path: str
+    arguments: tuple[str, ...] = ()
+    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    api_version: str = API_VERSIONS[0]
+    hint: str = ""
+    cluster: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Credential:
+    """What the program gave.
+
+    Attributes:
+        token: Bearer token; "" for none.
+        certificate: PEM of the client's certificate; "" for none.
+        key: PEM of its key.
+        expires_s: Unix time; None for never.
+    """
+
+    token: str = field(default="", repr=False)
+    certificate: str = field(default="", repr=False)
+    key: str = field(default="", repr=False)
+    expires_s: float | None = None
+
+
+class ExecProgram:
+    """The program, and the last credential from it.
+
+    Args:
+        command: What to run.
+        wall_s: The time of day.
+    """
+
+    def __init__(self, command: ExecCommand, wall_s: Callable[[], float] = time.time) -> None:
+        self._command = command
+        self._wall_s = wall_s
+        self._last: Credential | None = None
+
+    def __repr__(self) -> str:
+        return f"<ExecProgram {self._command.path}: {self._last or 'not run'}>"
+
+    def refused(self) -> None:
+        """The API has refused the last credential."""
+        self._last = None
+
+    def credential(self) -> Credential:
+        """The credential of now; blocks while the program runs.
+
+        Raises:
+            ExecError: There is none.
+        """
+        last = self._last
+        if last is None or (
+            last.expires_s is not None and last.expires_s - EARLY_S <= self._wall_s()
+        ):
+            last = self._last = read_credential(run(self._command), self._command)
+        return last
+
+
+def run(command: ExecCommand) -> bytes:
+    """What the program says.
+
+    Raises:
+        ExecError: It cannot be run, fails, or takes too long.
+    """
+    path = shutil.which(command.path)
+    hint = f"; {command.hint}" if command.hint else ""
+    if path is None:
+        raise ExecError(f"{command.path}: there is no such program{hint}")
+    spec: dict[str, Any] = {"interactive": False}
+    if command.cluster is not None:
+        spec["cluster"] = command.cluster
+    told = {"kind": "ExecCredential", "apiVersion": command.api_version, "spec": spec}
+    environment = {
+        **os.environ,
+        **dict(command.environment),
+        "KUBERNETES_EXEC_INFO": json.dumps(told),
+    }
+    try:
+        ended = subprocess.run(  # noqa: S603 - the operator named it
+            [path, *command.arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=WITHIN_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise ExecError(f"{command.path}: did not end within {WITHIN_S:g} s") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or type(error).__name__
+        raise ExecError(f"{command.path}: cannot be run: {reason}") from None
+    if ended.returncode:
+        complaint = " ".join(ended.stderr.decode(errors="replace").split())[:MAX_MESSAGE]
+        raise ExecError(f"{command.path}: ended with {ended.returncode}: {complaint}{hint}")
+    return ended.stdout
+
+
+def read_credential(said: bytes, command: ExecCommand) -> Credential:
+    """The credential in what a program said.
+
+    Raises:
+        ExecError: There is none.
+    """
+    try:
+        found = json.loads(said) if len(said) <= MAX_BYTES else None
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict) or found.get("kind") != "ExecCredential":
+        raise ExecError(f"{command.path}: what it says is no ExecCredential")
+    if found.get("apiVersion") != command.api_version:
+        raise ExecError(f"{command.path}: what it says is not of {command.api_version}")
+    status = found.get("status")
+    if not isinstance(status, dict):
+        raise ExecError(f"{command.path}: what it says has no status")
+    names = ("token", "clientCertificateData", "clientKeyData", "expirationTimestamp")
+    values = [status.get(name) or "" for name in names]
+    if not all(isinstance(value, str) for value in values):
+        raise ExecError(f"{command.path}: {' or '.join(names)} is no string")
+    token, certificate, key, expires = values
+    if not (token or certificate) or bool(certificate) != bool(key):
+        raise ExecError(f"{command.path}: gave neither a token nor a certificate with its key")
+    if not (token.isascii() and token.isprintable()):
+        raise ExecError(f"{command.path}: the token is no bearer token")
+    try:
+        expires_s = parse_time(expires) if expires else None
+    except ValueError:
+        raise ExecError(f"{command.path}: expirationTimestamp is no time") from None
+    return Credential(token=token, certificate=certificate, key=key, expires_s=expires_s)

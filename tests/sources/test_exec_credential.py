@@ -1,0 +1,173 @@
+"""Credentials from a program."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from apfproxy.sources import exec_credential
+from apfproxy.sources.exec_credential import (
+    Credential,
+    ExecCommand,
+    ExecError,
+    ExecProgram,
+    read_credential,
+    run,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+VERSION = "client.authentication.k8s.io/v1"
+SECRET = "s3cr3t"  # noqa: S105 - of nobody
+
+
+def said(**status: object) -> bytes:
+    """What a program says."""
+    return json.dumps({"kind": "ExecCredential", "apiVersion": VERSION, "status": status}).encode()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Callable[[str], str]:
+    """Make a program of lines of a shell: its path."""
+
+    def make(lines: str) -> str:
+        path = tmp_path / "program"
+        path.write_text(f"#!/bin/sh\n{lines}\n")
+        path.chmod(0o700)
+        return str(path)
+
+    return make
+
+
+def test_is_told(program: Callable[[str], str]) -> None:
+    """The program gets its arguments, its variables, and what there is to know; no terminal."""
+    path = program('cat; printf "%s %s %s" "$1" "$OWN" "$KUBERNETES_EXEC_INFO"')
+    command = ExecCommand(
+        path=path, arguments=("a b",), environment=(("OWN", "c"),), cluster={"server": "s"}
+    )
+    expected = {
+        "kind": "ExecCredential",
+        "apiVersion": VERSION,
+        "spec": {"interactive": False, "cluster": {"server": "s"}},
+    }
+
+    assert f"a b c {json.dumps(expected)}" == run(command).decode()
+    assert "'c'" not in repr(command)
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param("echo first >&2; echo second >&2; exit 3", "ended with 3: first second; hint"),
+        pytest.param("exec sleep 60", "did not end within 0.1 s"),
+    ],
+    ids=["fails", "hangs"],
+)
+def test_fails(
+    lines: str,
+    expected: str,
+    program: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A program that fails or hangs is an error, with its own words."""
+    if "sleep" in lines:
+        monkeypatch.setattr(exec_credential, "WITHIN_S", 0.1)
+
+    with pytest.raises(ExecError, match=expected):
+        run(ExecCommand(path=program(lines), hint="hint"))
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        pytest.param(
+            ExecCommand(path="/nowhere/x", hint="get it"), "no such program; get it", id="missing"
+        ),
+        pytest.param(
+            ExecCommand(path="sh", arguments=("\0",)), "cannot be run: ValueError", id="odd"
+        ),
+    ],
+)
+def test_cannot_be_run(command: ExecCommand, expected: str) -> None:
+    """What cannot be run is an error that says how to have it."""
+    with pytest.raises(ExecError, match=expected):
+        run(command)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(said(token=SECRET), Credential(token=SECRET), id="token"),
+        pytest.param(
+            said(clientCertificateData="c", clientKeyData="k"),
+            Credential(certificate="c", key="k"),
+            id="certificate",
+        ),
+        pytest.param(
+            said(token=SECRET, expirationTimestamp="1970-01-01T00:01:00Z"),
+            Credential(token=SECRET, expires_s=60.0),
+            id="expires",
+        ),
+    ],
+)
+def test_read(data: bytes, expected: Credential) -> None:
+    """A credential is a token, or a certificate with its key, perhaps for a time."""
+    found = read_credential(data, ExecCommand(path="x"))
+
+    assert expected == found
+    assert SECRET not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        pytest.param(b"s3cr3t", "is no ExecCredential", id="no-json"),
+        pytest.param(b"[]", "is no ExecCredential", id="list"),
+        pytest.param(b'{"kind":"Pod"}', "is no ExecCredential", id="kind"),
+        pytest.param(b" " * (1 << 21), "is no ExecCredential", id="long"),
+        pytest.param(
+            said(token=SECRET).replace(b"/v1", b"/v1alpha1"), "is not of client", id="version"
+        ),
+        pytest.param(
+            b'{"kind":"ExecCredential","apiVersion":"%s"}' % VERSION.encode(),
+            "has no status",
+            id="status",
+        ),
+        pytest.param(said(token=1), "is no string", id="number"),
+        pytest.param(said(), "gave neither", id="nothing"),
+        pytest.param(said(token=SECRET, clientKeyData="k"), "gave neither", id="half"),
+        pytest.param(said(token=f"{SECRET}\n"), "is no bearer token", id="newline"),
+        pytest.param(said(token=SECRET, expirationTimestamp="soon"), "is no time", id="time"),
+    ],
+)
+def test_no_credential(data: bytes, expected: str) -> None:
+    """What is no credential is refused, without showing it."""
+    with pytest.raises(ExecError, match=expected) as caught:
+        read_credential(data, ExecCommand(path="x"))
+
+    assert SECRET not in str(caught.value)
+
+
+def test_is_run_when_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is run at first, shortly before its credential expires, and after a refusal."""
+    runs: list[Any] = []
+
+    def run_it(command: ExecCommand) -> bytes:
+        runs.append(command)
+        return said(token=f"t{len(runs)}", expirationTimestamp="1970-01-01T00:01:00Z")
+
+    monkeypatch.setattr(exec_credential, "run", run_it)
+    now_s = 0.0
+    program = ExecProgram(ExecCommand(path="x"), lambda: now_s)
+    tokens = [program.credential().token, program.credential().token]
+    program.refused()
+    tokens.append(program.credential().token)
+    now_s = 51.0
+    tokens.append(program.credential().token)
+
+    assert ["t1", "t1", "t2", "t3"] == tokens
+    assert "<ExecProgram x: Credential(expires_s=60)>" == repr(program)
