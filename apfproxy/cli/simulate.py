@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 64 << 20
 """An audit event with the bodies of a large request and its answer has a few MiB."""
 
+NS_PER_DAY = 86_400_000_000_000
+LONGEST_SPAN_NS = 31 * NS_PER_DAY
+"""Of a log: limits are adjusted every 10 s all the time, and one wrong time may be years away."""
+
 MAX_MIX_BYTES = 4 << 20
 
 GC_THRESHOLD = 200_000
@@ -293,6 +297,11 @@ def records_of(
     if not len(records):
         lines = [f"{path}:{line}: {message}" for line, message in records.problems]
         raise CommandError(*lines, f"{path}: there is no request in it")
+    if records.span_ns > LONGEST_SPAN_NS:
+        days = records.span_ns / NS_PER_DAY
+        raise CommandError(
+            f"{path}: its requests lie {days:.0f} days apart: split it, or correct its times"
+        )
     return records
 
 

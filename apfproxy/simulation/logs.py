@@ -18,7 +18,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from apfproxy.api.times import parse_time
-from apfproxy.flowcontrol.work_estimate import LIST_VERBS
+from apfproxy.flowcontrol.work_estimate import LIST_VERBS, MAX_LIST_SEATS
 from apfproxy.request.deadline import parse_duration_ns
 from apfproxy.request.user import User, authenticated
 from apfproxy.simulation.kinds import METHODS
@@ -32,6 +32,8 @@ COMPLETE = "ResponseComplete"
 STAGES = frozenset({"RequestReceived", "ResponseStarted", "Panic", COMPLETE})
 TOO_MANY_REQUESTS = 429
 MAX_MESSAGE = 160
+LATEST_S = 7_258_118_400
+"""The year 2200; nanoseconds since 1970 have to fit into 64 bits."""
 NO_EXECUTION = frozenset({"queue-full", "concurrency-limit", "time-out"})
 
 
@@ -167,8 +169,8 @@ def _take_line(line: AccessLine, records: Records) -> None:
     if user is None or not method or not path:
         records.skipped += 1
         return
-    if line.execution_seconds < 0:
-        raise ValueError("executionSeconds is below 0")
+    if not 0 <= line.execution_seconds <= LATEST_S:
+        raise ValueError("executionSeconds is below 0, or too large")
     target = quote(path, safe="/:@!$&'()*+,;=-._~")
     if line.query:
         target += "?" + urlencode(
@@ -183,7 +185,7 @@ def _take_line(line: AccessLine, records: Records) -> None:
         method,
         target,
         service_ns,
-        max(line.seats, 0) if line.verb in LIST_VERBS else 0,
+        min(max(line.seats, 0), MAX_LIST_SEATS) if line.verb in LIST_VERBS else 0,
     )
 
 
@@ -196,6 +198,9 @@ def _user(name: str, groups: list[str]) -> User:
 def _time_ns(name: str, text: str) -> int:
     """A time, in nanoseconds since 1970, to the microsecond."""
     try:
-        return round(parse_time(text) * 1e6) * 1000
+        seconds = parse_time(text)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
+    if not 0 <= seconds <= LATEST_S:
+        raise ValueError(f"{name}: {text!r} lies outside years 1970 to 2200")
+    return round(seconds * 1e6) * 1000

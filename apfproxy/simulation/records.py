@@ -102,6 +102,11 @@ class Records:
         """When the first request arrived; 0 if there is none."""
         return min(self._times_ns, default=0)
 
+    @property
+    def span_ns(self) -> int:
+        """From the first arrival to the last."""
+        return max(self._times_ns, default=0) - self.start_ns
+
     def requests(self) -> Iterator[tuple[int, Kind, int]]:
         """Arrival times from 0 on, with kind and service time, in order."""
         times_ns, services_ns, kinds = self._times_ns, self._services_ns, self._kinds

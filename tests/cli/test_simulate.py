@@ -141,6 +141,9 @@ def test_access_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             ["--access-log", "DIR/wrong"], 1, "DIR/wrong:2: JSON is malformed", id="other-log"
         ),
         pytest.param(
+            ["--access-log", "DIR/long"], 1, "DIR/long: its requests lie 365 days apart", id="long"
+        ),
+        pytest.param(
             ["--access-log", "DIR/wrong", "--max-broken-lines", "0"],
             1,
             "DIR/wrong: line 2: JSON is malformed",
@@ -167,6 +170,7 @@ def test_wrong_input(
     """What is wrong is said in a line, with its place."""
     folder = Path(mix).parent
     (folder / "empty").write_text("")
+    written(folder / "long", lines_of(LINE, LINE | {"time": "2027-01-02T03:04:05.000100Z"}))
     (folder / "wrong").write_text("\nduration: 5s\n")
 
     assert code == main(["simulate", *(each.replace("DIR", str(folder)) for each in arguments)])

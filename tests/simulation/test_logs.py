@@ -6,6 +6,8 @@ import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apfproxy.request.user import User
 from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
@@ -143,6 +145,11 @@ def test_rejected_requests_have_no_service_time() -> None:
             "stageTimestamp is before",
             id="order",
         ),
+        pytest.param(
+            lines_of(EVENT | {"stageTimestamp": "2999-01-02T03:04:04Z"})[0],
+            "stageTimestamp: '2999-01-02T03:04:04Z' lies outside years",
+            id="year",
+        ),
     ],
 )
 def test_broken_events(line: bytes, message: str) -> None:
@@ -206,4 +213,31 @@ def test_broken_access_lines() -> None:
     """No time runs backwards."""
     records = read_access_log(lines_of(LINE | {"executionSeconds": -1.0}), 1)
 
-    assert [(1, "executionSeconds is below 0")] == records.problems
+    assert [(1, "executionSeconds is below 0, or too large")] == records.problems
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=5,
+)
+
+
+@given(lines=st.lists(st.binary()))
+def test_any_bytes(lines: list[bytes]) -> None:
+    """Any lines are requests, or nothing, or broken."""
+    for read in (read_audit_log, read_access_log):
+        records = read(lines, len(lines))
+
+        assert len(lines) >= len(records) + records.skipped + records.broken
+
+
+@given(data=st.data())
+def test_any_values(data: st.DataObject) -> None:
+    """Whatever a field has for a value, the line is replayed, left out or reported."""
+    for read, entry in ((read_audit_log, EVENT), (read_access_log, LINE)):
+        name = data.draw(st.sampled_from(sorted(entry)))
+        records = read(lines_of(entry | {name: data.draw(JSON)}), 1)
+        list(records.requests())
+
+        assert 1 == len(records) + records.skipped + records.broken

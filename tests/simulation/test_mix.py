@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 import random
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apfproxy.simulation.mix import LEAST_SERVICE_NS, Mix, MixError, Times, parse_mix, parse_times
 
@@ -238,3 +241,30 @@ def test_wrong_documents(data: bytes, line: int | None, message: str) -> None:
 
     assert str(error.value).startswith(message)
     assert line == error.value.line
+
+
+@given(data=st.data())
+def test_any_values(data: st.DataObject) -> None:
+    """Whatever a field has for a value, a mix is made or refused."""
+    flow: dict[str, object] = {"name": "a", "request": "GET /x", "rate": 1, "serviceTime": "5ms"}
+    values: st.SearchStrategy[object] = (
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just([[]])
+    )
+    fields = ["name", "count", "user", "groups", "request", "verb", "resource", "namespace"]
+    fields += ["objectName", "rate", "clients", "arrivals", "serviceTime", "seats", "thinkTime"]
+    name = data.draw(st.sampled_from([*fields, "start", "stop", "x"]))
+    flow[name] = data.draw(values)
+    text = json.dumps({"duration": "5s", "flows": [flow]})
+    try:
+        mix = parse_mix(text.encode())
+    except MixError as error:
+        assert str(error)  # noqa: PT017  either will do
+    else:
+        assert mix.expected_requests() > 0
+
+
+@given(data=st.binary())
+def test_any_bytes(data: bytes) -> None:
+    """Bytes that are no mix are refused."""
+    with pytest.raises(MixError):
+        parse_mix(data)
