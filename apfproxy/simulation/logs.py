@@ -18,6 +18,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from apfproxy.api.times import parse_time
+from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.flowcontrol.work_estimate import LIST_VERBS, MAX_LIST_SEATS
 from apfproxy.request.deadline import parse_duration_ns
 from apfproxy.request.user import User, authenticated
@@ -34,7 +35,7 @@ TOO_MANY_REQUESTS = 429
 MAX_MESSAGE = 160
 LATEST_S = 7_258_118_400
 """The year 2200; nanoseconds since 1970 have to fit into 64 bits."""
-NO_EXECUTION = frozenset({"queue-full", "concurrency-limit", "time-out"})
+NO_EXECUTION = frozenset(map(str, RejectReason))
 
 
 class TooManyBrokenError(ValueError):
