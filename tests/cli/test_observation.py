@@ -1,0 +1,112 @@
+"""What sees the requests of a process, as the settings say."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.cli.observation import ACCESS_LOG, Observation
+from apfproxy.observe.access_log import AccessLogError
+from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WAIT_S = 30.0
+
+
+async def test_nothing_to_see() -> None:
+    """With all of it off there is nothing to open, to show or to close."""
+    settings = Settings(top_flows=TopFlowsSettings(is_enabled=False))
+    observation = Observation(settings, VirtualClock())
+    observation.open()
+    observation.reopen()
+    await observation.close()
+
+    assert [] == list(observation.flows())
+    assert "<Observation None, None>" == repr(observation)
+
+
+async def test_top_flows_are_on_by_default() -> None:
+    """They are there, without a log."""
+    observation = Observation(Settings(), VirtualClock())
+
+    assert None is observation.access_log
+    assert observation.top_flows is not None
+    assert [] == list(observation.flows())
+    await observation.close()
+
+
+def test_log_that_cannot_be_opened() -> None:
+    """The start fails by it."""
+    settings = Settings(access_log=AccessLogSettings(path="/nowhere/log"))
+
+    with pytest.raises(AccessLogError, match="No such file or directory"):
+        Observation(settings, VirtualClock()).open()
+
+
+def test_name_of_the_check() -> None:
+    """Operators exclude it by that."""
+    assert "access-log" == ACCESS_LOG
+
+
+def serve(*arguments: str) -> subprocess.Popen[str]:
+    """A process of the command."""
+    return subprocess.Popen(  # noqa: S603 - this interpreter
+        [sys.executable, "-m", "apfproxy", "serve", "--listen", "127.0.0.1:0", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+async def ask(port: int, target: str) -> None:
+    """Ask for something that the proxy answers by itself."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {target} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+    await reader.read()
+    writer.close()
+
+
+def test_rotation_by_the_signal(tmp_path: Path) -> None:
+    """SIGUSR1 opens the file again, and at the end no line is missing."""
+    path, old = tmp_path / "log", tmp_path / "log.1"
+    process = serve(
+        "--upstream", "http://127.0.0.1:9", "--admin", "none", "--access-log", str(path)
+    )
+    assert process.stderr is not None
+    try:
+        started = process.stderr.readline()
+        port = int(started.partition("listens on 127.0.0.1:")[2].partition(",")[0])
+        asyncio.run(asyncio.wait_for(ask(port, "/old"), WAIT_S))
+        path.rename(old)
+        os.kill(process.pid, signal.SIGUSR1)
+        while "opened again" not in process.stderr.readline():
+            pass
+        asyncio.run(asyncio.wait_for(ask(port, "/new"), WAIT_S))
+        process.terminate()
+        _, rest = process.communicate(timeout=WAIT_S)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert 0 == process.returncode, rest
+    found = [json.loads(file.read_text()) for file in (old, path)]
+    assert [("/old", 502), ("/new", 502)] == [(line["path"], line["status"]) for line in found]
+
+
+def test_log_that_cannot_be_opened_by_the_command() -> None:
+    """It ends with one line."""
+    process = serve("--upstream", "http://127.0.0.1:9", "--access-log", "/nowhere/log")
+    _, errors = process.communicate(timeout=WAIT_S)
+
+    assert 0 != process.returncode
+    assert "the access log /nowhere/log cannot be opened: No such file or directory" in errors
+    assert "Traceback" not in errors

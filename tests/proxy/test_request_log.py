@@ -1,0 +1,245 @@
+"""The access log's lines: what is in them, what never is, and which are made at all."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.proxy.request_log import (
+    CUT,
+    FLUSH_PERIOD_NS,
+    MAX_GROUPS,
+    MAX_PATH,
+    MAX_RECORDS,
+    MAX_TEXT,
+    Failure,
+    RequestLog,
+    known_query,
+    quoted,
+    text_of,
+)
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.user import User
+from apfproxy.settings import ERRORS, AccessLogSettings
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from apfproxy.proxy.request_head import RequestHead
+
+Line = dict[str, Any]
+NOW_S = 1_800_000_000
+"""2027-01-15T08:00:00Z."""
+
+
+class Recorder:
+    """A request log over a virtual clock, and what it hands on."""
+
+    def __init__(self, **settings: Any) -> None:  # noqa: ANN401  settings by their names
+        self.clock = VirtualClock()
+        self.chunks: list[tuple[str, int]] = []
+        self.log = RequestLog(
+            AccessLogSettings(**settings),
+            self.clock,
+            lambda text, lines: self.chunks.append((text, lines)),
+        )
+
+    @property
+    def lines(self) -> list[Line]:
+        """All lines so far."""
+        return [json.loads(line) for text, _ in self.chunks for line in text.splitlines()]
+
+
+class FakeHead:
+    """What of a head is in a line."""
+
+    def __init__(self, target: bytes, user: User, method: str = "GET") -> None:
+        self.target = target
+        self.method = method
+        self.attributes = parse_attributes(method, target)
+        self.user = user
+        self.identity_until_ns = 1
+        self.logged = None
+
+
+def head_of(target: bytes = b"/a", user: User | None = None) -> RequestHead:
+    """A head, as far as the log looks."""
+    head: Any = FakeHead(target, user or User("ann", ("dev",)))
+    return head  # type: ignore[no-any-return]
+
+
+def give(recorder: Recorder, status: int = 200, reason: str = "", number: int = 1) -> None:
+    """Let requests end."""
+    for _ in range(number):
+        head = head_of()
+        recorder.log.take(
+            (head, head.user, None, "::1", 0, 1, 2, 3, 1, (status, status, 9), reason)
+        )
+
+
+@pytest.fixture
+def noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wall clock shows one time."""
+    monkeypatch.setattr(time, "time_ns", lambda: NOW_S * 10**9)
+
+
+@pytest.mark.usefixtures("noon")
+def test_times() -> None:
+    """A line has the time of the arrival, to the microsecond, and how long each part took."""
+    recorder = Recorder()
+    recorder.clock.run_until(10_000_000_000)
+    head = head_of()
+    for begun_ns, asked_ns, sent_ns in (
+        (0, 9_000_001_999, 9_500_000_000),
+        (8_000_000_000, 9_000_000_000, 0),
+        (0, 9_900_000_000, 9_900_000_000),
+    ):
+        recorder.log.take(
+            (head, head.user, None, "::1", begun_ns, asked_ns, sent_ns, 10**10, 1, (0, 0, 0), "")
+        )
+    recorder.log.flush()
+
+    assert [
+        ("2027-01-15T07:59:59.000001Z", 0.499998, 0.5),
+        ("2027-01-15T07:59:58.000000Z", 1.0, 0.0),
+        ("2027-01-15T07:59:59.900000Z", 0.0, 0.1),
+    ] == [(line["time"], line["waitSeconds"], line["executionSeconds"]) for line in recorder.lines]
+
+
+@pytest.mark.usefixtures("noon")
+def test_what_is_no_request() -> None:
+    """Of what cannot be read only the answer is known; it comes after what ended before."""
+    recorder = Recorder()
+    give(recorder)
+    recorder.log.on_refused("::1", 431, 12, Failure.MALFORMED)
+    _, line = recorder.lines
+
+    assert {
+        "time": "2027-01-15T08:00:00.000000Z",
+        **dict.fromkeys(("user", "groups", "verb", "method", "path")),
+        **dict.fromkeys(("flowSchema", "priorityLevel", "flow", "upstreamStatus")),
+        "seats": 0,
+        "waitSeconds": 0.0,
+        "executionSeconds": 0.0,
+        "status": 431,
+        "bytes": 12,
+        "reason": "malformed",
+        "client": "::1",
+    } == line
+
+
+@pytest.mark.parametrize(
+    ("settings", "share"),
+    [({}, 1.0), ({"sampled_percent": 30}, 0.3), ({"requests": ERRORS}, 0.0)],
+    ids=["all", "sampled", "errors"],
+)
+def test_sampling(settings: Line, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of requests without an error a share is logged, and all others."""
+    drawn = iter(number / 10 for number in range(10))
+    monkeypatch.setattr("random.random", lambda: next(drawn))
+    recorder = Recorder(**settings)
+    give(recorder, number=10)
+    give(recorder, status=404)
+    give(recorder, status=200, reason=Failure.CANCELLED)
+    recorder.log.flush()
+
+    assert round(10 * share) + 2 == len(recorder.lines)
+    assert f"<RequestLog of {share:.0%} and of all errors>" == repr(recorder.log)
+
+
+def test_lines_are_made_many_at_a_time() -> None:
+    """At a number, or after a time; the end hands on the rest."""
+    recorder = Recorder()
+    give(recorder, number=MAX_RECORDS)
+    recorder.clock.run()
+    give(recorder, number=2)
+    recorder.clock.run()
+    give(recorder)
+    recorder.log.close()
+    recorder.log.close()
+
+    assert [MAX_RECORDS, 2, 1] == [lines for _, lines in recorder.chunks]
+    assert 2 * FLUSH_PERIOD_NS == recorder.clock.now_ns()
+
+
+def test_text_is_kept_with_its_head() -> None:
+    """Equal heads of one class and user share it; another user has another one."""
+    recorder = Recorder()
+    head = head_of()
+    for name in ("ann", "ann", "bob"):
+        user = head.user if name == "ann" else User(name, ())
+        recorder.log.take((head, user, None, "::1", 0, 1, 2, 3, 1, (200, 200, 0), ""))
+    recorder.log.flush()
+
+    assert ["ann", "ann", "bob"] == [line["user"] for line in recorder.lines]
+    assert head.logged is not None
+    assert "bob" == head.logged[1].name
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        (b"/healthz", {"verb": "get", "path": "/healthz"}),
+        (
+            b"/api/v1/namespaces/a/pods/b/log",
+            {"resource": "pods", "subresource": "log", "namespace": "a", "name": "b"},
+        ),
+        (b"/api/v1/pods?x=token", {"verb": "list", "resource": "pods", "apiVersion": "v1"}),
+        (b"/apis/apps/v1/deployments?limit=7", {"apiGroup": "apps", "query": {"limit": "7"}}),
+        (b"/a%22%0a%ff", {"path": '/a"\n\N{REPLACEMENT CHARACTER}'}),
+        (b"/" + b"a" * 2000, {"path": "/" + "a" * (MAX_PATH - 4) + CUT}),
+        (b"/api/v1/pods/" + b"a" * 300, {"name": "a" * (MAX_TEXT - 3) + CUT}),
+    ],
+)
+def test_what_is_asked_for(target: bytes, expected: Line) -> None:
+    """Whatever the target holds, it is JSON, and bounded."""
+    head = head_of(target)
+    found = json.loads(f"{{{text_of(head, head.user, None)}}}")
+
+    assert expected == {name: found[name] for name in expected}
+    assert ("query" in expected) == ("query" in found)
+    assert target.startswith(b"/api") == ("resource" in found)
+
+
+def test_who_asks_is_bounded() -> None:
+    """So many groups, and names of such a length."""
+    user = User("n" * 999, tuple(f"{number}{'g' * 999}" for number in range(99)))
+    found = json.loads(f"{{{text_of(head_of(user=user), user, None)}}}")
+
+    assert MAX_TEXT == len(found["user"])
+    assert [MAX_TEXT] * MAX_GROUPS == [len(group) for group in found["groups"]]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ({"token": ("x",), "access_token": ("x",), "command": ("rm",)}, {}),
+        ({"continue": ("abc",), "limit": ("5", "6")}, {"limit": '"5"', "continue": "true"}),
+        ({"continue": (), "watch": ()}, {}),
+    ],
+    ids=["secrets", "known", "empty"],
+)
+def test_known_query(query: dict[str, tuple[str, ...]], expected: dict[str, str]) -> None:
+    """Only what Kubernetes' API gives a meaning, and that a page is continued, not from where."""
+    assert expected == known_query(query)
+
+
+@given(st.text(st.characters(), max_size=600))
+def test_any_text_is_json(text: str) -> None:
+    """Any text is bounded, in ASCII, and comes back but for what is no Unicode."""
+    found = json.loads(quoted(text))
+
+    assert quoted(text).isascii()
+    assert MAX_TEXT >= len(found)
+    if len(text) <= MAX_TEXT:
+        assert text.encode(errors="surrogatepass").decode(errors="replace") == found
+
+
+def test_every_failure_has_a_plain_name() -> None:
+    """They stand in a line as they are."""
+    assert [] == [each for each in Failure if not re.fullmatch("[a-z-]+", each)]
