@@ -281,6 +281,11 @@ class ProxyProcess:
         except OSError as error:
             raise ListenError(admin, "admin", error) from error
 
+    def hurry(self) -> None:
+        """Let the start not wait for objects that are yet to come: the process is to end."""
+        if isinstance(self.source, KubernetesObjects):
+            self.source.stop_waiting()
+
     async def drain(self) -> None:
         """Stop without losing a request.
 

@@ -27,6 +27,7 @@ from apfproxy.sources.kubeconfig import KubeconfigError
 from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.settings_file import SettingsError, load_settings
 from apfproxy.sources.token_file import TokenFileError
+from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -265,6 +266,7 @@ async def run_until(
         process = ProxyProcess(settings)
     except IdentitySettingsError as error:
         raise CommandError(*str(error).splitlines()) from error
+    hurrying = spawn(hurry_at(signals.first, process), name="heeding a signal at the start")
     try:
         await process.start()
     except ObjectsError as error:
@@ -275,6 +277,8 @@ async def run_until(
         raise CommandError(str(error)) from error
     except StatusError as error:
         raise CommandError(f"the built-in objects cannot be stored: {error.message}") from error
+    finally:
+        hurrying.cancel()
     signals.on_rotation(process.observation.reopen)
     log_start(process)
     spare_collector()
@@ -288,6 +292,12 @@ async def run_until(
     await process.stop()
     logger.warning("stopped before all requests ended")
     return FAILED
+
+
+async def hurry_at(event: asyncio.Event, process: ProxyProcess) -> None:
+    """Let a start that waits come to its end once something happens."""
+    await event.wait()
+    process.hurry()
 
 
 def log_start(process: ProxyProcess) -> None:

@@ -245,7 +245,7 @@ def _program(fields: Fields, cluster: Fields) -> ExecCommand:
             told["certificate-authority-data"] = base64.b64encode(authorities.data).decode()
     return ExecCommand(
         # A name is looked for on the PATH, and a path begins at the kubeconfig.
-        path=(fields.path("command") or "") if "/" in command else command,
+        path=str(Path(fields.path("command") or "").absolute()) if "/" in command else command,
         arguments=fields.texts("args"),
         environment=fields.pairs("env"),
         api_version=version,

@@ -75,7 +75,8 @@ class KubernetesObjects:
         self._in_force = InForce(self.name, controller, on_load)
         self._sleep = sleep
         self._wake = asyncio.Event()
-        self._synced = asyncio.Event()
+        self._waited = asyncio.Event()
+        self._is_first_done = False  # whether the API's objects were taken
         self._read: dict[int, tuple[Json, FlowControlObject | Problem]] = {}  # by identity
         self.reflectors = {
             kind: Reflector(
@@ -134,14 +135,18 @@ class KubernetesObjects:
         """Wait until the API's objects are in force, while `watch` runs; whether they are."""
         try:
             async with asyncio.timeout(timeout_s):
-                await self._synced.wait()
+                await self._waited.wait()
         except TimeoutError:
             logger.warning(
                 "the objects of %s did not come within %g s; the built-in ones serve until they do",
                 self.name,
                 timeout_s,
             )
-        return self._synced.is_set()
+        return self._is_first_done
+
+    def stop_waiting(self) -> None:
+        """Let nobody wait for the objects any more."""
+        self._waited.set()
 
     def load(self) -> None:
         """Put in force what is known of the API now, if it is well and not in force yet."""
@@ -177,7 +182,8 @@ class KubernetesObjects:
                     self.load()
                 except Exception:
                     logger.exception("the configuration in %s cannot be taken", self.name)
-                self._synced.set()
+                self._is_first_done = True
+                self._waited.set()
                 if self.status is not None:
                     self.status.wake()
             await self._sleep(PAUSE_S)

@@ -210,20 +210,28 @@ async def test_no_way_to_the_api(tmp_path: Path) -> None:
         await run(settings)
 
 
-async def test_objects_of_kubernetes_are_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("timeout_s", [0, 1000], ids=["in-time", "while-it-waits"])
+async def test_signal_before_the_objects_come(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, timeout_s: float
 ) -> None:
-    """At the start it is said whose objects are in force, and whether they have come."""
+    """At the start it is said whether the objects have come; a signal ends the wait for them."""
     caplog.set_level(logging.INFO)
     path = tmp_path / "config"
     cluster = {"name": "a", "cluster": {"server": "http://127.0.0.1:9"}}
     context = {"name": "a", "context": {"cluster": "a"}}
     content = {"current-context": "a", "clusters": [cluster], "contexts": [context]}
     path.write_text(json.dumps(content))
-    kubernetes = KubernetesSettings(is_enabled=True, kubeconfig=str(path), first_sync_timeout_s=0)
+    kubernetes = KubernetesSettings(
+        is_enabled=True, kubeconfig=str(path), first_sync_timeout_s=timeout_s
+    )
     settings = settings_for(9, FlowControlSettings(kubernetes=kubernetes))
 
-    assert 0 == await run(settings, lambda _: os.kill(os.getpid(), signal.SIGTERM))
+    def end(*_: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    if timeout_s:
+        asyncio.get_running_loop().call_soon(end)
+    assert 0 == await run(settings, None if timeout_s else end)
     assert "objects are those of http://127.0.0.1:9, which are not here yet" in caplog.text
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -21,9 +22,6 @@ from apfproxy.sources.kubeconfig import (
     in_cluster,
     read_kubeconfig,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 SECRET = "s3cr3t"  # noqa: S105 - of nobody
 EXEC = "client.authentication.k8s.io/v1"
@@ -289,7 +287,7 @@ def test_program() -> None:
     whole["contexts"][0]["context"]["cluster"] = "there"
     found = of(whole)
     expected = ExecCommand(
-        path="dir/bin/login",
+        path=str(Path("dir/bin/login").absolute()),
         arguments=("--quiet",),
         environment=(("PROFILE", SECRET),),
         hint="get it",
