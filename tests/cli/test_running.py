@@ -44,7 +44,9 @@ async def test_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     handlers: dict[int, Callable[[], None]] = {}
     monkeypatch.setattr(loop, "add_signal_handler", handlers.__setitem__)
-    monkeypatch.setattr(loop, "remove_signal_handler", handlers.__delitem__)
+    monkeypatch.setattr(
+        loop, "remove_signal_handler", lambda number: handlers.pop(number, None) is not None
+    )
 
     async def forever() -> None:
         await asyncio.Event().wait()
