@@ -44,7 +44,8 @@ class Signals:
         self.first = asyncio.Event()
         self.second = asyncio.Event()
         self._loop = loop
-        for number in (signal.SIGTERM, signal.SIGINT):
+        self._handled = [signal.SIGTERM, signal.SIGINT]
+        for number in self._handled:
             loop.add_signal_handler(number, self.on_signal)
 
     def __repr__(self) -> str:
@@ -59,6 +60,7 @@ class Signals:
     def on_rotation(self, reopen: Callable[[], None]) -> None:
         """Call `reopen` at each SIGUSR1 from now on, which would end the process otherwise."""
         self._loop.add_signal_handler(signal.SIGUSR1, reopen)
+        self._handled.append(signal.SIGUSR1)
 
     async def before_second(self, ending: Coroutine[Any, Any, None], *, name: str) -> bool:
         """End something in order, but let the second signal cut that short.
@@ -86,5 +88,5 @@ class Signals:
 
     def forget(self) -> None:
         """Handle signals as before."""
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        for number in self._handled:
             self._loop.remove_signal_handler(number)

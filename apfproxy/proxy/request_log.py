@@ -180,7 +180,7 @@ class RequestLog:
         time_text = self._time_text(self._clock.now_ns())
         self._write(
             f'{{"time":"{time_text}",{NOTHING_KNOWN},"seats":0,'
-            '"waitSeconds":0.000000,"executionSeconds":0.000000,'
+            '"waitSeconds":0,"executionSeconds":0.000000,'
             f'"status":{status},"upstreamStatus":null,"bytes":{body_bytes},'
             f'"reason":"{reason}","client":"{address}"}}\n',
             1,
@@ -223,11 +223,18 @@ class RequestLog:
         else:
             text = text_of(head, user, found)
             head.logged = (found, user, text)
-        wait_ns = (sent_ns or ended_ns) - asked_ns
+        sent_ns = sent_ns or ended_ns
+        wait_ns = sent_ns - asked_ns
+        unix_ns = (begun_ns or asked_ns) + self._offset_ns
+        second = unix_ns // _NS_PER_S
+        if second == self._second:
+            time_text = f"{self._second_text}{unix_ns % _NS_PER_S // 1000:06d}Z"
+        else:
+            time_text = self._time_text(begun_ns or asked_ns)
         return (
-            f'{{"time":"{self._time_text(begun_ns or asked_ns)}",{text},"seats":{seats},'
-            f'"waitSeconds":{wait_ns / 1e9 if wait_ns else 0.0:.6f},'
-            f'"executionSeconds":{(ended_ns - (sent_ns or ended_ns)) / 1e9:.6f},'
+            f'{{"time":"{time_text}",{text},"seats":{seats},'
+            f'"waitSeconds":{f"{wait_ns / 1e9:.6f}" if wait_ns else "0"},'
+            f'"executionSeconds":{(ended_ns - sent_ns) / 1e9:.6f},'
             f'"status":{status or "null"},"upstreamStatus":{upstream_status or "null"},'
             f'"bytes":{body_bytes},"reason":"{reason}","client":"{address}"}}\n'
         )
@@ -238,13 +245,10 @@ class RequestLog:
         Args:
             now_ns: By the process's clock.
         """
-        second, ns = divmod(now_ns + self._offset_ns, _NS_PER_S)
-        if second != self._second:
-            # Look at the wall clock anew, which may have been set.
-            self._offset_ns = time.time_ns() - self._clock.now_ns()
-            second, ns = divmod(now_ns + self._offset_ns, _NS_PER_S)
-            self._second = second
-            self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
+        # Once a second this looks at the wall clock, which may have been set.
+        self._offset_ns = time.time_ns() - self._clock.now_ns()
+        self._second, ns = divmod(now_ns + self._offset_ns, _NS_PER_S)
+        self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(self._second))
         return f"{self._second_text}{ns // 1000:06d}Z"
 
     def __repr__(self) -> str:

@@ -53,13 +53,14 @@ async def test_signals(monkeypatch: pytest.MonkeyPatch) -> None:
 
     signals = Signals(loop)
     seen = []
-    for number in (signal.SIGTERM, signal.SIGINT):
+    signals.on_rotation(lambda: seen.append("rotated"))
+    for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
         handlers[number]()
         seen.append(repr(signals))
     is_done = await signals.before_second(forever(), name="ending")
     signals.forget()
 
-    assert seen == ["<Signals: 1 so far>", "<Signals: 2 so far>"]
+    assert seen == ["rotated", *(f"<Signals: {number} so far>" for number in (0, 1, 2))]
     assert not is_done
     assert handlers == {}
 
