@@ -293,21 +293,23 @@ def text_of(head: RequestHead, user: User, found: Classification | None) -> str:
 
 def escaped(method: str, attributes: RequestAttributes) -> str:
     """The members of a line that say what is asked for, whatever that may be."""
-    texts = {"verb": attributes.verb, "method": method}
-    if attributes.is_resource_request:
-        texts |= {
-            "apiGroup": attributes.api_group,
-            "apiVersion": attributes.api_version,
-            "resource": attributes.resource,
-            "subresource": attributes.subresource,
-            "namespace": attributes.namespace,
-            "name": attributes.name,
-        }
-    members = {name: quoted(text) for name, text in texts.items()}
-    members["path"] = quoted(attributes.path, MAX_PATH)
+    members = {
+        "verb": quoted(attributes.verb),
+        "method": quoted(method),
+        "path": quoted(attributes.path, MAX_PATH),
+    }
     if query := known_query(attributes.query):
         inner = ",".join(f'"{name}":{value}' for name, value in query.items())
         members["query"] = f"{{{inner}}}"
+    if attributes.is_resource_request:
+        members |= {
+            "apiGroup": quoted(attributes.api_group),
+            "apiVersion": quoted(attributes.api_version),
+            "resource": quoted(attributes.resource),
+            "subresource": quoted(attributes.subresource),
+            "namespace": quoted(attributes.namespace),
+            "name": quoted(attributes.name),
+        }
     return ",".join(f'"{name}":{value}' for name, value in members.items())
 
 
