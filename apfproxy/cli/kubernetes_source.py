@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from apfproxy.authn.remote_keys import is_loopback
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.kubeconfig import in_cluster, read_kubeconfig
 from apfproxy.sources.kubernetes import KubernetesObjects
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.settings import FlowControlSettings
     from apfproxy.sources.files import LoadObserver
+
+logger = logging.getLogger(__name__)
 
 
 def kubernetes_objects(
@@ -35,6 +40,12 @@ def kubernetes_objects(
         access = in_cluster(environment)
     else:
         access = read_kubeconfig(kubernetes.kubeconfig, kubernetes.context)
+    parts = urlsplit(access.server)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        logger.warning(
+            "%s: not https: whoever is on the way reads the credentials and decides the objects",
+            access.server,
+        )
     return KubernetesObjects(
         KubernetesApi(access.server, ApiCredentials(access)),
         controller,

@@ -74,3 +74,22 @@ async def test_no_pod() -> None:
 
     with pytest.raises(KubeconfigError, match="--kubeconfig FILE"):
         kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), environment={})
+
+
+@pytest.mark.parametrize(
+    ("server", "expected"),
+    [
+        pytest.param("http://far.example:80", 1, id="far"),
+        pytest.param("http://127.0.0.1:8001", 0, id="this-machine"),
+        pytest.param("https://far.example", 0, id="https"),
+    ],
+)
+async def test_not_https(
+    server: str, expected: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An API that is reached without TLS over a network is warned about."""
+    monkeypatch.setattr(kubernetes_source, "in_cluster", lambda _: ApiAccess(server=server))
+    settings = FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True))
+    kubernetes_objects(settings, Controller(VirtualClock(), 1, 0))
+
+    assert expected == caplog.text.count("not https")
