@@ -19,6 +19,7 @@ from apfproxy.cli.check_report import counted
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.parameters import Parsed
 from apfproxy.cli.simulate_tables import print_report
+from apfproxy.cli.terminal_text import shown
 from apfproxy.simulation.html_report import html_report
 from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
 from apfproxy.simulation.mix import Mix, MixError, parse_mix
@@ -274,7 +275,7 @@ def mix_of(path: str) -> Mix:
         raise CommandError(f"{path} cannot be read: {error.strerror or error}") from None
     except MixError as error:
         where = path if error.line is None else f"{path}:{error.line}"
-        raise CommandError(f"{where}: {error}") from None
+        raise CommandError(f"{where}: {shown(str(error))}") from None
 
 
 def records_of(
@@ -293,9 +294,11 @@ def records_of(
     except OSError as error:
         raise CommandError(f"{path} cannot be read: {error.strerror or error}") from None
     except TooManyBrokenError as error:
-        raise CommandError(*(f"{path}: {line}" for line in str(error).splitlines())) from None
+        raise CommandError(
+            *(f"{path}: {shown(line)}" for line in str(error).splitlines())
+        ) from None
     if not len(records):
-        lines = [f"{path}:{line}: {message}" for line, message in records.problems]
+        lines = [f"{path}:{line}: {shown(message)}" for line, message in records.problems]
         raise CommandError(*lines, f"{path}: there is no request in it")
     if records.span_ns > LONGEST_SPAN_NS:
         days = records.span_ns / NS_PER_DAY
@@ -320,7 +323,7 @@ def lines_of(path: str, move: Callable[[float], None]) -> Iterator[bytes]:
 def warn_of_records(path: str, records: Records) -> None:
     """Say on stderr what of a log is not as it should be."""
     for line, message in records.problems:
-        click.echo(f"{path}:{line}: {message}", err=True)
+        click.echo(f"{path}:{line}: {shown(message)}", err=True)
     if records.broken:
         click.echo(f"{path}: {counted(records.broken, 'broken line')} left out", err=True)
     if records.guessed:

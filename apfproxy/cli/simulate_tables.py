@@ -6,17 +6,35 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from rich import box
 from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from apfproxy.cli.terminal_text import shown as one_line
 from apfproxy.simulation.html_report import span
 from apfproxy.simulation.report import COMPARED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    Row = dict[str, Any]
+    Column = tuple[str, Callable[[Row], str]]
+
 PLAIN_WIDTH = 180
 """Of output that is no terminal's: no row is broken, whoever reads it."""
+
+LEAVE_OUT = (
+    "wait\np50",
+    "seats\nmean/max",
+    "wait\np90",
+    "queued",
+    "nominal",
+    "seat-s",
+    "borrowed\nmean/max",
+    "wait\nmean",
+    "timed\nout",
+)
+"""Headings of what a narrow terminal lacks, the first of these first."""
 
 MILLISECOND, SECOND = 1e-3, 1.0
 
@@ -31,7 +49,7 @@ def print_report(report: dict[str, Any], file: TextIO) -> None:
         total = each["total"]
         console.print(
             Text(
-                f"{title}{printable(each['name'])}: {total['requests']} requests in"
+                f"{title}{one_line(each['name'])}: {total['requests']} requests in"
                 f" {span(each)}, {total['executed']} executed,"
                 f" {total['rejectedTotal']} rejected",
                 style="bold",
@@ -61,31 +79,52 @@ def are_flows_clients(configuration: dict[str, Any]) -> bool:
 def print_table(
     console: Console,
     title: str,
-    rows: Iterable[dict[str, Any]],
-    name: Callable[[dict[str, Any]], str],
-    columns: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...],
+    rows: Iterable[Row],
+    name: Callable[[Row], str],
+    columns: tuple[Column, ...],
 ) -> None:
-    """Print a table of rows that say something; nothing if there are none."""
+    """Print a table of rows that say something; nothing if there are none.
+
+    On a narrow terminal columns are left out, not cut: half a number is a wrong one.
+    """
+    shown = [
+        row
+        for row in rows
+        if (row["requests"] if "requests" in row else any(row[field] for field in COMPARED))
+    ]
+    if not shown:
+        return
+    left_out: list[str] = []
+    while True:
+        kept = tuple(column for column in columns if column[0] not in left_out)
+        numbers = table_of("", shown, lambda _: "", kept)
+        width = Measurement.get(console, console.options.update(max_width=1000), numbers).minimum
+        if width <= console.width or len(left_out) == len(LEAVE_OUT):
+            break
+        left_out.append(LEAVE_OUT[len(left_out)])
+    console.print(table_of(title, shown, name, kept))
+    gone = [column[0].replace("\n", " ") for column in columns if column[0] in left_out]
+    if gone:
+        console.print(f"too narrow for: {', '.join(gone)}")
+
+
+def table_of(
+    title: str, rows: Iterable[Row], name: Callable[[Row], str], columns: tuple[Column, ...]
+) -> Table:
+    """A table with a column for names and others for numbers, which keep their width."""
     table = Table(box=box.SIMPLE, pad_edge=False)
     table.add_column(title, overflow="fold", min_width=18)
     for heading, _ in columns:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        if row["requests"] if "requests" in row else any(row[field] for field in COMPARED):
-            table.add_row(Text(printable(name(row))), *(cell(row) for _, cell in columns))
-    if table.row_count:
-        console.print(table)
+        table.add_row(Text(one_line(name(row))), *(cell(row) for _, cell in columns))
+    return table
 
 
 def rest(console: Console, count: int, noun: str) -> None:
     """Say how many more there are."""
     if count > 0:
         console.print(f"and {count} more {noun if count > 1 else noun[:-1]} (--top)")
-
-
-def printable(text: str) -> str:
-    """A text without what a terminal would obey."""
-    return "".join(each if each.isprintable() else "\ufffd" for each in text)
 
 
 def level_name(row: dict[str, Any]) -> str:
@@ -133,7 +172,7 @@ def rejections(row: dict[str, Any]) -> str:
 
 def wait(field: str) -> tuple[str, Callable[[dict[str, Any]], str]]:
     """A column of waits."""
-    return f"wait {field.removeprefix('wait').lower()}", lambda row: duration_text(row[field])
+    return f"wait\n{field.removeprefix('wait').lower()}", lambda row: duration_text(row[field])
 
 
 def change(field: str, heading: str) -> tuple[str, Callable[[dict[str, Any]], str]]:
@@ -149,7 +188,7 @@ TALLY_COLUMNS = (
     count("executed"),
     count("queued"),
     ("rejected", rejections),
-    ("timed out", lambda row: str(row["rejected"].get("time-out", 0))),
+    ("timed\nout", lambda row: str(row["rejected"].get("time-out", 0))),
     wait("waitMean"),
     wait("waitP50"),
     wait("waitP90"),
@@ -159,16 +198,16 @@ TALLY_COLUMNS = (
 LEVEL_COLUMNS = (
     ("nominal", lambda row: str(row["nominalLimit"])),
     *TALLY_COLUMNS,
-    ("seats mean/max", lambda row: f"{row['seatsMean']:.1f}/{row['seatsMax']}"),
-    ("borrowed mean/max", lambda row: f"{row['borrowedMean']:.1f}/{row['borrowedMax']}"),
+    ("seats\nmean/max", lambda row: f"{row['seatsMean']:.1f}/{row['seatsMax']}"),
+    ("borrowed\nmean/max", lambda row: f"{row['borrowedMean']:.1f}/{row['borrowedMax']}"),
 )
 CHANGE_COLUMNS = (
     change("executed", "executed"),
     change("queued", "queued"),
     change("rejectedTotal", "rejected"),
-    change("waitMean", "wait mean"),
-    change("waitP50", "wait p50"),
-    change("waitP90", "wait p90"),
-    change("waitP99", "wait p99"),
+    change("waitMean", "wait\nmean"),
+    change("waitP50", "wait\np50"),
+    change("waitP90", "wait\np90"),
+    change("waitP99", "wait\np99"),
     change("seatSeconds", "seat-s"),
 )

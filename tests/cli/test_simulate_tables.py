@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from apfproxy.cli.simulate_tables import changed, duration_text, print_report, printable
+from apfproxy.cli.simulate_tables import changed, duration_text, print_report
 from apfproxy.simulation.report import difference
 from tests.simulation.test_report import report_of
 
@@ -32,11 +32,6 @@ def test_changed() -> None:
     assert ("+5", "-5", "0") == (changed("5", 5), changed("-5", -5), changed("0", 0))
 
 
-def test_printable() -> None:
-    """Names cannot make a terminal do anything."""
-    assert "a\ufffd[31mb" == printable("a\x1b[31mb")
-
-
 def test_print_report() -> None:
     """Names stand as they are; a table of clients that says nothing new is left out."""
     first, second = report_of("a [bold]", 10), report_of("b", 2)
@@ -46,7 +41,7 @@ def test_print_report() -> None:
     text = file.getvalue()
 
     assert "A: a [bold]: 11 requests in 0.1 s, 11 executed, 0 rejected" in text
-    assert "\ufffd]0;title\ufffd[red]" in text
+    assert "\\x1b]0;title\\x07[red]" in text
     assert "\x1b" not in text
     assert 2 == text.count("\n client")
     assert "4 queue-full" in text
@@ -69,15 +64,29 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_print_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are as wide as the terminal; clients that are flows have none of their own."""
-    monkeypatch.setenv("COLUMNS", "100")
+@pytest.mark.parametrize(
+    ("width", "has_p50", "has_p99"),
+    [
+        pytest.param(160, True, True, id="wide"),
+        pytest.param(80, False, True, id="usual"),
+        pytest.param(10, False, True, id="hopeless"),
+    ],
+)
+def test_print_on_a_terminal(
+    width: int, has_p50: bool, has_p99: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A narrow one lacks columns; clients that are flows have no table of their own."""
+    monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "xterm")
     file = Terminal()
     first, second = report_of("a", 10), report_of("b", 2)
     print_report({"configurations": [first, second], "difference": difference(first, second)}, file)
-    text = file.getvalue()
+    text = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
 
-    assert "B less A" in text
     assert "client" not in text
-    assert 100 >= max(map(len, re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()))
+    if width == 10:
+        return
+    assert "B less A" in text
+    assert width >= max(map(len, text.splitlines()))
+    assert (has_p50, has_p99) == (" p50 " in text, " p99 " in text)
+    assert has_p50 == ("too narrow for: " not in text)
