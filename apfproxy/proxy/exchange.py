@@ -562,7 +562,8 @@ class Exchange(SeatHolder):
             seats, asked_ns = ticket.estimate.max_seats, ticket.arrived_ns
         else:
             found = getattr(self, "_classification", None)
-            seats, asked_ns = self._used or (0, self._sent_ns or now_ns)
+            seats, asked_ns = self._used or (0, self._sent_ns)
+            asked_ns = asked_ns or now_ns
         access_log.take(
             (
                 head,

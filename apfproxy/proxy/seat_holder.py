@@ -77,7 +77,8 @@ class SeatHolder(abc.ABC):
     _request_is_whole: bool
     _sent_ns: int
     _used: tuple[int, int] | None
-    """Seats, and when they were asked for, of a ticket given back early; for the access log."""
+    """For the access log, of a ticket given back early: its seats, and when they were asked for, 0
+    if they were refused at once."""
     _wait_timer: asyncio.TimerHandle | None
     _watch: WatchSeats | None
 
@@ -245,6 +246,9 @@ class SeatHolder(abc.ABC):
         found = self._classification
         if self._context.top_flows is not None:
             self._context.top_flows.on_no_seats(found.flow, waited_ns, is_rejected=True)
+        if self._context.access_log is not None and self._used is None:
+            estimate = self.head.fixed_estimate or self._context.admission.estimate(self.head)
+            self._used = (estimate.max_seats, 0)
         tracker = found.level.retry_after
         tracker.record_drop(int(time.time()))
         self._answer(

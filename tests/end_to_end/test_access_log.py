@@ -265,7 +265,13 @@ ENDS = [
     pytest.param(
         refused_without_queue,
         replace(ONE_SEAT, objects=REJECTING),
-        {"status": 429, "upstreamStatus": None, "reason": "concurrency-limit"},
+        {
+            "status": 429,
+            "upstreamStatus": None,
+            "reason": "concurrency-limit",
+            "seats": 1,
+            "waitSeconds": 0,
+        },
         id="no queue",
     ),
     pytest.param(
