@@ -203,8 +203,15 @@ class Exchange(SeatHolder):
             self._answer_unidentified(error)
             return
         self._identification = None
-        if self._take_identity(found) and (self._request_is_whole or not self._gathers()):
-            self._admit()
+        try:
+            if self._take_identity(found) and (self._request_is_whole or not self._gathers()):
+                self._admit()
+        except Exception:
+            # As the loop does where this happens in the event that brought the request's bytes.
+            self._drop_upstream()
+            self._give_back(self._context.clock.now_ns())
+            self._downstream.abort()
+            raise
 
     def _answer_unidentified(self, error: Exception) -> None:
         """Let nobody in after a failure of the proxy's own."""
@@ -418,7 +425,10 @@ class Exchange(SeatHolder):
             self._log_end(Failure.DEADLINE)
             self._drop_upstream()
             self._give_back(self._context.clock.now_ns())
-            self._downstream.abort()
+            if self.head.is_http_10:
+                self._downstream.reset()  # as where the origin breaks off
+            else:
+                self._downstream.abort()
             return
         upstream = self._upstream
         is_awaited = upstream is not None and not upstream.is_write_paused
@@ -427,6 +437,9 @@ class Exchange(SeatHolder):
             self._answer_status(
                 408, "the request's body did not arrive in time", Failure.CLIENT_TIMEOUT
             )
+            return
+        if self._identification is not None:
+            self._answer_status(504, "who asks could not be found out in time")
             return
         self._context.counters.upstream_timeouts += 1
         if upstream is not None:

@@ -157,6 +157,22 @@ async def test_an_answer_that_takes_too_long() -> None:
         await until(lambda: scene.origin.ended)
 
 
+@on_uvloop
+async def test_an_answer_to_http_10_that_takes_too_long() -> None:
+    """A normal end of the connection would say that the answer is whole."""
+    setup = Setup().with_downstream(request_timeout_s=SHORT_S)
+    async with running(setup) as scene:
+        hold = await scene.take_seat(b"GET %b HTTP/1.0\r\n\r\n" % PODS)
+        await hold.arrival.peer.send(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+        )
+        assert b" 200 OK\r\n" in await hold.client.read_head()
+        assert b"hello" == await hold.client.read_exactly(5)
+
+        with pytest.raises(ConnectionResetError):
+            await hold.client.receive()
+
+
 @pytest.mark.parametrize(
     "target",
     [

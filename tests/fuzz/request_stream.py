@@ -11,6 +11,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from typing import TYPE_CHECKING
+from urllib.parse import unquote_to_bytes
 
 import httptools
 
@@ -39,6 +40,7 @@ SETTINGS = DownstreamSettings(
 )
 """Limits that short inputs reach."""
 
+NO_ESCAPE = re.compile(rb"%(?![0-9a-fA-F]{2})")
 NOT_ALPHANUMERIC = re.compile(rb"[^0-9a-z]")
 OF_CONNECTIONS = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer"
@@ -257,8 +259,9 @@ def _check_fields(asked: Message, got: Message, *, is_trusted: bool) -> None:
         if name in FRAMING or name in FORWARDING - {b"authorization"}:
             continue
         assert name not in nominated, (name, got)
-        if name.startswith(ASSERTED):  # the proxy says these in an order of its own
-            assert (name, value) in asked.fields, (name, got)
+        if name.startswith(ASSERTED):  # the proxy says these in an order and escapes of its own
+            sent_as = [(_unescaped(each), value) for each, value in asked.fields]
+            assert (_unescaped(name), value) in sent_as, (name, got)
             continue
         while sent and sent[0] != (name, value):
             _check_dropped(sent.pop(0)[0], nominated)
@@ -266,6 +269,11 @@ def _check_fields(asked: Message, got: Message, *, is_trusted: bool) -> None:
         sent.pop(0)
     for name, _ in sent:
         _check_dropped(name, nominated)
+
+
+def _unescaped(name: bytes) -> bytes:
+    """The key in a name as Kubernetes reads it: one with any escape that is none has none."""
+    return name if NO_ESCAPE.search(name) else unquote_to_bytes(name)
 
 
 def _check_dropped(name: bytes, nominated: set[bytes]) -> None:

@@ -11,6 +11,7 @@ import pytest
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.credentials import Peer
 from apfproxy.authn.verdict import Verdict
+from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.identification import Identification
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.request.user import User
@@ -312,10 +313,28 @@ def test_takes_too_long(bench: Known, has_body: bool) -> None:
     bench.wait(0.2)
     bench.run_tasks()
 
-    assert b"504" == status(client.take())
+    answer = client.take()
+    assert b"504" == status(answer)
+    assert b"who asks could not be found out in time" in answer
+    assert 0 == bench.counters.upstream_timeouts
     assert bench.tokens.asked["slow"].cancelled()
     bench.send(client, get("quick"))
     assert (["quick"], b"200") == bench.answer(client)
+    bench.assert_at_rest()
+
+
+def test_failure_after_that(bench: Known, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client is not left to wait for its deadline."""
+
+    def fail(exchange: Exchange) -> None:
+        raise OSError(repr(exchange))
+
+    client = bench.ask_slowly(get("slow"))
+    monkeypatch.setattr(Exchange, "_admit", fail)
+    bench.tell("slow", "alice")
+
+    assert "abort" == client.ended_by
+    assert isinstance(bench.identifying[0].exception(), OSError)
     bench.assert_at_rest()
 
 
