@@ -439,7 +439,9 @@ class Exchange(SeatHolder):
             )
             return
         if self._identification is not None:
-            self._answer_status(504, "who asks could not be found out in time")
+            self._answer_status(
+                504, "who asks could not be found out in time", Failure.IDENTIFICATION_TIMEOUT
+            )
             return
         self._context.counters.upstream_timeouts += 1
         if upstream is not None:

@@ -95,6 +95,8 @@ class Failure(enum.StrEnum):
     """The answer was begun, but its time was over before its end."""
     MALFORMED = "malformed"
     """The proxy refused the request by itself: no proper HTTP, or over a limit."""
+    IDENTIFICATION_TIMEOUT = "identification-timeout"
+    """Whoever knows who asks did not say so in time."""
     INTERNAL = "internal"
     """The proxy failed."""
     UNIDENTIFIED = "unidentified"
