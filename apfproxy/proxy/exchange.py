@@ -208,6 +208,7 @@ class Exchange(SeatHolder):
                 self._admit()
         except Exception:
             # As the loop does where this happens in the event that brought the request's bytes.
+            self._log_end(Failure.INTERNAL)
             self._drop_upstream()
             self._give_back(self._context.clock.now_ns())
             self._downstream.abort()
