@@ -24,7 +24,7 @@ def test_requests_come_in_the_order_of_their_arrival() -> None:
     assert [(0, 7), (10, 9), (20, 5)] == [(at_ns, service_ns) for at_ns, _, service_ns in found]
     assert found[0][1] is found[2][1]
     assert [0, 2, 0] == [kind.seats for _, kind, _ in found]
-    assert (3, 30) == (len(records), records.start_ns)
+    assert (3, 30, 20) == (len(records), records.start_ns, records.span_ns)
     assert "<Records: 3 requests of 2 kinds, 0 broken>" == repr(records)
 
 
