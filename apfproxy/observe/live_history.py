@@ -1,7 +1,7 @@
 """The last 15 minutes of each priority level, second by second, for the plots of the live page.
 
 A sample is taken once a second, whether anybody looks or not: a page that opens shows what was.
-It reads counters that are kept anyway: with 8 levels in 40 us, and the 900 that are kept take 400 kB.
+It reads counters that are kept anyway: with 8 levels in 40 us; the 900 that are kept take 400 kB.
 """
 
 from __future__ import annotations
