@@ -71,8 +71,8 @@ def demo(seconds: float) -> int:
     Starts an API server (10 ms a request while it has at most 20 of them, slower beyond), the
     proxy before it, and two kinds of client: a greedy one that lists budgets, with 200 requests in
     flight, and five modest ones that each get a pod, with one.  Everything stays on this machine,
-    on ports that the system chooses.  While it runs, kubectl shows and changes the proxy's objects;
-    the line to type is on the screen.
+    on ports that the system chooses.  While it runs, a browser shows what the proxy does, and
+    kubectl shows and changes its objects; where is on the screen.
     """
     console = Console()
     if not console.is_terminal:
@@ -112,7 +112,7 @@ async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
     loop.add_signal_handler(signal.SIGINT, interrupted.set)
     try:
         with contextlib.ExitStack() as stack:
-            console.print(kubectl_line(ports), highlight=False, soft_wrap=True)
+            console.print(places(ports), highlight=False, soft_wrap=True)
             show: Callable[[str], None] = lambda _status: None  # noqa: E731 - replaced below
             if console.is_terminal:
                 live = stack.enter_context(
@@ -202,11 +202,12 @@ def table_of(arms: list[Arm]) -> Table:
     return table
 
 
-def kubectl_line(ports: Ports) -> str:
-    """How to look at the objects of the proxy that limits, while the demo runs."""
+def places(ports: Ports) -> str:
+    """Where to look at the proxy that limits, while the demo runs: its page, and its objects."""
+    admin = f"http://127.0.0.1:{ports.admin}"
     return (
-        "The proxy's objects, while this runs:"
-        f"  kubectl --server http://127.0.0.1:{ports.admin} get flowschemas"
+        f"The proxy's page, while this runs:     {admin}/\n"
+        f"The proxy's objects, while this runs:  kubectl --server {admin} get flowschemas"
     )
 
 

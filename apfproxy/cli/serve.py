@@ -56,7 +56,7 @@ then requests get their time to end.  A second signal stops at once.
     "--admin",
     type=ADDRESS_OR_NONE,
     metavar="HOST:PORT",
-    help="For metrics, health and dumps, or none. [default: 127.0.0.1:8081]",
+    help="For the live page, metrics and health, or none. [default: 127.0.0.1:8081]",
 )
 @click.option(
     "--objects",

@@ -107,6 +107,7 @@ async def test_run() -> None:
 
     assert code == 0
     assert "flow control: " not in output
+    assert ":     http://127.0.0.1:1234/\n" in output
     assert "kubectl --server http://127.0.0.1:1234 get flowschemas\n" in output
     assert "Half of a modest client's requests took at most" in output
 
