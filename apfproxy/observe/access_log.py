@@ -156,9 +156,12 @@ class AccessLog:
 
     def _run(self) -> None:
         while (chunks := self._orders.get()) is not None:
-            for text, lines in chunks:
-                self._write_chunk(text, lines)
-            if not chunks:
+            if chunks:
+                # In one write: each takes the interpreter's lock from the event loop once more.
+                self._write_chunk(
+                    "".join(text for text, _ in chunks), sum(lines for _, lines in chunks)
+                )
+            else:
                 self._open_again()
         if self._path != STDOUT:
             os.close(self._descriptor)
