@@ -23,7 +23,7 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.observe.explain_page import PATH, explanation_json, header_in, parse_header
 from apfproxy.request.attributes import AttributesError, parse_attributes
 from apfproxy.request.user import ANONYMOUS, User
-from apfproxy.request.words import WordsError, request_of_path, request_of_words
+from apfproxy.request.words import WordsError, doubts_about, request_of_path, request_of_words
 
 if TYPE_CHECKING:
     from apfproxy.settings import Address
@@ -125,7 +125,9 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     except WordsError as error:
         raise click.UsageError(str(error)) from error
     if user is not None:
-        asked = replace(asked, user=effective(User(user, groups)), notes=())
+        # What was supposed about a raw request's user does not matter then.
+        notes = () if words == (STDIN,) else asked.notes
+        asked = replace(asked, user=effective(User(user, groups)), notes=notes)
     asked = replace(asked, headers=headers + asked.headers)
     if admin is not None:
         refuse_with_admin({**objects, "hash_seed": hash_seed})
@@ -171,7 +173,7 @@ def request_of(
         except ValueError as error:
             raise CommandError(f"<stdin>: {error}") from error
     method, target = request_of_words(words, namespace=namespace, is_cluster_wide=all_namespaces)
-    return RawRequest(method, target, ANONYMOUS)
+    return RawRequest(method, target, ANONYMOUS, notes=doubts_about(words))
 
 
 def offline(asked: RawRequest, hash_seed: int | None, objects: dict[str, Any]) -> Explanation:

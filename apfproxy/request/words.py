@@ -3,18 +3,20 @@
     VERB RESOURCE[.VERSION][.GROUP][/SUBRESOURCE] [NAME]      list deployments.apps
     VERB /PATH                                                get /healthz
 
-The built-in resources are known by their plural and short names, with their group and whether they
-are in namespaces.  Any other resource is in the group that is named, or in the core group, and in
-a namespace unless told otherwise.
+The built-in resources are known by their plural, singular and short names, with their group and
+whether they are in namespaces.  Any other resource is in the group that is named, or in the core
+group, and in a namespace unless told otherwise.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from apfproxy.request.attributes import AttributesError, parse_attributes
+from apfproxy.request.known_resources import KNOWN_GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,56 +75,41 @@ SHORT_NAMES = {
 }
 """As kubectl has them."""
 
-NAMESPACED = {
-    "apps": ("controllerrevisions", "daemonsets", "deployments", "replicasets", "statefulsets"),
-    "autoscaling": ("horizontalpodautoscalers",),
-    "batch": ("cronjobs", "jobs"),
-    "coordination.k8s.io": ("leases",),
-    "discovery.k8s.io": ("endpointslices",),
-    "networking.k8s.io": ("ingresses", "networkpolicies"),
-    "policy": ("poddisruptionbudgets",),
-    "rbac.authorization.k8s.io": ("rolebindings", "roles"),
-    "authorization.k8s.io": ("localsubjectaccessreviews",),
-    "resource.k8s.io": ("resourceclaims", "resourceclaimtemplates"),
+BESIDE = {
+    "resource.k8s.io": {
+        "deviceclasses": False,
+        "resourceclaims": True,
+        "resourceclaimtemplates": True,
+        "resourceslices": False,
+    },
 }
-"""Built-in resources beside those of the core group, by group."""
+"""Resources of groups beside `KNOWN_GROUPS`, and whether they are in namespaces."""
 
-CLUSTER_SCOPED = {
-    "": ("componentstatuses", "namespaces", "nodes", "persistentvolumes"),
-    "admissionregistration.k8s.io": (
-        "mutatingwebhookconfigurations",
-        "validatingadmissionpolicies",
-        "validatingadmissionpolicybindings",
-        "validatingwebhookconfigurations",
-    ),
-    "apiextensions.k8s.io": ("customresourcedefinitions",),
-    "apiregistration.k8s.io": ("apiservices",),
-    "authentication.k8s.io": ("selfsubjectreviews", "tokenreviews"),
-    "authorization.k8s.io": (
-        "selfsubjectaccessreviews",
-        "selfsubjectrulesreviews",
-        "subjectaccessreviews",
-    ),
-    "certificates.k8s.io": ("certificatesigningrequests",),
-    "flowcontrol.apiserver.k8s.io": ("flowschemas", "prioritylevelconfigurations"),
-    "networking.k8s.io": ("ingressclasses",),
-    "node.k8s.io": ("runtimeclasses",),
-    "rbac.authorization.k8s.io": ("clusterrolebindings", "clusterroles"),
-    "resource.k8s.io": ("deviceclasses", "resourceslices"),
-    "scheduling.k8s.io": ("priorityclasses",),
-    "storage.k8s.io": ("csidrivers", "csinodes", "storageclasses", "volumeattachments"),
+IS_NAMESPACED = {
+    (group, resource): known.is_namespaced is True
+    for group, resources in KNOWN_GROUPS.items()
+    for resource, known in resources.items()
+} | {
+    (group, resource): is_namespaced
+    for group, resources in BESIDE.items()
+    for resource, is_namespaced in resources.items()
 }
-"""The same of resources that are in no namespace."""
+"""Built-in resources, by group and name, and whether they are in namespaces."""
 
-GROUP_OF = {
-    resource: group
-    for table in (NAMESPACED, CLUSTER_SCOPED)
-    for group, resources in table.items()
-    for resource in resources
-}
-WITHOUT_NAMESPACE = frozenset(
-    (group, resource) for group, resources in CLUSTER_SCOPED.items() for resource in resources
-)
+GROUP_OF = {resource: group for group, resource in reversed(IS_NAMESPACED)}
+"""The first group that has a resource of the name: events are those of the core group."""
+
+
+def _singular(plural: str) -> str:
+    """The name of one, as kubectl has it."""
+    if plural.endswith("ies"):
+        return f"{plural.removesuffix('ies')}y"
+    if plural.endswith(("sses", "uses")):
+        return plural.removesuffix("es")
+    return plural.removesuffix("s")
+
+
+PLURAL_OF = {_singular(resource): resource for resource in GROUP_OF}
 
 
 class WordsError(ValueError):
@@ -159,12 +146,13 @@ def request_of_words(
     if len(rest) > 1:
         raise WordsError(f"expected VERB RESOURCE [NAME], not {rest[1]!r} after that")
     resource_text, slash, subresource = what.partition("/")
-    api, resource, is_cluster_scoped = _api_of(resource_text)
+    version, group, resource = _resource_of(resource_text)
+    is_cluster_scoped = IS_NAMESPACED.get((group, resource)) is False
     if slash and RESOURCE.fullmatch(subresource) is None:
         raise WordsError(f"expected a subresource such as pods/log, not {what!r}")
     name = rest[0] if rest else ""
     _check_name(verb, what, name, subresource)
-    path = api
+    path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     if is_cluster_scoped and namespace is not None:
         raise WordsError(f"{resource} are in no namespace; leave out --namespace")
     if not is_cluster_scoped and not is_cluster_wide:
@@ -181,6 +169,23 @@ def request_of_words(
         query.append("watch=true")
     target = f"{path}?{'&'.join(query)}" if query else path
     return METHOD_OF_VERB[verb], target.encode()
+
+
+def doubts_about(words: Sequence[str]) -> tuple[str, ...]:
+    """What is odd about words that name a request: a resource without a group that is not built in.
+
+    Args:
+        words: The verb, the resource or path, and perhaps a name.
+    """
+    what = words[1]
+    if what.startswith("/"):
+        return ()
+    _, group, resource = _resource_of(what.partition("/")[0])
+    if group or resource in GROUP_OF:
+        return ()
+    close = difflib.get_close_matches(resource, GROUP_OF, 1)
+    hint = f"did you mean {close[0]}?" if close else "one of another group is RESOURCE.GROUP"
+    return (f"no resource of Kubernetes is called {resource}; {hint}",)
 
 
 def request_of_path(verb: str, target: str) -> tuple[str, bytes]:
@@ -218,20 +223,23 @@ def request_of_path(verb: str, target: str) -> tuple[str, bytes]:
     return method, data
 
 
-def _api_of(text: str) -> tuple[str, str, bool]:
-    """The beginning of the path, the resource, and whether it is known to be in no namespace."""
+def _resource_of(text: str) -> tuple[str, str, str]:
+    """The version, the group, and the plural name."""
     resource, dot, rest = text.partition(".")
     resource = SHORT_NAMES.get(resource, resource)
     version, group = DEFAULT_VERSION, rest
     first, _, after = rest.partition(".")
     if VERSION.fullmatch(first) is not None:
         version, group = first, after
+    plural = PLURAL_OF.get(resource, resource)
     if not dot:
+        resource = plural
         group = GROUP_OF.get(resource, "")
+    elif (group, plural) in IS_NAMESPACED:
+        resource = plural
     if RESOURCE.fullmatch(resource) is None or (group and GROUP.fullmatch(group) is None):
         raise WordsError(f"expected a resource such as pods or deployments.apps, not {text!r}")
-    api = f"/apis/{group}/{version}" if group else f"/api/{version}"
-    return api, resource, (group, resource) in WITHOUT_NAMESPACE
+    return version, group, resource
 
 
 def _check_name(verb: str, what: str, name: str, subresource: str) -> None:

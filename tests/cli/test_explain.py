@@ -59,6 +59,16 @@ def test_ways_to_ask(
     )
 
 
+@pytest.mark.parametrize("who", ["", " --as alice"])
+def test_unknown_resource(who: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """A resource that is likely misspelt is explained, with a note that says so."""
+    note = "no resource of Kubernetes is called podz; did you mean pods?"
+
+    assert [note] == explained(f"list podz --hash-seed 7{who}", capsys)["notes"]
+    assert main(["explain", *f"list podz{who}".split()]) == 0
+    assert f"note            {note}\n" in capsys.readouterr().out
+
+
 def test_text(capsys: pytest.CaptureFixture[str]) -> None:
     """As text there are lines without colours, since the output is no terminal's."""
     assert main(["explain", "list", "pods", "-n", "x", "--as", "alice"]) == 0

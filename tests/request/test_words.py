@@ -9,7 +9,9 @@ import pytest
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.words import (
     METHOD_OF_VERB,
+    PLURAL_OF,
     WordsError,
+    doubts_about,
     request_of_path,
     request_of_words,
 )
@@ -78,6 +80,27 @@ from apfproxy.request.words import (
             "/apis/storage.k8s.io/v1/storageclasses/a%2Fb",
             id="escaped",
         ),
+        pytest.param("get pod p", {}, "GET", "/api/v1/namespaces/default/pods/p", id="singular"),
+        pytest.param(
+            "list ingress.networking.k8s.io",
+            {},
+            "GET",
+            "/apis/networking.k8s.io/v1/namespaces/default/ingresses",
+            id="singular-of-a-group",
+        ),
+        pytest.param(
+            "list service.example.org",
+            {},
+            "GET",
+            "/apis/example.org/v1/namespaces/default/service",
+            id="no-singular",
+        ),
+        pytest.param(
+            "list deviceclass", {}, "GET", "/apis/resource.k8s.io/v1/deviceclasses", id="beside"
+        ),
+        pytest.param(
+            "list events", {}, "GET", "/api/v1/namespaces/default/events", id="core-first"
+        ),
         pytest.param("get /healthz", {}, "GET", "/healthz", id="path"),
     ],
 )
@@ -87,6 +110,56 @@ def test_words(words: str, where: dict[str, Any], method: str, target: str) -> N
 
     assert (method, target.encode()) == found
     assert words.split(maxsplit=1)[0] == parse_attributes(*found).verb
+
+
+@pytest.mark.parametrize(
+    ("singular", "plural"),
+    [
+        ("pod", "pods"),
+        ("networkpolicy", "networkpolicies"),
+        ("ingress", "ingresses"),
+        ("storageclass", "storageclasses"),
+        ("componentstatus", "componentstatuses"),
+        ("endpointslice", "endpointslices"),
+        ("lease", "leases"),
+        ("csidriver", "csidrivers"),
+        ("ipaddress", "ipaddresses"),
+    ],
+)
+def test_singulars(singular: str, plural: str) -> None:
+    """One object's name for a resource is known by its plural."""
+    assert plural == PLURAL_OF[singular]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        pytest.param("list pods", (), id="known"),
+        pytest.param("get po p", (), id="short"),
+        pytest.param("get pod/log p", (), id="singular"),
+        pytest.param("list widgets.example.org", (), id="other-group"),
+        pytest.param("list deployments.v1.apps", (), id="group-and-version"),
+        pytest.param("get /podz", (), id="path"),
+        pytest.param(
+            "list podz",
+            ("no resource of Kubernetes is called podz; did you mean pods?",),
+            id="misspelt",
+        ),
+        pytest.param(
+            "get deploymnet.v1 a",
+            ("no resource of Kubernetes is called deploymnet; did you mean deployments?",),
+            id="misspelt-singular",
+        ),
+        pytest.param(
+            "list zzz",
+            ("no resource of Kubernetes is called zzz; one of another group is RESOURCE.GROUP",),
+            id="unlike-any",
+        ),
+    ],
+)
+def test_doubts(words: str, expected: tuple[str, ...]) -> None:
+    """A resource without a group that Kubernetes does not have is doubted."""
+    assert expected == doubts_about(words.split())
 
 
 @pytest.mark.parametrize("verb", METHOD_OF_VERB)
