@@ -247,7 +247,7 @@ def outcomes_of_log(log: Path) -> dict[str, Outcome]:
 def outcomes_simulated(setup: Configuration, source: Mix | Records) -> dict[str, Outcome]:
     """What the simulator says became of them."""
     simulation = simulated(setup, source, nothing, hash_seed=HASH_SEED)
-    report = configuration_report("", simulation, 1000)
+    report = configuration_report("", simulation)
     return {row["client"]: Outcome(row["executed"], row["waitMean"]) for row in report["clients"]}
 
 

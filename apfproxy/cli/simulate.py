@@ -23,7 +23,7 @@ from apfproxy.cli.terminal_text import shown
 from apfproxy.simulation.html_report import html_report
 from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
 from apfproxy.simulation.mix import Mix, MixError, parse_mix
-from apfproxy.simulation.report import configuration_report, difference
+from apfproxy.simulation.report import configuration_report, difference, listed
 from apfproxy.simulation.simulation import Simulation
 from apfproxy.simulation.sources import Sequence, add_mix
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
@@ -231,10 +231,13 @@ def simulate(  # noqa: PLR0913  flags
             simulation = simulated(each, source, move, hash_seed=hash_seed, warm_up_s=warm_up)
         for problem in simulation.problems:
             click.echo(f"apfproxy simulate: {problem}", err=True)
-        reports.append(configuration_report(each.name, simulation, top))
-    report: dict[str, Any] = {"input": described, "configurations": reports}
+        reports.append(configuration_report(each.name, simulation))
+    report: dict[str, Any] = {
+        "input": described,
+        "configurations": [listed(each, top) for each in reports],
+    }
     if len(reports) > 1:
-        report["difference"] = difference(*reports)
+        report["difference"] = difference(*reports, top=top)
     if html_path is not None:
         write(html_path, html_report(report))
     if output == "json":

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from apfproxy.cli.terminal_text import shown as one_line
 from apfproxy.simulation.html_report import span
-from apfproxy.simulation.report import COMPARED
+from apfproxy.simulation.report import COMPARED, changed_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,11 +63,19 @@ def print_report(report: dict[str, Any], file: TextIO) -> None:
             rest(console, each["clientsInAll"] - len(each["clients"]), "clients")
     if "difference" in report:
         console.print(Text("B less A", style="bold"))
-        changes = report["difference"]
-        print_table(console, "priority level", changes["levels"], level_name, CHANGE_COLUMNS)
-        print_table(console, "flow", changes["flows"], flow_name, CHANGE_COLUMNS)
-        if not all(map(are_flows_clients, report["configurations"])):
-            print_table(console, "client", changes["clients"], client_name, CHANGE_COLUMNS)
+        for title, group, name in (
+            ("priority level", "levels", level_name),
+            ("flow", "flows", flow_name),
+            ("client", "clients", client_name),
+        ):
+            if group != "clients" or not all(map(are_flows_clients, report["configurations"])):
+                rows = report["difference"][group]
+                print_table(console, title, rows, marked(name), CHANGE_COLUMNS)
+
+
+def marked(name: Callable[[Row], str]) -> Callable[[Row], str]:
+    """Names with a mark on what only one configuration has."""
+    return lambda row: changed_name(name(row), row)
 
 
 def are_flows_clients(configuration: dict[str, Any]) -> bool:

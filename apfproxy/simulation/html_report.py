@@ -6,6 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.simulation.plots import Line, Plot, bars, plot
+from apfproxy.simulation.report import changed_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -205,7 +206,7 @@ def rows_of(
     for row in (changes or {}).get(group, ()):
         key = tuple(row[name] for name in keys)
         if key in found:
-            found[key].append(("B less A", "change", row))
+            found[key].append((changed_name("B less A", row), "change", row))
     return [row for rows in found.values() for row in rows]
 
 

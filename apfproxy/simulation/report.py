@@ -27,14 +27,18 @@ COMPARED = (
 )
 """Fields of which a comparison has the difference."""
 
+NOTHING = dict.fromkeys(COMPARED, 0)
 
-def configuration_report(name: str, simulation: Simulation, top: int) -> dict[str, Any]:
-    """What became of all requests in one configuration.
+NEW, GONE, BOTH = "new", "gone", "both"
+"""A level, flow or client is only in the second configuration, only in the first, or in both."""
+
+
+def configuration_report(name: str, simulation: Simulation) -> dict[str, Any]:
+    """What became of all requests in one configuration; see `listed`.
 
     Args:
         name: The configuration's.
         simulation: After its run.
-        top: Flows and clients that are listed, those with most seat-seconds first.
     """
     seconds = (simulation.clock.time_ns - simulation.counted_from_ns) / NS_PER_S
     total = Tally()
@@ -63,12 +67,10 @@ def configuration_report(name: str, simulation: Simulation, top: int) -> dict[st
         "flows": [
             dict(zip(("priorityLevel", "flowSchema", "flow"), key, strict=True))
             | tally_report(tally)
-            for key, tally in largest(by_flow, top)
+            for key, tally in largest(by_flow)
         ],
         "flowsInAll": len(by_flow),
-        "clients": [
-            {"client": key} | tally_report(tally) for key, tally in largest(by_client, top)
-        ],
+        "clients": [{"client": key} | tally_report(tally) for key, tally in largest(by_client)],
         "clientsInAll": len(by_client),
         "series": {
             "binSeconds": simulation.bin_ns / NS_PER_S,
@@ -77,11 +79,14 @@ def configuration_report(name: str, simulation: Simulation, top: int) -> dict[st
     }
 
 
-def largest(groups: dict[Any, Tally], top: int) -> list[tuple[Any, Tally]]:
+def listed(report: dict[str, Any], top: int) -> dict[str, Any]:
+    """The report of a configuration with no more flows and clients than are to be listed."""
+    return report | {"flows": report["flows"][:top], "clients": report["clients"][:top]}
+
+
+def largest(groups: dict[Any, Tally]) -> list[tuple[Any, Tally]]:
     """Those who used or asked for most: by seat-seconds, then by requests, then by name."""
-    return sorted(groups.items(), key=lambda item: (-item[1].seat_ns, -item[1].requests, item[0]))[
-        :top
-    ]
+    return sorted(groups.items(), key=lambda item: (-item[1].seat_ns, -item[1].requests, item[0]))
 
 
 def tally_report(tally: Tally) -> dict[str, Any]:
@@ -143,28 +148,50 @@ def rounded(values: Iterable[float]) -> list[float]:
     return [round(value, 3) for value in values]
 
 
-def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """What the second configuration changes: its numbers less those of the first."""
+def difference(before: dict[str, Any], after: dict[str, Any], *, top: int) -> dict[str, Any]:
+    """What the second configuration changes: its numbers less those of the first.
+
+    Args:
+        before: The whole report of the first.
+        after: That of the second.
+        top: Flows and clients that are listed of each.
+    """
+    flow = ("priorityLevel", "flowSchema", "flow")
     return {
         "total": subtracted(before["total"], after["total"]),
         "levels": compared(before["levels"], after["levels"], ("priorityLevel",)),
-        "flows": compared(before["flows"], after["flows"], ("priorityLevel", "flowSchema", "flow")),
-        "clients": compared(before["clients"], after["clients"], ("client",)),
+        "flows": compared(before["flows"], after["flows"], flow, top),
+        "clients": compared(before["clients"], after["clients"], ("client",), top),
     }
 
 
 def compared(
-    before: list[dict[str, Any]], after: list[dict[str, Any]], names: tuple[str, ...]
+    before: list[dict[str, Any]],
+    after: list[dict[str, Any]],
+    names: tuple[str, ...],
+    top: int | None = None,
 ) -> list[dict[str, Any]]:
-    """The differences of all that is in both lists, told by the values of some fields."""
+    """The differences of what is among the first so many of either list.
+
+    Rows are told by the values of some fields.  One that only one list has is new, or gone, and
+    its numbers in the other are 0; what is gone stands at the end.
+    """
     earlier = {tuple(each[name] for name in names): each for each in before}
+    later = {tuple(each[name] for name in names): each for each in after}
+    keys = dict.fromkeys([*list(later)[:top], *list(earlier)[:top]])
     return [
-        {name: each[name] for name in names} | subtracted(earlier[key], each)
-        for each in after
-        if (key := tuple(each[name] for name in names)) in earlier
+        dict(zip(names, key, strict=True))
+        | {"presence": NEW if key not in earlier else GONE if key not in later else BOTH}
+        | subtracted(earlier.get(key, NOTHING), later.get(key, NOTHING))
+        for key in sorted(keys, key=lambda key: key not in later)
     ]
 
 
 def subtracted(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """The differences of the fields that can be compared."""
     return {name: after[name] - before[name] for name in COMPARED}
+
+
+def changed_name(name: str, row: dict[str, Any]) -> str:
+    """The name of a difference, with a mark on what only one configuration has."""
+    return name if row["presence"] == BOTH else f"{name} ({row['presence']})"

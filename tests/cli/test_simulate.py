@@ -74,6 +74,8 @@ def test_two_configurations(mix: str, tmp_path: Path, capsys: pytest.CaptureFixt
         == (report["difference"]["total"]["executed"])
     )
     assert "level" in {row["priorityLevel"] for row in second["levels"]}
+    changes = {row["priorityLevel"]: row["presence"] for row in report["difference"]["levels"]}
+    assert ("new", "both") == (changes["level"], changes["catch-all"])
     assert page.read_text().startswith("<!doctype html>")
 
 

@@ -37,7 +37,8 @@ def test_print_report() -> None:
     first, second = report_of("a [bold]", 10), report_of("b", 2)
     first["clients"][1]["client"] = "\x1b]0;title\x07[red]"
     file = io.StringIO()
-    print_report({"configurations": [first, second], "difference": difference(first, second)}, file)
+    report = {"configurations": [first, second], "difference": difference(first, second, top=10)}
+    print_report(report, file)
     text = file.getvalue()
 
     assert "A: a [bold]: 11 requests in 0.1 s, 11 executed, 0 rejected" in text
@@ -80,7 +81,8 @@ def test_print_on_a_terminal(
     monkeypatch.setenv("TERM", "xterm")
     file = Terminal()
     first, second = report_of("a", 10), report_of("b", 2)
-    print_report({"configurations": [first, second], "difference": difference(first, second)}, file)
+    report = {"configurations": [first, second], "difference": difference(first, second, top=10)}
+    print_report(report, file)
     text = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
 
     assert "client" not in text

@@ -41,7 +41,7 @@ def page_of(source: dict[str, Any], *reports: dict[str, Any]) -> Page:
     """The page of one or two configurations."""
     report: dict[str, Any] = {"input": source, "configurations": list(reports)}
     if len(reports) > 1:
-        report["difference"] = difference(*reports)
+        report["difference"] = difference(*reports, top=10)
     return Page(html_report(report))
 
 
@@ -89,6 +89,7 @@ def test_a_level_in_one_of_two() -> None:
     page = page_of(LOG, first, second)
 
     assert 1 == page.labels.count("level: seats in use") == page.labels.count("other: seats in use")
+    assert 1 == page.text.count("B less A (new)") == page.text.count("B less A (gone)")
 
 
 @pytest.mark.parametrize(

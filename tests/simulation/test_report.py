@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from apfproxy.simulation.report import configuration_report, difference
+import pytest
+
+from apfproxy.simulation.report import (
+    NOTHING,
+    compared,
+    configuration_report,
+    difference,
+    listed,
+)
 from apfproxy.simulation.simulation import Simulation
 from apfproxy.simulation.sources import Sequence
 from tests.simulation.scene import objects
@@ -17,7 +25,7 @@ def report_of(name: str, seats: int, top: int = 10) -> dict[str, Any]:
     simulation = Simulation(objects(), seats)
     Sequence(simulation, [(0, kind("many"), 100 * MS)] * 10 + [(0, kind("<one>"), 50 * MS)])
     simulation.run()
-    return configuration_report(name, simulation, top)
+    return listed(configuration_report(name, simulation), top)
 
 
 def test_report() -> None:
@@ -54,21 +62,62 @@ def test_top() -> None:
 
 
 def test_difference() -> None:
-    """What the second configuration changes, of all that is in both."""
+    """What the second configuration changes."""
     before, after = report_of("a", 10), report_of("b", 2)
-    before["clients"].pop(0)
-    changes = difference(before, after)
+    changes = difference(before, after, top=10)
 
     assert (-4, 4) == (changes["total"]["executed"], changes["total"]["rejectedTotal"])
-    assert ["<one>"] == [row["client"] for row in changes["clients"]]
-    assert {"priorityLevel": "level", "executed": -4} == {
-        name: changes["levels"][-1][name] for name in ("priorityLevel", "executed")
+    assert ["many", "<one>"] == [row["client"] for row in changes["clients"]]
+    assert {"priorityLevel": "level", "presence": "both", "executed": -4} == {
+        name: changes["levels"][-1][name] for name in ("priorityLevel", "presence", "executed")
     }
+
+
+def rows(**executed: int) -> list[dict[str, Any]]:
+    """A row for each name, with so many executed requests."""
+    return [{"name": name} | NOTHING | {"executed": number} for name, number in executed.items()]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "top", "expected"),
+    [
+        pytest.param(
+            rows(a=1), rows(b=2), None, [("b", "new", 2), ("a", "gone", -1)], id="new-and-gone"
+        ),
+        pytest.param(
+            rows(a=1, b=1),
+            rows(b=3, a=2),
+            1,
+            [("b", "both", 2), ("a", "both", 1)],
+            id="listed-in-one",
+        ),
+        pytest.param(
+            rows(a=1, b=1), rows(a=3, c=2), 1, [("a", "both", 2)], id="not-listed-in-either"
+        ),
+        pytest.param(
+            rows(a=1, b=1),
+            rows(c=3, a=2),
+            1,
+            [("c", "new", 3), ("a", "both", 1)],
+            id="in-both-but-listed-in-one",
+        ),
+    ],
+)
+def test_compared(
+    before: list[dict[str, Any]],
+    after: list[dict[str, Any]],
+    top: int | None,
+    expected: list[tuple[str, str, int]],
+) -> None:
+    """What only one has is new, or gone; what one does not list is still there."""
+    found = compared(before, after, ("name",), top)
+
+    assert expected == [(row["name"], row["presence"], row["executed"]) for row in found]
 
 
 def test_a_run_of_no_time() -> None:
     """Means over no time are 0."""
     simulation = Simulation(objects(), 10)
-    report = configuration_report("a", simulation, 10)
+    report = configuration_report("a", simulation)
 
     assert [0.0] * len(report["levels"]) == [row["seatsMean"] for row in report["levels"]]
