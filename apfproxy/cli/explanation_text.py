@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING
 import click
 
 from apfproxy.cli.terminal_text import aligned, shown
+from apfproxy.request.words import IS_NAMESPACED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from apfproxy.flowcontrol.explanation import Explanation, FlowSchemaPart
+    from apfproxy.flowcontrol.explanation import Explanation, FlowSchemaPart, RequestPart
 
 COLOURS = {"execute": "green", "wait": "yellow", "reject": "red"}
 LABEL_WIDTH = 16
+ACROSS_NAMESPACES = frozenset({"list", "watch", "deletecollection"})
+"""Verbs of requests that may be for all namespaces at once."""
 
 
 def explanation_lines(explanation: Explanation, *, is_verbose: bool) -> Iterator[str]:
@@ -56,13 +59,22 @@ def _request_lines(explanation: Explanation) -> Iterator[str]:
         resource += f"/{request.subresource}" if request.subresource else ""
         words = [request.verb or "(no verb)", resource]
         words += [request.name] if request.name else []
-        where = f"in namespace {request.namespace}" if request.namespace else "in no namespace"
-        yield _labelled("request", shown(f"{' '.join(words)} {where}"))
+        yield _labelled("request", shown(f"{' '.join(words)} {_where(request)}"))
         yield _labelled("path", shown(request.path))
     else:
         yield _labelled("request", shown(f"{request.verb} {request.path}, which is no resource"))
     groups = ", ".join(user.groups) or "no group"
     yield _labelled("user", shown(f"{user.name} of {groups}"))
+
+
+def _where(request: RequestPart) -> str:
+    """The namespace, or what is meant by none: all of them, unless the resource is in none."""
+    if request.namespace:
+        return f"in namespace {request.namespace}"
+    is_namespaced = IS_NAMESPACED.get((request.api_group, request.resource))
+    if request.verb not in ACROSS_NAMESPACES or is_namespaced is False:
+        return "in no namespace"
+    return "in all namespaces" if is_namespaced else "in all namespaces, or in none"
 
 
 def _flow_schema_lines(explanation: Explanation, *, is_verbose: bool) -> Iterator[str]:

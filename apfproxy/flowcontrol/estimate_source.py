@@ -56,8 +56,10 @@ def estimate_source(attributes: RequestAttributes, costs: Costs, max_seats: int)
         stats = costs.object_stats(attributes)
         if stats is None:
             return "nothing is known about how many objects there are, so one seat"
+        known = "1 object" if stats.count == 1 else f"{stats.count} objects"
+        are = "is" if stats.count == 1 else "are"
         return (
-            f"{stats.count} objects of {stats.average_bytes} bytes are known; a seat for each"
+            f"{known} of {stats.average_bytes} bytes {are} known; a seat for each"
             f" {BYTES_PER_SEAT // 1000} kB of those that are read at once{most}"
         )
     count = costs.watch_count(attributes)

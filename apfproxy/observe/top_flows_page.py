@@ -23,6 +23,7 @@ TOP_FLOWS_INDEX = {
 }
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 1000
+REJECTED = "rejected"
 COLUMNS = ("FlowSchemaName", "PriorityLevelName", "Flow", "SeatSeconds", "WaitSeconds", "Rejected")
 
 
@@ -53,7 +54,7 @@ class TopFlowsPage:
         if wants_json(header(request, "Accept")):
             shown = json.dumps(self._as_json(flows)).encode()
             return await page_response(request, shown, "application/json; charset=utf-8")
-        rows = [tuple(map(_cell, flow.values())) for flow in flows]
+        rows = [tuple(_cell(name, value) for name, value in flow.items()) for flow in flows]
         body = table_text(COLUMNS, rows).encode()
         return await page_response(request, body, "text/plain; charset=utf-8")
 
@@ -72,8 +73,8 @@ class TopFlowsPage:
         return f"<TopFlowsPage of {self._top_flows!r}>"
 
 
-def _cell(value: str | float) -> str:
+def _cell(name: str, value: str | float) -> str:
     if isinstance(value, str):
         # A user's name may hold bytes that are no UTF-8, which Python keeps as lone surrogates.
         return value.encode(errors="backslashreplace").decode()
-    return f"{value:.3f}"
+    return f"{value:.0f}" if name == REJECTED else f"{value:.3f}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 import msgspec
+import pytest
 
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.cli.explanation_text import explanation_lines
@@ -59,7 +60,7 @@ def test_request_with_queues() -> None:
         "FlowSchema", "priority level", "  seats", "  requests", "flow", "  hand", "", "",
         "estimate", "  because", "now",
     ]  # fmt: skip
-    assert lines[0] == "request         list pods in no namespace"
+    assert lines[0] == "request         list pods in all namespaces"
     assert lines[2] == "user            ann\\x1b[2J of dev, system:authenticated"
     assert "\x1b" not in "".join(lines)
     assert "  not used: lost, whose priority level nowhere does not exist" in lines
@@ -106,6 +107,26 @@ def test_other_requests() -> None:
     assert log[0] == "request         get things.a.io/proxy t in namespace x"
     assert "estimate        no seats: it may last as long as its client likes" in log
     assert options[0] == "request         (no verb) pods in no namespace"
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "expected"),
+    [
+        pytest.param("GET", b"/api/v1/namespaces/x/pods", "pods in namespace x", id="one"),
+        pytest.param("GET", b"/api/v1/pods?watch=1", "pods in all namespaces", id="all"),
+        pytest.param("GET", b"/api/v1/nodes", "nodes in no namespace", id="of-the-cluster"),
+        pytest.param("GET", b"/api/v1/pods/p", "pods p in no namespace", id="none"),
+        pytest.param(
+            "DELETE",
+            b"/apis/a.io/v1/things",
+            "things.a.io in all namespaces, or in none",
+            id="else",
+        ),
+    ],
+)
+def test_namespaces(method: str, target: bytes, expected: str) -> None:
+    """A request without a namespace is for all of them where its resource is in namespaces."""
+    assert lines_of(explained(EVIL, target, method))[0].endswith(f" {expected}")
 
 
 def test_parts_that_are_seldom() -> None:

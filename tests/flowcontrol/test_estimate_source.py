@@ -61,6 +61,14 @@ class Known:
             id="known",
         ),
         pytest.param(
+            "GET",
+            PODS,
+            Known(ObjectStats(1, 1000)),
+            9,
+            "1 object of 1000 bytes is known;",
+            id="one",
+        ),
+        pytest.param(
             "GET", PODS, Known(ObjectStats(5, 10)), 0, "that are read at once", id="no-limit"
         ),
         pytest.param("DELETE", POD, Known(watches=9), 9, "here it is 9", id="few-watches"),
