@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "apfproxy"
-        message = " ".join(error.format_message().split())
+        message = " ".join(error.format_message().split()).removesuffix(".")
         click.echo(f"{command}: {message} (see {command} --help)", err=True)
         return USAGE
     except click.ClickException as error:

@@ -48,7 +48,11 @@ def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
         (["srve"], "apfproxy: No such command 'srve'"),
         (["serve", "--upstrem", "x"], "apfproxy serve: No such option"),
         (["demo", "--seconds", "0"], "apfproxy demo: Invalid value for '--seconds': 0.0 is not in"),
-        (["check"], "apfproxy check: Missing argument 'PATH...'"),
+        (["check"], "apfproxy check: Missing argument 'PATH...' (see "),
+        (
+            ["serve", "--kubeconfig", "/no"],
+            "apfproxy serve: Invalid value for '--kubeconfig': File '/no' does not exist (see ",
+        ),
     ],
 )
 def test_wrong_usage(
