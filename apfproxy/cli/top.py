@@ -126,7 +126,14 @@ async def print_once(admin: Address, interval_s: float, console: Console) -> int
         await asyncio.sleep(interval_s)
         state = await client.look()
     view = View(client.url, state, rates_between(before, state))
-    console.print(render(view, console.width))
+    if console.is_terminal:
+        console.print(render(view, console.width))
+        return OK
+    with console.capture() as printed:
+        console.print(render(view, console.width))
+    # Tables are as wide as the console, with blanks that a file or a pipe need not have.
+    lines = [line.rstrip() for line in printed.get().splitlines()]
+    click.echo("\n".join(lines), file=console.file)
     return OK
 
 

@@ -193,6 +193,16 @@ async def test_once(proxy: Proxy) -> None:
     assert code == 0
     assert "0 waiting  50/s dispatched  0/s rejected\n" in output.getvalue()
     assert "q quit" not in output.getvalue()
+    assert [] == [line for line in output.getvalue().split("\n") if line != line.rstrip()]
+
+
+async def test_once_in_a_terminal(proxy: Proxy) -> None:
+    """In a terminal the tables have their colours."""
+    output = io.StringIO()
+    console = Console(file=output, width=100, force_terminal=True, color_system="standard")
+
+    assert await print_once(proxy.address, SHORT_S, console) == 0
+    assert "\x1b[" in output.getvalue()
 
 
 async def test_json(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
