@@ -40,10 +40,22 @@ MILLISECOND, SECOND = 1e-3, 1.0
 
 
 def print_report(report: dict[str, Any], file: TextIO) -> None:
-    """Print what was found in each configuration, and the difference between two."""
+    """Print what was found in each configuration, and the difference between two.
+
+    Only on a terminal, where cells may have colours, lines end with blanks.
+    """
     console = Console(file=file, highlight=False, soft_wrap=False)
-    if not console.is_terminal:
-        console.width = PLAIN_WIDTH
+    if console.is_terminal:
+        print_on(console, report)
+        return
+    console.width = PLAIN_WIDTH
+    with console.capture() as capture:
+        print_on(console, report)
+    file.write("\n".join(line.rstrip() for line in capture.get().split("\n")))
+
+
+def print_on(console: Console, report: dict[str, Any]) -> None:
+    """Print a report on a console as wide as there is room."""
     for number, each in enumerate(report["configurations"]):
         title = f"{'AB'[number]}: " if "difference" in report else ""
         total = each["total"]

@@ -44,6 +44,7 @@ def test_print_report() -> None:
     assert "A: a [bold]: 11 requests in 0.1 s, 11 executed, 0 rejected" in text
     assert "\\x1b]0;title\\x07[red]" in text
     assert "\x1b" not in text
+    assert [] == [line for line in text.splitlines() if line != line.rstrip()]
     assert 2 == text.count("\n client")
     assert "4 queue-full" in text
     assert " +4 " in text
