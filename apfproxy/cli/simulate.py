@@ -47,6 +47,11 @@ MAX_MIX_BYTES = 4 << 20
 GC_THRESHOLD = 200_000
 """Objects made before a look for circles, of which requests make none: 10 % less time."""
 
+HELD = (
+    "arrivals are taken as they were: clients that waited for answers would have asked later,"
+    " so a crowded level looks worse than it was"
+)
+
 EPILOG = f"""\b
 Examples:
   apfproxy simulate --mix mix.yaml
@@ -234,6 +239,7 @@ def simulate(  # noqa: PLR0913  flags
         reports.append(configuration_report(each.name, simulation))
     report: dict[str, Any] = {
         "input": described,
+        "warnings": warnings_of(source),
         "configurations": [listed(each, top) for each in reports],
     }
     if len(reports) > 1:
@@ -338,6 +344,13 @@ def warn_of_records(path: str, records: Records) -> None:
             " service time of what is alike",
             err=True,
         )
+
+
+def warnings_of(source: Mix | Records) -> list[str]:
+    """What to know before the numbers are believed."""
+    if isinstance(source, Mix) or not source.held:
+        return []
+    return [f"{counted(source.held, 'request')} waited or got 429 in the log; {HELD}"]
 
 
 def simulated(

@@ -56,6 +56,8 @@ def print_report(report: dict[str, Any], file: TextIO) -> None:
 
 def print_on(console: Console, report: dict[str, Any]) -> None:
     """Print a report on a console as wide as there is room."""
+    for warning in report["warnings"]:
+        console.print(Text(f"Note: {warning}\n"), soft_wrap=not console.is_terminal)
     for number, each in enumerate(report["configurations"]):
         title = f"{'AB'[number]}: " if "difference" in report else ""
         total = each["total"]

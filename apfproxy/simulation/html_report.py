@@ -64,6 +64,7 @@ def html_report(report: dict[str, Any]) -> str:
         "<h1>What flow control makes of these requests</h1>",
         f"<p class=soft>{escape(described(report['input']))}</p>",
     ]
+    parts += [f"<p><b>Note:</b> {escape(warning)}</p>" for warning in report["warnings"]]
     for letter, each in zip(letters, configurations, strict=True):
         total = each["total"]
         parts.append(

@@ -82,6 +82,7 @@ class AccessLine(msgspec.Struct, rename="camel"):
     execution_seconds: float
     seats: int
     reason: str
+    wait_seconds: float = 0.0
     query: dict[str, str | bool] | None = None
 
 
@@ -149,12 +150,14 @@ def _take_event(event: AuditEvent, records: Records) -> None:
         if not value:
             raise ValueError(f"{name} is missing")
     received_ns = _time_ns("requestReceivedTimestamp", event.request_received_timestamp)
+    waited_ns = 0
     took_ns = _time_ns("stageTimestamp", event.stage_timestamp) - received_ns
     if took_ns < 0:
         raise ValueError("stageTimestamp is before requestReceivedTimestamp")
     waited = event.annotations.get(QUEUE_WAIT)
     if waited is not None:
-        took_ns = max(0, took_ns - parse_duration_ns(waited))
+        waited_ns = parse_duration_ns(waited)
+        took_ns = max(0, took_ns - waited_ns)
     status = event.response_status
     if status is not None and status.code == TOO_MANY_REQUESTS:
         took_ns = UNKNOWN_NS
@@ -163,6 +166,7 @@ def _take_event(event: AuditEvent, records: Records) -> None:
     records.add(
         received_ns, _user(asker.username, asker.groups), method, event.request_uri, took_ns
     )
+    records.held += waited_ns > 0 or took_ns == UNKNOWN_NS
 
 
 def _take_line(line: AccessLine, records: Records) -> None:
@@ -188,6 +192,7 @@ def _take_line(line: AccessLine, records: Records) -> None:
         service_ns,
         min(max(line.seats, 0), MAX_LIST_SEATS) if line.verb in LIST_VERBS else 0,
     )
+    records.held += line.wait_seconds > 0 or service_ns == UNKNOWN_NS
 
 
 def _user(name: str, groups: list[str]) -> User:

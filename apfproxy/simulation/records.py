@@ -35,6 +35,7 @@ class Records:
         problems: The first of those: line number, and what is wrong.
         guessed: Requests that were rejected when they were logged, so that nobody knows how long
             they would have taken.
+        held: Requests that waited, or were rejected, when they were logged.
     """
 
     def __init__(self) -> None:
@@ -42,6 +43,7 @@ class Records:
         self.broken = 0
         self.problems: list[tuple[int, str]] = []
         self.guessed = 0
+        self.held = 0
         self._times_ns = array("q")
         self._services_ns = array("q")
         self._kind_numbers = array("l")

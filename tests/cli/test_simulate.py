@@ -114,11 +114,13 @@ def test_audit_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "problems": [{"line": 3, "message": "Input data was truncated"}],
         "guessedServiceTimes": 1,
     } == json.loads(out)["input"]
+    (warning,) = json.loads(out)["warnings"]
+    assert warning.startswith("1 request waited or got 429 in the log; arrivals are taken as")
 
 
 def test_access_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The proxy's own log is replayed as well."""
-    path = written(tmp_path / "access.log", lines_of(LINE, LINE))
+    path = written(tmp_path / "access.log", lines_of(*[LINE | {"waitSeconds": 0}] * 2))
 
     assert 0 == main(["simulate", "--access-log", path])
     assert ("2 requests in", "") == (

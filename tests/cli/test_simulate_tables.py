@@ -37,10 +37,15 @@ def test_print_report() -> None:
     first, second = report_of("a [bold]", 10), report_of("b", 2)
     first["clients"][1]["client"] = "\x1b]0;title\x07[red]"
     file = io.StringIO()
-    report = {"configurations": [first, second], "difference": difference(first, second, top=10)}
+    report = {
+        "warnings": ["x" * 200],
+        "configurations": [first, second],
+        "difference": difference(first, second, top=10),
+    }
     print_report(report, file)
     text = file.getvalue()
 
+    assert f"Note: {'x' * 200}" == text.splitlines()[0]
     assert "A: a [bold]: 11 requests in 0.1 s, 11 executed, 0 rejected" in text
     assert "\\x1b]0;title\\x07[red]" in text
     assert "\x1b" not in text
@@ -53,7 +58,7 @@ def test_print_report() -> None:
 def test_rest() -> None:
     """It is said how many are not listed."""
     file = io.StringIO()
-    print_report({"configurations": [report_of("a", 10, top=1)]}, file)
+    print_report({"warnings": [], "configurations": [report_of("a", 10, top=1)]}, file)
 
     assert "and 1 more flow (--top)" in file.getvalue()
 
@@ -82,7 +87,11 @@ def test_print_on_a_terminal(
     monkeypatch.setenv("TERM", "xterm")
     file = Terminal()
     first, second = report_of("a", 10), report_of("b", 2)
-    report = {"configurations": [first, second], "difference": difference(first, second, top=10)}
+    report = {
+        "warnings": ["x" * 200],
+        "configurations": [first, second],
+        "difference": difference(first, second, top=10),
+    }
     print_report(report, file)
     text = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
 

@@ -39,7 +39,11 @@ class Page(HTMLParser):
 
 def page_of(source: dict[str, Any], *reports: dict[str, Any]) -> Page:
     """The page of one or two configurations."""
-    report: dict[str, Any] = {"input": source, "configurations": list(reports)}
+    report: dict[str, Any] = {
+        "input": source,
+        "warnings": ["<a note>"],
+        "configurations": list(reports),
+    }
     if len(reports) > 1:
         report["difference"] = difference(*reports, top=10)
     return Page(html_report(report))
@@ -60,6 +64,7 @@ def test_one_configuration() -> None:
         "objects, 10 seats",
         "<one>",
         "something is not used",
+        "Note: <a note>",
         "after a warm-up of 10 s,",
     ):
         assert text in page.text
@@ -100,6 +105,6 @@ def test_limits_are_drawn(is_exempt: bool) -> None:
     report = report_of("first", 10)
     for row in report["levels"]:
         row["isExempt"] = is_exempt
-    text = html_report({"input": LOG, "configurations": [report]})
+    text = html_report({"input": LOG, "warnings": [], "configurations": [report]})
 
     assert is_exempt == ('class="line limit"' not in text)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apfproxy.request.user import User
-from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
+from apfproxy.simulation.logs import QUEUE_WAIT, TooManyBrokenError, read_access_log, read_audit_log
 
 MS = 1_000_000
 EVENT: dict[str, Any] = {
@@ -241,3 +241,33 @@ def test_any_values(data: st.DataObject) -> None:
         list(records.requests())
 
         assert 1 == len(records) + records.skipped + records.broken
+
+
+@pytest.mark.parametrize(
+    ("changes", "held"),
+    [
+        pytest.param({"waitSeconds": 0}, 0, id="at-once"),
+        pytest.param({"waitSeconds": 0.001}, 1, id="waited"),
+        pytest.param(
+            {"waitSeconds": 0, "executionSeconds": 0, "reason": "queue-full"}, 1, id="rejected"
+        ),
+        pytest.param({"waitSeconds": 0, "reason": "queue-full"}, 0, id="only-observed"),
+    ],
+)
+def test_held_in_access_log(changes: dict[str, Any], held: int) -> None:
+    """Whoever waited or was rejected would have asked at other times."""
+    assert held == read_access_log(lines_of(LINE | changes), 0).held
+
+
+@pytest.mark.parametrize(
+    ("changes", "held"),
+    [
+        pytest.param({}, 0, id="at-once"),
+        pytest.param({"annotations": {QUEUE_WAIT: "0s"}}, 0, id="no-wait"),
+        pytest.param({"annotations": {QUEUE_WAIT: "5ms"}}, 1, id="waited"),
+        pytest.param({"responseStatus": {"code": 429}}, 1, id="rejected"),
+    ],
+)
+def test_held_in_audit_log(changes: dict[str, Any], held: int) -> None:
+    """An audit log tells the same."""
+    assert held == read_audit_log(lines_of(EVENT | changes), 0).held
