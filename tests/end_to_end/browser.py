@@ -18,7 +18,7 @@ from selenium.webdriver.common.action_chains import ActionChains
 from tests.end_to_end.peer import WAIT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
 
 OPTIONS = (
@@ -101,6 +101,16 @@ class Tab:
         await asyncio.to_thread(self._driver.get_log, "browser")  # forgets what was before
         await asyncio.to_thread(self._driver.get, url)
 
+    @contextlib.asynccontextmanager
+    async def prepared(self, script: str) -> AsyncIterator[None]:
+        """Have a script run first in each page that is opened within the block."""
+        command = "Page.addScriptToEvaluateOnNewDocument"
+        added = await self._command(command, {"source": script})
+        try:
+            yield
+        finally:
+            await self._command("Page.removeScriptToEvaluateOnNewDocument", added)
+
     async def appear(self, *, width: int, theme: str, height: int = 900) -> None:
         """Have a screen of that size, and that colour scheme."""
         metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
@@ -135,5 +145,5 @@ class Tab:
         messages = [json.loads(each["message"])["message"] for each in entries]
         return [each["params"] for each in messages if each["method"] == "Tracing.dataCollected"]
 
-    async def _command(self, name: str, arguments: dict[str, Any]) -> None:
-        await asyncio.to_thread(self._driver.execute_cdp_cmd, name, arguments)
+    async def _command(self, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        return await asyncio.to_thread(self._driver.execute_cdp_cmd, name, arguments)

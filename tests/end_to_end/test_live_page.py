@@ -39,6 +39,20 @@ WAITING = f"Number({ROW}.querySelector('td:nth-child(6) b').textContent)"
 FULL = f"Number(/scaleX\\(([0-9.]+)/.exec({ROW}.querySelector('.used').style.transform)[1])"
 HAND = "document.getElementById('hand-text').textContent"
 FOCUSED = "document.activeElement"
+GROUPS = "document.querySelector('[name=groups]').value"
+SAID = """
+['heat-cell', 'flows-none', 'events-none'].map((id) => document.getElementById(id).textContent)
+""".strip()
+NO_EVENTS = """
+window.handlers = {};
+window.EventSource = class {
+  addEventListener(name, handler) { handlers[name] = handler; }
+  close() {}
+};
+"""
+FIRST_STATE = """
+fetch('debug/live').then((got) => got.text()).then((data) => handlers.state({ data }))
+""".strip()
 
 
 @pytest.fixture(scope="module")
@@ -112,6 +126,45 @@ async def test_explain_and_hand(browser: Chrome) -> None:
     assert outcome.startswith("Waits in queue ")
     assert "everybody" in facts
     assert f"ann is dealt the queues {', '.join(map(str, expected))} of level narrow." == hand
+
+
+@on_uvloop
+async def test_until_the_first_state(browser: Chrome) -> None:
+    """A page that has heard nothing claims nothing."""
+    tab = Tab(browser)
+    async with running(SETUP) as scene, tab.prepared(NO_EVENTS):
+        await tab.open(f"http://127.0.0.1:{scene.process.admin_port}/")
+        await tab.until("handlers.state && document.querySelector('#plot-dispatched canvas')")
+        before = await tab.run(SAID)
+        await tab.run(FIRST_STATE)
+        await tab.until(f"{ROW} !== null")
+        after = await tab.run(SAID)
+        await tab.open("about:blank")
+
+    assert ["Connecting …"] * 3 == before
+    assert [] == [text for text in after if "Connecting" in text]
+    assert "No flow has been seen yet." == after[1]
+
+
+@on_uvloop
+async def test_groups_follow_the_user(browser: Chrome) -> None:
+    """Who is named is authenticated, unless groups are typed."""
+    async with shown(browser) as (_scene, tab):
+        found = [await tab.run(GROUPS)]
+        for user in ("ann", "system:anonymous", "bob"):
+            await tab.run("document.querySelector('[name=user]').select()")
+            await tab.press(user)
+            found.append(await tab.run(GROUPS))
+        await tab.run("document.querySelector('[name=groups]').select()")
+        await tab.press("system:masters")
+        await tab.run("document.querySelector('[name=user]').select()")
+        await tab.press("carol", Keys.ENTER)
+        outcome = await tab.until("document.getElementById('outcome').textContent")
+        found.append(await tab.run(GROUPS))
+
+    known, unknown = "system:authenticated", "system:unauthenticated"
+    assert [unknown, known, unknown, known, "system:masters"] == found
+    assert outcome
 
 
 @on_uvloop

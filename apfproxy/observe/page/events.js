@@ -1,6 +1,6 @@
 // What happened to the configuration, newest first.
 
-import { byId, element, setShown } from "./dom.js";
+import { byId, element, setShown, setText } from "./dom.js";
 import { time } from "./numbers.js";
 
 let shown = "";
@@ -10,6 +10,7 @@ export function showEvents(events) {
   const key = JSON.stringify(events);
   if (key === shown) return;
   shown = key;
+  setText(byId("events-none"), "Nothing has happened yet.");
   setShown(byId("events-none"), events.length === 0);
   byId("events").replaceChildren(...[...events].reverse().map((event) =>
     element("li", { class: event.isError ? "error" : false },

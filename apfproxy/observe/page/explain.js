@@ -51,22 +51,36 @@ function answer(explanation) {
   return [list, schemaList(explanation)];
 }
 
+/** The group that each user has: who is known another than who is not. */
+const groupOf = (user) => (user === "system:anonymous" ? "system:unauthenticated" : "system:authenticated");
+
 /** The form; calls back with the hand that the explained request's flow has. */
 export class Explain {
   #form = byId("explain");
   #outcome = byId("outcome");
   #answer = byId("explanation");
   #asked = 0;
+  #user = this.#form.elements.user;
+  #groups = this.#form.elements.groups;
+  #usual = this.#groups.value; // the groups unless others are typed
 
   constructor(onHand) {
     this.onHand = onHand;
+    this.#user.addEventListener("input", () => this.#followUser());
     this.#form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#ask();
     });
   }
 
+  /** Groups that nobody changed are those of the user that is named. */
+  #followUser() {
+    if (this.#groups.value !== this.#usual) return;
+    this.#usual = this.#groups.value = groupOf(this.#user.value.trim());
+  }
+
   async #ask() {
+    this.#followUser();
     const asked = (this.#asked += 1);
     const data = new FormData(this.#form);
     const query = new URLSearchParams({

@@ -58,6 +58,7 @@ export class Flows {
     if (key === this.#key) return;
     this.#key = key;
     this.#flows = flows;
+    setText(byId("flows-none"), "No flow has been seen yet.");
     this.#draw();
   }
 

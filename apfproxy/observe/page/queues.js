@@ -16,6 +16,7 @@ export class Queues {
   #canvas = byId("heat");
   #cell = byId("heat-cell");
   #levels = [];
+  #isConnected = false; // until the first state nobody knows which levels there are
   #level = null;
   #width = 0;
   #grid = null;
@@ -44,6 +45,7 @@ export class Queues {
   }
 
   show(levels) {
+    this.#isConnected = true;
     this.#levels = levels.filter((level) => level.queues.length > 0);
     const names = this.#levels.map((level) => level.name);
     const shown = [...this.#select.options].map((option) => option.value);
@@ -121,6 +123,7 @@ export class Queues {
   #describe() {
     const level = this.#level;
     const queue = this.#looked;
+    if (!this.#isConnected) return;
     if (level === null) return setText(this.#cell, "No level has queues.");
     if (queue !== null && queue < level.queues.length) {
       const place = this.#handQueues().indexOf(queue);
