@@ -16,7 +16,7 @@ from apfproxy.cli.check_report import (
     problem_entries,
 )
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK
-from apfproxy.cli.parameters import Parsed
+from apfproxy.cli.parameters import Parsed, output_option
 from apfproxy.lint.differences import differences
 from apfproxy.lint.findings import FINDING_KINDS, INVALID, Severity
 from apfproxy.lint.linter import DEFAULT_SERVER_CONCURRENCY_LIMIT, lint
@@ -60,14 +60,7 @@ FINDING_ID = Parsed("id", parse_finding_id)
 
 @click.command(epilog=EPILOG)
 @click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path())
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Lines for people, or one JSON document.",
-)
+@output_option
 @click.option(
     "--suggested-objects/--no-suggested-objects",
     default=True,

@@ -15,7 +15,7 @@ from apfproxy.cli.admin_client import fetch_json
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.explanation_text import explanation_lines
 from apfproxy.cli.offline import objects_options, offline_controller, refuse_with_admin
-from apfproxy.cli.parameters import ORIGIN, Parsed
+from apfproxy.cli.parameters import Parsed, admin_option, output_option
 from apfproxy.cli.raw_request import RawRequest, read_raw_request
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
@@ -74,20 +74,8 @@ Examples:
     metavar="SEED",
     help="The proxy's setting flowControl.hashSeed, if it has one.",
 )
-@click.option(
-    "--admin",
-    type=ORIGIN,
-    metavar="URL",
-    help="Ask a running proxy by its admin listener, such as http://127.0.0.1:8081.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Lines for people, or one JSON document.",
-)
+@admin_option
+@output_option
 @click.option("-v", "--verbose", is_flag=True, help="Say all that fails, not only the first.")
 def explain(  # noqa: PLR0913 - a parameter for each flag
     *,

@@ -10,7 +10,7 @@ import msgspec
 from apfproxy.cli.admin_client import fetch_json
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.offline import objects_options, offline_controller, refuse_with_admin
-from apfproxy.cli.parameters import ORIGIN
+from apfproxy.cli.parameters import admin_option, output_option
 from apfproxy.cli.terminal_text import aligned, shown
 from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels
 from apfproxy.observe.limits_page import PATH
@@ -47,20 +47,8 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @objects_options
-@click.option(
-    "--admin",
-    type=ORIGIN,
-    metavar="URL",
-    help="Ask a running proxy by its admin listener, such as http://127.0.0.1:8081.",
-)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="A table for people, or one JSON document.",
-)
+@admin_option
+@output_option
 def limits(admin: Address | None, output: str, **objects: Any) -> int:  # noqa: ANN401 - as click gives them
     """Show how the seats of the server are divided among the priority levels.
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.parameters import Parsed
+from apfproxy.cli.parameters import Parsed, output_option
 from apfproxy.cli.terminal_text import aligned
 from apfproxy.flowcontrol.dealer import MAX_HASH_BITS
 from apfproxy.flowcontrol.odds import (
@@ -98,14 +98,7 @@ def parse_bound(text: str) -> float:
     metavar="P",
     help="What the odds may be at most with the most --elephants, such as 0.001.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="A table for people, or one JSON document.",
-)
+@output_option
 def odds(
     *,
     queues: int | None,

@@ -1,4 +1,4 @@
-"""Types of flags that say in one line what they expect."""
+"""Types of flags that say in one line what they expect, and flags of several commands."""
 
 from __future__ import annotations
 
@@ -57,3 +57,18 @@ ADDRESS_OR_NONE = Parsed("host:port|none", parse_address_or_none)
 ORIGIN = Parsed("url", parse_origin)
 URL = Parsed("url", parse_url)
 NETWORK = Parsed("cidr", parse_network)
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Text for people, or one JSON document.",
+)
+admin_option = click.option(
+    "--admin",
+    type=ORIGIN,
+    metavar="URL",
+    help="Ask a running proxy by its admin listener, such as http://127.0.0.1:8081.",
+)

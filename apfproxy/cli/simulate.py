@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from apfproxy.cli.check_report import counted
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.parameters import Parsed
+from apfproxy.cli.parameters import Parsed, output_option
 from apfproxy.cli.simulate_tables import print_report
 from apfproxy.cli.terminal_text import shown
 from apfproxy.simulation.html_report import html_report
@@ -160,14 +160,7 @@ class Configuration:
     metavar="N",
     help="Lines of a log that may be unreadable.",
 )
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Tables for people, or one JSON document.",
-)
+@output_option
 @click.option(
     "--html",
     "html_path",
