@@ -177,7 +177,6 @@ def test_versions_and_ciphers(
     [
         pytest.param("prime256v1", True, id="p-256"),
         pytest.param("secp521r1", False, id="p-521"),
-        pytest.param("X448", False, id="x448"),
     ],
 )
 def test_curves(folder: Path, curve: str, is_taken: bool) -> None:
