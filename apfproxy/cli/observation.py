@@ -29,7 +29,7 @@ class Observation:
 
     Attributes:
         access_log: None without one.
-        top_flows: None if they are not watched.
+        top_flows: None if they are not watched, or nobody could ask for them.
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
@@ -42,7 +42,7 @@ class Observation:
                 settings.access_log.path, settings.access_log.max_queued, clock
             )
         self.top_flows: TopFlows | None = None
-        if settings.top_flows.is_enabled:
+        if settings.top_flows.is_enabled and settings.admin is not None:
             self.top_flows = TopFlows(settings.top_flows.capacity, clock)
 
     def attach(self, server: ProxyServer, health: HealthRegistry) -> None:

@@ -16,6 +16,9 @@ from apfproxy.flowcontrol.retry_after import RetryAfter
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.demand import SeatDemand
 
+WAIT_DIVISOR = 4
+"""A request waits in a queue for a quarter of its time at most."""
+
 
 def queue_set_config(configuration: PriorityLevelConfiguration) -> QueueSetConfig:
     """How a level queues, by its validated configuration."""
@@ -117,6 +120,10 @@ class PriorityLevel:
         self.is_ban = added.is_ban
         self.wait_limit_ns = added.wait_limit_ns or MOST_WAIT_NS
         self.is_quiescing = False
+
+    def longest_wait_ns(self, timeout_ns: int) -> int:
+        """How long a request may wait in its queue that may take so long in all."""
+        return min(timeout_ns // WAIT_DIVISOR, self.wait_limit_ns)
 
     def __repr__(self) -> str:
         state = " quiescing" if self.is_quiescing else ""

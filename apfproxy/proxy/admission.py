@@ -25,9 +25,6 @@ MAX_KEPT_TARGETS = 8192
 """Attributes by method and target; about 2 KiB each."""
 MAX_KEPT_TARGET_BYTES = 1024
 """Longer targets are parsed each time, so that the bound above is one in bytes too."""
-WAIT_LIMIT_DIVISOR = 4
-"""A request waits in a queue for a quarter of its time at most, and never longer than its level
-allows: a minute, or less by an addition."""
 
 
 class Admission:
@@ -108,11 +105,6 @@ class Admission:
         """The work of a request whose estimate depends on what is known of its objects now."""
         found = self.classify(head)
         return self._estimator.estimate(head.attributes, found.level.max_seats, found.flow.counters)
-
-    def wait_limit_ns(self, head: RequestHead) -> int:
-        """How long a request may wait in its queue."""
-        limit_ns = self.classify(head).level.wait_limit_ns
-        return min(head.timeout_ns // WAIT_LIMIT_DIVISOR, limit_ns)
 
     def _attributes_of(self, method: str, target: bytes) -> RequestAttributes:
         key = (method, target)

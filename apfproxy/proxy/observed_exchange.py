@@ -128,7 +128,7 @@ class Shadow:
         self.reason: str = ""
         arrived_ns = ticket.arrived_ns
         self._timer: Timer = context.clock.call_at(
-            arrived_ns + context.admission.wait_limit_ns(head), self._on_wait_limit
+            arrived_ns + self._level.longest_wait_ns(head.timeout_ns), self._on_wait_limit
         )
         head.kind.waiting.begin(arrived_ns)
 

@@ -209,9 +209,8 @@ class SeatHolder(abc.ABC):
         context, head = self._context, self.head
         self._downstream.deadline_ns = ticket.arrived_ns + head.timeout_ns
         head.kind.waiting.begin(ticket.arrived_ns)
-        self._wait_timer = context.loop.call_later(
-            context.admission.wait_limit_ns(head) / 1e9, self._on_wait_limit
-        )
+        wait_ns = self._classification.level.longest_wait_ns(head.timeout_ns)
+        self._wait_timer = context.loop.call_later(wait_ns / 1e9, self._on_wait_limit)
 
     def on_dispatch(self, ticket: Ticket) -> None:
         """The request's turn has come."""

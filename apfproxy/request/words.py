@@ -31,7 +31,7 @@ METHOD_OF_VERB = {
     "delete": "DELETE",
     "deletecollection": "DELETE",
 }
-"""The verbs of Kubernetes."""
+"""The verbs of Kubernetes, and the method of each."""
 
 COLLECTION_VERBS = frozenset({"list", "watch", "create", "deletecollection"})
 """Those that need no name."""

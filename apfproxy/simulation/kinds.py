@@ -17,18 +17,6 @@ if TYPE_CHECKING:
 DEFAULT_TIMEOUT_NS = 60_000_000_000
 """How long a request may take that says nothing about it, as in the proxy's settings."""
 
-METHODS = {
-    "get": "GET",
-    "list": "GET",
-    "watch": "GET",
-    "create": "POST",
-    "update": "PUT",
-    "patch": "PATCH",
-    "delete": "DELETE",
-    "deletecollection": "DELETE",
-}
-"""The method of each verb of Kubernetes."""
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kind:

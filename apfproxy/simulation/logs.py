@@ -22,7 +22,7 @@ from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.flowcontrol.work_estimate import LIST_VERBS, MAX_LIST_SEATS
 from apfproxy.request.deadline import parse_duration_ns
 from apfproxy.request.user import User, authenticated
-from apfproxy.simulation.kinds import METHODS
+from apfproxy.request.words import METHOD_OF_VERB
 from apfproxy.simulation.records import UNKNOWN_NS, Records
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def _take_event(event: AuditEvent, records: Records) -> None:
     if status is not None and status.code == TOO_MANY_REQUESTS:
         took_ns = UNKNOWN_NS
     asker = event.impersonated_user or event.user
-    method = METHODS.get(event.verb) or event.verb.upper()
+    method = METHOD_OF_VERB.get(event.verb) or event.verb.upper()
     records.add(
         received_ns, _user(asker.username, asker.groups), method, event.request_uri, took_ns
     )

@@ -33,7 +33,8 @@ from apfproxy.api.documents import Mapping, split_documents
 from apfproxy.request.attributes import AttributesError
 from apfproxy.request.deadline import DeadlineError, parse_duration_ns
 from apfproxy.request.user import ANONYMOUS, User, authenticated
-from apfproxy.simulation.kinds import METHODS, Kind, kind_of
+from apfproxy.request.words import METHOD_OF_VERB
+from apfproxy.simulation.kinds import Kind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -386,9 +387,9 @@ def _request_of(fields: Fields) -> tuple[str, str]:
         return method, target
     if not verb or not resource:
         raise fields.error("request", "is missing; or give verb and resource")
-    method_of_verb = METHODS.get(verb)
+    method_of_verb = METHOD_OF_VERB.get(verb)
     if method_of_verb is None:
-        raise fields.error("verb", f"expected one of {', '.join(METHODS)}, not {verb!r}")
+        raise fields.error("verb", f"expected one of {', '.join(METHOD_OF_VERB)}, not {verb!r}")
     plural, _, group = resource.partition(".")
     target = f"/apis/{group}/v1" if group else "/api/v1"
     if namespace:

@@ -37,9 +37,6 @@ if TYPE_CHECKING:
 NS_PER_S = 1_000_000_000
 ADJUSTMENT_PERIOD_NS = round(ADJUSTMENT_PERIOD_S * NS_PER_S)
 
-WAIT_LIMIT_DIVISOR = 4
-"""A request waits for a quarter of its time at most, as in the proxy."""
-
 WATCH_SEATS_NS = 100_000_000
 """A WATCH gives its seats back after a silence of 0.1 s, the proxy's default; logs do not tell."""
 
@@ -86,9 +83,7 @@ class SimulatedLane(Lane):
         super().__init__(
             classification.level.queue_set,
             classification.flow,
-            wait_limit_ns=min(
-                kind.timeout_ns // WAIT_LIMIT_DIVISOR, classification.level.wait_limit_ns
-            ),
+            wait_limit_ns=classification.level.longest_wait_ns(kind.timeout_ns),
             timeout_ns=0 if attributes.long_running else kind.timeout_ns,
             watch_seats_ns=WATCH_SEATS_NS if is_watch else -1,
             tally=tally,

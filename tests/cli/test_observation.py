@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 WAIT_S = 30.0
 
 
-async def test_nothing_to_see() -> None:
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(Settings(top_flows=TopFlowsSettings(is_enabled=False)), id="off"),
+        pytest.param(Settings(admin=None), id="nobody-can-ask"),
+    ],
+)
+async def test_nothing_to_see(settings: Settings) -> None:
     """With all of it off there is nothing to open, to show or to close."""
-    settings = Settings(top_flows=TopFlowsSettings(is_enabled=False))
     observation = Observation(settings, VirtualClock())
     observation.open()
     observation.reopen()

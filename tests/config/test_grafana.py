@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from tests.config.expressions import CONFIG
+from tests.end_to_end.programs import installed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,8 +65,7 @@ def test_legends() -> None:
 
 def test_expressions(tmp_path: Path) -> None:
     """Prometheus can read each expression, once Grafana has put in its variables."""
-    program = shutil.which("promtool")
-    assert program, "promtool is not installed; tests/run installs it, with Debian's prometheus"
+    program = installed("promtool")
     expressions = [target["expr"] for panel in PANELS for target in panel.get("targets", ())] + [
         annotation["expr"] for annotation in DASHBOARD["annotations"]["list"]
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 import yaml
 
 from tests.config.expressions import CONFIG
+from tests.end_to_end.programs import installed
 
 FOLDER = CONFIG / "prometheus"
 RULES = "apfproxy-alerts.yaml"
@@ -35,8 +35,7 @@ def rules() -> list[dict[str, Any]]:
 )
 def test_promtool(arguments: tuple[str, ...]) -> None:
     """Prometheus takes the rules, and they alert when they should and only then."""
-    program = shutil.which("promtool")
-    assert program, "promtool is not installed; tests/run installs it, with Debian's prometheus"
+    program = installed("promtool")
     done = subprocess.run(  # noqa: S603 - a program that we name
         (program, *arguments), cwd=FOLDER, capture_output=True, text=True, check=False
     )

@@ -5,17 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
-import shutil
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 
 from tests.end_to_end.peer import WAIT_S
+from tests.end_to_end.programs import installed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -45,17 +43,6 @@ check();
 """
 
 
-def program(name: str) -> str:
-    """The program; without it the test is skipped, but for a CI, which has to have it."""
-    found = shutil.which(name)
-    if found is None:
-        message = "needs Debian's chromium and chromium-driver; tests/run installs them"
-        if os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
-    return found
-
-
 @contextlib.contextmanager
 def chromium(profile: Path, *, trace: str = "") -> Iterator[webdriver.Chrome]:
     """A running browser, which ends with the block.
@@ -65,7 +52,7 @@ def chromium(profile: Path, *, trace: str = "") -> Iterator[webdriver.Chrome]:
         trace: Categories of Chromium's tracing that its log `performance` is to have.
     """
     options = Options()
-    options.binary_location = program("chromium")
+    options.binary_location = installed("chromium")
     for option in (*OPTIONS, f"--user-data-dir={profile}"):
         options.add_argument(option)
     logs = {"browser": "ALL"}
@@ -74,7 +61,7 @@ def chromium(profile: Path, *, trace: str = "") -> Iterator[webdriver.Chrome]:
         preferences = {"enableNetwork": False, "enablePage": False, "traceCategories": trace}
         options.add_experimental_option("perfLoggingPrefs", preferences)
     options.set_capability("goog:loggingPrefs", logs)
-    driver = webdriver.Chrome(options=options, service=Service(program("chromedriver")))
+    driver = webdriver.Chrome(options=options, service=Service(installed("chromedriver")))
     try:
         driver.set_script_timeout(WAIT_S)
         yield driver

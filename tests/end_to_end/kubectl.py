@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import threading
@@ -14,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any
 
-import pytest
+from tests.end_to_end.programs import installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,15 +47,8 @@ CHANGING = (
 
 
 def find_kubectl() -> str:
-    """The program; without one the test is skipped, but for a CI, which has to have it."""
-    named = os.environ.get(PROGRAM)
-    program = shutil.which(named or "kubectl")
-    if program is None:
-        message = f"{named or 'kubectl'} is not installed; tests/run installs it"
-        if named or os.environ.get("CI"):
-            pytest.fail(message)
-        pytest.skip(message)
-    return program
+    """The program: that which the environment names, or the one on the path."""
+    return installed(os.environ.get(PROGRAM) or "kubectl")
 
 
 def minor_version(program: str, home: Path) -> int:

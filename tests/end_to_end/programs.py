@@ -1,4 +1,4 @@
-"""nginx and HAProxy for tests: ready when started, in a directory of the test, ended by pid."""
+"""Programs for tests; nginx and HAProxy ready when started, on files of the test, ended by pid."""
 
 from __future__ import annotations
 
@@ -57,6 +57,13 @@ backend proxy
 """
 
 
+def installed(name: str) -> str:
+    """The path of a program that the tests need, and that `tests/run` installs."""
+    program = shutil.which(name, path=SEARCH_PATH)
+    assert program is not None, f"{name} is not installed; tests/run installs it"
+    return program
+
+
 def free_port() -> int:
     """A port of 127.0.0.1 that nothing listens on."""
     with socket.socket() as probe:
@@ -105,10 +112,8 @@ def haproxy(directory: Path, upstream_port: int, source: str, header: str) -> It
 @contextlib.contextmanager
 def _daemon(name: str, arguments: list[str], pid_file: Path) -> Iterator[None]:
     """Run a server that goes into the background once it listens."""
-    program = shutil.which(name, path=SEARCH_PATH)
-    assert program is not None, f"{name} is not installed; tests/run installs it"
     subprocess.run(  # noqa: S603  a program of the system, on files of the test
-        [program, *arguments], check=True, timeout=START_WITHIN_S, capture_output=True
+        [installed(name), *arguments], check=True, timeout=START_WITHIN_S, capture_output=True
     )
     pid = int(pid_file.read_text().split()[0])
     try:

@@ -15,6 +15,7 @@ import pytest
 from apfproxy.settings import (
     ERRORS,
     AccessLogSettings,
+    Address,
     AuthenticationSettings,
     TunnelSettings,
     WatchSettings,
@@ -452,7 +453,7 @@ async def test_a_rotation(tmp_path: Path) -> None:
 @on_uvloop
 async def test_top_flows() -> None:
     """Who takes seats, waits and is rejected is known without a log."""
-    async with running(ONE_SEAT) as scene:
+    async with running(replace(ONE_SEAT, admin=Address(host="127.0.0.1", port=0))) as scene:
         await queued(scene)
         await refused_by_full_queue(scene)
         top_flows = scene.process.observation.top_flows

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.end_to_end.programs import installed
 
 SCRIPT = Path(__file__).parents[2] / "loadtest" / "slow_clients.py"
 BEYOND_A_LIMIT = 2
@@ -18,7 +19,7 @@ BEYOND_A_LIMIT = 2
 @pytest.mark.parametrize("mode", ["head", "body", "read"])
 def test_slow_clients(mode: str, tmp_path: Path) -> None:
     """Heads, bodies and reads by the byte cost nobody an answer, and no seat for good."""
-    assert shutil.which("slowhttptest"), "slowhttptest is not installed; tests/run installs it"
+    installed("slowhttptest")
     path = tmp_path / "slow.json"
     done = subprocess.run(  # noqa: S603  of this repository
         [
