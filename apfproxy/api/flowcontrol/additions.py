@@ -64,7 +64,9 @@ _DURATION = re.compile(rf"(?:{_DURATION_PART.pattern}){{1,3}}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
-_SECRET_HEADERS = frozenset({"authorization", "cookie", "proxy-authorization"})
+_SECRET_HEADERS = frozenset(
+    {"authorization", "cookie", "proxy-authorization", "sec-websocket-protocol"}
+)
 """Flows are named in metrics, dumps and logs."""
 _FLAGS = ("false", "true")
 
@@ -301,7 +303,7 @@ def _distinguisher(reader: _Reader) -> Distinguisher | None:
     if kind == "header" and len(header) <= LONGEST_HEADER_NAME and _HEADER_NAME.fullmatch(header):
         if header not in _SECRET_HEADERS:
             return Distinguisher(DistinguisherKind.HEADER, header)
-        detail = "flows are named in metrics and logs, which must not hold secrets: take another"
+        detail = "flows are named in logs and dumps, which must not hold secrets: take another"
         reader.errors.append(invalid(field_of(DISTINGUISHER), value, detail))
     else:
         reader.errors.append(invalid(field_of(DISTINGUISHER), value, DISTINGUISHER_HINT))

@@ -230,13 +230,16 @@ def test_errors_of_priority_levels(
         ("distinguisher", "header:", f'Invalid value: "header:": {HOW}'),
         ("distinguisher", "header:a b", f'Invalid value: "header:a b": {HOW}'),
         ("distinguisher", "group:a", f'Invalid value: "group:a": {HOW}'),
-        (
-            "distinguisher",
-            "header:Cookie",
+        *(
             (
-                'Invalid value: "header:Cookie": flows are named in metrics and logs, which must'
-                " not hold secrets: take another"
-            ),
+                "distinguisher",
+                f"header:{name}",
+                (
+                    f'Invalid value: "header:{name}": flows are named in logs and dumps, which must'
+                    " not hold secrets: take another"
+                ),
+            )
+            for name in ("Cookie", "authorization", "Proxy-Authorization", "Sec-WebSocket-Protocol")
         ),
         ("request-rate", "0", f'Invalid value: "0": {RATE}'),
         ("request-rate", "1e3", f'Invalid value: "1e3": {RATE}'),
