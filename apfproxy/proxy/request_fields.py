@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.authenticator import Identity
     from apfproxy.authn.credential_fields import CredentialRules, Lines
     from apfproxy.proxy.upgrade import Offer
+    from apfproxy.request.user import User
 
 VIA = b"Via: 1.1 apfproxy\r\n"
 
@@ -153,6 +154,7 @@ class RequestFields:
         upgrade: What the client offers to switch to, of what is served anywhere.
         credentials: What they say about who asks.
         identity: What was found out about that last; None before.
+        logged: User that the access log's text, the second, was made of.
     """
 
     __slots__ = (
@@ -165,6 +167,7 @@ class RequestFields:
         "identity",
         "is_http_10",
         "keep_alive",
+        "logged",
         "upgrade",
     )
 
@@ -179,6 +182,7 @@ class RequestFields:
         self.upgrade: Offer | None = None
         self.credentials = NO_CREDENTIALS
         self.identity: Identity | None = None
+        self.logged: tuple[User, str] | None = None
 
     def __repr__(self) -> str:
         return f"<RequestFields of {self.identity}, framing {self.framing}>"

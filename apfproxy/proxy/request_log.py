@@ -1,8 +1,9 @@
 """The access log's lines: a JSON object for each request, made soon after the request is over.
 
-What of a line depends only on the head and its classification is made once and kept with the head;
-the rest is one formatting.  Never in it: credentials, cookies, bodies, and of the query anything
-but what Kubernetes' API gives a meaning.  Every text is escaped, and cut to a bound.
+What of a line depends only on the head and its classification is made once and kept with the head,
+and what depends only on who asks with the head's fields; the rest is one formatting.  Never in it:
+credentials, cookies, bodies, and of the query anything but what Kubernetes' API gives a meaning.
+Every text is escaped, and cut to a bound.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ MAX_RECORDS = 64
 the code for it is in the CPU's caches then."""
 _FIRST_ERROR = 400
 _NS_PER_S = 1_000_000_000
+_US_PER_S = 1_000_000
+_DIGITS = tuple(f"{number:03d}" for number in range(1000))
 
 
 if TYPE_CHECKING:
@@ -107,8 +110,9 @@ class Failure(enum.StrEnum):
     """The origin did not begin an answer in time."""
 
 
+NOBODY_KNOWN = '"user":null,"groups":null'
 NOTHING_KNOWN = (
-    '"user":null,"groups":null,"verb":null,"method":null,"path":null,'
+    f'{NOBODY_KNOWN},"verb":null,"method":null,"path":null,'
     '"flowSchema":null,"priorityLevel":null,"flow":null'
 )
 
@@ -125,10 +129,9 @@ class RequestLog:
     __slots__ = (
         "_clock",
         "_is_whole",
-        "_offset_ns",
         "_records",
         "_sampled",
-        "_second",
+        "_second_ns",
         "_second_text",
         "_timer",
         "_write",
@@ -138,7 +141,7 @@ class RequestLog:
         self,
         settings: AccessLogSettings,
         clock: Clock,
-        write: Callable[[str, int], None],
+        write: Callable[[bytes, int], None],
     ) -> None:
         sampled = 0 if settings.requests == ERRORS else settings.sampled_percent
         self._sampled = sampled / 100
@@ -147,8 +150,8 @@ class RequestLog:
         self._records: list[Record] = []
         self._timer: Timer | None = None
         self._write = write
-        self._offset_ns = 0
-        self._second = -1
+        self._second_ns = -_NS_PER_S
+        """By the process's clock: the begin of the second that the text is of, "" for none yet."""
         self._second_text = ""
 
     def take(self, record: Record) -> None:
@@ -179,20 +182,21 @@ class RequestLog:
             reason: Why.
         """
         self.flush()
-        time_text = self._time_text(self._clock.now_ns())
-        self._write(
-            f'{{"time":"{time_text}",{NOTHING_KNOWN},"seats":0,'
-            '"waitSeconds":0,"executionSeconds":0.000000,'
+        now_ns = self._clock.now_ns()
+        self._find_second(now_ns)
+        line = (
+            f'{{"time":"{self._second_text}{(now_ns - self._second_ns) // 1000:06d}Z",'
+            f'{NOTHING_KNOWN},"seats":0,"waitSeconds":0,"executionSeconds":0.000000,'
             f'"status":{status},"upstreamStatus":null,"bytes":{body_bytes},'
-            f'"reason":"{reason}","client":"{address}"}}\n',
-            1,
+            f'"reason":"{reason}","client":"{address}"}}\n'
         )
+        self._write(line.encode(), 1)
 
     def flush(self) -> None:
         """Hand on all lines that there are."""
         records, self._records = self._records, []
         if records:
-            self._write("".join(map(self._line, records)), len(records))
+            self._write(self._lines(records), len(records))
 
     def close(self) -> None:
         """Hand on all lines, for the last time."""
@@ -205,8 +209,15 @@ class RequestLog:
         self._timer = None
         self.flush()
 
-    def _line(self, record: Record) -> str:
-        (
+    def _lines(self, records: list[Record]) -> bytes:
+        """The lines of some requests.
+
+        All that a line needs is in this one loop, and three digits at a time are looked up rather
+        than formatted: measured, 0.5 us per line instead of 1.1.
+        """
+        lines: list[str] = []
+        second_ns, second_text = self._second_ns, self._second_text
+        for (
             head,
             user,
             found,
@@ -218,40 +229,45 @@ class RequestLog:
             seats,
             (status, upstream_status, body_bytes),
             reason,
-        ) = record
-        kept = head.logged
-        if kept is not None and kept[0] is found and kept[1] is user:
-            text = kept[2]
-        else:
-            text = text_of(head, user, found)
-            head.logged = (found, user, text)
-        sent_ns = sent_ns or ended_ns
-        wait_ns = sent_ns - asked_ns
-        unix_ns = (begun_ns or asked_ns) + self._offset_ns
-        second = unix_ns // _NS_PER_S
-        if second == self._second:
-            time_text = f"{self._second_text}{unix_ns % _NS_PER_S // 1000:06d}Z"
-        else:
-            time_text = self._time_text(begun_ns or asked_ns)
-        return (
-            f'{{"time":"{time_text}",{text},"seats":{seats},'
-            f'"waitSeconds":{f"{wait_ns / 1e9:.6f}" if wait_ns else "0"},'
-            f'"executionSeconds":{(ended_ns - sent_ns) / 1e9:.6f},'
-            f'"status":{status or "null"},"upstreamStatus":{upstream_status or "null"},'
-            f'"bytes":{body_bytes},"reason":"{reason}","client":"{address}"}}\n'
-        )
+        ) in records:
+            kept = head.logged
+            if kept is not None and kept[0] is found and kept[1] is user:
+                text = kept[2]
+            else:
+                text = text_of(head, user, found)
+                head.logged = (found, user, text)
+            begun_ns = begun_ns or asked_ns  # noqa: PLW2901 - here as everywhere below
+            begun_us = (begun_ns - second_ns) // 1000
+            if not 0 <= begun_us < _US_PER_S:
+                self._find_second(begun_ns)
+                second_ns, second_text = self._second_ns, self._second_text
+                begun_us = (begun_ns - second_ns) // 1000
+            sent_ns = sent_ns or ended_ns  # noqa: PLW2901
+            wait = "0" if sent_ns == asked_ns else seconds(sent_ns - asked_ns)
+            took_us = (ended_ns - sent_ns) // 1000
+            if took_us < _US_PER_S:
+                took = f"0.{_DIGITS[took_us // 1000]}{_DIGITS[took_us % 1000]}"
+            else:
+                took = seconds(ended_ns - sent_ns)
+            lines.append(
+                f'{{"time":"{second_text}{_DIGITS[begun_us // 1000]}{_DIGITS[begun_us % 1000]}Z",'
+                f'{text},"seats":{seats},"waitSeconds":{wait},"executionSeconds":{took},'
+                f'"status":{status or "null"},"upstreamStatus":{upstream_status or "null"},'
+                f'"bytes":{body_bytes},"reason":"{reason}","client":"{address}"}}\n'
+            )
+        return "".join(lines).encode()
 
-    def _time_text(self, now_ns: int) -> str:
-        """A time as RFC 3339 has it, in UTC.
+    def _find_second(self, now_ns: int) -> None:
+        """Find the second that a time is in, and its text as RFC 3339 has it, in UTC.
 
         Args:
             now_ns: By the process's clock.
         """
         # Once a second this looks at the wall clock, which may have been set.
-        self._offset_ns = time.time_ns() - self._clock.now_ns()
-        self._second, ns = divmod(now_ns + self._offset_ns, _NS_PER_S)
-        self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(self._second))
-        return f"{self._second_text}{ns // 1000:06d}Z"
+        offset_ns = time.time_ns() - self._clock.now_ns()
+        second, ns = divmod(now_ns + offset_ns, _NS_PER_S)
+        self._second_ns = now_ns - ns
+        self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
 
     def __repr__(self) -> str:
         return f"<RequestLog of {self._sampled:.0%} and of all errors>"
@@ -268,10 +284,14 @@ def text_of(head: RequestHead, user: User, found: Classification | None) -> str:
         found: Where it belongs; None if it did not come so far, and is perhaps of nobody known.
     """
     attributes, target = head.attributes, head.target
-    who = '"user":null,"groups":null'
+    who = NOBODY_KNOWN
     if found is not None or head.identity_until_ns > 0:
-        groups = ",".join(map(quoted, user.groups[:MAX_GROUPS]))
-        who = f'"user":{quoted(user.name)},"groups":[{groups}]'
+        kept = head.fields.logged
+        if kept is not None and kept[0] is user:
+            who = kept[1]
+        else:
+            who = text_of_user(user)
+            head.fields.logged = (user, who)
     # Nearly all targets need no escapes, nor any cutting; measured, that saves 2 us per head.
     if len(target) <= MAX_TEXT and _PLAIN.fullmatch(target):
         what = f'"verb":"{attributes.verb}","method":"{head.method}","path":"{attributes.path}"'
@@ -291,6 +311,12 @@ def text_of(head: RequestHead, user: User, found: Classification | None) -> str:
         f'{who},{what},"flowSchema":"{found.flow.counters.flow_schema}",'
         f'"priorityLevel":"{found.level.name}","flow":{quoted(found.flow.distinguisher)}'
     )
+
+
+def text_of_user(user: User) -> str:
+    """The members of a line that say who asks."""
+    groups = ",".join(map(quoted, user.groups[:MAX_GROUPS]))
+    return f'"user":{quoted(user.name)},"groups":[{groups}]'
 
 
 def escaped(method: str, attributes: RequestAttributes) -> str:
@@ -321,6 +347,11 @@ def known_query(query: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     if query.get("continue"):
         known["continue"] = "true"
     return known
+
+
+def seconds(duration_ns: int) -> str:
+    """A duration in seconds, as JSON has it."""
+    return f"{duration_ns / _NS_PER_S:.6f}"
 
 
 def quoted(text: str, most: int = MAX_TEXT) -> str:

@@ -35,7 +35,7 @@ class Bench:
     def write(self, *lines: str) -> None:
         """Write lines."""
         for line in lines:
-            self.log.write(f"{line}\n")
+            self.log.write(f"{line}\n".encode())
 
     async def flush(self) -> None:
         """Let the thread write what waits."""
@@ -162,7 +162,7 @@ async def test_full_disk(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench(FULL)
     bench.log.open()
     for text in ("a", "b"):
-        bench.log.write(f"{text}\n{text}\n", 2)
+        bench.log.write(f"{text}\n{text}\n".encode(), 2)
         await bench.flush()
 
     assert "/dev/full cannot be written: No space left on device" == bench.log.problem
@@ -192,7 +192,8 @@ async def test_disk_with_a_little_space(
         return write(descriptor, data)
 
     monkeypatch.setattr(os, "write", write_some)
-    bench.log.write("aa\nbbbb\ncccc\n", 3)
+    monkeypatch.setattr(os, "writev", lambda at, parts: write_some(at, memoryview(b"".join(parts))))
+    bench.log.write(b"aa\nbbbb\ncccc\n", 3)
     await bench.flush()
     bench.write("dd")
     await bench.flush()
@@ -231,7 +232,7 @@ async def test_reader_that_reads_no_more(
     bench = Bench(tmp_path / "pipe")
     bench.log.open()
     monkeypatch.setattr("apfproxy.observe.access_log.CLOSE_TIMEOUT_S", 0.01)
-    bench.log.write(f"{'x' * 999}\n" * 200, 200)
+    bench.log.write(b"%b\n" % (b"x" * 999) * 200, 200)
     await bench.log.close()
     os.close(reader)  # the write under way fails by that, and the thread ends
 

@@ -10,8 +10,8 @@ from tests.virtual_clock import VirtualClock
 def test_families() -> None:
     """Lines by what became of them, errors, and what waits."""
     log = AccessLog("log", 1, VirtualClock())
-    log.write("a\n")
-    log.write("b\n")
+    log.write(b"a\n")
+    log.write(b"b\n")
     log.write_errors = 3
 
     assert [

@@ -251,9 +251,9 @@ def test_flows_are_told_what_would_be(bench: Bench) -> None:
 
 def test_access_log(bench: Bench) -> None:
     """A line has the origin's answer, and the reason why there would have been none."""
-    lines: list[str] = []
+    lines: list[bytes] = []
     bench.context.access_log = RequestLog(
-        AccessLogSettings(), bench.clock, lambda text, _: lines.extend(text.splitlines())
+        AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
     )
     asked = [ask(bench, request) for request in (GET, HURRIED, GET, GET, GET)]
     bench.wait(0.6)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.proxy.request_fields import RequestFields
 from apfproxy.proxy.request_log import (
     CUT,
     FLUSH_PERIOD_NS,
@@ -42,17 +43,17 @@ class Recorder:
 
     def __init__(self, **settings: Any) -> None:  # noqa: ANN401  settings by their names
         self.clock = VirtualClock()
-        self.chunks: list[tuple[str, int]] = []
+        self.chunks: list[tuple[bytes, int]] = []
         self.log = RequestLog(
             AccessLogSettings(**settings),
             self.clock,
-            lambda text, lines: self.chunks.append((text, lines)),
+            lambda data, lines: self.chunks.append((data, lines)),
         )
 
     @property
     def lines(self) -> list[Line]:
         """All lines so far."""
-        return [json.loads(line) for text, _ in self.chunks for line in text.splitlines()]
+        return [json.loads(line) for data, _ in self.chunks for line in data.splitlines()]
 
 
 class FakeHead:
@@ -65,6 +66,7 @@ class FakeHead:
         self.user = user
         self.identity_until_ns = 1
         self.logged = None
+        self.fields = RequestFields(is_http_10=False)
 
 
 def head_of(target: bytes = b"/a", user: User | None = None) -> RequestHead:
