@@ -37,14 +37,20 @@ class ObservedExchange(Exchange):
     """One request and its answer, whatever the flow control would have it do.
 
     Its ticket's `details` are the exchange itself if the request fitted, its shadow if it would
-    have waited, and the reason if it would have been rejected.
+    have waited, and the reason if it would have been rejected.  The last two are kept for the
+    access log, too, since a request may outlive its ticket or do without.
     """
 
-    __slots__ = ()
+    __slots__ = ("_verdict",)
+
+    _verdict: Shadow | RejectReason
+    """Unset while there is nothing against the request."""
 
     def _wait_for_seats(self, ticket: Ticket) -> None:
         """Leave the waiting to the shadow."""
-        ticket.details = Shadow(self._context, self.head, self._classification, ticket)
+        self._verdict = ticket.details = Shadow(
+            self._context, self.head, self._classification, ticket
+        )
         self._go_on(ticket.arrived_ns)
 
     def _reject(self, reason: RejectReason, waited_ns: int = 0) -> None:
@@ -58,6 +64,7 @@ class ObservedExchange(Exchange):
 
     def _go_on_rejected(self, reason: RejectReason, waited_ns: int) -> None:
         """Go on without holding anything; the deadlines are the same as with seats."""
+        self._verdict = reason
         flow, top_flows = self._classification.flow, self._context.top_flows
         if top_flows is not None:
             top_flows.on_no_seats(flow, waited_ns, is_rejected=True)
@@ -92,13 +99,10 @@ class ObservedExchange(Exchange):
     def _log(
         self, ticket: Ticket | None, now_ns: int, answer: tuple[int, int, int], reason: str
     ) -> None:
-        if not reason and ticket is not None:
+        if not reason and (ticket is None or ticket.details is not self):
             # The line has the origin's answer, and why there would have been none.
-            details = ticket.details
-            if isinstance(details, Shadow):
-                reason = details.reason
-            elif details is not self:
-                reason = details
+            verdict = getattr(self, "_verdict", "")
+            reason = verdict.reason if isinstance(verdict, Shadow) else verdict
         super()._log(ticket, now_ns, answer, reason)
 
 

@@ -275,6 +275,37 @@ def test_access_log(bench: Bench) -> None:
     bench.assert_at_rest()
 
 
+@pytest.mark.parametrize(
+    ("before", "watch", "reason"),
+    [
+        pytest.param(4, WATCH, "queue-full", id="rejected"),
+        pytest.param(1, WATCH.replace(b" HTTP", b"&timeout=2s HTTP"), "time-out", id="timed-out"),
+        pytest.param(0, WATCH, "", id="fits"),
+    ],
+)
+def test_access_log_of_a_watch_that_began(
+    bench: Bench, before: int, watch: bytes, reason: str
+) -> None:
+    """The reason is told although the watch has outlived its seats by far."""
+    lines: list[bytes] = []
+    bench.context.access_log = RequestLog(
+        AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
+    )
+    clients = [bench.ask(GET) for _ in range(before)]
+    client, origin = ask(bench, watch)
+    bench.send(origin, CHUNKED_OK + b"5\r\nevent\r\n")
+    bench.wait(3)
+    bench.send(origin, b"0\r\n\r\n")
+    assert b"200" == status(client.take())
+    bench.wait(1)
+
+    parsed = json.loads(lines[0])
+    assert (reason, 200, 1) == (parsed["reason"], parsed["status"], parsed["seats"])
+    for each in clients:
+        bench.end(each)
+    bench.assert_at_rest()
+
+
 def run(arrivals: list[tuple[int, int]], enforcement: str) -> tuple[dict[str, object], list[bytes]]:
     """What a mix of requests comes to.
 

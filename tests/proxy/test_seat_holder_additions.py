@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.api.decode import decode_documents
-from apfproxy.settings import ENFORCE, OBSERVE
+from apfproxy.proxy.request_log import RequestLog
+from apfproxy.settings import ENFORCE, OBSERVE, AccessLogSettings
 from tests.proxy.fakes import (
     CHUNKED_OK,
     GET,
@@ -237,8 +238,12 @@ def test_wait_limit() -> None:
 
 @pytest.mark.parametrize("request_", [GET, WATCH, LOG], ids=["get", "watch", "log"])
 def test_observing(request_: bytes) -> None:
-    """A refusal is counted, and the request goes on without a hurry that it did not have."""
+    """A refusal is counted and logged, and the request goes on as if there were none."""
+    lines: list[bytes] = []
     with banning(OBSERVE) as bench:
+        bench.context.access_log = RequestLog(
+            AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
+        )
         client = bench.ask(request_)
         origin = next(origin for origin in bench.origins if origin.written)
         bench.send(origin, CHUNKED_OK)
@@ -249,4 +254,8 @@ def test_observing(request_: bytes) -> None:
         assert b"200" == status(client.take())
         assert "" == client.ended_by
         assert 1 == counters_of(bench).rejected_ban
+        bench.wait(1)
+        assert [("ban", 200)] == [
+            (line["reason"], line["status"]) for line in map(json.loads, lines)
+        ]
         bench.assert_at_rest()
