@@ -12,15 +12,14 @@ import asyncio
 import base64
 import dataclasses
 import logging
+import os
 import ssl
-import tempfile
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apfproxy.sources.exec_credential import Credential, ExecProgram
 from apfproxy.sources.file_changes import fingerprint
-from apfproxy.sources.kubeconfig import KubeconfigError, Pem
+from apfproxy.sources.kubeconfig import KubeconfigError, Pem, content
 from apfproxy.sources.token_file import TokenFile, TokenFileError
 
 if TYPE_CHECKING:
@@ -159,7 +158,8 @@ def tls_context(access: ApiAccess) -> ssl.SSLContext:
         pem = access.authorities
         data = content(pem)
         try:
-            context.load_verify_locations(cadata=data.decode("ascii"))
+            # Comments between the certificates may be of any letters.
+            context.load_verify_locations(cadata=data.decode("ascii", "ignore"))
         except (ssl.SSLError, ValueError) as error:
             raise KubeconfigError(f"{named(pem)}: is no PEM of certificates") from error
     if access.certificate is not None and access.key is not None:
@@ -179,30 +179,16 @@ def load_own(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
             context.load_cert_chain(certificate.path, key.path, password="")
             return
         pair = content(certificate) + b"\n" + content(key)
-        # OpenSSL takes files only; this one is for nobody else's eyes, and gone at once.
-        with tempfile.NamedTemporaryFile(prefix="apfproxy-") as file:
+        # OpenSSL takes files only; this one is on no disk, and gone at once.
+        with open(os.memfd_create("apfproxy"), "wb") as file:  # noqa: PTH123 - has no path
             file.write(pair)
             file.flush()
-            context.load_cert_chain(file.name, password="")
+            context.load_cert_chain(f"/proc/self/fd/{file.fileno()}", password="")
     except (ssl.SSLError, OSError) as error:
         raise KubeconfigError(
             f"{named(certificate)} and {named(key)}: are no certificate and its key, as PEM"
             f" without a password, that can be read: {error.strerror or type(error).__name__}"
         ) from error
-
-
-def content(pem: Pem) -> bytes:
-    """What a PEM has.
-
-    Raises:
-        KubeconfigError: It cannot be read.
-    """
-    if not pem.path:
-        return pem.data
-    try:
-        return Path(pem.path).read_bytes()
-    except OSError as error:
-        raise KubeconfigError(f"{pem.path}: cannot be read: {error.strerror or error}") from error
 
 
 def named(pem: Pem) -> str:

@@ -43,15 +43,15 @@ class ExecCommand:
 
     Attributes:
         path: Of the program, or its name on the PATH.
-        arguments: For it.
-        environment: Variables beside those of the process; in no repr.
+        arguments: For it; in no repr, since one may be a secret.
+        environment: Variables beside those of the process; likewise.
         api_version: Of what it reads and says.
         hint: How to install it.
         cluster: What it is told of the cluster; None for nothing.
     """
 
     path: str
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = field(default=(), repr=False)
     environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     api_version: str = API_VERSIONS[0]
     hint: str = ""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,8 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from apfproxy.sources.exec_credential import API_VERSIONS, ExecCommand
+from apfproxy.api.decode import one_line
+from apfproxy.sources.exec_credential import API_VERSIONS, GROUP, ExecCommand
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -110,7 +112,13 @@ def in_cluster(environment: Mapping[str, str], directory: str = SERVICE_ACCOUNT)
             " --kubeconfig FILE"
         )
     mount = Path(directory)
-    if not (mount / "token").exists():
+    try:
+        has_token = (mount / "token").exists()
+    except OSError as error:
+        raise KubeconfigError(
+            f"{mount / 'token'}: cannot be read: {error.strerror or error}"
+        ) from error
+    if not has_token:
         raise KubeconfigError(
             f"no token of a service account in {directory}: let the pod have one"
             " (automountServiceAccountToken: true), or give --kubeconfig FILE"
@@ -151,7 +159,8 @@ def access(data: bytes, path: str, context: str | None = None) -> ApiAccess:
     """
     try:
         whole = yaml.safe_load(data)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:
+        # PyYAML raises the middle ones where a tag does not go with its value, such as `!!int ""`.
         # Without the error's text, which may have the line with it.
         mark = getattr(error, "problem_mark", None)
         place = f"{path}:{mark.line + 1}" if mark is not None else path
@@ -161,7 +170,7 @@ def access(data: bytes, path: str, context: str | None = None) -> ApiAccess:
     if not name:
         raise KubeconfigError(
             f"{path}: has no current-context: choose one with --context"
-            f" ({', '.join(top.names('contexts')) or 'it has none at all'})"
+            f" ({one_line(', '.join(top.names('contexts'))) or 'it has none at all'})"
         )
     chosen = top.entry("contexts", name, "context", "choose another one with --context")
     cluster_name, user_name = chosen.text("cluster"), chosen.text("user")
@@ -235,23 +244,33 @@ def _program(fields: Fields, cluster: Fields) -> ExecCommand:
         )
     told = None
     if fields.truth("provideClusterInfo"):
-        authorities = cluster.pem("certificate-authority")
-        told = {
-            "server": cluster.server(),
-            "tls-server-name": cluster.text("tls-server-name"),
-            "insecure-skip-tls-verify": cluster.truth("insecure-skip-tls-verify"),
-        }
-        if authorities is not None and not authorities.path:
-            told["certificate-authority-data"] = base64.b64encode(authorities.data).decode()
+        told = _told(cluster)
     return ExecCommand(
         # A name is looked for on the PATH, and a path begins at the kubeconfig.
         path=str(Path(fields.path("command") or "").absolute()) if "/" in command else command,
         arguments=fields.texts("args"),
         environment=fields.pairs("env"),
         api_version=version,
-        hint=fields.text("installHint").strip(),
+        hint=one_line(" ".join(fields.text("installHint").split())),
         cluster=told,
     )
+
+
+def _told(cluster: Fields) -> dict[str, Any]:
+    """What a program is told of the cluster: `spec.cluster` of an ExecCredential."""
+    told: dict[str, Any] = {
+        "server": cluster.server(),
+        "tls-server-name": cluster.text("tls-server-name"),
+        "insecure-skip-tls-verify": cluster.truth("insecure-skip-tls-verify"),
+    }
+    authorities = cluster.pem("certificate-authority")
+    if authorities is not None:
+        encoded = base64.b64encode(content(authorities)).decode()
+        told["certificate-authority-data"] = encoded
+    config = cluster.extension(f"{GROUP}/exec")
+    if config is not None:
+        told["config"] = config
+    return told
 
 
 class Fields:
@@ -291,14 +310,24 @@ class Fields:
             return ""
         if not isinstance(value, str):
             raise KubeconfigError(f"{self.place(name)}: want a string")
-        return value
+        return self._checked(name, value)
+
+    def _checked(self, name: str, text: str) -> str:
+        """The text, which neither a file nor a program can be named by if it has such a character.
+
+        Raises:
+            KubeconfigError: It has one.
+        """
+        if not is_text(text):
+            raise KubeconfigError(f"{self.place(name)}: has a character that no text has")
+        return text
 
     def texts(self, name: str) -> tuple[str, ...]:
         """The texts of a list."""
         values = self._list(name)
         if not all(isinstance(value, str) for value in values):
             raise KubeconfigError(f"{self.place(name)}: want a list of strings")
-        return tuple(values)
+        return tuple(self._checked(name, value) for value in values)
 
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
         """The names and values of a list of such."""
@@ -356,7 +385,21 @@ class Fields:
         problem = server_problem(url)
         if problem:
             raise KubeconfigError(f"{self.place('server')}: {problem}")
-        return url.rstrip("/")
+        return urlsplit(url).geturl().rstrip("/")  # with the scheme in small letters
+
+    def extension(self, wanted: str) -> object:
+        """The content of an extension, which may be anything; None if it is not there."""
+        for each in self._list("extensions"):
+            if isinstance(each, dict) and each.get("name") == wanted:
+                found: object = each.get("extension")
+                try:
+                    json.dumps(found)
+                except (TypeError, ValueError, RecursionError):
+                    raise KubeconfigError(
+                        f"{self.place('extensions')}: {wanted}: has what JSON has not"
+                    ) from None
+                return found
+        return None
 
     def names(self, name: str) -> list[str]:
         """The names of the entries of a list."""
@@ -376,7 +419,7 @@ class Fields:
         if wanted not in known:
             raise KubeconfigError(
                 f"{self._file}: {name}: there is none named {wanted!r}, {hint};"
-                f" there are: {', '.join(known) or 'none'}"
+                f" there are: {one_line(', '.join(known)) or 'none'}"
             )
         number, found = next(
             (number, each)
@@ -387,12 +430,37 @@ class Fields:
         return Fields(self._file, where, found.get(field_name) or {})
 
 
+def content(pem: Pem) -> bytes:
+    """What a PEM has.
+
+    Raises:
+        KubeconfigError: It cannot be read.
+    """
+    if not pem.path:
+        return pem.data
+    try:
+        return Path(pem.path).read_bytes()
+    except OSError as error:
+        raise KubeconfigError(f"{pem.path}: cannot be read: {error.strerror or error}") from error
+
+
+def is_text(text: str) -> bool:
+    """Whether a text can be handed to the system: has no NUL, and no half of a character."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
+
+
 def server_problem(url: str) -> str:
     """Why a URL is not one of an API; "" if it is."""
     try:
         parts = urlsplit(url)
         host, _port = parts.hostname, parts.port
+        (host or "").encode("idna")
     except ValueError:
+        return "no URL"
+    if not url.isprintable() or " " in url:
         return "no URL"
     if parts.scheme not in {"http", "https"} or not host:
         return "want https://HOST[:PORT] or http://HOST[:PORT]"

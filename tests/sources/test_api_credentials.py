@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -95,14 +96,15 @@ async def test_certificates_are_read_again(
     assert "kubernetes" == credentials.server_name
 
 
-def test_data() -> None:
-    """Certificates and keys may be in the kubeconfig itself."""
+def test_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certificates, with comments, and keys may be in the kubeconfig itself; they go to no disk."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
     authority = Authority("ca")
     issued = authority.issue("me")
     credentials = ApiCredentials(
         ApiAccess(
             server=SERVER,
-            authorities=Pem(data=authority.pem),
+            authorities=Pem(data="# Autorité\n".encode() + authority.pem),
             certificate=Pem(data=issued.cert_pem),
             key=Pem(data=issued.key_pem),
         )

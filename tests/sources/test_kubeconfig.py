@@ -25,6 +25,7 @@ from apfproxy.sources.kubeconfig import (
 
 SECRET = "s3cr3t"  # noqa: S105 - of nobody
 EXEC = "client.authentication.k8s.io/v1"
+INFORMED = {"apiVersion": EXEC, "command": "a", "provideClusterInfo": True}
 WHOLE: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Config",
@@ -238,6 +239,52 @@ def changed(place: str, number: int, **fields: object) -> dict[str, Any]:
             changed("clusters", 0, server="https://a:b@h"), None, "user or password", id="password"
         ),
         pytest.param(changed("clusters", 0, server="https://h?a"), None, "has a query", id="query"),
+        pytest.param(changed("clusters", 0, server="https://a..b"), None, "no URL", id="odd-host"),
+        pytest.param(changed("clusters", 0, server="https://h\n"), None, "no URL", id="line-break"),
+        pytest.param(changed("clusters", 0, server="https://h h"), None, "no URL", id="space"),
+        pytest.param(
+            changed("users", 0, tokenFile="a\0b"),
+            None,
+            "users[0].user.tokenFile: has a character that no text has",
+            id="nul",
+        ),
+        pytest.param(
+            changed("users", 1, username="\ud800"),
+            "two",
+            "users[1].user.username: has a character that no text has",
+            id="half-a-character",
+        ),
+        pytest.param(
+            changed("users", 0, exec={"command": "a", "apiVersion": EXEC, "args": ["\0"]}),
+            None,
+            "exec.args: has a character that no text has",
+            id="exec-args-nul",
+        ),
+        pytest.param(
+            {**WHOLE, "contexts": [{"name": "a\x1b[2J"}]},
+            "b",
+            "there are: a\\x1b[2J",
+            id="name-of-escapes",
+        ),
+        pytest.param(
+            changed(
+                "clusters",
+                0,
+                certificate_authority="",
+                extensions=[{"name": f"{EXEC[:-3]}/exec", "extension": {1: {2}}}],
+            )
+            | {"users": [{"name": "me", "user": {"exec": INFORMED}}]},
+            None,
+            "clusters[0].cluster.extensions: client.authentication.k8s.io/exec: has what JSON",
+            id="extension-is-no-json",
+        ),
+        pytest.param(
+            changed("clusters", 0, certificate_authority="/nowhere")
+            | {"users": [{"name": "me", "user": {"exec": INFORMED}}]},
+            None,
+            "/nowhere: cannot be read",
+            id="exec-without-ca",
+        ),
     ],
 )
 def test_problems(whole: object, context: str | None, expected: str) -> None:
@@ -255,6 +302,9 @@ def test_problems(whole: object, context: str | None, expected: str) -> None:
         pytest.param(b"a: [s3cr3t", "config:1: is no YAML", id="open"),
         pytest.param(b"\xff", "config: is no YAML", id="bytes"),
         pytest.param(b"[" * 5000, "is no YAML", id="deep"),
+        pytest.param(b"a: !!int ''", "is no YAML", id="empty-number"),
+        pytest.param(b"a: !!bool s3cr3t", "is no YAML", id="odd-truth"),
+        pytest.param(b"a: !!timestamp s3cr3t", "is no YAML", id="odd-time"),
     ],
 )
 def test_no_yaml(data: bytes, expected: str) -> None:
@@ -278,9 +328,9 @@ def test_program() -> None:
     program = {
         "apiVersion": EXEC,
         "command": "./bin/login",
-        "args": ["--quiet"],
+        "args": ["--quiet", SECRET],
         "env": [{"name": "PROFILE", "value": SECRET}],
-        "installHint": "get it\n",
+        "installHint": "get\n it\n",
         "provideClusterInfo": True,
     }
     whole = changed("users", 0, exec=program)
@@ -288,7 +338,7 @@ def test_program() -> None:
     found = of(whole)
     expected = ExecCommand(
         path=str(Path("dir/bin/login").absolute()),
-        arguments=("--quiet",),
+        arguments=("--quiet", SECRET),
         environment=(("PROFILE", SECRET),),
         hint="get it",
         cluster={
@@ -301,6 +351,44 @@ def test_program() -> None:
 
     assert expected == found.program
     assert SECRET not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("extensions", "expected"),
+    [
+        pytest.param([], {}, id="none"),
+        pytest.param(["odd", {"name": "other", "extension": "a"}], {}, id="others"),
+        pytest.param(
+            [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}],
+            {"config": {"audience": "a"}},
+            id="for-programs",
+        ),
+    ],
+)
+def test_what_a_program_is_told(
+    extensions: list[object], expected: dict[str, object], tmp_path: Path
+) -> None:
+    """A program is told the certificates of a file, too, and what the cluster has for programs."""
+    authorities = tmp_path / "ca.crt"
+    authorities.write_bytes(b"CA")
+    whole = changed(
+        "clusters", 0, certificate_authority=str(authorities), extensions=extensions
+    ) | {"users": [{"name": "me", "user": {"exec": INFORMED}}]}
+    program = of(whole).program
+    cluster = {
+        "server": "https://here.example:6443",
+        "tls-server-name": "kubernetes",
+        "insecure-skip-tls-verify": False,
+        "certificate-authority-data": "Q0E=",
+    }
+
+    assert program is not None
+    assert cluster | expected == program.cluster
+
+
+def test_scheme_in_capitals() -> None:
+    """A scheme is the same in capitals, so that TLS is as the kubeconfig has it."""
+    assert "https://H:1" == of(changed("clusters", 0, server="HTTPS://H:1/")).server
 
 
 def test_file(tmp_path: Path) -> None:
@@ -361,6 +449,14 @@ def test_not_in_cluster(environment: dict[str, str], expected: str, tmp_path: Pa
         in_cluster(environment, str(tmp_path))
 
     assert "--kubeconfig FILE" in str(caught.value)
+
+
+def test_service_account_that_cannot_be_read() -> None:
+    """A mount that the system refuses to look at is told of by its path."""
+    environment = {"KUBERNETES_SERVICE_HOST": "h", "KUBERNETES_SERVICE_PORT": "1"}
+
+    with pytest.raises(KubeconfigError, match="/token: cannot be read: File name too long"):
+        in_cluster(environment, "x" * 300)
 
 
 def test_fields_are_shown_without_content() -> None:
