@@ -6,12 +6,14 @@ Source: Kubernetes, `pkg/registry/flowcontrol`, `pkg/apis/flowcontrol/validation
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from apfproxy.api.ages import age
 from apfproxy.api.field_errors import duplicate, required
+from apfproxy.api.flowcontrol.additions import PREFIX, addition_errors
 from apfproxy.api.flowcontrol.conversion import V1, V1BETA3
 from apfproxy.api.flowcontrol.schema import (
     FLOW_SCHEMA_V1,
@@ -20,7 +22,13 @@ from apfproxy.api.flowcontrol.schema import (
     PRIORITY_LEVEL_V1BETA3,
     SHARES,
 )
-from apfproxy.api.flowcontrol.types import GROUP, FlowSchemaSpec, PriorityLevelConfigurationSpec
+from apfproxy.api.flowcontrol.types import (
+    GROUP,
+    FlowSchema,
+    FlowSchemaSpec,
+    PriorityLevelConfiguration,
+    PriorityLevelConfigurationSpec,
+)
 from apfproxy.api.flowcontrol.validation import (
     validate_level_annotations,
     validate_named_flow_schema,
@@ -129,6 +137,20 @@ def validate_status(new: Object, _old: Object) -> list[FieldError]:
     return errors
 
 
+def warn_of_additions(
+    model: type[FlowSchema | PriorityLevelConfiguration], new: Object, _old: Object | None
+) -> list[str]:
+    """Say which of the proxy's own annotations will not count, and why.
+
+    Only a warning: to kube-apiserver they are annotations like any other.
+    """
+    annotations = new["metadata"].get("annotations") or {}
+    if not any(name.startswith(PREFIX) for name in annotations):
+        return []
+    obj = msgspec.convert(without_nulls(new), model)
+    return [f"{error}; without effect" for error in addition_errors(obj)]
+
+
 def without_nulls(value: Any) -> Any:  # noqa: ANN401  any JSON value
     """The value without members that are null, which msgspec takes for mismatches."""
     if isinstance(value, dict):
@@ -187,6 +209,7 @@ def deprecation(kind: str) -> str:
 
 
 def rules(
+    model: type[FlowSchema | PriorityLevelConfiguration],
     validate: Callable[[Object], list[FieldError]],
     validate_update: Callable[[Object, Object], list[FieldError]],
 ) -> Rules:
@@ -198,6 +221,7 @@ def rules(
         validate_update=validate_update,
         prepare_status=prepare_status,
         validate_status=validate_status,
+        warnings=partial(warn_of_additions, model),
         reset_status_fields=(("metadata",), ("spec",)),
     )
 
@@ -220,7 +244,7 @@ FLOW_SCHEMA = Kind(
             deprecation=deprecation("FlowSchema"),
         ),
     ),
-    rules=rules(validate_flow_schema, validate_flow_schema_update),
+    rules=rules(FlowSchema, validate_flow_schema, validate_flow_schema_update),
     columns=(
         NAME_COLUMN,
         Column("PriorityLevel", "string", "Where requests go that match."),
@@ -255,7 +279,9 @@ PRIORITY_LEVEL_CONFIGURATION = Kind(
             deprecation=deprecation("PriorityLevelConfiguration"),
         ),
     ),
-    rules=rules(validate_priority_level, validate_priority_level_update),
+    rules=rules(
+        PriorityLevelConfiguration, validate_priority_level, validate_priority_level_update
+    ),
     columns=(
         NAME_COLUMN,
         Column("Type", "string", "Limited or Exempt."),

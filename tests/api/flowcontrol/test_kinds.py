@@ -211,3 +211,44 @@ def test_deprecation(kind: Kind) -> None:
         " unavailable in v1.32+"
     )
     assert ["", expected] == [version.deprecation for version in kind.versions]
+
+
+@pytest.mark.parametrize(
+    ("kind", "annotations", "expected"),
+    [
+        pytest.param(FLOW_SCHEMA, None, [], id="none"),
+        pytest.param(FLOW_SCHEMA, {"example.com/ban": "x"}, [], id="of-others"),
+        pytest.param(FLOW_SCHEMA, {"apfproxy.io/request-rate": "5"}, [], id="right"),
+        pytest.param(
+            FLOW_SCHEMA,
+            {"apfproxy.io/request-rate": "fast", "apfproxy.io/wait-limit": "5s"},
+            [
+                (
+                    "metadata.annotations[apfproxy.io/wait-limit]: Forbidden: put it on a "
+                    "PriorityLevelConfiguration, or remove it; without effect"
+                ),
+                (
+                    'metadata.annotations[apfproxy.io/request-rate]: Invalid value: "fast": write '
+                    "requests per second, such as 20 or 0.5, from 0.001 to 1000000; without effect"
+                ),
+            ],
+            id="wrong-on-a-flow-schema",
+        ),
+        pytest.param(
+            PRIORITY_LEVEL_CONFIGURATION,
+            {"apfproxy.io/request-rate": "5"},
+            [
+                (
+                    "metadata.annotations[apfproxy.io/request-rate]: Forbidden: put it on a "
+                    "FlowSchema, or remove it; without effect"
+                ),
+            ],
+            id="wrong-on-a-level",
+        ),
+    ],
+)
+def test_warnings(kind: Kind, annotations: dict[str, str] | None, expected: list[str]) -> None:
+    """Who writes an annotation of the proxy's that will not count is told so."""
+    obj = sample(kind, **({} if annotations is None else {"annotations": annotations}))
+
+    assert expected == kind.rules.warnings(obj, None)
