@@ -41,7 +41,17 @@ def added_distinguisher(
     if distinguisher.kind is DistinguisherKind.GROUP:
         return next((group for group in user.groups if group not in VIRTUAL_GROUPS), "")
     if distinguisher.kind is DistinguisherKind.HEADER:
-        return header_of(distinguisher.header)[:LONGEST_VALUE]
+        # A list that the proxy is to complete, X-Forwarded-For, ends with a comma.
+        return _text(header_of(distinguisher.header)).rstrip(", ")[:LONGEST_VALUE]
     # Of `kubectl/v1.36.0 (linux/amd64) kubernetes/abc` what stays with another version.
-    program = _PROGRAM.match(header_of("user-agent"))
+    program = _PROGRAM.match(_text(header_of("user-agent")))
     return "" if program is None else program[0][:LONGEST_VALUE]
+
+
+def _text(value: str) -> str:
+    """A value with U+FFFD for what is no Unicode, which others keep as lone surrogates."""
+    return (
+        value
+        if value.isascii()
+        else value.encode(errors="surrogateescape").decode(errors="replace")
+    )

@@ -104,9 +104,16 @@ class RequestRate:
     def has_token(self, flow: str, now_ns: int) -> bool:
         """Whether `take` would get a token, without taking it."""
         full_ns = self._full_ns.get(flow)
-        if full_ns is None and len(self._full_ns) >= MAX_FLOWS:
+        if full_ns is None and self._is_crowded(now_ns):
             full_ns = self._shared_full_ns
         return full_ns is None or full_ns - now_ns <= self._slack_ns
+
+    def _is_crowded(self, now_ns: int) -> bool:
+        """Whether `_has_room` would find no room, without forgetting anything."""
+        if len(self._full_ns) < MAX_FLOWS:
+            return False
+        is_swept = now_ns - self._swept_ns >= SWEEP_INTERVAL_NS
+        return not (is_swept and any(at_ns <= now_ns for at_ns in self._full_ns.values()))
 
     def _has_room(self, now_ns: int) -> bool:
         """Whether one more flow may have a bucket; forgets those that are full, if need be."""

@@ -42,6 +42,9 @@ def test_group(groups: tuple[str, ...], expected: str) -> None:
         pytest.param(TENANT, {"x-tenant": "blue"}, "blue", id="header"),
         pytest.param(TENANT, {}, "", id="no-header"),
         pytest.param(TENANT, {"x-tenant": "b" * 1000}, "b" * LONGEST_VALUE, id="long-header"),
+        pytest.param(TENANT, {"x-tenant": "10.0.0.1, "}, "10.0.0.1", id="unfinished-list"),
+        pytest.param(TENANT, {"x-tenant": "\udcff\u00e9"}, "\ufffd\u00e9", id="no-unicode"),
+        pytest.param(USER_AGENT, {"user-agent": "\udcff/1"}, "\ufffd", id="no-unicode-either"),
         pytest.param(
             USER_AGENT,
             {"user-agent": "kubectl/v1.36.0 (linux/amd64) kubernetes/abc"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.api.flowcontrol.additions import NO_FLOW_SCHEMA_ADDITIONS, FlowSchemaAdditions
@@ -81,6 +81,27 @@ def test_buckets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [0, 0] == [rate.take("a", 4 * S), rate.take("b", 4 * S)]
     assert 0 == rate.take("c", 4 * S)
     assert S == rate.take("d", 4 * S)
+
+
+@example(0.25, 1, [("a", 0), ("b", 0), ("c", 3 * S), ("d", 2 * S)])
+@given(
+    st.sampled_from([0.25, 1, 3]),
+    st.integers(1, 3),
+    st.lists(
+        st.tuples(st.sampled_from("abcdef"), st.sampled_from([0, 0, S // 4, S, 3 * S])), max_size=40
+    ),
+)
+def test_what_is_foreseen_comes(rate: float, burst: int, asked: list[tuple[str, int]]) -> None:
+    """`has_token` says what `take` does, also where flows share a bucket, and takes nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flow_limits, "MAX_FLOWS", 2)
+        requests = RequestRate(rate, burst)
+        now_ns = 0
+        for flow, gap in asked:
+            now_ns += gap
+            foreseen = requests.has_token(flow, now_ns)
+            assert foreseen == requests.has_token(flow, now_ns)
+            assert foreseen == (requests.take(flow, now_ns) == 0)
 
 
 @pytest.mark.parametrize(
