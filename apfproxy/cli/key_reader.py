@@ -38,7 +38,10 @@ def key_reader(
     before = termios.tcgetattr(descriptor)
 
     def read() -> None:
-        data = os.read(descriptor, MOST_AT_ONCE)
+        try:
+            data = os.read(descriptor, MOST_AT_ONCE)
+        except OSError:  # the terminal is gone
+            data = b""
         if not data:
             loop.remove_reader(descriptor)
         elif not data.startswith(ESCAPE):
@@ -54,4 +57,5 @@ def key_reader(
         yield
     finally:
         loop.remove_reader(descriptor)
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+        with contextlib.suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

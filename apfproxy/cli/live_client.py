@@ -27,7 +27,12 @@ UnixSeconds = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 
 
 class Level(msgspec.Struct, frozen=True, rename="camel"):
-    """A priority level.  Limits and what is lent and borrowed are seats."""
+    """A priority level.  Limits and what is lent and borrowed are seats.
+
+    Attributes:
+        queues, queue_seats: Of its first queues; of all, unless there are thousands.
+        queue_count: How many queues it has; None if the proxy does not tell.
+    """
 
     name: str
     type: str
@@ -45,6 +50,7 @@ class Level(msgspec.Struct, frozen=True, rename="camel"):
     rejected: Count
     queues: list[Count]
     queue_seats: list[Count]
+    queue_count: Count | None = None
 
     @property
     def is_exempt(self) -> bool:

@@ -29,6 +29,9 @@ MAX_NAME = 120
 ENOUGH_FOR_BOUNDS = 76
 """Columns below which the bounds of the limit and what is lent are left out."""
 
+ENOUGH_FOR_ALL = 56
+"""Columns below which what else can be done without is left out."""
+
 FULLEST_LEVELS = 5
 FULLEST_QUEUES = 6
 LONGEST_EVENT = 400
@@ -94,13 +97,14 @@ def render(view: View, width: int) -> RenderableType:
         left -= len(levels)
     hidden = len(view.state.levels) - len(levels)
     if hidden:
-        parts.append(Text(f"and {hidden} more levels, with less in use or waiting", "dim"))
+        text = f"and {hidden} more levels, with less in use or waiting"
+        parts.append(Text(text, "dim", no_wrap=True, overflow="ellipsis"))
     if left is None or left >= queue_lines + 2:
         parts += [Text(), *_fullest_queues(waiting)]
         if left is not None:
             left -= max(1, queue_lines) + 2
     if left is None or left >= 3:  # noqa: PLR2004 - a blank line, the heading and one flow
-        parts += [Text(), _flow_table(view, None if left is None else left - 2)]
+        parts += [Text(), _flow_table(view, None if left is None else left - 2, width)]
     return Group(*parts, *([Text()] if foot and view.height is None else []), *foot)
 
 
@@ -227,13 +231,15 @@ def _table() -> Table:
 
 
 def _level_table(levels: Sequence[Level], view: View, width: int) -> Table:
-    with_bounds = width >= ENOUGH_FOR_BOUNDS
+    with_bounds, with_all = width >= ENOUGH_FOR_BOUNDS, width >= ENOUGH_FOR_ALL
     table = _table()
-    table.add_column("LEVEL", no_wrap=True, overflow="ellipsis", max_width=max(12, width // 4))
+    table.add_column("LEVEL", no_wrap=True, overflow="ellipsis", max_width=max(10, width // 4))
     table.add_column("SEATS", ratio=1, no_wrap=True, min_width=6)
-    names = ["USE", "CUR", "NOM"]
+    names = ["USE", "CUR"]
+    names += ["NOM"] if with_all else []
     names += ["MIN", "MAX", "LOAN"] if with_bounds else []
-    for name in (*names, "EXEC", "WAIT", "DISP/S", "REJ/S"):
+    names += ["EXEC", "WAIT", "DISP/S"] if with_all else ["WAIT"]
+    for name in (*names, "REJ/S"):
         table.add_column(name, justify="right", no_wrap=True)
     for level in levels:
         loan = f"+{number(level.borrowed)}" if level.borrowed and not level.is_exempt else ""
@@ -248,11 +254,11 @@ def _level_table(levels: Sequence[Level], view: View, width: int) -> Table:
             SeatBar(level, view.state.server_concurrency_limit),
             number(level.seats_in_use),
             NO_NUMBER if level.is_exempt else number(level.current),
-            number(level.nominal),
+            *((number(level.nominal),) if with_all else ()),
             *(bounds if with_bounds else ()),
-            number(level.executing),
+            *((number(level.executing),) if with_all else ()),
             Text(number(level.waiting), "yellow" if level.waiting else ""),
-            NO_NUMBER if own is None else rate(own.dispatched),
+            *((NO_NUMBER if own is None else rate(own.dispatched),) if with_all else ()),
             Text(NO_NUMBER) if own is None else Text(rate(own.rejected), _alarming(own.rejected)),
         )
     return table
@@ -275,31 +281,34 @@ def _fullest_queues(levels: Sequence[Level]) -> list[RenderableType]:
         fullest = [queue for queue in order[:FULLEST_QUEUES] if level.queues[queue]]
         in_use = sum(map(bool, level.queues))
         text = "  ".join(f"{queue}:{level.queues[queue]}" for queue in fullest)
+        count = len(level.queues) if level.queue_count is None else level.queue_count
         table.add_row(
             name_text(level.name),
-            f"{in_use} of {len(level.queues)}",
+            f"{in_use} of {count}",
             Text(text + ("  ..." if in_use > len(fullest) else "")),
         )
     return [table]
 
 
-def _flow_table(view: View, most: int | None) -> RenderableType:
+def _flow_table(view: View, most: int | None, width: int) -> RenderableType:
+    with_all = width >= ENOUGH_FOR_ALL
     label, key = SORTS[view.sort]
     flows: list[TopFlow] = sorted(view.state.top_flows, key=key, reverse=True)[:most]
     if not flows:
         text = "No flows yet; the proxy counts them unless topFlows.enabled is false."
-        return Group(Text("TOP FLOWS", "bold"), Text(text, "dim"))
+        return Group(
+            Text("TOP FLOWS", "bold"), Text(text, "dim", no_wrap=True, overflow="ellipsis")
+        )
     table = _table()
     table.add_column(f"TOP FLOWS by {label}", ratio=3, no_wrap=True, overflow="ellipsis")
-    table.add_column("FLOW SCHEMA", ratio=2, no_wrap=True, overflow="ellipsis")
-    table.add_column("LEVEL", ratio=2, no_wrap=True, overflow="ellipsis")
+    for name in ("FLOW SCHEMA", "LEVEL") if with_all else ():
+        table.add_column(name, ratio=2, no_wrap=True, overflow="ellipsis")
     for name in ("SEAT-S", "WAIT-S", "REJ"):
         table.add_column(name, justify="right", no_wrap=True)
     for flow in flows:
         table.add_row(
             name_text(flow.flow) if flow.flow else Text("(all)", "dim"),
-            name_text(flow.flow_schema),
-            name_text(flow.priority_level),
+            *map(name_text, (flow.flow_schema, flow.priority_level) if with_all else ()),
             rate(flow.seat_seconds),
             rate(flow.wait_seconds),
             Text(rate(flow.rejected), _alarming(flow.rejected)),

@@ -7,6 +7,7 @@ import os
 import pty
 import termios
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 from apfproxy.cli.key_reader import key_reader
 
@@ -41,6 +42,29 @@ async def test_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not during[3] & (termios.ECHO | termios.ICANON)
     assert during[3] & termios.ISIG
     assert after == before
+
+
+async def test_a_terminal_that_goes() -> None:
+    """Where the terminal is gone there are no more keys, and nothing is left to be restored."""
+    terminal, descriptor = pty.openpty()
+    keys: list[str] = []
+    removed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    remove_reader = loop.remove_reader
+
+    def removing(descriptor: int) -> bool:
+        removed.set()
+        return remove_reader(descriptor)
+
+    with (
+        patch.object(loop, "remove_reader", removing),
+        key_reader(descriptor, loop, keys.append),
+    ):
+        os.close(terminal)
+        await removed.wait()
+    os.close(descriptor)
+
+    assert keys == []
 
 
 async def test_no_terminal() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -61,6 +62,33 @@ def test_narrow() -> None:
         "LEVEL SEATS               USE CUR NOM EXEC WAIT DISP/S REJ/S",
         "work  ░░░░░░░░░░░░░░░░░░░   0  10  10    0    0      -     -",
     ]
+
+
+def test_very_narrow() -> None:
+    """Half a terminal has whole numbers, whole lines, and what matters most."""
+    seen = view(
+        level("global-default", waiting=12345), level("b"), level("c"), topFlows=[flow("ann")]
+    )
+    text = lines(replace(seen, height=11), 40)
+
+    assert text[3:7] == [
+        "LEVEL      SEATS     USE CUR  WAIT REJ/S",
+        "global-de… ░░░░░░░░░   0  10 12345     -",
+        "b          ░░░░░░░░░   0  10     0     -",
+        "c          ░░░░░░░░░   0  10     0     -",
+    ]
+    assert lines(seen, 40)[-2:] == [
+        "TOP FLOWS by seats     SEAT-S WAIT-S REJ",
+        "ann                       1.0      0   0",
+    ]
+    assert lines(replace(seen, height=7), 40)[5] == "and 2 more levels, with less in use or …"
+
+
+def test_more_queues_than_are_told() -> None:
+    """A level with thousands of queues tells of the first ones alone, and how many it has."""
+    seen = view(level(queues=[0, 3], queueCount=10_000))
+
+    assert "work           1 of 10000 1:3" in lines(seen)
 
 
 @pytest.mark.parametrize(
