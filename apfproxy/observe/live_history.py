@@ -10,7 +10,7 @@ import itertools
 import math
 from array import array
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class LiveHistory:
 
         Args:
             now_ns: The clock's reading; nothing happens if it is that of the sample before.
-            unix_s: The same moment in seconds since 1970.
+            unix_s: The same moment in seconds since 1970; where that clock was put back, the
+                samples before follow it.
         """
         elapsed_s = (now_ns - self._last_ns) / NS_PER_S
         if elapsed_s <= 0:
@@ -104,7 +105,10 @@ class LiveHistory:
                 queue_set.requests_waiting,
                 queue_set.seats_in_use,
             ))  # fmt: skip
-        self._samples.append(Sample(round(unix_s, 3), names, values))
+        unix_s = round(unix_s, 3)
+        if self._samples and unix_s <= self._samples[-1].unix_s:
+            self._shift(unix_s - elapsed_s)
+        self._samples.append(Sample(unix_s, names, values))
         self.taken += 1
 
     def columns(self, since: int = 0) -> dict[str, Any]:
@@ -137,6 +141,12 @@ class LiveHistory:
                     else:
                         column.extend(flat[first + place :: len(known) * len(FIELDS)])
         return {"times": [sample.unix_s for sample in samples], "levels": levels}
+
+    def _shift(self, last_s: float) -> None:
+        """Move the samples as the wall clock was put back: the last one to a time, all as far."""
+        by_s = last_s - self._samples[-1].unix_s
+        for place, sample in enumerate(self._samples):
+            self._samples[place] = replace(sample, unix_s=round(sample.unix_s + by_s, 3))
 
     def _after(self, since: int) -> Iterator[Sample]:
         first = self.taken - len(self._samples)

@@ -60,6 +60,9 @@ TOP_FLOWS_NS = 1_000_000_000
 """They are made anew so seldom: they cost more than all the rest, and change slowly."""
 RECONNECT_MS = 1000
 FULL_RETRY_S = "10"
+STALLED_S = 60.0
+"""A listener that takes nothing for so long is cut: its machine sleeps or is gone, and others may
+want its place.  TCP alone would wait a quarter of an hour for it, or for ever."""
 
 
 class LivePage:
@@ -162,6 +165,8 @@ class LivePage:
                 await self._write(response, listener, state + feed.seconds_for(listener))
         except ConnectionResetError:
             pass  # the client is gone, or was cut
+        except TimeoutError:
+            transport.abort()
         finally:
             feed.leave(listener)
         return response
@@ -170,7 +175,8 @@ class LivePage:
     async def _write(response: web.StreamResponse, listener: Listener, data: bytes) -> None:
         listener.is_writing = True
         try:
-            await response.write(data)
+            async with asyncio.timeout(STALLED_S):
+                await response.write(data)
         finally:
             listener.is_writing = False
 

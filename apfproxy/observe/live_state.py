@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.dumps import levels_by_name
+from apfproxy.observe.top_flows import MAX_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -101,10 +102,14 @@ def _level(level: PriorityLevel) -> State:
         "rejected": queue_set.rejected_total,
         "timedOut": queue_set.timed_out_total,
         "cancelled": queue_set.cancelled_total,
+        "queueCount": len(queue_set.queues),
         "queues": [queue.requests_waiting for queue in queues],
         "queueSeats": [queue.seats_in_use for queue in queues],
     }
 
 
 def _flow(flow: Mapping[str, Any]) -> State:
-    return {**flow, **{name: displayable(flow[name]) for name in TOP_FLOW_TEXTS}}
+    """A flow; a name that is cut, or has escapes, cannot tell which queues its hand has."""
+    shown = {name: displayable(flow[name]) for name in TOP_FLOW_TEXTS}
+    is_whole = shown["flow"] == flow["flow"] and len(flow["flow"]) < MAX_NAME
+    return {**flow, **shown, "isWhole": is_whole}

@@ -7,7 +7,6 @@ cell with that comma, and at least eight wide.  The last column is not padded.
 from __future__ import annotations
 
 import json
-import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -18,13 +17,14 @@ Cell = str | int | bool
 MIN_WIDTH = 8
 PADDING = 1
 
-CONTROL_CHARACTER = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+LARGEST_SHORT = 0xFFFF
+"""Code points from there on take eight digits as an escape."""
 
 
 def table_text(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     """The table, one line a row, each ended by a newline.
 
-    A control character in a cell, which could fake a row, is shown as an escape.
+    What cannot be printed, and could fake a row or turn one around, is shown as an escape.
 
     Args:
         header: The names of the columns.
@@ -54,4 +54,11 @@ def cell_text(cell: Cell) -> str:
         return str(cell)
     if cell.isprintable():
         return cell
-    return CONTROL_CHARACTER.sub(lambda match: f"\\u{ord(match[0]):04x}", cell)
+    return "".join(map(_printed, cell))
+
+
+def _printed(letter: str) -> str:
+    if letter.isprintable():
+        return letter
+    code = ord(letter)
+    return f"\\u{code:04x}" if code <= LARGEST_SHORT else f"\\U{code:08x}"

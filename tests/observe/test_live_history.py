@@ -71,6 +71,15 @@ def test_no_time(scene: Scene) -> None:
     assert 0 == history.taken
 
 
+def test_a_clock_that_is_put_back(scene: Scene) -> None:
+    """The seconds before follow the clock, so that none is drawn after those that come."""
+    history = LiveHistory(scene.controller, 0)
+    for number, unix_s in enumerate((5000.0, 5001.0, 5002.0, 100.0, 101.0)):
+        history.sample((number + 1) * S, unix_s)
+
+    assert [97.0, 98.0, 99.0, 100.0, 101.0] == history.columns()["times"]
+
+
 def test_since(scene: Scene) -> None:
     """Only what is new can be asked for, also when older samples are gone."""
     history = LiveHistory(scene.controller, 0)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from html.parser import HTMLParser
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiohttp import ClientPayloadError
 from aiohttp.test_utils import TestClient, TestServer
-from aiohttp.web import Application
+from aiohttp.web import Application, StreamResponse
 
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.observe import live_feed, live_page
@@ -196,7 +198,7 @@ async def test_state(client: Client) -> None:
     assert ["catch-all", "exempt", "hard", "one", "wide"] == [
         each["name"] for each in state["levels"]
     ]
-    assert [FLOW] == state["topFlows"]
+    assert [{**FLOW, "isWhole": True}] == state["topFlows"]
     assert {"time", "serverConcurrencyLimit", "seatFairFrac", "enforcement"} < state.keys()
 
 
@@ -315,6 +317,24 @@ async def test_a_listener_that_goes(scene: Scene, monkeypatch: pytest.MonkeyPatc
 
     assert response.content.at_eof()
     assert "<LivePage <LiveFeed: 0 listeners>, <LiveHistory: 0 of 0 samples>>" == repr(page)
+
+
+async def test_a_listener_that_takes_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who takes nothing for long is cut: its place is wanted by others."""
+
+    async def stall(*_args: object) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(live_page, "STALLED_S", 0.0)
+    monkeypatch.setattr(StreamResponse, "write", stall)
+    page = LivePage(scene.controller, LiveInputs())
+    app = Application()
+    page.add_to(app)
+    async with TestClient(TestServer(app)) as client, client.get("/events") as response:
+        with pytest.raises(ClientPayloadError):
+            await response.content.read()
+
+    assert "<LiveFeed: 0 listeners>" == repr(page.feed)
 
 
 async def test_samples_are_taken(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.observe import live_state as live_state_module
 from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.live_state import LiveInputs, displayable, live_state
+from apfproxy.observe.top_flows import MAX_NAME
 from tests.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene
 
@@ -48,6 +49,7 @@ def test_level(scene: Scene) -> None:
         "rejected": 1,
         "timedOut": 0,
         "cancelled": 0,
+        "queueCount": 2,
     } == level
     assert [0, 1] == sorted(waiting)
     assert [0, 2] == sorted(seats)
@@ -71,12 +73,12 @@ def test_lent_and_borrowed(scene: Scene, current: int, expected: tuple[int, int]
 
 
 def test_many_queues(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of very many queues the first are shown."""
+    """Of very many queues the first are shown, and how many there are."""
     monkeypatch.setattr(live_state_module, "MAX_QUEUES", 1)
     levels = live_state(scene.controller, LiveInputs(), ())["levels"]
     level = {each["name"]: each for each in levels}["tiny"]
 
-    assert (1, 1) == (len(level["queues"]), len(level["queueSeats"]))
+    assert (1, 1, 2) == (len(level["queues"]), len(level["queueSeats"]), level["queueCount"])
 
 
 def test_exempt_level(scene: Scene) -> None:
@@ -106,12 +108,30 @@ def test_the_whole(scene: Scene) -> None:
     assert {
         "serverConcurrencyLimit": 2,
         "enforcement": "observe",
-        "topFlows": [{**flow, "flow": "ann\\udcfe"}],
+        "topFlows": [{**flow, "flow": "ann\\udcfe", "isWhole": False}],
         "configuration": {
             "generation": 2,
             "events": [{"time": 3.0, "message": "bad \\udcff", "isError": True}],
         },
     } == state
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        pytest.param("", True, id="none"),
+        pytest.param("ann", True, id="short"),
+        pytest.param("a" * (MAX_NAME - 1), True, id="long"),
+        pytest.param("a" * MAX_NAME, False, id="cut"),
+        pytest.param("ann\udcfe", False, id="escaped"),
+    ],
+)
+def test_names_of_flows(scene: Scene, name: str, expected: bool) -> None:
+    """Whether a name is that of the flow, to the last letter, is told."""
+    flow = {"flowSchema": "all", "priorityLevel": "tiny", "flow": name}
+    (shown,) = live_state(scene.controller, LiveInputs(), [flow])["topFlows"]
+
+    assert expected == shown["isWhole"]
 
 
 def test_displayable() -> None:

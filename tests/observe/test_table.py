@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,11 +51,22 @@ def test_no_cell_adds_a_line(cells: list[tuple[str, str]]) -> None:
     assert len(cells) + 1 == len(table_text(("A", "B"), cells).splitlines())
 
 
-def test_cell_text_escapes_control_characters() -> None:
-    """What could move the cursor or begin a line is shown as an escape."""
-    expected = "a\\u000ab\\u001b[2J\\u2028"
-
-    assert expected == cell_text("a\nb\x1b[2J\u2028")
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        pytest.param("a\nb", "a\\u000ab", id="line"),
+        pytest.param("\x1b[2J\x9b2J", "\\u001b[2J\\u009b2J", id="cursor"),
+        pytest.param("\u2028", "\\u2028", id="separator"),
+        pytest.param("a\u202eb", "a\\u202eb", id="direction"),
+        pytest.param("a\u200bb", "a\\u200bb", id="no-width"),
+        pytest.param("a\U000e0001", "a\\U000e0001", id="beyond-16-bits"),
+        pytest.param("a\udcff", "a\\udcff", id="no-unicode"),
+        pytest.param("\u05d0 ж é", "\u05d0 ж é", id="letters"),
+    ],
+)
+def test_cell_text_escapes_what_cannot_be_printed(cell: str, expected: str) -> None:
+    """What could move the cursor, begin a line or turn one around is shown as an escape."""
+    assert expected == cell_text(cell)
 
 
 def test_table_json_keeps_types() -> None:
