@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -22,6 +23,9 @@ from apfproxy.cli.top import top
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+OUTPUT_ERRORS = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What writing to the standard output may fail with, through no fault of the program."""
 
 EPILOG = f"""\b
 Examples:
@@ -70,6 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    open_standard_streams()
     try:
         result = cli.main(
             args=None if arguments is None else list(arguments),
@@ -88,8 +93,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("apfproxy: interrupted", err=True)
         return FAILED
-    except BrokenPipeError:
-        # Whoever read our output has enough; the interpreter must not try to flush the rest.
+    except OSError as error:
+        if error.errno not in OUTPUT_ERRORS:
+            raise
+        # A broken pipe needs no words: whoever read our output has enough.
+        if error.errno != errno.EPIPE:
+            click.echo(f"apfproxy: cannot write the output: {error.strerror}", err=True)
+        # The interpreter must not try to flush the rest.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return result if isinstance(result, int) else OK
+
+
+def open_standard_streams() -> None:
+    """Open the null device for each standard stream that whoever started us has closed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115, PTH123 - it stays
+            setattr(sys, name, stream)

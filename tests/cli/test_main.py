@@ -113,6 +113,56 @@ def test_closed_output(tmp_path: object) -> None:
         assert process.wait() == 1
 
 
+def run_closing(redirection: str, *arguments: str) -> tuple[int, str]:
+    """Exit code and errors of the program, its streams changed by the shell."""
+    program = f"import sys; from {main_module.__name__} import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, *arguments]
+    ended = subprocess.run(  # noqa: S603 - this interpreter
+        ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("redirection", "arguments", "expected"),
+    [
+        pytest.param("<&-", ["check", "-"], (0, ""), id="no-input"),
+        pytest.param(
+            "<&-", ["explain", "-"], (1, "apfproxy: <stdin>: there is no"), id="no-request"
+        ),
+        pytest.param(">&-", ["odds"], (0, ""), id="no-output"),
+        pytest.param("2>&-", ["check", "/nowhere"], (1, ""), id="no-errors"),
+        pytest.param(
+            ">/dev/full",
+            ["odds"],
+            (1, "apfproxy: cannot write the output: No space left on device\n"),
+            id="full-disk",
+        ),
+    ],
+)
+def test_standard_streams(
+    redirection: str, arguments: list[str], expected: tuple[int, str]
+) -> None:
+    """Closed streams are as if they were the null device; a full disk gets one line."""
+    code, errors = run_closing(redirection, *arguments)
+
+    assert expected == (code, errors[: len(expected[1])])
+    assert errors.count("\n") <= 1
+
+
+def test_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the system that no output explains is a fault of the program, and shown."""
+    failing = click.Command("fail", callback=raise_(FileNotFoundError(2, "no such file", "x")))
+    monkeypatch.setitem(cli.commands, "fail", failing)
+
+    with pytest.raises(FileNotFoundError):
+        main(["fail"])
+
+
 def test_as_module(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """`python -m apfproxy` is the same program."""
     monkeypatch.setattr(sys, "argv", ["apfproxy", "--version"])
