@@ -1,13 +1,14 @@
 """Lines of logs as requests: Kubernetes' audit log, and the proxy's own access log.
 
-Audit log.  Only events of the stage `ResponseComplete` are requests.  A request took from
-`requestReceivedTimestamp` to `stageTimestamp`, less what it waited in the server's own queues, if
-an annotation says so.  Who is impersonated asks.
+Audit log.  Only events of a request's last stage, `ResponseComplete` or `Panic`, are requests.  A
+request took from `requestReceivedTimestamp` to `stageTimestamp`, less what it waited in the
+server's own queues, if an annotation says so.  Who is impersonated asks.
 
 Access log.  A request took `executionSeconds`.  Of LISTs and WATCHes, `seats` are kept: what the
-proxy had learned of them by then.  Lines about what is no request of somebody known are skipped.
+proxy had learned of them by then.  Lines about what never came to flow control are skipped.
 
-In either, who was rejected (429 by flow control) is replayed with the mean time of what is alike.
+In either, what never executed (rejected by flow control, or given up in its queue) is replayed with
+the mean time of what is alike.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from apfproxy.api.times import parse_time
-from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.flowcontrol.work_estimate import LIST_VERBS, MAX_LIST_SEATS
 from apfproxy.request.deadline import parse_duration_ns
 from apfproxy.request.user import User, authenticated
@@ -29,13 +29,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 QUEUE_WAIT = "apiserver.latency.k8s.io/apf-queue-wait"
-COMPLETE = "ResponseComplete"
-STAGES = frozenset({"RequestReceived", "ResponseStarted", "Panic", COMPLETE})
+LAST_STAGES = frozenset({"ResponseComplete", "Panic"})
+STAGES = LAST_STAGES | {"RequestReceived", "ResponseStarted"}
 TOO_MANY_REQUESTS = 429
 MAX_MESSAGE = 160
 LATEST_S = 7_258_118_400
 """The year 2200; nanoseconds since 1970 have to fit into 64 bits."""
-NO_EXECUTION = frozenset(map(str, RejectReason))
 
 
 class TooManyBrokenError(ValueError):
@@ -50,9 +49,10 @@ class AuditUser(msgspec.Struct):
 
 
 class AuditStatus(msgspec.Struct):
-    """How it ended."""
+    """How it ended; flow control gives no `reason` for its 429, as others do for theirs."""
 
     code: int = 0
+    reason: str = ""
 
 
 class AuditEvent(msgspec.Struct, rename="camel"):
@@ -84,6 +84,7 @@ class AccessLine(msgspec.Struct, rename="camel"):
     reason: str
     wait_seconds: float = 0.0
     query: dict[str, str | bool] | None = None
+    flow_schema: str | None = ""
 
 
 def read_audit_log(lines: Iterable[bytes], max_broken: int) -> Records:
@@ -123,7 +124,7 @@ def _read(
             continue
         try:
             take(line, records)
-        except (msgspec.MsgspecError, ValueError) as error:
+        except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # that: too deep
             message = " ".join(str(error).split())
             records.break_line(number, message[:MAX_MESSAGE])
             if records.broken > max_broken:
@@ -133,19 +134,23 @@ def _read(
 
 def _too_many(records: Records) -> str:
     shown = "\n".join(f"line {number}: {message}" for number, message in records.problems)
-    return f"{shown}\nmore than {records.broken - 1} lines are broken: is this the right file?"
+    allowed = records.broken - 1
+    are = "line is" if allowed == 1 else "lines are"
+    return f"{shown}\nmore than {allowed} {are} broken: is this the right file?"
 
 
 def _take_event(event: AuditEvent, records: Records) -> None:
     if event.kind != "Event" or event.stage not in STAGES:
         raise ValueError("no audit event: kind has to be Event, stage ResponseComplete or the like")
-    if event.stage != COMPLETE:
+    if event.stage not in LAST_STAGES:
         records.skipped += 1
         return
     for name, value in (
         ("requestURI", event.request_uri),
         ("verb", event.verb),
         ("user.username", event.user.username),
+        ("requestReceivedTimestamp", event.request_received_timestamp),
+        ("stageTimestamp", event.stage_timestamp),
     ):
         if not value:
             raise ValueError(f"{name} is missing")
@@ -157,9 +162,11 @@ def _take_event(event: AuditEvent, records: Records) -> None:
     waited = event.annotations.get(QUEUE_WAIT)
     if waited is not None:
         waited_ns = parse_duration_ns(waited)
+        if waited_ns < 0:
+            raise ValueError(f"{QUEUE_WAIT} is below 0")
         took_ns = max(0, took_ns - waited_ns)
     status = event.response_status
-    if status is not None and status.code == TOO_MANY_REQUESTS:
+    if status is not None and status.code == TOO_MANY_REQUESTS and not status.reason:
         took_ns = UNKNOWN_NS
     asker = event.impersonated_user or event.user
     method = METHOD_OF_VERB.get(event.verb) or event.verb.upper()
@@ -171,7 +178,7 @@ def _take_event(event: AuditEvent, records: Records) -> None:
 
 def _take_line(line: AccessLine, records: Records) -> None:
     user, method, path = line.user, line.method, line.path
-    if user is None or not method or not path:
+    if user is None or not method or not path or line.flow_schema is None:
         records.skipped += 1
         return
     if not 0 <= line.execution_seconds <= LATEST_S:
@@ -182,11 +189,12 @@ def _take_line(line: AccessLine, records: Records) -> None:
             {name: "true" if value is True else value for name, value in line.query.items()}
         )
     service_ns = round(line.execution_seconds * 1e9)
-    if line.reason in NO_EXECUTION and not service_ns:
+    if line.reason and not service_ns:
         service_ns = UNKNOWN_NS
     records.add(
         _time_ns("time", line.time),
-        _user(user, line.groups or []),
+        # The log has 16 groups at most, of which that of the authenticated is the last.
+        authenticated(User(user, tuple(line.groups or ()))),
         method,
         target,
         service_ns,

@@ -33,9 +33,9 @@ class Records:
         skipped: Lines that are well, but nothing to replay.
         broken: Lines that are not.
         problems: The first of those: line number, and what is wrong.
-        guessed: Requests that were rejected when they were logged, so that nobody knows how long
+        guessed: Requests that never executed when they were logged, so that nobody knows how long
             they would have taken.
-        held: Requests that waited, or were rejected, when they were logged.
+        held: Requests that waited, or never executed, when they were logged.
     """
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class Records:
             user: Who asked.
             method: The method.
             target: What was asked.
-            service_ns: How long it took to serve; `UNKNOWN_NS` if it was rejected.
+            service_ns: How long it took to serve; `UNKNOWN_NS` if it never executed.
             seats: That each like it takes; 0 to have them estimated.
 
         Raises:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.flowcontrol.ticket import RejectReason
+from apfproxy.proxy.request_log import MAX_GROUPS
 from apfproxy.request.user import User
 from apfproxy.simulation.logs import QUEUE_WAIT, TooManyBrokenError, read_access_log, read_audit_log
 
@@ -92,6 +94,14 @@ def lines_of(*entries: dict[str, Any]) -> list[bytes]:
             id="waited-longer-than-it-took",
         ),
         pytest.param({"responseStatus": None}, User("u", ("g",)), "list", 250 * MS, id="no-code"),
+        pytest.param({"stage": "Panic"}, User("u", ("g",)), "list", 250 * MS, id="panic"),
+        pytest.param(
+            {"responseStatus": {"status": "Failure", "reason": "TooManyRequests", "code": 429}},
+            User("u", ("g",)),
+            "list",
+            250 * MS,
+            id="refused-by-the-api-itself",
+        ),
     ],
 )
 def test_audit_events(changes: dict[str, Any], user: User, verb: str, service_ns: int) -> None:
@@ -150,6 +160,17 @@ def test_rejected_requests_have_no_service_time() -> None:
             "stageTimestamp: '2999-01-02T03:04:04Z' lies outside years",
             id="year",
         ),
+        pytest.param(
+            lines_of({key: EVENT[key] for key in EVENT if key != "stageTimestamp"})[0],
+            "stageTimestamp is missing",
+            id="no-time",
+        ),
+        pytest.param(
+            lines_of(EVENT | {"annotations": {QUEUE_WAIT: "-2562047h"}})[0],
+            "apiserver.latency.k8s.io/apf-queue-wait is below 0",
+            id="negative-wait",
+        ),
+        pytest.param(b'{"x":' * 100_000, "maximum recursion depth exceeded", id="deep"),
     ],
 )
 def test_broken_events(line: bytes, message: str) -> None:
@@ -169,7 +190,7 @@ def test_too_many_broken_lines() -> None:
     assert str(error.value).splitlines() == [
         "line 1: JSON is malformed: invalid character (byte 0)",
         "line 2: JSON is malformed: invalid character (byte 0)",
-        "more than 1 lines are broken: is this the right file?",
+        "more than 1 line is broken: is this the right file?",
     ]
 
 
@@ -185,6 +206,7 @@ def test_too_many_broken_lines() -> None:
         pytest.param(
             {"reason": "queue-full", "executionSeconds": 0}, "list", 3, 0, "a b", id="rejected"
         ),
+        pytest.param({"flowSchema": "a"}, "list", 3, 250 * MS, "a b", id="classified"),
     ],
 )
 def test_access_lines(
@@ -202,9 +224,38 @@ def test_access_lines(
     assert service_ns == its_service_ns
 
 
-def test_lines_about_no_request_are_skipped() -> None:
-    """Such as what was refused before anybody knew who asked."""
-    records = read_access_log(lines_of(LINE | {"user": None, "groups": None}), 0)
+@pytest.mark.parametrize(
+    "reason", [*map(str, RejectReason), pytest.param("cancelled", id="left-its-queue")]
+)
+def test_what_never_executed_has_no_service_time(reason: str) -> None:
+    """It takes as long as others alike."""
+    never = LINE | {"reason": reason, "executionSeconds": 0}
+    records = read_access_log(lines_of(LINE, never), 0)
+
+    assert 1 == records.guessed
+    assert [250 * MS] * 2 == [service_ns for _, _, service_ns in records.requests()]
+
+
+def test_groups_that_the_log_has_cut() -> None:
+    """Who asks is authenticated, even if there was no room for that."""
+    groups = [str(number) for number in range(MAX_GROUPS)]
+    records = read_access_log(lines_of(LINE | {"groups": groups}), 0)
+    ((_, kind, _),) = records.requests()
+
+    assert (*groups, "system:authenticated") == kind.user.groups
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"user": None, "groups": None}, id="nobody-known"),
+        pytest.param({"method": None, "path": None}, id="no-request"),
+        pytest.param({"flowSchema": None, "reason": "malformed"}, id="never-classified"),
+    ],
+)
+def test_lines_about_no_request_are_skipped(changes: dict[str, Any]) -> None:
+    """Such as what was refused before it came to flow control."""
+    records = read_access_log(lines_of(LINE | changes), 0)
 
     assert (0, 1) == (len(records), records.skipped)
 
