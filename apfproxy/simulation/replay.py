@@ -129,15 +129,17 @@ class Replay:
 
     def execute(self, ticket: Ticket) -> None:
         """A request has its seats: it ends when it is served, or when its time is over."""
-        lane, service_ns, _ = ticket.details
+        lane, service_ns, client = ticket.details
         tally = lane.tally
         dispatched_ns = ticket.dispatched_ns
         waited_ns = dispatched_ns - ticket.arrived_ns
         if waited_ns:
             tally.waits.add(waited_ns)
+        ends_ns = dispatched_ns + service_ns
         if lane.watch_seats_ns >= 0:
             lane.on_watch(service_ns)
             service_ns = min(service_ns, lane.watch_seats_ns)
+            ticket.details = (lane, service_ns, None)  # its client has an answer only at its end
         elif 0 < lane.timeout_ns < waited_ns + service_ns:
             tally.cut_off += 1
             service_ns = max(0, lane.timeout_ns - waited_ns)
@@ -146,6 +148,8 @@ class Replay:
         tally.service_ns += service_ns
         tally.seat_ns += estimate.max_seats * (service_ns + estimate.additional_latency_ns)
         self._arm(dispatched_ns + service_ns, self._on_finish, ticket)
+        if client is not None and lane.watch_seats_ns >= 0:
+            self._arm(ends_ns, client.on_end, 0)
 
     def finish(self, ticket: Ticket) -> None:
         """A request ends, and its seats go back."""

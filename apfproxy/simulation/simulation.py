@@ -139,6 +139,9 @@ class LevelView:
     def sync(self) -> None:
         """Bring the meter up to now."""
         self.level.queue_set.sync()
+
+    def note_limit(self) -> None:
+        """The level's limit may have been changed."""
         self.max_limit = max(self.max_limit, self.level.current_limit)
 
     def clear(self) -> None:
@@ -298,6 +301,8 @@ class Simulation(Replay):
 
     def _adjust(self, _: None) -> None:
         self.controller.adjust_limits()
+        for view in self.views.values():
+            view.note_limit()
         self.clock.arm(self.clock.time_ns + ADJUSTMENT_PERIOD_NS, self._adjust, None)
 
     def _begin_to_count(self, _: None) -> None:

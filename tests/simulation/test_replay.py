@@ -177,23 +177,34 @@ def test_waits_and_gives_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("timeout_ns", "watch_seats_ns", "ends_ns", "cut_off"),
+    ("timeout_ns", "ends_ns", "cut_off"),
     [
-        pytest.param(0, -1, [90, 120], 0, id="no-limit"),
-        pytest.param(200, -1, [90, 120], 0, id="in-time"),
-        pytest.param(100, -1, [90, 100], 1, id="cut-off"),
-        pytest.param(80, -1, [80, 80], 2, id="cut-off-at-once"),
-        pytest.param(5, 20, [20, 40], 0, id="watch"),
+        pytest.param(0, [90, 120], 0, id="no-limit"),
+        pytest.param(200, [90, 120], 0, id="in-time"),
+        pytest.param(100, [90, 100], 1, id="cut-off"),
+        pytest.param(80, [80, 80], 2, id="cut-off-at-once"),
     ],
 )
-def test_ends(timeout_ns: int, watch_seats_ns: int, ends_ns: list[int], cut_off: int) -> None:
-    """A request ends when it is served, its time is over, or a watch has begun."""
+def test_ends(timeout_ns: int, ends_ns: list[int], cut_off: int) -> None:
+    """A request ends when it is served, or its time is over."""
     script = Script()
-    lane = script.lane(timeout_ns=timeout_ns, watch_seats_ns=watch_seats_ns)
+    lane = script.lane(timeout_ns=timeout_ns)
     script.run(lane, (0, 90), (0, 30))
 
     assert ends_ns == [at_ns for at_ns, _ in script.heard]
     assert cut_off == lane.tally.cut_off
+
+
+def test_watches_give_their_seats_back_before_they_end() -> None:
+    """The next gets the seat once a watch has begun; its client has its answer at the end."""
+    script = Script()
+    lane = script.lane(timeout_ns=5, watch_seats_ns=20)
+    script.run(lane, (0, 90), (0, 30))
+
+    assert (40, 40, 0) == (script.replay.clock.time_ns, lane.tally.seat_ns, lane.tally.cut_off)
+    assert [] == script.heard
+    script.replay.clock.run()
+    assert [(50, 0), (90, 0)] == script.heard
 
 
 def test_rejects_at_a_level_without_queues() -> None:

@@ -166,6 +166,22 @@ def test_series_stay_small() -> None:
     assert 200 - 1 == sum(series.dispatched)
 
 
+def test_the_highest_limit_is_found_in_a_wide_bin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However far apart the samples are, each adjustment of limits counts."""
+    monkeypatch.setattr(module, "FIRST_BIN_NS", 1000 * S)
+    simulation = Simulation(objects(), 10)
+    view = simulation.views["level"]
+    view.max_limit = 0
+
+    def shrink(_: None) -> None:
+        view.level.current_limit = 1
+
+    simulation.clock.arm(15 * S, shrink, None)
+    ran(simulation, [(0, kind(), MS), (16 * S, kind(), MS)])
+
+    assert (10, 1) == (view.max_limit, view.level.current_limit)
+
+
 def test_too_many_clients_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory is bounded by lumping together whoever comes late."""
     monkeypatch.setattr(module, "MAX_TALLIES", 1)

@@ -56,6 +56,23 @@ def test_clients_of_requests_without_seats() -> None:
     assert 10 == tally.without_seats
 
 
+def test_clients_of_watches() -> None:
+    """They watch again once a watch has ended, not when it has given its seats back."""
+    simulation = Simulation(objects(), 1)
+    ClosedClient(
+        simulation,
+        kind(target="/api/v1/pods?watch=1"),
+        lambda: 10 * S,
+        think_ns=0,
+        start_ns=0,
+        stop_ns=30 * S,
+    )
+    simulation.run()
+
+    (tally,) = simulation.tallies.values()
+    assert (3, 300 * MS) == (tally.executed, tally.seat_ns)
+
+
 def test_a_client_whose_flow_is_limited() -> None:
     """It stays away as long as the limit says."""
     simulation = Simulation(objects(schema="apfproxy.io/request-rate: '1'"), 1)
