@@ -45,7 +45,10 @@ LEAST_SERVICE_NS = 1_000
 LONGEST_NS = 7 * 24 * 3600 * NS_PER_S
 MOST_FLOWS = 10_000
 MOST_CLIENTS = 100_000
+"""In all."""
 MOST_RATE = 1_000_000.0
+MOST_REQUESTS = 1_000_000_000
+"""In all, of flows with a rate: five hours."""
 MOST_SEATS = 100
 MOST_SIGMA = 10.0
 
@@ -121,6 +124,10 @@ class MixFlow(msgspec.Struct, frozen=True):
     start_ns: int
     stop_ns: int
 
+    def expected_arrivals(self) -> float:
+        """About how many requests a flow with a rate has; 0 of clients."""
+        return self.rate * (self.stop_ns - self.start_ns) / NS_PER_S
+
     def requests(self, chance: random.Random) -> Iterator[tuple[int, Kind, int]]:
         """Arrivals in nanoseconds with service times, of a flow with a rate."""
         draw = self.service.drawer(chance)
@@ -161,9 +168,9 @@ class Mix(msgspec.Struct, frozen=True):
         """About how many requests there will be, for a progress bar; of clients a guess."""
         total = 0.0
         for flow in self.flows:
-            seconds = (flow.stop_ns - flow.start_ns) / NS_PER_S
-            each = (max(flow.service.first_ns, LEAST_SERVICE_NS) + flow.think_ns) / NS_PER_S
-            total += seconds * (flow.rate or flow.clients / each)
+            each_ns = max(flow.service.first_ns, LEAST_SERVICE_NS) + flow.think_ns
+            total += flow.expected_arrivals()
+            total += flow.clients * (flow.stop_ns - flow.start_ns) / each_ns
         return total
 
 
@@ -186,11 +193,20 @@ def parse_mix(data: bytes) -> Mix:
         raise MixError("flows: expected a list of flows", top.line)
     top.finish()
     flows: list[MixFlow] = []
+    clients, requests = 0, 0.0
     for index, entry in enumerate(entries):
         fields = Fields(entry, top.line, f"flows[{index}]")
-        flows += _flows_of(fields, duration_ns)
-        if len(flows) > MOST_FLOWS:
-            raise fields.error("count", f"more than {MOST_FLOWS} flows in all")
+        added = _flows_of(fields, duration_ns)
+        flows += added
+        clients += len(added) * added[0].clients
+        requests += len(added) * added[0].expected_arrivals()
+        for name, number, most, noun in (
+            ("count", len(flows), MOST_FLOWS, "flows"),
+            ("clients", clients, MOST_CLIENTS, "clients"),
+            ("rate", requests, MOST_REQUESTS, "requests"),
+        ):
+            if number > most:
+                raise fields.error(name, f"more than {most:,} {noun} in all")
     return Mix(duration_ns, seed, tuple(flows))
 
 
@@ -209,7 +225,7 @@ def parse_times(text: str) -> Times:
             sigma = float(call[3])
             if sigma <= MOST_SIGMA:
                 return Times("lognormal", centre_ns, sigma)
-        raise ValueError(f"expected a time {TIMES}, not {text!r}")
+        raise ValueError(f"expected a service time, not {text!r}")
     first, dash, second = text.partition("-")
     if not dash:
         return Times("constant", _duration_ns(text))
@@ -223,7 +239,7 @@ def _duration_ns(text: str) -> int:
     try:
         found = parse_duration_ns(text)
     except DeadlineError as error:
-        raise ValueError(f"{error}; times are written {TIMES}") from None
+        raise ValueError(str(error)) from None
     if not 0 <= found <= LONGEST_NS:
         raise ValueError(f"expected a time from 0s to {LONGEST_NS // NS_PER_S} s, not {text!r}")
     return found
@@ -302,7 +318,9 @@ class Fields:
     ) -> int:
         """A duration in nanoseconds."""
         value = self.take(name)
-        if value is None and not required:
+        if value is None:
+            if required:
+                raise self.error(name, "is missing")
             return default
         try:
             found = _duration_ns(value if isinstance(value, str) else str(value))
@@ -332,10 +350,13 @@ def _flows_of(fields: Fields, duration_ns: int) -> list[MixFlow]:
     arrivals = fields.text("arrivals", POISSON)
     if arrivals not in {POISSON, CONSTANT}:
         raise fields.error("arrivals", f"expected {POISSON} or {CONSTANT}, not {arrivals!r}")
+    service_text = fields.take("serviceTime")
+    if service_text is None:
+        raise fields.error("serviceTime", f"is missing; give one {TIMES}")
     try:
-        service = parse_times(str(fields.take("serviceTime") or ""))
+        service = parse_times(str(service_text))
     except ValueError as error:
-        raise fields.error("serviceTime", str(error)) from None
+        raise fields.error("serviceTime", f"{error}; service times are {TIMES}") from None
     seats = fields.integer("seats", 1, MOST_SEATS, default=0)
     think_ns = fields.duration("thinkTime")
     start_ns = fields.duration("start")
