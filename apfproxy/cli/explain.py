@@ -10,18 +10,20 @@ from urllib.parse import quote, urlencode
 import click
 import msgspec
 
+from apfproxy.api.flowcontrol.additions import LONGEST_HEADER_NAME
 from apfproxy.authn.impersonation import effective
 from apfproxy.cli.admin_client import fetch_json
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.explanation_text import explanation_lines
 from apfproxy.cli.offline import objects_options, offline_controller, refuse_with_admin
 from apfproxy.cli.parameters import Parsed, admin_option, output_option
-from apfproxy.cli.raw_request import RawRequest, read_raw_request
+from apfproxy.cli.raw_request import RawRequest, read_raw_request, request_of_line
+from apfproxy.flowcontrol.added_distinguisher import LONGEST_VALUE
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.observe.explain_page import PATH, explanation_json, header_in, parse_header
-from apfproxy.request.attributes import AttributesError, parse_attributes
+from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.request.words import WordsError, doubts_about, request_of_path, request_of_words
 
@@ -143,7 +145,7 @@ def request_of(
 
     Raises:
         WordsError: It is not said, or not clearly.
-        CommandError: What is on standard input is no request.
+        CommandError: The proxy would refuse it.
     """
     ways = (bool(words), path is not None)
     if sum(ways) != 1:
@@ -152,26 +154,28 @@ def request_of(
         raise WordsError("--namespace and --all-namespaces go with VERB RESOURCE only")
     if verb is not None and path is None:
         raise WordsError("--verb goes with --path")
-    if path is not None:
-        method, target = request_of_path(verb or "GET", path)
-        return RawRequest(method, target, ANONYMOUS)
     if words == (STDIN,):
         try:
             return read_raw_request(sys.stdin.buffer.read(LARGEST_HEAD_BYTES))
         except ValueError as error:
             raise CommandError(f"<stdin>: {error}") from error
-    method, target = request_of_words(words, namespace=namespace, is_cluster_wide=all_namespaces)
-    return RawRequest(method, target, ANONYMOUS, notes=doubts_about(words))
+    notes: tuple[str, ...] = ()
+    if path is not None:
+        method, target = request_of_path(verb or "GET", path)
+    else:
+        method, target = request_of_words(
+            words, namespace=namespace, is_cluster_wide=all_namespaces
+        )
+        notes = doubts_about(words)
+    try:
+        return replace(request_of_line(method, target), notes=notes)
+    except ValueError as error:
+        raise CommandError(str(error)) from error
 
 
 def offline(asked: RawRequest, hash_seed: int | None, objects: dict[str, Any]) -> Explanation:
     """Explain a request by objects."""
-    try:
-        attributes = parse_attributes(asked.method, asked.target)
-    except AttributesError as error:
-        raise CommandError(f"the proxy would answer 400: malformed request target: {error}") from (
-            error
-        )
+    attributes = parse_attributes(asked.method, asked.target)
     controller = offline_controller(
         objects["objects"],
         suggested_objects=objects["suggested_objects"],
@@ -195,7 +199,12 @@ def online(admin: Address, asked: RawRequest) -> Explanation:
     """
     query = [("method", asked.method), ("target", asked.target.decode("latin-1"))]
     data = urlencode(query, quote_via=quote, encoding="latin-1")
-    named = [("header", f"{name}:{value}") for name, value in asked.headers]
+    # No more than tells flows apart: a request line is short.
+    named = [
+        ("header", f"{name}:{value[:LONGEST_VALUE]}")
+        for name, value in asked.headers
+        if len(name) <= LONGEST_HEADER_NAME
+    ]
     if asked.user != ANONYMOUS:
         named += [("user", asked.user.name), *(("group", group) for group in asked.user.groups)]
     if named:

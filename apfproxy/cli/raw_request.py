@@ -1,4 +1,4 @@
-"""A request as it stands on the wire, read from standard input: the proxy's own parser judges it.
+"""A request as it stands on the wire, which the proxy's own parser judges.
 
 Line ends may be bare LF, as editors and terminals write them, and the empty line at the end may be
 missing; nothing else is forgiven that the proxy would not forgive.
@@ -7,18 +7,23 @@ missing; nothing else is forgiven that the proxy would not forgive.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
-from apfproxy.observe.explain_page import parse_header
 from apfproxy.proxy.request_fields import FieldRules, HeadError, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
+from apfproxy.request.attributes import AttributesError, parse_attributes
+from apfproxy.request.deadline import DeadlineError, request_timeout_ns
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.settings import Settings
 
+if TYPE_CHECKING:
+    from apfproxy.proxy.request_head import RequestHead
+
 Headers = tuple[tuple[str, str], ...]
 
-SECRET = frozenset({"authorization", "cookie", "proxy-authorization"})
+SECRET = frozenset({"authorization", "cookie", "proxy-authorization", "sec-websocket-protocol"})
 NAMELESS = (
     "the request has credentials that only a proxy can look into: it is explained as"
     " an anonymous one; say who asks with --as"
@@ -35,7 +40,8 @@ class RawRequest:
         method, target: Of the request line.
         user: Whom the fields name, with all groups that count; anonymous if they name nobody.
         notes: What was supposed about that.
-        headers: Names in lower case and values; those that hold secrets are left out.
+        headers: Names in lower case and values, of those that are forwarded the first of each
+            name; those that hold secrets are left out.
     """
 
     method: str
@@ -51,25 +57,16 @@ def read_raw_request(data: bytes) -> RawRequest:
     Raises:
         ValueError: The proxy would refuse it; says with which status.
     """
-    downstream = Settings().downstream
-    head, _, _ = data.partition(b"\r\n\r\n") if b"\r\n" in data else data.partition(b"\n\n")
-    if not head.strip():
+    data = data.lstrip(b"\r\n")
+    first_line, _, _ = data.partition(b"\n")
+    if not first_line.strip():
         raise ValueError("there is no request on standard input; begin with GET /path HTTP/1.1")
-    if b"\r\n" not in head:
-        head = head.strip(b"\n").replace(b"\n", b"\r\n")
-    head = head.rstrip(b"\r\n") + b"\r\n\r\n"
-    if len(head) > downstream.max_head_bytes:
-        raise ValueError(f"the head is longer than {downstream.max_head_bytes} bytes")
-    rules = FieldRules(
-        OriginHosts(b"", b""),
-        CredentialRules.of(Settings().authentication.front_proxy),
-        believes_claims=True,
-    )
-    limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
-    try:
-        parsed = HeadParser(limits, rules).parse(head)
-    except HeadError as error:
-        raise ValueError(f"the proxy would answer {error.code}: {error}") from None
+    if first_line.endswith(b"\r"):
+        head, _, _ = data.partition(b"\r\n\r\n")
+    else:
+        head, _, _ = data.partition(b"\n\n")
+        head = head.rstrip(b"\n").replace(b"\n", b"\r\n")
+    parsed = _judged(head.rstrip(b"\r\n") + b"\r\n\r\n")
     credentials = parsed.credentials
     named, notes = credentials.claimed, []
     if named is not None:
@@ -80,16 +77,52 @@ def read_raw_request(data: bytes) -> RawRequest:
     if named is None and credentials.token:
         notes.append(NAMELESS)
     user = ANONYMOUS if named is None else effective(named)
-    lines = [line.partition(b":") for line in head.split(b"\r\n")[1:] if line]
-    headers = tuple(parse_header(f"{_text(name)}:{_text(value)}") for name, _, value in lines)
-    return RawRequest(
-        parsed.method,
-        parsed.target,
-        user,
-        tuple(notes),
-        tuple((name, value) for name, value in headers if name not in SECRET),
+    headers: dict[str, str] = {}
+    for line in parsed.fields.forward.split(b"\r\n"):
+        name, _, value = line.partition(b": ")
+        lower = name.decode().lower()
+        if lower not in SECRET:
+            headers.setdefault(lower, value.decode(errors="replace"))
+    return RawRequest(parsed.method, parsed.target, user, tuple(notes), tuple(headers.items()))
+
+
+def request_of_line(method: str, target: bytes) -> RawRequest:
+    """The request of somebody anonymous that has no fields to speak of.
+
+    Raises:
+        ValueError: The proxy would refuse it; says with which status.
+    """
+    _judged(b"%b %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % (method.encode(), target))
+    return RawRequest(method, target, ANONYMOUS)
+
+
+def _judged(head: bytes) -> RequestHead:
+    """Have the proxy's own code read a head, by its default settings.
+
+    Raises:
+        ValueError: The proxy would refuse it; says with which status.
+    """
+    downstream = Settings().downstream
+    if len(head) > downstream.max_head_bytes:
+        raise ValueError(f"the head is longer than {downstream.max_head_bytes} bytes")
+    rules = FieldRules(
+        OriginHosts(b"", b""),
+        CredentialRules.of(Settings().authentication.front_proxy),
+        believes_claims=True,
     )
-
-
-def _text(data: bytes) -> str:
-    return data.decode(errors="replace")
+    limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
+    try:
+        parsed = HeadParser(limits, rules).parse(head)
+        parsed.attributes = parse_attributes(parsed.method, parsed.target)
+        request_timeout_ns(parsed.attributes, 0)
+        if parsed.upgrade is not None:
+            parsed.decide_upgrade()
+    except HeadError as error:
+        raise ValueError(f"the proxy would answer {error.code}: {error}") from None
+    except AttributesError as error:
+        raise ValueError(f"the proxy would answer 400: malformed request target: {error}") from None
+    except DeadlineError as error:
+        raise ValueError(
+            f"the proxy would answer 400: invalid timeout specified in the request URL: {error}"
+        ) from None
+    return parsed

@@ -126,6 +126,8 @@ def test_seed(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param("list pods --admin x", 2, "expected a URL such as", id="admin"),
         pytest.param("list pods --admin http://a --hash-seed 1", 2, "give either", id="online"),
         pytest.param("-", 1, "<stdin>: there is no request on standard input", id="raw"),
+        pytest.param("--verb TRACE --path /a", 1, "would answer 405: TRACE", id="unserved"),
+        pytest.param("get /api?timeout=x", 1, "would answer 400: invalid timeout", id="timeout"),
     ],
 )
 def test_wrong_input(
@@ -152,29 +154,32 @@ def test_raw_target_without_attributes(
 
     assert main(["explain", "-"]) == 1
     assert capsys.readouterr().err.startswith(
-        "apfproxy: the proxy would answer 400: malformed request target: "
+        "apfproxy: <stdin>: the proxy would answer 400: malformed request target: "
     )
 
 
-async def test_online(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_online(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """A running proxy explains by its own configuration, with every byte that was asked about."""
     process = ProxyProcess(settings_for(1))
     await process.start()
     url = f"http://127.0.0.1:{process.admin_port}"
     arguments = ["--path", "/a&b=c?d=%26+e", "--as", "al\udcffice", "--header", "X-A:b"]
+    raw = b"GET /raw HTTP/1.1\nHost: a\n%b: 1\nReferer: %b\n" % (b"x" * 99, b"y" * 30_000)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw)))
     found = []
     try:
-        for more in (arguments, arguments[:2]):
+        for more in (arguments, arguments[:2], ["-"]):
             code = await asyncio.to_thread(main, ["explain", *more, "--admin", url, "-o", "json"])
             found.append((code, json.loads(capsys.readouterr().out)))
     finally:
         await process.stop()
-    (code, named), (_, anonymous) = found
+    (code, named), (_, anonymous), (_, wide) = found
 
     assert (0, "/a&b=c", "al\udcffice") == (code, named["request"]["path"], named["user"]["name"])
     assert ["system:authenticated"] == named["user"]["groups"]
     assert "system:anonymous" == anonymous["user"]["name"]
     assert [] == anonymous["notes"]
+    assert "/raw" == wide["request"]["path"]
 
 
 async def test_other_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from apfproxy.cli.raw_request import CLAIMS, IMPERSONATES, NAMELESS, read_raw_request
+from apfproxy.cli.raw_request import (
+    CLAIMS,
+    IMPERSONATES,
+    NAMELESS,
+    read_raw_request,
+    request_of_line,
+)
 from apfproxy.request.user import ANONYMOUS, User
 
 START = b"POST /api/v1/namespaces?dryRun=All HTTP/1.1\r\nHost: a.test\r\n"
@@ -18,6 +26,11 @@ START = b"POST /api/v1/namespaces?dryRun=All HTTP/1.1\r\nHost: a.test\r\n"
         pytest.param(START, id="without-an-end"),
         pytest.param(START.replace(b"\r\n", b"\n"), id="bare-lf"),
         pytest.param(b"\n" + START.replace(b"\r\n", b"\n") + b"\nx\n", id="bare-lf-and-body"),
+        pytest.param(
+            START.replace(b"\r\n", b"\n") + b"Content-Length: 4\n\na\r\nb", id="bare-lf-then-crlf"
+        ),
+        pytest.param(b"\r\n\r\n" + START + b"\r\n", id="empty-lines-first"),
+        pytest.param(START + b"X" * 70 + b": 1\r\n\r\n", id="long-name"),
     ],
 )
 def test_request(data: bytes) -> None:
@@ -57,11 +70,28 @@ def test_who_asks(fields: bytes, user: User, notes: tuple[str, ...]) -> None:
     assert (user, notes) == (found.user, found.notes)
 
 
-def test_headers_without_secrets() -> None:
-    """Headers are kept, but for those that hold secrets."""
-    found = read_raw_request(START + b"X-Team: red\r\nCookie: a=b\r\nAuthorization: Basic x\r\n")
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        pytest.param(b"", {}, id="none"),
+        pytest.param(b"X-Team:  red \r\nx-team: blue\r\n", {"x-team": "red"}, id="first"),
+        pytest.param(b"X-Team: \xff\xc3\xa9\r\n", {"x-team": "\ufffd\xe9"}, id="no-unicode"),
+        pytest.param(b"X-Forwarded-For: b, c\r\n", {"x-forwarded-for": "b, c, "}, id="completed"),
+        pytest.param(b"Connection: x-team\r\nX-Team: red\r\n", {}, id="not-forwarded"),
+        pytest.param(
+            b"Cookie: a=b\r\nAuthorization: Basic x\r\nProxy-Authorization: Basic x\r\n"
+            b"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.eA\r\n",
+            {},
+            id="secrets",
+        ),
+    ],
+)
+def test_headers(fields: bytes, expected: dict[str, str]) -> None:
+    """Those are known that the proxy tells flows apart by: of what it forwards, without secrets."""
+    found = dict(read_raw_request(START + fields).headers)
+    added = {"host": "a.test", "via": "1.1 apfproxy", "x-forwarded-proto": "http"}
 
-    assert (("host", "a.test"), ("x-team", "red")) == found.headers
+    assert {**added, "x-forwarded-for": "", **expected} == found
 
 
 @pytest.mark.parametrize(
@@ -77,9 +107,36 @@ def test_headers_without_secrets() -> None:
         ),
         pytest.param(START + b"a: b\r\n" * 200, "the proxy would answer 431", id="many-fields"),
         pytest.param(START + b"a: " + b"b" * 70_000, "longer than 65536 bytes", id="long"),
+        pytest.param(
+            b"GET /api/v1/namespaces/x/pods/y/exec HTTP/1.1\nHost: a\nConnection: Upgrade\n"
+            b"Upgrade: websocket\nSec-WebSocket-Version: 12\n",
+            "the proxy would answer 426: the only version of WebSocket that is served is 13",
+            id="handshake",
+        ),
     ],
 )
 def test_refused(data: bytes, message: str) -> None:
     """What the proxy would refuse is refused in its words."""
     with pytest.raises(ValueError, match=message):
         read_raw_request(data)
+
+
+@pytest.mark.parametrize(
+    ("method", "target", "message"),
+    [
+        pytest.param("TRACE", b"/", "405: TRACE is not served", id="method"),
+        pytest.param("FETCH", b"/", "400: malformed request", id="no-method"),
+        pytest.param("GET", b"/%zz", "400: malformed request target: invalid percent", id="escape"),
+        pytest.param("GET", b"/" + b"a" * 20_000, "414: the request target is longer", id="long"),
+        pytest.param(
+            "GET",
+            b"/api/v1/pods?timeout=soon",
+            "400: invalid timeout specified in the request URL: 'soon' is not a duration",
+            id="timeout",
+        ),
+    ],
+)
+def test_refused_line(method: str, target: bytes, message: str) -> None:
+    """So is a request that is given by its verb and path."""
+    with pytest.raises(ValueError, match=f"^the proxy would answer {re.escape(message)}"):
+        request_of_line(method, target)
