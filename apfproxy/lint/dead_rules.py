@@ -67,6 +67,10 @@ URL_VERBS = frozenset({ALL, "get", "delete", "patch"})
 VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
 ALL_NAMESPACES_VERBS = frozenset({ALL, "list", "watch"})
 """What can be asked of the objects of all namespaces at once."""
+OF_ONE_NAMESPACE_VERBS = frozenset({ALL, "get", "update", "patch", "delete", "watch", "proxy"})
+"""What can be asked of one Namespace: these requests count as being in it."""
+OF_NAMESPACES_VERBS = frozenset({ALL, "list", "watch", "create", "deletecollection"})
+"""What can be asked of Namespaces without naming one: of the scope of the cluster."""
 
 Dead = tuple[FindingKind, str, str]
 """What is found, the field below that of the rule, and the message."""
@@ -167,6 +171,8 @@ def why_no_url(url: str) -> str:
     match url.removesuffix(ALL).strip("/").split("/"):
         case ["api", version, resource, *_] | ["apis", _, version, resource, *_]:
             return f"this is a path of resources, here {resource} of version {version}"
+        case ["api", version] | ["apis", _, version] if url.endswith(f"/{ALL}"):
+            return f"what is below are paths of resources, of version {version}"
         case _:
             return ""
 
@@ -248,8 +254,23 @@ def why_out_of_scope(resource: str, rule: ResourcePolicyRule) -> str:
     scopes = {each.is_namespaced for each in known_resources(name, rule.api_groups)}
     if scopes == {False} and not rule.cluster_scope:
         return f"{name} are in no namespace: only a rule with clusterScope matches them"
+    if scopes == {None}:
+        return why_out_of_scope_of_namespaces(rule, has_subresource=bool(subresource))
     if scopes != {True} or rule.namespaces:
         return ""
     if subresource or ALL_NAMESPACES_VERBS.isdisjoint(rule.verbs):
         return f"{name} are in namespaces, and the rule names none"
     return ""
+
+
+def why_out_of_scope_of_namespaces(rule: ResourcePolicyRule, *, has_subresource: bool) -> str:
+    """Why requests for Namespaces do not have a rule's scope; "" if they may."""
+    without_one = rule.cluster_scope and not has_subresource
+    if without_one and not OF_NAMESPACES_VERBS.isdisjoint(rule.verbs):
+        return ""
+    is_of_one = has_subresource or not OF_ONE_NAMESPACE_VERBS.isdisjoint(rule.verbs)
+    if rule.namespaces and is_of_one:
+        return ""
+    if is_of_one:
+        return "what names a namespace is in it: only a rule with namespaces matches it"
+    return "what names no namespace is in none: only a rule with clusterScope matches it"

@@ -175,7 +175,8 @@ NO_SUCH_SCOPE = FindingKind(
     "Requests for resources without a namespace are matched only with clusterScope, those in"
     " namespaces only with namespaces.  These rules have the wrong one of the two.",
     "Set clusterScope for resources such as nodes, and namespaces for others; only a LIST or a"
-    " WATCH of all namespaces at once is of cluster scope too.",
+    " WATCH of all namespaces at once is of cluster scope too.  Requests that name a Namespace"
+    " are in it.",
 )
 MANAGED = FindingKind(
     "APF117",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
 
 from apfproxy.api.flowcontrol.types import (
     FlowSchema,
@@ -13,6 +18,7 @@ from apfproxy.api.flowcontrol.types import (
     ServiceAccountSubject,
     Subject,
 )
+from apfproxy.flowcontrol.classifier import RequestRules
 from apfproxy.lint.dead_rules import (
     dead_in_resource_rule,
     dead_in_url_rule,
@@ -23,7 +29,12 @@ from apfproxy.lint.dead_rules import (
 )
 from apfproxy.lint.findings import NO_SUCH_RESOURCE, NO_SUCH_SCOPE
 from apfproxy.request.attributes import AttributesError, parse_attributes
+from apfproxy.request.known_resources import KNOWN_GROUPS
+from tests.lint.configurations import some
 from tests.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @pytest.mark.parametrize(
@@ -85,7 +96,12 @@ def test_service_account() -> None:
         pytest.param("/", False, id="root"),
         pytest.param("/api", False, id="api"),
         pytest.param("/api/v1", False, id="discovery"),
-        pytest.param("/api/v1/*", False, id="discovery-with-a-slash"),
+        pytest.param("/api/*", False, id="below-api"),
+        pytest.param("/api/v1/", False, id="discovery-with-a-slash"),
+        pytest.param("/api/v1/*", True, id="below-a-version"),
+        pytest.param("/api/shop/*", True, id="below-what-only-looks-like-one"),
+        pytest.param("/apis/apps/*", False, id="below-a-group"),
+        pytest.param("/apis/apps/v1/*", True, id="below-a-version-of-a-group"),
         pytest.param("/api/v1/pods", True, id="resource"),
         pytest.param("/api/v1/pods/*", True, id="below-a-resource"),
         pytest.param("/api/v1/watch", True, id="refused"),
@@ -194,6 +210,27 @@ def test_resources(resource: str, groups: tuple[str, ...], expected: str) -> Non
         pytest.param(rule("nodes", "", cluster_scope=False), True, id="nodes-in-namespaces"),
         pytest.param(rule("nodes", ""), False, id="nodes"),
         pytest.param(rule("namespaces", "", cluster_scope=False), False, id="namespace"),
+        pytest.param(
+            rule("namespaces", "", verbs=("get", "delete"), namespaces=()),
+            True,
+            id="a-namespace-in-none",
+        ),
+        pytest.param(
+            rule("namespaces", "", verbs=("get", "list"), namespaces=()),
+            False,
+            id="namespaces-in-none",
+        ),
+        pytest.param(
+            rule("namespaces", "", verbs=("list", "create"), cluster_scope=False),
+            True,
+            id="namespaces-in-one",
+        ),
+        pytest.param(
+            rule("namespaces/finalize", "", namespaces=()), True, id="part-of-a-namespace-in-none"
+        ),
+        pytest.param(
+            rule("namespaces/finalize", "", cluster_scope=False), False, id="part-of-a-namespace"
+        ),
         pytest.param(rule("nodes", "*", cluster_scope=False), False, id="any-group"),
         pytest.param(rule("widgets", "", cluster_scope=False), False, id="unknown"),
         pytest.param(
@@ -231,6 +268,65 @@ def test_url_rules(
     found, is_alive = dead_in_url_rule(NonResourcePolicyRule(verbs=verbs, non_resource_urls=urls))
 
     assert (fields, alive) == ([field for _, field, _ in found], is_alive)
+
+
+def paths_in_earnest() -> Iterator[tuple[str, str]]:
+    """Methods and paths of all that clients of Kubernetes ask of its own resources."""
+    for group, resources in KNOWN_GROUPS.items():
+        root = f"/apis/{group}/v1" if group else "/api/v1"
+        for name, known in resources.items():
+            place = f"{root}/namespaces/ci" if known.is_namespaced else root
+            lists = [f"{root}/{name}", f"{root}/watch/{name}"]
+            lists += [f"{where}/{name}?watch=1" for where in (root, place)]
+            yield from (("GET", path) for path in lists)
+            yield from ((method, f"{place}/{name}") for method in ("GET", "POST", "DELETE"))
+            item = f"{place}/{name}/ci"
+            items = [item, *(f"{item}/{each}" for each in sorted(known.subresources))]
+            yield from (
+                (method, path)
+                for path in items
+                for method in ("GET", "PUT", "POST" if path != item else "GET", "PATCH", "DELETE")
+            )
+
+
+IN_EARNEST = [
+    parse_attributes(method, path.encode()) for method, path in dict.fromkeys(paths_in_earnest())
+]
+NAMED = sorted({name for resources in KNOWN_GROUPS.values() for name in resources})
+resource_names = st.sampled_from(
+    [
+        *("*", "pod", "pods/*", "*/scale", "Pods", "namespaces/status", "namespaces/finalize"),
+        *("pods/log", "pods/status", "nodes/proxy", "deployments/scale", "deployments/log"),
+        *NAMED,
+    ]
+)
+
+
+@given(
+    tried=st.builds(
+        ResourcePolicyRule,
+        verbs=some("get", "list", "watch", "create", "update", "patch", "delete", "proxy"),
+        api_groups=some("", "core", "apps", "v1", "batch", "networking.k8s.io"),
+        resources=st.lists(resource_names, min_size=1, max_size=3, unique=True).map(tuple),
+        cluster_scope=st.booleans(),
+        namespaces=some("ci", "x") | st.just(()),
+    )
+)
+def test_dead_parts_match_no_request(tried: ResourcePolicyRule) -> None:
+    """No request in earnest is matched by what is told to match none."""
+    found, is_alive = dead_in_resource_rule(tried)
+    kinds = {field: kind for kind, field, _ in found}
+    groups = [each for i, each in enumerate(tried.api_groups) if f"apiGroups[{i}]" in kinds]
+    resources = [each for i, each in enumerate(tried.resources) if f"resources[{i}]" in kinds]
+    dead = [structs.replace(tried, api_groups=(each,)) for each in groups]
+    dead += [structs.replace(tried, resources=(each,)) for each in resources]
+    if not is_alive:
+        dead.append(tried)
+
+    matchers = [
+        RequestRules(PolicyRulesWithSubjects(subjects=(), resource_rules=(each,))) for each in dead
+    ]
+    assert [] == [each for each in IN_EARNEST for matcher in matchers if matcher.match(each)]
 
 
 NOBODY = user_subject("system:masters")
