@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.flowcontrol.additions import describe, flow_schema_additions
+from apfproxy.api.flowcontrol.additions import addition_errors, describe, flow_schema_additions
 from apfproxy.flowcontrol.added_distinguisher import no_header
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.estimate_source import estimate_source, takes_seats
@@ -218,6 +218,14 @@ def explain(
         notes.append(
             "no FlowSchema matches; such a request goes where the one named catch-all says"
         )
+    notes += [
+        f"of {kind} {quoted(obj.metadata.name)} this does not count: {error}"
+        for kind, obj in (
+            ("FlowSchema", found.flow_schema),
+            ("PriorityLevelConfiguration", level.configuration),
+        )
+        for error in addition_errors(obj)
+    ]
     is_long_running = attributes.long_running
     refused = found.limits and found.limits.foreseen_reason(
         found.flow.distinguisher, controller.now_ns(), is_long_running=is_long_running

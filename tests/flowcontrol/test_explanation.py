@@ -256,6 +256,24 @@ def test_additions() -> None:
     assert ("header x-team", "red") == (found.flow.distinguished_by, found.flow.distinguisher)
 
 
+def test_wrong_additions() -> None:
+    """Whoever wonders why an addition does nothing is told that it does not count."""
+    controller = controller_of(
+        annotated(NARROW, ban="yes"), annotated(everybody(), request_rate="fast", wait_limit="5s")
+    )
+    found = explain(controller, COSTS, ALICE, PODS)
+
+    assert () == found.additions
+    assert [
+        ('of FlowSchema "everybody" this does not count', "apfproxy.io/wait-limit"),
+        ('of FlowSchema "everybody" this does not count', "apfproxy.io/request-rate"),
+        ('of PriorityLevelConfiguration "narrow" this does not count', "apfproxy.io/ban"),
+    ] == [
+        (note.partition(":")[0], note[note.index("[") + 1 : note.index("]")])
+        for note in found.notes
+    ]
+
+
 def test_ban() -> None:
     """A level that bans rejects."""
     banned = priority_level("narrow", shares=0)
