@@ -14,7 +14,17 @@ from selenium.webdriver.common.keys import Keys
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.settings import Address
 from tests.end_to_end.browser import Tab, chromium
-from tests.end_to_end.scene import GET, NARROW, TRUSTED, Scene, Setup, on_uvloop, running, until
+from tests.end_to_end.scene import (
+    GET,
+    NARROW,
+    TRUSTED,
+    Scene,
+    Setup,
+    objects_of,
+    on_uvloop,
+    running,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -39,6 +49,19 @@ WAITING = f"Number({ROW}.querySelector('td:nth-child(6) b').textContent)"
 FULL = f"Number(/scaleX\\(([0-9.]+)/.exec({ROW}.querySelector('.used').style.transform)[1])"
 HAND = "document.getElementById('hand-text').textContent"
 FOCUSED = "document.activeElement"
+OUTCOME = "document.getElementById('outcome').textContent"
+OVERFLOWING = """
+[...document.querySelectorAll('td.number b, td.number small, .levels th .name')]
+  .filter((node) => node.scrollWidth > node.clientWidth).map((node) => node.textContent)
+""".strip()
+PUT_BACK = """
+import('/page/history.js').then(({ History }) => {
+  const history = new History();
+  const second = (time) => ({ times: [time], levels: { a: { waiting: [time] } } });
+  for (const time of [5000, 5001, 100, 101]) history.add(second(time));
+  window.seconds = [history.times, history.levels.get('a').waiting];
+})
+""".strip()
 GROUPS = "document.querySelector('[name=groups]').value"
 SAID = """
 ['heat-cell', 'flows-none', 'events-none'].map((id) => document.getElementById(id).textContent)
@@ -117,7 +140,7 @@ async def test_explain_and_hand(browser: Chrome) -> None:
         await tab.run("window.before = document.getElementById('heat').toDataURL()")
         await tab.run("document.querySelector('[name=user]').select()")
         await tab.press("ann", Keys.ENTER)
-        outcome = await tab.until("document.getElementById('outcome').textContent")
+        outcome = await tab.until(OUTCOME)
         facts = await tab.run("document.getElementById('explanation').textContent")
         hand = await tab.until(f"{HAND}.includes('is dealt') && {HAND}")
         await tab.until("document.getElementById('heat').toDataURL() !== window.before")
@@ -159,7 +182,7 @@ async def test_groups_follow_the_user(browser: Chrome) -> None:
         await tab.press("system:masters")
         await tab.run("document.querySelector('[name=user]').select()")
         await tab.press("carol", Keys.ENTER)
-        outcome = await tab.until("document.getElementById('outcome').textContent")
+        outcome = await tab.until(OUTCOME)
         found.append(await tab.run(GROUPS))
 
     known, unknown = "system:authenticated", "system:unauthenticated"
@@ -188,6 +211,55 @@ async def test_hand_of_a_top_flow(browser: Chrome) -> None:
     assert "b <i>ob</i>" == name
     assert ", ".join(map(str, expected)) in hand
     assert cleared.startswith("Choose a flow")
+
+
+@on_uvloop
+async def test_hand_of_other_queues(browser: Chrome) -> None:
+    """A hand that is shown is dealt again when the level has other queues, or is gone."""
+    async with shown(browser) as (scene, tab):
+        await tab.run("document.querySelector('[name=user]').select()")
+        await tab.press("ann", Keys.ENTER)
+        await tab.until(f"{HAND}.includes('is dealt')")
+        scene.configure(objects_of(NARROW))
+        one = await tab.until(f"{HAND}.includes('queues 0 of') && {HAND}")
+        scene.configure(objects_of(NARROW.replace("name: narrow", "name: other")))
+        none = await tab.until(f"!{HAND}.includes('is dealt') && {HAND}")
+
+    assert "ann is dealt the queues 0 of level narrow." == one
+    assert "There is no level narrow any more." == none
+
+
+@on_uvloop
+async def test_hostile_names(browser: Chrome) -> None:
+    """What would hide or turn round the text beside it is shown; of a cut name there is no hand."""
+    turning = "ann\u202e\u200b"
+    async with shown(browser) as (scene, tab):
+        for user in (turning, "a" * 300):
+            (client,) = await ask_as(scene, user, 1)
+            arrival = await scene.origin.next_request()
+            await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+            await client.read_answer()
+        await tab.until("document.querySelectorAll('#flow-rows tr').length === 2")
+        rows = await tab.run(
+            "Object.fromEntries([...document.querySelectorAll('#flow-rows tr')].map((row) =>"
+            " [row.querySelector('.name').title, row.querySelector('button').disabled]))"
+        )
+        await tab.run("document.querySelector('#flow-rows button:enabled').click()")
+        hand = await tab.until(f"{HAND}.includes('is dealt') && {HAND}")
+
+    assert {"ann\\u202e\\u200b": False, "a" * 256: True} == rows
+    assert hand.startswith("ann\\u202e\\u200b is dealt the queues ")
+
+
+@on_uvloop
+async def test_a_clock_that_is_put_back(browser: Chrome) -> None:
+    """What was before follows the clock, so that a plot's times go on growing."""
+    async with shown(browser) as (_scene, tab):
+        await tab.run(PUT_BACK)
+        times, values = await tab.until("window.seconds")
+
+    assert [98, 99, 100, 101] == times
+    assert [5000, 5001, 100, 101] == values
 
 
 @on_uvloop
@@ -236,13 +308,16 @@ async def test_connection_lost(browser: Chrome) -> None:
         "document.getElementById('connection').dataset.state !== 'live'"
         " && document.getElementById('connection').dataset.state"
     )
+    await tab.run("document.getElementById('explain').requestSubmit()")
+    outcome = await tab.until(OUTCOME)
     await tab.open("about:blank")
 
     assert state in {"lost", "connecting"}
+    assert "The proxy cannot be reached." == outcome
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("width", [400, 800, 1280])
 def test_appearance(browser: Chrome, tmp_path: Path, width: int, theme: str) -> None:
     """Nothing is wider than the screen; screenshots are kept where APFPROXY_SCREENSHOTS says."""
     folder = Path(os.environ.get("APFPROXY_SCREENSHOTS", tmp_path))
@@ -261,12 +336,14 @@ def test_appearance(browser: Chrome, tmp_path: Path, width: int, theme: str) -> 
             await tab.until(f"{HAND}.includes('is dealt')")
             size = "document.documentElement.scrollWidth"
             scroll_width = await tab.run(size)
+            overflowing = await tab.run(OVERFLOWING)
             height = await tab.run("document.documentElement.scrollHeight")
             await tab.appear(width=width, theme=theme, height=height)
             await tab.until("true")
             await tab.screenshot(path)
             ground = await tab.run("getComputedStyle(document.body).backgroundColor")
             assert width == scroll_width
+            assert [] == overflowing
             assert ("dark" == theme) == (ground == "rgb(15, 19, 24)")
 
     look()

@@ -3,6 +3,19 @@
 /** The element of an id, which the page has. */
 export const byId = (id) => document.getElementById(id);
 
+/** What cannot be seen: it could hide or turn round the text beside it. */
+const UNSEEN = /[\p{C}\p{Zl}\p{Zp}]/gu;
+const LARGEST_SHORT = 0xffff;
+
+/** A text with escapes for what cannot be seen. */
+export function visible(text) {
+  return String(text).replace(UNSEEN, (letter) => {
+    const code = letter.codePointAt(0);
+    const digits = code.toString(16);
+    return code <= LARGEST_SHORT ? `\\u${digits.padStart(4, "0")}` : `\\U${digits.padStart(8, "0")}`;
+  });
+}
+
 /** Makes an element with attributes and children, which are elements or text. */
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -10,13 +23,13 @@ export function element(name, attributes = {}, ...children) {
     if (value === true) made.setAttribute(key, "");
     else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
   }
-  made.append(...children);
+  made.append(...children.map((child) => (child instanceof Node ? child : visible(child))));
   return made;
 }
 
 /** Sets a text, if it is another one: what does not change is not laid out again. */
 export function setText(node, text) {
-  const value = String(text);
+  const value = visible(text);
   const child = node.firstChild;
   if (child === null) node.textContent = value;
   else if (child.data !== value) child.data = value; // cheaper than another text node
@@ -45,5 +58,9 @@ export function onWidth(node, callback) {
 /** Calls back when the colours or the sharpness of the screen change. */
 export function onAppearance(callback) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", callback);
-  matchMedia(`(resolution: ${devicePixelRatio}dppx)`).addEventListener("change", callback);
+  const onSharpness = () => matchMedia(`(resolution: ${devicePixelRatio}dppx)`).addEventListener("change", () => {
+    callback();
+    onSharpness();
+  }, { once: true });
+  onSharpness();
 }

@@ -1,5 +1,6 @@
 // The form that explains what would become of a request.
 
+import { ask } from "./ask.js";
 import { byId, element, setText } from "./dom.js";
 import { count, quantity } from "./numbers.js";
 
@@ -90,9 +91,7 @@ export class Explain {
       if (group) query.append("group", group);
     }
     try {
-      const got = await fetch(`debug/explain?${query}`, { headers: { Accept: "application/json" } });
-      if (!got.ok) throw new Error((await got.text()).trim());
-      const explanation = await got.json();
+      const explanation = await ask("debug/explain", query);
       if (asked === this.#asked) this.#show(explanation);
     } catch (error) {
       if (asked === this.#asked) this.#say("error", error.message);
@@ -109,10 +108,7 @@ export class Explain {
   #show(explanation) {
     const { flow, outcome } = explanation;
     this.#say(outcome.decision, outcome.text, ...answer(explanation));
-    this.onHand({
-      level: explanation.priorityLevel.name,
-      flow: flow.distinguisher || flow.flowSchema,
-      queues: flow.hand.map((queue) => queue.index),
-    });
+    const of = { priorityLevel: explanation.priorityLevel.name, flowSchema: flow.flowSchema, flow: flow.distinguisher };
+    this.onHand({ of, queues: flow.hand.map((queue) => queue.index) });
   }
 }

@@ -1,10 +1,11 @@
 // The flows that take most.
 
-import { byId, element, setShown, setText } from "./dom.js";
+import { byId, element, setShown, setText, visible } from "./dom.js";
 import { quantity } from "./numbers.js";
 
 const MOST_ROWS = 12;
 const COLUMNS = ["seatSeconds", "waitSeconds", "rejected"];
+const CUT = "The name is cut, so nobody can tell the hand; explain a request of the flow.";
 
 class Row {
   constructor(onHand) {
@@ -25,11 +26,15 @@ class Row {
     this.flow = flow;
     const from = `${flow.flowSchema} → ${flow.priorityLevel}`;
     const name = flow.flow || "(all together)";
-    if (this.name.textContent !== name || this.from.textContent !== from) {
+    const key = `${name}\n${from}`;
+    if (this.key !== key) {
+      this.key = key;
       setText(this.name, name);
       setText(this.from, from);
-      this.name.title = flow.flow;
-      this.button.setAttribute("aria-label", `Show the hand of ${flow.flow || flow.flowSchema}`);
+      this.name.title = visible(flow.flow);
+      this.button.setAttribute("aria-label", `Show the hand of ${visible(flow.flow || flow.flowSchema)}`);
+      this.button.disabled = !flow.isWhole;
+      this.button.title = flow.isWhole ? "" : CUT;
     }
     COLUMNS.forEach((column, place) => setText(this.numbers[place], quantity(flow[column])));
   }

@@ -17,6 +17,9 @@ export class History {
   add(columns) {
     const before = this.times.length;
     const added = columns.times.length;
+    const back = this.times[before - 1] - columns.times[0];
+    // The clock was put back: what was before follows it, so that the times go on growing.
+    if (back >= 0) this.times = this.times.map((time) => time - back - 1);
     this.times.push(...columns.times);
     for (const [name, fields] of Object.entries(columns.levels)) {
       if (!this.levels.has(name)) {

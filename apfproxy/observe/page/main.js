@@ -1,5 +1,6 @@
 // Puts the parts of the page together, and draws at most once a frame.
 
+import { ask } from "./ask.js";
 import { byId, setShown, setText } from "./dom.js";
 import { showEvents } from "./events.js";
 import { Explain } from "./explain.js";
@@ -26,6 +27,7 @@ await breath();
 
 let state = null;
 let isDue = false;
+let generation = null; // of the configuration that hands are of; null: of another proxy's, perhaps
 let plots = null; // come later, in a task of their own
 
 import("./plots.js").then(({ Plots }) => {
@@ -55,17 +57,34 @@ function drawNow() {
   queues.show(state.levels);
   flows.show(state.topFlows);
   showEvents(state.configuration.events);
+  if (generation === state.configuration.generation) return;
+  generation = state.configuration.generation;
+  if (queues.hand !== null) dealAgain(queues.hand.of);
+}
+
+async function handOf({ priorityLevel, flowSchema, flow }) {
+  const isThere = state.levels.some((level) => level.name === priorityLevel);
+  if (!isThere) throw new Error(`There is no level ${priorityLevel} any more.`);
+  const { hand } = await ask("debug/live/hand", new URLSearchParams({ priorityLevel, flowSchema, flow }));
+  return hand;
 }
 
 async function showHandOf(flow) {
-  const query = new URLSearchParams({ priorityLevel: flow.priorityLevel, flowSchema: flow.flowSchema, flow: flow.flow });
   try {
-    const answer = await fetch(`debug/live/hand?${query}`);
-    if (!answer.ok) throw new Error(await answer.text());
-    const { hand } = await answer.json();
-    queues.showHand({ level: flow.priorityLevel, flow: flow.flow || flow.flowSchema, queues: hand });
+    queues.showHand({ of: flow, queues: await handOf(flow) });
   } catch (error) {
-    setText(byId("hand-text"), error.message);
+    queues.showNoHand(error.message);
+  }
+}
+
+/** Asks for the hand that is shown once more: there may be other queues, or another seed. */
+async function dealAgain(flow) {
+  const isShown = () => queues.hand?.of === flow;
+  try {
+    const hand = { of: flow, queues: await handOf(flow) };
+    if (isShown()) queues.replaceHand(hand);
+  } catch (error) {
+    if (isShown()) queues.showNoHand(error.message);
   }
 }
 
@@ -75,6 +94,7 @@ const feed = new Feed({
     draw();
   },
   onHistory: (columns) => {
+    generation = null; // it may be another proxy than before
     history.replace(columns);
     plots?.show();
     draw();

@@ -22,7 +22,8 @@ export function quantity(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   if (Number.isInteger(value) || value >= 100) return count(value);
   if (value >= 10) return value.toFixed(1);
-  return value >= 0.095 ? value.toFixed(2) : value.toFixed(3);
+  if (value >= 0.095) return value.toFixed(2);
+  return value >= 0.0095 ? value.toFixed(3) : String(Number(value.toPrecision(1)));
 }
 
 /** Hours and minutes, of seconds since 1970. */

@@ -168,6 +168,8 @@ export class Plots {
   }
 
   #drawChips() {
+    const focused = [...this.#chips.children].indexOf(document.activeElement);
+    const name = this.#chips.children[focused]?.textContent;
     this.#chips.replaceChildren(...this.#names.map((name, number) => {
       const { colour, dash } = line(number);
       const swatch = element("span", { class: dash.length ? "swatch dashed" : "swatch", "aria-hidden": "true" });
@@ -177,6 +179,7 @@ export class Plots {
       chip.addEventListener("click", () => this.#toggle(name, chip));
       return chip;
     }));
+    if (name !== undefined) this.#chips.children[Math.max(0, this.#names.indexOf(name))]?.focus();
   }
 
   #toggle(name, chip) {

@@ -9,6 +9,11 @@ const LEAST_CELL = 4;
 const USUAL_CELL = 20;
 const MOST_CELL = 38;
 const GAP = 2;
+const MOST_LETTERS = 100;
+const NO_HAND = "Choose a flow, among the top flows or by explaining a request, to see its hand.";
+
+/** A name that leaves room for a sentence. */
+const short = (name) => (name.length > MOST_LETTERS ? `${name.slice(0, MOST_LETTERS - 1)}…` : name);
 
 /** The heat map with its choice of a level. */
 export class Queues {
@@ -23,7 +28,7 @@ export class Queues {
   #colours;
   #own; // the style sheet's colours, which cost a layout to ask for
   #looked = null; // the queue that is looked at
-  #hand = null; // { level, flow, queues }
+  #hand = null; // { of: { priorityLevel, flowSchema, flow }, queues }
   #most = 1;
 
   constructor() {
@@ -56,38 +61,56 @@ export class Queues {
         two.waiting - one.waiting || two.nominal - one.nominal)[0];
       this.#select.value = names.includes(chosen) ? chosen : (busiest?.name ?? "");
     }
-    this.#level = this.#levels.find((level) => level.name === this.#select.value) ?? null;
+    if (this.#level !== null && this.#level.name !== this.#select.value) this.#choose(this.#select.value);
+    else this.#follow(this.#select.value);
+  }
+
+  /** The hand that is shown: { of: { priorityLevel, flowSchema, flow }, queues }; or null. */
+  get hand() {
+    return this.#hand;
+  }
+
+  /** Shows a hand and the level that it is of, or none. */
+  showHand(hand) {
+    if (hand !== null && this.#levels.some((level) => level.name === hand.of.priorityLevel)) {
+      this.#select.value = hand.of.priorityLevel;
+      this.#choose(this.#select.value);
+    }
+    this.replaceHand(hand);
+  }
+
+  /** Shows a hand, in whatever level is looked at. */
+  replaceHand(hand) {
+    this.#hand = hand;
+    setShown(byId("hand-clear"), hand !== null);
+    this.#handText();
     this.#draw();
   }
 
-  /** Shows the hand of a flow, or none: { level, flow, queues }. */
-  showHand(hand) {
-    this.#hand = hand;
-    if (hand !== null && this.#levels.some((level) => level.name === hand.level)) {
-      this.#select.value = hand.level;
-    }
-    setShown(byId("hand-clear"), hand !== null);
-    this.#handText(true);
-    this.#choose(this.#select.value);
+  /** Shows none, and why. */
+  showNoHand(reason) {
+    this.replaceHand(null);
+    setText(byId("hand-text"), reason);
   }
 
   #choose(name) {
-    this.#level = this.#levels.find((level) => level.name === name) ?? null;
     this.#looked = null;
     this.#most = 1;
+    this.#follow(name);
+  }
+
+  #follow(name) {
+    this.#level = this.#levels.find((level) => level.name === name) ?? null;
     this.#draw();
   }
 
   #handText() {
-    const hand = this.#hand;
     const text = byId("hand-text");
-    if (hand === null) {
-      setText(text, "Choose a flow, among the top flows or by explaining a request, to see its hand.");
-    } else if (hand.queues.length === 0) {
-      setText(text, `${hand.flow}: level ${hand.level} deals no hands.`);
-    } else {
-      setText(text, `${hand.flow} is dealt the queues ${hand.queues.join(", ")} of level ${hand.level}.`);
-    }
+    if (this.#hand === null) return setText(text, NO_HAND);
+    const { of: { priorityLevel, flowSchema, flow }, queues } = this.#hand;
+    const name = short(flow || flowSchema);
+    return setText(text, queues.length === 0 ? `${name}: level ${priorityLevel} deals no hands.`
+      : `${name} is dealt the queues ${queues.join(", ")} of level ${priorityLevel}.`);
   }
 
   #onKey(event) {
@@ -132,12 +155,13 @@ export class Queues {
         `Queue ${queue}: ${level.queues[queue]} waiting, ${level.queueSeats[queue]} seats in use${inHand}`);
     }
     const used = level.queues.filter((waiting) => waiting > 0).length;
+    const isCut = level.queues.length < level.queueCount;
     return setText(this.#cell,
-      `${count(level.queues.length)} queues, ${count(used)} with something waiting, ${count(level.waiting)} requests in all`);
+      `${count(level.queueCount)} queues, ${isCut ? `of the first ${count(level.queues.length)} ` : ""}${count(used)} with something waiting, ${count(level.waiting)} requests in all`);
   }
 
   #handQueues() {
-    return this.#hand !== null && this.#hand.level === this.#level?.name ? this.#hand.queues : [];
+    return this.#hand !== null && this.#hand.of.priorityLevel === this.#level?.name ? this.#hand.queues : [];
   }
 
   #layOut(queues) {
@@ -162,6 +186,7 @@ export class Queues {
   #draw() {
     this.#describe();
     const level = this.#level;
+    setShown(this.#canvas, level !== null);
     if (level === null || this.#width === 0) return;
     const queues = Math.min(level.queues.length, MAX_QUEUES);
     this.#layOut(queues);
