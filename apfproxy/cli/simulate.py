@@ -31,6 +31,7 @@ from apfproxy.sources.setting_values import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from typing import BinaryIO
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.simulation.records import Records
@@ -43,6 +44,9 @@ LONGEST_SPAN_NS = 31 * NS_PER_DAY
 """Of a log: limits are adjusted every 10 s all the time, and one wrong time may be years away."""
 
 MAX_MIX_BYTES = 4 << 20
+
+STDIN = "-"
+GZIP = b"\x1f\x8b"
 
 GC_THRESHOLD = 200_000
 """Objects made before a look for circles, of which requests make none: 10 % less time."""
@@ -57,6 +61,7 @@ Examples:
   apfproxy simulate --mix mix.yaml
   apfproxy simulate --mix mix.yaml --compare new-objects/ --html report.html
   apfproxy simulate --audit-log audit.log --server-concurrency-limit 400 -o json
+  zcat access.log.*.gz | apfproxy simulate --access-log -
 
 {EXIT_CODES}"""
 
@@ -82,7 +87,7 @@ class Configuration:
     "mix_path",
     metavar="FILE",
     type=click.Path(),
-    help="A synthetic mix of requests, in YAML.",
+    help="A synthetic mix of requests, in YAML; - for stdin, here and below.",
 )
 @click.option(
     "--audit-log",
@@ -193,6 +198,7 @@ def simulate(  # noqa: PLR0913  flags
     """
     if [mix_path, audit_log, access_log].count(None) != 2:  # noqa: PLR2004  two of three
         raise click.UsageError("give one of --mix, --audit-log and --access-log")
+    check_place(html_path)
     configurations = [
         configuration(objects, server_concurrency_limit, with_suggested=suggested_objects)
     ]
@@ -207,7 +213,7 @@ def simulate(  # noqa: PLR0913  flags
     source: Mix | Records
     if mix_path is not None:
         source = mix_of(mix_path)
-        described: dict[str, Any] = {"mix": mix_path}
+        described: dict[str, Any] = {"mix": named(mix_path)}
     else:
         path = audit_log or access_log
         assert path is not None
@@ -215,24 +221,24 @@ def simulate(  # noqa: PLR0913  flags
         with bar("reading") as move:
             source = records_of(path, read, max_broken_lines, move)
         described = {
-            "log": path,
+            "log": named(path),
             "requests": len(source),
             "skippedLines": source.skipped,
             "brokenLines": source.broken,
             "problems": [{"line": line, "message": text} for line, text in source.problems],
             "guessedServiceTimes": source.guessed,
         }
-        warn_of_records(path, source)
+        warn_of_records(named(path), source)
     reports = []
     for each in configurations:
         with bar(f"simulating {each.name}") as move:
             simulation = simulated(each, source, move, hash_seed=hash_seed, warm_up_s=warm_up)
         for problem in simulation.problems:
-            click.echo(f"apfproxy simulate: {problem}", err=True)
+            click.echo(f"apfproxy simulate: {shown(problem)}", err=True)
         reports.append(configuration_report(each.name, simulation))
     report: dict[str, Any] = {
         "input": described,
-        "warnings": warnings_of(source),
+        "warnings": [*warnings_of(source), *late_warm_ups(reports, warm_up)],
         "configurations": [listed(each, top) for each in reports],
     }
     if len(reports) > 1:
@@ -269,14 +275,17 @@ def mix_of(path: str) -> Mix:
     Raises:
         CommandError: It cannot be read, or used.
     """
+    name = named(path)
     try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_MIX_BYTES)
+        with opened(path) as file:
+            data = file.read(MAX_MIX_BYTES + 1)
+        if len(data) > MAX_MIX_BYTES:
+            raise CommandError(f"{name}: larger than {MAX_MIX_BYTES >> 20} MiB")
         return parse_mix(data)
     except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise CommandError(f"{name} cannot be read: {error.strerror or error}") from None
     except MixError as error:
-        where = path if error.line is None else f"{path}:{error.line}"
+        where = name if error.line is None else f"{name}:{error.line}"
         raise CommandError(f"{where}: {shown(str(error))}") from None
 
 
@@ -291,35 +300,70 @@ def records_of(
     Raises:
         CommandError: It cannot be read, or is no such log.
     """
+    name = named(path)
     try:
         records = read(lines_of(path, move), max_broken)
     except OSError as error:
-        raise CommandError(f"{path} cannot be read: {error.strerror or error}") from None
+        raise CommandError(f"{name} cannot be read: {error.strerror or error}") from None
     except TooManyBrokenError as error:
         raise CommandError(
-            *(f"{path}: {shown(line)}" for line in str(error).splitlines())
+            *(f"{name}: {shown(line)}" for line in str(error).splitlines())
         ) from None
     if not len(records):
-        lines = [f"{path}:{line}: {shown(message)}" for line, message in records.problems]
-        raise CommandError(*lines, f"{path}: there is no request in it")
+        lines = [f"{name}:{line}: {shown(message)}" for line, message in records.problems]
+        raise CommandError(*lines, f"{name}: there is no request in it")
     if records.span_ns > LONGEST_SPAN_NS:
         days = records.span_ns / NS_PER_DAY
         raise CommandError(
-            f"{path}: its requests lie {days:.0f} days apart: split it, or correct its times"
+            f"{name}: its requests lie {days:.0f} days apart: split it, or correct its times"
         )
     return records
 
 
+def named(path: str) -> str:
+    """A file as messages and reports name it."""
+    return "<stdin>" if path == STDIN else path
+
+
+def opened(path: str) -> contextlib.AbstractContextManager[BinaryIO]:
+    """A file to read, or stdin, which stays open.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+    return contextlib.nullcontext(sys.stdin.buffer) if path == STDIN else Path(path).open("rb")
+
+
 def lines_of(path: str, move: Callable[[float], None]) -> Iterator[bytes]:
-    """The lines of a file; `move` is told which part of it is read."""
-    with Path(path).open("rb") as file:
-        size = os.fstat(file.fileno()).st_size or 1
-        told = 0
+    """The lines of a file, of one that is too long its begin; `move` is told which part is read.
+
+    Raises:
+        CommandError: It is compressed.
+    """
+    with opened(path) as file:
+        size = file_size(file)
+        position = told = 0
         while line := file.readline(MAX_LINE_BYTES):
+            if not position and line.startswith(GZIP):
+                raise CommandError(
+                    f"{named(path)} is compressed: zcat it, and have it read from stdin, as -"
+                )
             yield line
-            if (position := file.tell()) - told > size / 200:
+            position += len(line)
+            while len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
+                line = file.readline(MAX_LINE_BYTES)
+                position += len(line)
+            if size and position - told > size / 200:
                 told = position
                 move(position / size)
+
+
+def file_size(file: BinaryIO) -> int:
+    """The size of a file; 0 of what has none, such as a pipe."""
+    try:
+        return os.fstat(file.fileno()).st_size
+    except OSError:  # nothing that the system knows of
+        return 0
 
 
 def warn_of_records(path: str, records: Records) -> None:
@@ -329,11 +373,8 @@ def warn_of_records(path: str, records: Records) -> None:
     if records.broken:
         click.echo(f"{path}: {counted(records.broken, 'broken line')} left out", err=True)
     if records.guessed:
-        were = (
-            "was rejected when it was" if records.guessed == 1 else "were rejected when they were"
-        )
         click.echo(
-            f"{path}: {counted(records.guessed, 'request')} {were} logged; replayed with the mean"
+            f"{path}: {counted(records.guessed, 'request')} never executed; replayed with the mean"
             " service time of what is alike",
             err=True,
         )
@@ -343,7 +384,17 @@ def warnings_of(source: Mix | Records) -> list[str]:
     """What to know before the numbers are believed."""
     if isinstance(source, Mix) or not source.held:
         return []
-    return [f"{counted(source.held, 'request')} waited or got 429 in the log; {HELD}"]
+    return [f"{counted(source.held, 'request')} waited or never executed in the log; {HELD}"]
+
+
+def late_warm_ups(reports: list[dict[str, Any]], warm_up_s: float) -> list[str]:
+    """Say where a warm-up was too long to be over, so that the numbers are of all requests."""
+    return [
+        f"{each['name']}: all was over after {each['seconds']:.1f} s, before the warm-up of"
+        f" {warm_up_s:g} s; the numbers are those of all requests"
+        for each in reports
+        if warm_up_s and not each["warmUpSeconds"]
+    ]
 
 
 def simulated(
@@ -387,6 +438,19 @@ def bar(title: str) -> Iterator[Callable[[float], None]]:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(title, total=1.0)
         yield lambda part: progress.update(task, completed=min(part, 1.0))
+
+
+def check_place(path: str | None) -> None:
+    """Find out before a long run that there is no place for its page.
+
+    Raises:
+        CommandError: There is none.
+    """
+    if path is None:
+        return
+    folder = Path(path).parent
+    if not folder.is_dir():
+        raise CommandError(f"{path} cannot be written: there is no directory {folder}")
 
 
 def write(path: str, text: str) -> None:

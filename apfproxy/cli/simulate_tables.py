@@ -10,9 +10,10 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from apfproxy.cli.check_report import counted
 from apfproxy.cli.terminal_text import shown as one_line
-from apfproxy.simulation.html_report import span
-from apfproxy.simulation.report import COMPARED, changed_name
+from apfproxy.simulation.html_report import exceptions, span
+from apfproxy.simulation.report import BOTH, COMPARED, changed_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -63,9 +64,9 @@ def print_on(console: Console, report: dict[str, Any]) -> None:
         total = each["total"]
         console.print(
             Text(
-                f"{title}{one_line(each['name'])}: {total['requests']} requests in"
+                f"{title}{one_line(each['name'])}: {counted(total['requests'], 'request')} in"
                 f" {span(each)}, {total['executed']} executed,"
-                f" {total['rejectedTotal']} rejected",
+                f" {total['rejectedTotal']} rejected{exceptions(total)}",
                 style="bold",
             )
         )
@@ -76,7 +77,9 @@ def print_on(console: Console, report: dict[str, Any]) -> None:
             print_table(console, "client", each["clients"], client_name, TALLY_COLUMNS)
             rest(console, each["clientsInAll"] - len(each["clients"]), "clients")
     if "difference" in report:
-        console.print(Text("B less A", style="bold"))
+        groups = [report["difference"][group] for group in ("levels", "flows", "clients")]
+        is_same = not any(says_something(row) for rows in groups for row in rows)
+        console.print(Text(f"B less A{': no difference' if is_same else ''}", style="bold"))
         for title, group, name in (
             ("priority level", "levels", level_name),
             ("flow", "flows", flow_name),
@@ -109,11 +112,7 @@ def print_table(
 
     On a narrow terminal columns are left out, not cut: half a number is a wrong one.
     """
-    shown = [
-        row
-        for row in rows
-        if (row["requests"] if "requests" in row else any(row[field] for field in COMPARED))
-    ]
+    shown = [row for row in rows if says_something(row)]
     if not shown:
         return
     left_out: list[str] = []
@@ -128,6 +127,13 @@ def print_table(
     gone = [column[0].replace("\n", " ") for column in columns if column[0] in left_out]
     if gone:
         console.print(f"too narrow for: {', '.join(gone)}")
+
+
+def says_something(row: Row) -> bool:
+    """Whether there were requests, or a difference; a new level without requests is one."""
+    if "requests" in row:
+        return bool(row["requests"])
+    return row["presence"] != BOTH or any(row[field] for field in COMPARED)
 
 
 def table_of(
@@ -182,8 +188,7 @@ def changed(text: str, value: float) -> str:
 
 def count(field: str) -> tuple[str, Callable[[dict[str, Any]], str]]:
     """A column of numbers of requests."""
-    heading = {"rejectedTotal": "rejected", "cutOff": "cut off"}.get(field, field)
-    return heading, lambda row: f"{row[field]}"
+    return field, lambda row: f"{row[field]}"
 
 
 def rejections(row: dict[str, Any]) -> str:

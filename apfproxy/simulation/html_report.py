@@ -6,7 +6,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.simulation.plots import Line, Plot, bars, plot
-from apfproxy.simulation.report import changed_name
+from apfproxy.simulation.report import BOTH, changed_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,7 @@ h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; } p { margin: .3rem 0; }
 .scroll { overflow-x: auto; } table { border-collapse: collapse; white-space: nowrap; }
 td, th { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid var(--rule);
   font-variant-numeric: tabular-nums; } td:first-child, th:first-child { text-align: left; }
+td:first-child { min-width: 10rem; max-width: 22rem; white-space: normal; overflow-wrap: anywhere; }
 tr.second td { color: var(--soft); } tr.change td { font-weight: 600; }
 .pair { display: grid; gap: 1rem;
   grid-template-columns: repeat(auto-fill, minmax(min(26rem, 100%), 1fr)); }
@@ -71,7 +72,7 @@ def html_report(report: dict[str, Any]) -> str:
             f"<p><b>{letter and letter + ': '}{escape(each['name'])}</b>:"
             f" {total['requests']:,} requests in {span(each)},"
             f" {total['executed']:,} executed, {total['queued']:,} of them queued,"
-            f" {total['rejectedTotal']:,} rejected</p>"
+            f" {total['rejectedTotal']:,} rejected{exceptions(total)}</p>"
         )
         parts += [f"<p class=soft>{escape(problem)}</p>" for problem in each["problems"]]
     levels = busy_levels(configurations)
@@ -121,6 +122,14 @@ def span(configuration: dict[str, Any]) -> str:
     warm_up_s = configuration["warmUpSeconds"]
     after = f" after a warm-up of {warm_up_s:g} s" if warm_up_s else ""
     return f"{configuration['seconds']:.1f} s{after}"
+
+
+def exceptions(total: Row) -> str:
+    """Of all requests, those whose time ended first, and those that take no seats, if any."""
+    cut_off, without_seats = total["cutOff"], total["withoutSeats"]
+    return (f", {cut_off:,} cut off when their time was over" if cut_off else "") + (
+        f", {without_seats:,} long-running ones without seats" if without_seats else ""
+    )
 
 
 def described(source: dict[str, Any]) -> str:
@@ -208,6 +217,9 @@ def rows_of(
         key = tuple(row[name] for name in keys)
         if key in found:
             found[key].append((changed_name("B less A", row), "change", row))
+        elif row["presence"] != BOTH:  # it had no requests, and somebody may wonder why
+            label = " / ".join(part for part in key if part)
+            found[key] = [(changed_name(f"B less A {label}", row), "change", row)]
     return [row for rows in found.values() for row in rows]
 
 

@@ -135,11 +135,13 @@ class Replay:
         waited_ns = dispatched_ns - ticket.arrived_ns
         if waited_ns:
             tally.waits.add(waited_ns)
-        ends_ns = dispatched_ns + service_ns
         if lane.watch_seats_ns >= 0:
             lane.on_watch(service_ns)
-            service_ns = min(service_ns, lane.watch_seats_ns)
-            ticket.details = (lane, service_ns, None)  # its client has an answer only at its end
+            if service_ns > lane.watch_seats_ns:
+                if client is not None:  # whose answer ends with the WATCH, not with its seats
+                    self._arm(dispatched_ns + service_ns, client.on_end, 0)
+                    ticket.details = (lane, service_ns, None)
+                service_ns = lane.watch_seats_ns
         elif 0 < lane.timeout_ns < waited_ns + service_ns:
             tally.cut_off += 1
             service_ns = max(0, lane.timeout_ns - waited_ns)
@@ -148,8 +150,6 @@ class Replay:
         tally.service_ns += service_ns
         tally.seat_ns += estimate.max_seats * (service_ns + estimate.additional_latency_ns)
         self._arm(dispatched_ns + service_ns, self._on_finish, ticket)
-        if client is not None and lane.watch_seats_ns >= 0:
-            self._arm(ends_ns, client.on_end, 0)
 
     def finish(self, ticket: Ticket) -> None:
         """A request ends, and its seats go back."""

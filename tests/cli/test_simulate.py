@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+import os
+import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -100,7 +105,7 @@ def test_audit_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["simulate", "--audit-log", path, "-o", "json"])
     out, err = capsys.readouterr()
 
-    guessed = "1 request was rejected when it was logged; replayed with the mean service time"
+    guessed = "1 request never executed; replayed with the mean service time"
     assert [
         f"{path}:3: Input data was truncated",
         f"{path}: 1 broken line left out",
@@ -115,7 +120,7 @@ def test_audit_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "guessedServiceTimes": 1,
     } == json.loads(out)["input"]
     (warning,) = json.loads(out)["warnings"]
-    assert warning.startswith("1 request waited or got 429 in the log; arrivals are taken as")
+    assert warning.startswith("1 request waited or never executed in the log; arrivals are taken")
 
 
 def test_access_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,6 +132,79 @@ def test_access_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         capsys.readouterr().out.splitlines()[0].partition(": ")[2][:13],
         capsys.readouterr().err,
     )
+
+
+@pytest.mark.parametrize(
+    ("flag", "data"),
+    [
+        pytest.param("--audit-log", b"".join(lines_of(*[EVENT] * 2)), id="audit-log"),
+        pytest.param("--access-log", b"".join(lines_of(*[LINE] * 2)), id="access-log"),
+        pytest.param("--mix", MIX.encode(), id="mix"),
+    ],
+)
+def test_from_stdin(
+    flag: str, data: bytes, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A minus stands for stdin, of which nobody knows how much will come."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    assert 0 == main(["simulate", flag, "-", "-o", "json"])
+    assert "<stdin>" in json.loads(capsys.readouterr().out)["input"].values()
+
+
+def test_from_a_pipe(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipe, which has no places to tell, is as good as a file."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(b"".join(lines_of(EVENT)),))
+    writer.start()
+
+    assert 0 == main(["simulate", "--audit-log", str(path)])
+    writer.join()
+    assert ": 1 request in 0.2 s, 1 executed, 0 rejected" in capsys.readouterr().out
+
+
+def test_a_line_that_is_too_long(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is one broken line, however long."""
+    monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
+    long = EVENT | {"requestObject": "x" * 5000}
+    path = written(tmp_path / "audit.log", [*lines_of(EVENT, long, EVENT), b"x"])
+
+    assert 0 == main(["simulate", "--audit-log", path])
+    assert [
+        f"{path}:2: Input data was truncated",
+        f"{path}:4: JSON is malformed: invalid character (byte 0)",
+        f"{path}: 2 broken lines left out",
+    ] == capsys.readouterr().err.splitlines()
+
+
+def test_a_warm_up_that_is_too_long(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is said that the numbers are those of all requests."""
+    assert 0 == main(["simulate", "--mix", mix, "--warm-up", "1h"])
+    out = capsys.readouterr().out
+
+    assert out.startswith(
+        "Note: built-in objects, 600 seats: all was over after 2.1 s, before the warm-up of 3600 s;"
+        " the numbers are those of all requests\n\nbuilt-in objects, 600 seats: 600 requests in"
+    )
+
+
+def test_a_new_level_without_requests(
+    mix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whoever has added a level wants to know that nothing comes to it."""
+    path, page = tmp_path / "objects.yaml", tmp_path / "report.html"
+    path.write_text(LEVEL.partition("---")[0].replace("LEVEL_ANNOTATIONS", ""))
+
+    assert 0 == main(["simulate", "--mix", mix, "--compare", str(path), "--html", str(page)])
+    changes = capsys.readouterr().out.partition("B less A")[2]
+
+    assert ["level", "(new)", *["0"] * 7, "0.0"] == next(
+        line.split() for line in changes.splitlines() if line.startswith(" level (new)")
+    )
+    assert page.read_text().count("B less A level (new)") == 1
 
 
 @pytest.mark.parametrize(
@@ -159,9 +237,22 @@ def test_access_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(
             ["--mix", "DIR/mix.yaml", "--html", "DIR/no/a.html"],
             1,
-            "DIR/no/a.html cannot be written: No such file",
+            "DIR/no/a.html cannot be written: there is no directory DIR/no",
             id="no-place-for-a-page",
         ),
+        pytest.param(
+            ["--mix", "DIR/mix.yaml", "--html", "/dev/full"],
+            1,
+            "/dev/full cannot be written: No space left",
+            id="no-room-for-a-page",
+        ),
+        pytest.param(
+            ["--access-log", "DIR/log.gz"],
+            1,
+            "DIR/log.gz is compressed: zcat it, and have it read from stdin, as -",
+            id="compressed",
+        ),
+        pytest.param(["--mix", "DIR/large"], 1, "DIR/large: larger than 4 MiB", id="large-mix"),
     ],
 )
 def test_wrong_input(
@@ -174,6 +265,8 @@ def test_wrong_input(
     """What is wrong is said in a line, with its place."""
     folder = Path(mix).parent
     (folder / "empty").write_text("")
+    (folder / "large").write_text(MIX + " " * (4 << 20))
+    (folder / "log.gz").write_bytes(gzip.compress(b"{}\n"))
     written(folder / "long", lines_of(LINE, LINE | {"time": "2027-01-02T03:04:05.000100Z"}))
     (folder / "wrong").write_text("\nduration: 5s\n")
 

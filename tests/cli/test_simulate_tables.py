@@ -63,6 +63,16 @@ def test_rest() -> None:
     assert "and 1 more flow (--top)" in file.getvalue()
 
 
+def test_no_difference() -> None:
+    """Where a second configuration changes nothing, that is said."""
+    file = io.StringIO()
+    first, second = report_of("a", 10), report_of("b", 10)
+    changes = difference(first, second, top=10)
+    print_report({"warnings": [], "configurations": [first, second], "difference": changes}, file)
+
+    assert file.getvalue().endswith("\nB less A: no difference\n")
+
+
 class Terminal(io.StringIO):
     """A terminal."""
 

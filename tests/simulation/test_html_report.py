@@ -98,6 +98,43 @@ def test_a_level_in_one_of_two() -> None:
 
 
 @pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        pytest.param({}, "0 rejected", id="none"),
+        pytest.param({"cutOff": 1000}, "0 rejected, 1,000 cut off when their", id="cut-off"),
+        pytest.param({"withoutSeats": 2}, "0 rejected, 2 long-running ones", id="without-seats"),
+    ],
+)
+def test_exceptions(changes: dict[str, int], text: str) -> None:
+    """Requests that were not served as others are told, if there are any."""
+    report = report_of("first", 10)
+    report["total"] |= changes
+    page = page_of(LOG, report)
+
+    assert text in page.text
+    assert ("cut off when" in page.text) == ("cutOff" in changes)
+    assert ("without seats" in page.text) == ("withoutSeats" in changes)
+
+
+def test_a_new_level_without_requests() -> None:
+    """It is among the differences, as nobody would miss it otherwise."""
+    first, second = report_of("first", 10), report_of("second", 10)
+    row = next(each for each in second["levels"] if not each["requests"])
+    second["levels"].append(row | {"priorityLevel": "useless"})
+    page = page_of(LOG, first, second)
+
+    assert 1 == page.text.count("B less A useless (new)")
+    assert "useless: seats in use" not in page.labels
+
+
+def test_long_names_leave_room_for_numbers() -> None:
+    """A name of 200 letters is broken, rather than pushing the numbers off the page."""
+    text = html_report({"input": LOG, "warnings": [], "configurations": [report_of("a", 10)]})
+
+    assert "td:first-child { min-width: 10rem; max-width: 22rem; white-space: normal;" in text
+
+
+@pytest.mark.parametrize(
     "is_exempt", [pytest.param(True, id="exempt"), pytest.param(False, id="no")]
 )
 def test_limits_are_drawn(is_exempt: bool) -> None:
