@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from apfproxy.api.flowcontrol.additions import SECRET_HEADERS
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
 from apfproxy.proxy.request_fields import FieldRules, HeadError, OriginHosts
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 Headers = tuple[tuple[str, str], ...]
 
-SECRET = frozenset({"authorization", "cookie", "proxy-authorization", "sec-websocket-protocol"})
 NAMELESS = (
     "the request has credentials that only a proxy can look into: it is explained as"
     " an anonymous one; say who asks with --as"
@@ -81,7 +81,7 @@ def read_raw_request(data: bytes) -> RawRequest:
     for line in parsed.fields.forward.split(b"\r\n"):
         name, _, value = line.partition(b": ")
         lower = name.decode().lower()
-        if lower not in SECRET:
+        if lower not in SECRET_HEADERS:
             headers.setdefault(lower, value.decode(errors="replace"))
     return RawRequest(parsed.method, parsed.target, user, tuple(notes), tuple(headers.items()))
 

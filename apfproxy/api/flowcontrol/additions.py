@@ -64,16 +64,34 @@ _DURATION = re.compile(rf"(?:{_DURATION_PART.pattern}){{1,3}}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 _HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
-_SECRET_HEADERS = frozenset(
+SECRET_HEADERS = frozenset(
     {"authorization", "cookie", "proxy-authorization", "sec-websocket-protocol"}
 )
 """Flows are named in metrics, dumps and logs."""
+_CONNECTION_HEADERS = frozenset(
+    {
+        "connection",
+        "expect",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+_IDENTITY_HEADER = re.compile(r"x-remote-(?:user|uid|group|extra-.*)")
+"""By one of these or the above all requests would be of one flow: none of them is forwarded."""
 _FLAGS = ("false", "true")
 
 DURATION_HINT = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 1m"
 RATE_HINT = f"write requests per second, such as 20 or 0.5, from {LEAST_RATE} to {MOST_REQUESTS}"
 COUNT_HINT = f"write a whole number from 1 to {MOST_REQUESTS}"
-DISTINGUISHER_HINT = "write group, user-agent, or header:NAME such as header:X-Tenant"
+DISTINGUISHER_HINT = (
+    "write group, user-agent, or header:NAME such as header:X-Tenant, of letters, digits and"
+    " hyphens"
+)
 
 
 class DistinguisherKind(enum.Enum):
@@ -301,12 +319,17 @@ def _distinguisher(reader: _Reader) -> Distinguisher | None:
     if value in ("group", "user-agent"):
         return Distinguisher(DistinguisherKind(kind))
     if kind == "header" and len(header) <= LONGEST_HEADER_NAME and _HEADER_NAME.fullmatch(header):
-        if header not in _SECRET_HEADERS:
+        if header in SECRET_HEADERS:
+            detail = "flows are named in logs and dumps, which must not hold secrets: take another"
+        elif header in _CONNECTION_HEADERS:
+            detail = "it is about a connection, and tells no requests apart: take another"
+        elif _IDENTITY_HEADER.fullmatch(header):
+            detail = "it says who asks: write group, or take distinguisherMethod ByUser"
+        else:
             return Distinguisher(DistinguisherKind.HEADER, header)
-        detail = "flows are named in logs and dumps, which must not hold secrets: take another"
-        reader.errors.append(invalid(field_of(DISTINGUISHER), value, detail))
     else:
-        reader.errors.append(invalid(field_of(DISTINGUISHER), value, DISTINGUISHER_HINT))
+        detail = DISTINGUISHER_HINT
+    reader.errors.append(invalid(field_of(DISTINGUISHER), value, detail))
     return None
 
 

@@ -169,7 +169,10 @@ def test_flow_schemas(
 DURATION = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 1m"
 RATE = "write requests per second, such as 20 or 0.5, from 0.001 to 1000000"
 COUNT = "write a whole number from 1 to 1000000"
-HOW = "write group, user-agent, or header:NAME such as header:X-Tenant"
+HOW = (
+    "write group, user-agent, or header:NAME such as header:X-Tenant, of letters, digits and"
+    " hyphens"
+)
 
 
 @pytest.mark.parametrize(
@@ -240,6 +243,28 @@ def test_errors_of_priority_levels(
                 ),
             )
             for name in ("Cookie", "authorization", "Proxy-Authorization", "Sec-WebSocket-Protocol")
+        ),
+        *(
+            (
+                "distinguisher",
+                f"header:{name}",
+                (
+                    f'Invalid value: "header:{name}": it is about a connection, and tells no'
+                    " requests apart: take another"
+                ),
+            )
+            for name in ("Connection", "te")
+        ),
+        *(
+            (
+                "distinguisher",
+                f"header:{name}",
+                (
+                    f'Invalid value: "header:{name}": it says who asks: write group, or take'
+                    " distinguisherMethod ByUser"
+                ),
+            )
+            for name in ("X-Remote-User", "x-remote-extra-team")
         ),
         ("request-rate", "0", f'Invalid value: "0": {RATE}'),
         ("request-rate", "1e3", f'Invalid value: "1e3": {RATE}'),
