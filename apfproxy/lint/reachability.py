@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MOST_LOOKED_AT = 500
 """Earlier pieces that are compared with one piece; a bound for the time that huge files take."""
 
+MOST_PAIRS = 4_000_000
+"""Pairs of pieces that are compared for equal precedences; some seconds."""
+
 MOST_NAMED = 3
 """FlowSchemas that a message names."""
 
@@ -111,9 +114,13 @@ def same_precedence(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
         flow_schemas: Those that requests reach, in the order in which they are tried.
     """
     before: dict[int, list[tuple[str, list[Piece]]]] = defaultdict(list)
+    compared = 0
     for flow_schema in flow_schemas:
         name, precedence = flow_schema.metadata.name, flow_schema.spec.matching_precedence
         pieces = pieces_of(flow_schema)
+        compared += sum(len(pieces) * len(theirs) for _, theirs in before[precedence])
+        if compared > MOST_PAIRS:
+            return
         others = [other for other, theirs in before[precedence] if can_overlap(pieces, theirs)]
         if others:
             message = (
@@ -126,8 +133,6 @@ def same_precedence(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
 
 def can_overlap(pieces: Sequence[Piece], others: Sequence[Piece]) -> bool:
     """Whether a request can match a piece of each."""
-    if len(pieces) * len(others) > MOST_LOOKED_AT:
-        return False
     return any(
         can_meet(one.identity, other.identity) and one.requests.can_meet(other.requests)
         for one in pieces

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 MOST_PARTS = 4096
 """Parts of one piece that are looked at; nobody writes so many, and lists multiply quickly."""
 
+MOST_PIECES = 1000
+"""Pieces of one FlowSchema, each subject times each rule; a bound for the memory they take."""
+
 Part: TypeAlias = tuple[str, ...]
 """Verb, group, resource and namespace, if in one; or verb and URL."""
 
@@ -105,18 +108,17 @@ def url_requests(rule: NonResourcePolicyRule) -> RequestSet:
 
 
 def pieces_of(flow_schema: FlowSchema) -> list[Piece]:
-    """The pieces of all rules of a FlowSchema."""
-    pieces = []
+    """The pieces of all rules of a FlowSchema; none if they are too many."""
+    pieces: list[Piece] = []
     for rule in flow_schema.spec.rules:
         sets = [
             *itertools.chain.from_iterable(map(resource_requests, rule.resource_rules)),
             *map(url_requests, rule.non_resource_rules),
         ]
-        pieces += [
-            Piece(identity, requests)
-            for identity in identities(Subjects(rule.subjects))
-            for requests in sets
-        ]
+        who = identities(Subjects(rule.subjects))
+        if len(pieces) + len(who) * len(sets) > MOST_PIECES:
+            return []
+        pieces += [Piece(identity, requests) for identity in who for requests in sets]
     return pieces
 
 

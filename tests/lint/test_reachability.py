@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
+from msgspec import structs
 
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.api.flowcontrol.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
 from apfproxy.flowcontrol.classifier import Classifier
+from apfproxy.lint import reachability
 from apfproxy.lint.findings import REACHED_WITHOUT_GROUPS, UNREACHABLE, FindingKind
 from apfproxy.lint.reachability import (
     MOST_LOOKED_AT,
@@ -17,6 +19,7 @@ from apfproxy.lint.reachability import (
     tried_in_order,
     unreachable,
 )
+from apfproxy.lint.request_sets import MOST_PIECES
 from tests.lint.configurations import REQUESTS, USERS, USERS_WITH_GROUPS, configurations
 from tests.objects import flow_schema, group_subject, user_subject
 
@@ -178,14 +181,26 @@ def test_same_precedence(*, one: FlowSchema, other: FlowSchema, is_told: bool) -
     assert is_told == bool(list(same_precedence([one, other])))
 
 
-def test_same_precedence_of_large_ones() -> None:
-    """FlowSchemas with very many pieces are not compared."""
-    many = tuple(user_subject(f"u{number}") for number in range(50))
-    schemas = []
-    for name in "ab":
-        rule = schema(name, 2).spec.rules[0]
-        large = type(rule)(subjects=many, resource_rules=rule.resource_rules)
-        spec = type(schema(name, 2).spec)(matching_precedence=2, rules=(large,))
-        schemas.append(FlowSchema(metadata=schema(name, 2).metadata, spec=spec))
+def of_many_users(name: str, count: int) -> FlowSchema:
+    """A FlowSchema with so many subjects."""
+    one = schema(name, 2)
+    subjects = tuple(user_subject(f"u{number}") for number in range(count))
+    rules = tuple(structs.replace(rule, subjects=subjects) for rule in one.spec.rules)
+    return structs.replace(one, spec=structs.replace(one.spec, rules=rules))
 
-    assert [] == list(same_precedence(schemas))
+
+def test_same_precedence_of_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FlowSchemas of many pieces are compared, as long as all pairs are not too many."""
+    schemas = [of_many_users(name, 50) for name in "abc"]
+    told = [each.name for each in same_precedence(schemas)]
+    monkeypatch.setattr(reachability, "MOST_PAIRS", 10_000)
+
+    assert (["b", "c"], ["b"]) == (told, [each.name for each in same_precedence(schemas)])
+
+
+def test_too_many_pieces() -> None:
+    """A FlowSchema of too many pieces neither shadows others nor is told to be shadowed."""
+    many = [of_many_users(name, MOST_PIECES + 1) for name in "ab"]
+    few = of_many_users("c", 1)
+
+    assert [] == [*unreachable([*many, few]), *same_precedence([*many, few])]
