@@ -55,7 +55,7 @@ class Row {
     setText(this.moved, how ? `${how === "lent" ? "−" : "+"}${count(level[how])}` : "0");
     setText(this.movedHow, how ? MOVED[how] : "\u00a0");
     setText(this.waiting, count(level.waiting));
-    setText(this.wait, second?.waitSeconds ? `${quantity(second.waitSeconds)} s` : "\u00a0");
+    setText(this.wait, second?.waitSeconds ? `mean ${quantity(second.waitSeconds)} s` : "\u00a0");
     setText(this.served, quantity(second?.dispatched));
     setText(this.total, `of ${count(level.dispatched)}`);
     setText(this.rejected, count(level.rejected));
