@@ -110,6 +110,8 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
         raise click.UsageError("--as-group needs --as")
     if user == "":
         raise click.UsageError("--as needs a name")
+    if "" in groups:
+        raise click.UsageError("--as-group needs a name")
     try:
         asked = request_of(words, verb, path, namespace, all_namespaces=all_namespaces)
     except WordsError as error:

@@ -114,11 +114,14 @@ def _level_lines(explanation: Explanation) -> Iterator[str]:
         "queue": f"{level.queues} queues of {level.queue_length_limit}, hands of {level.hand_size}",
     }.get(level.kind, level.kind)
     yield _labelled("priority level", shown(f"{level.name} ({what})"))
-    yield _labelled(
-        "  seats",
-        f"{level.seats_in_use} in use of {level.current_limit} now;"
-        f" nominal {level.nominal_limit}, from {level.lower_limit} to {level.upper_limit}",
-    )
+    if level.kind == "exempt":
+        seats = f"{level.seats_in_use} in use, without a limit; nominal {level.nominal_limit}"
+    else:
+        seats = (
+            f"{level.seats_in_use} in use of {level.current_limit} now;"
+            f" nominal {level.nominal_limit}, from {level.lower_limit} to {level.upper_limit}"
+        )
+    yield _labelled("  seats", seats)
     yield _labelled(
         "  requests", f"{level.requests_executing} executing, {level.requests_waiting} waiting"
     )

@@ -244,7 +244,10 @@ def _resource_of(text: str) -> tuple[str, str, str]:
 
 def _check_name(verb: str, what: str, name: str, subresource: str) -> None:
     if not name and (verb not in COLLECTION_VERBS or subresource):
-        hint = f"; without one it is list {what}" if verb == "get" and not subresource else ""
+        hint = f"; without one it is list {what}" if verb == "get" else ""
+        if subresource:
+            resource, _, _ = what.partition("/")
+            hint = f"; if {subresource} is that, write {verb} {resource} {subresource}"
         raise WordsError(f"{verb} {what} needs the name of an object{hint}")
     if not name:
         return
@@ -256,6 +259,6 @@ def _check_name(verb: str, what: str, name: str, subresource: str) -> None:
 
 def _segment(text: str) -> str:
     """A segment of a path."""
-    if not text or text in {".", ".."}:
+    if not text or text in {".", ".."} or "/" in text or "%" in text:
         raise WordsError(f"expected the name of an object or namespace, not {text!r}")
     return quote(text, safe="", errors="surrogateescape")

@@ -120,6 +120,7 @@ def test_seed(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param("--path a", 2, "begins with a slash", id="path"),
         pytest.param("list pods --as-group g", 2, "--as-group needs --as", id="group"),
         pytest.param("list pods --as=", 2, "--as needs a name", id="no-name"),
+        pytest.param("list pods --as a --as-group=", 2, "--as-group needs a", id="no-group"),
         pytest.param("list pods --header x", 2, "expected a header such as", id="header"),
         pytest.param("list pods --hash-seed -1", 2, "not in the range", id="seed"),
         pytest.param("list pods --objects /nowhere", 1, "/nowhere: cannot be read", id="objects"),

@@ -129,6 +129,20 @@ def test_namespaces(method: str, target: bytes, expected: str) -> None:
     assert lines_of(explained(EVIL, target, method))[0].endswith(f" {expected}")
 
 
+@pytest.mark.parametrize(
+    ("user", "expected"),
+    [
+        pytest.param(EVIL, "0 in use of 7 now; nominal 7, from 7 to 7", id="limited"),
+        pytest.param(
+            User("root", ("system:masters",)), "0 in use, without a limit; nominal 0", id="exempt"
+        ),
+    ],
+)
+def test_seats(user: User, expected: str) -> None:
+    """Seats stand beside their limits, where there are any."""
+    assert f"  seats         {expected}" in lines_of(explained(user))
+
+
 def test_parts_that_are_seldom() -> None:
     """Notes, additions, flows that nothing tells apart, seats after the end, no groups."""
     explanation = explained(EVIL)
