@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import re
 import sys
 import threading
 from pathlib import Path
@@ -82,6 +83,31 @@ def test_two_configurations(mix: str, tmp_path: Path, capsys: pytest.CaptureFixt
     changes = {row["priorityLevel"]: row["presence"] for row in report["difference"]["levels"]}
     assert ("new", "both") == (changes["level"], changes["catch-all"])
     assert page.read_text().startswith("<!doctype html>")
+
+
+def members(value: object) -> set[str]:
+    """The names of all members, at any depth, but for those of levels and reasons."""
+    if isinstance(value, list):
+        return {name for each in value for name in members(each)}
+    if not isinstance(value, dict):
+        return set()
+    by_name = {"rejected"} & value.keys() if isinstance(value.get("rejected"), dict) else set()
+    found = set(value) | {n for k in value.keys() - by_name - {"series"} for n in members(value[k])}
+    if "series" in value:
+        found |= {"binSeconds", *members(list(value["series"]["levels"].values()))}
+    return found
+
+
+def test_members_are_documented(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each member of the JSON is in the operators' page."""
+    text = (Path(__file__).parents[2] / "OPERATING.md").read_text()
+    arguments = ["--mix", mix, "--compare-server-concurrency-limit", "20", "-o", "json"]
+    assert 0 == main(["simulate", *arguments])
+    found = members(json.loads(capsys.readouterr().out))
+
+    named = set(re.findall(r"`(\w+)`", text)) | {"mix", "client"}
+    assert set() == found - named
+    assert {"waitP99", "dispatched", "presence"} <= found
 
 
 def test_compared_seats(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
