@@ -21,6 +21,7 @@ from apfproxy.observe.dumps import (
     request_views,
 )
 from apfproxy.observe.explain_page import EXPLAIN_INDEX, OBSERVES, ExplainPage
+from apfproxy.observe.foreign_names import own_names_only
 from apfproxy.observe.health_pages import HealthPages
 from apfproxy.observe.limits_page import LIMITS_INDEX, LimitsPage
 from apfproxy.observe.live_page import LIVE_INDEX, LivePage, wants_page
@@ -146,7 +147,7 @@ def build_admin_app(
     notes = (OBSERVES,) if inputs.enforcement == OBSERVE else ()
     explain_page = None if costs is None else ExplainPage(controller, costs, notes)
     index |= {**LIMITS_INDEX, **(EXPLAIN_INDEX if explain_page is not None else {})}
-    app = web.Application(middlewares=[plain_errors])
+    app = web.Application(middlewares=[plain_errors, own_names_only])
     app.add_routes(AdminPages(controller, wall_offset_ns, index, live).routes())
     live.add_to(app)
     app.add_routes(HealthPages(health, metrics).routes())

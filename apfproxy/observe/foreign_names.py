@@ -1,0 +1,74 @@
+"""Lets no web page read the admin listener by way of a name of its own.
+
+A page may have its own host name resolve to 127.0.0.1 once it is loaded ("DNS rebinding"): a
+browser on this machine, or behind a tunnel to it, then takes the listener for the page's server,
+and lets the page read who asks for what.  Such requests have that name as their `Host`.  So over
+loopback `Host` has to be an address, or a name that nobody can have in public: localhost, one
+without a dot, or that of this machine.  Who comes from elsewhere may use any name.  Writing has a
+guard of its own.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from apfproxy.observe.responses import header
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+READING = frozenset({"GET", "HEAD"})
+LOCAL = "localhost"
+REFUSAL = (
+    "over loopback this listener is read by an address, localhost or the name of its machine,"
+    " not by {host!r}, which a web page could have; a proxy before the listener has to set Host\n"
+)
+
+
+@web.middleware
+async def own_names_only(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuse to be read over loopback by a name that a web page may have."""
+    if request.method in READING and is_over_loopback(request):
+        host = header(request, "Host")
+        if not is_own_name(host, socket.gethostname()):
+            return web.Response(text=REFUSAL.format(host=host), status=403)
+    return await handler(request)
+
+
+def is_over_loopback(request: web.Request) -> bool:
+    """Whether the connection came to an address of loopback."""
+    address = request.get_extra_info("sockname")
+    return isinstance(address, tuple) and is_loopback(address[0])
+
+
+def is_loopback(text: str) -> bool:
+    """Whether an address is of loopback, also where IPv6 carries IPv4."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).is_loopback
+
+
+def is_own_name(host: str, machine: str) -> bool:
+    """Whether a Host, with or without a port, can be no name of a web page from elsewhere.
+
+    Args:
+        host: The field's value; empty if there is none, as only old programs have it.
+        machine: The name of this machine.
+    """
+    name, colon, port = host.rpartition(":")
+    if not colon or not port.isdecimal():
+        name = host
+    name = name.lower().removesuffix(".")
+    if "." not in name or name == machine.lower() or name.endswith(f".{LOCAL}"):
+        return True
+    try:
+        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True

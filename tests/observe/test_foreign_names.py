@@ -1,0 +1,97 @@
+"""Names by which the admin listener may be read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from aiohttp.test_utils import TestClient, TestServer
+
+from apfproxy.observe import foreign_names
+from apfproxy.observe.admin import build_admin_app
+from apfproxy.observe.foreign_names import is_loopback, is_own_name
+from apfproxy.observe.health import HealthRegistry
+from tests.observe.scene import WALL_OFFSET_NS, Scene
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from aiohttp.web import Application, Request
+
+    Client = TestClient[Request, Application]
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[Client]:
+    """Talks over loopback to an admin listener."""
+    scene = Scene(())
+    app = build_admin_app(scene.controller, scene.metrics, HealthRegistry(), lambda: WALL_OFFSET_NS)
+    async with TestClient(TestServer(app)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("path", ["/", "/debug/live", "/events", "/metrics", "/nothing"])
+async def test_page_of_another_site(client: Client, path: str) -> None:
+    """What comes over loopback by a public name reads nothing, and learns why."""
+    response = await client.get(path, headers={"Host": "rebound.example:8081"})
+    text = await response.text()
+
+    assert 403 == response.status
+    assert "not by 'rebound.example:8081'" in text
+    assert "text/plain" == response.content_type
+
+
+async def test_not_over_loopback(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From elsewhere the listener is read by whatever name it has there."""
+    monkeypatch.setattr(foreign_names, "is_loopback", lambda _: False)
+    response = await client.get("/debug/live", headers={"Host": "admin.example"})
+
+    assert 200 == response.status
+
+
+async def test_other_methods(client: Client) -> None:
+    """What does not read is for others to refuse."""
+    response = await client.post("/debug/live", headers={"Host": "admin.example"})
+
+    assert 405 == response.status
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        pytest.param("127.0.0.1:8081", True, id="address"),
+        pytest.param("10.1.2.3", True, id="other-address"),
+        pytest.param("[::1]:8081", True, id="ipv6"),
+        pytest.param("localhost:8081", True, id="localhost"),
+        pytest.param("LOCALHOST.", True, id="root"),
+        pytest.param("apfproxy.localhost", True, id="under-localhost"),
+        pytest.param("apfproxy", True, id="no-dot"),
+        pytest.param("Node.Example:8081", True, id="machine"),
+        pytest.param("", True, id="none"),
+        pytest.param("evil.example:8081", False, id="public"),
+        pytest.param("127.0.0.1.evil.example", False, id="like-an-address"),
+        pytest.param("evil.example.:1", False, id="public-root"),
+        pytest.param("localhost.evil.example", False, id="like-localhost"),
+        pytest.param("notlocalhost.x", False, id="public-short"),
+        pytest.param("evil.example,127.0.0.1", False, id="two"),
+    ],
+)
+def test_is_own_name(host: str, *, expected: bool) -> None:
+    """Names that anybody may have in public are none of this machine's."""
+    assert expected == is_own_name(host, "node.example")
+
+
+@pytest.mark.parametrize(
+    ("address", "expected"),
+    [
+        pytest.param("127.0.0.1", True, id="ipv4"),
+        pytest.param("127.8.0.1", True, id="other-ipv4"),
+        pytest.param("::1", True, id="ipv6"),
+        pytest.param("::ffff:127.0.0.1", True, id="mapped"),
+        pytest.param("10.0.0.1", False, id="elsewhere"),
+        pytest.param("fe80::1%eth0", False, id="with-zone"),
+    ],
+)
+def test_is_loopback(address: str, *, expected: bool) -> None:
+    """Addresses that this machine alone can reach."""
+    assert expected == is_loopback(address)
