@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,6 +32,9 @@ MOST_MESSAGES = 20
 LONGEST_NAME = 60
 """Characters that a problem shows of a kind or name."""
 
+FIELD_PART = re.compile(r"\[(?P<index>[0-9]{1,9})\]|\[(?P<key>[^\]]*)\]|(?P<name>[^.\[\]]+)")
+"""One step of a field's path, such as `rules`, `[0]` or `[apfproxy.io/ban]`."""
+
 
 class Problem(msgspec.Struct, frozen=True):
     """Why one object, or the rest of a file, cannot be used."""
@@ -45,6 +49,8 @@ class Problem(msgspec.Struct, frozen=True):
     name: str = ""
     errors: tuple[FieldError, ...] = ()
     """All errors that concern fields."""
+    lines: tuple[int, ...] = ()
+    """Where the field of each of them stands, or what there is around it."""
 
     def __str__(self) -> str:
         place = self.source if self.line is None else f"{self.source}:{self.line}"
@@ -54,14 +60,6 @@ class Problem(msgspec.Struct, frozen=True):
         return one_line(f"{place}: {what}: {text}" if what else f"{place}: {text}")
 
 
-class Decoded(msgspec.Struct, frozen=True):
-    """What a file holds."""
-
-    objects: list[FlowControlObject]
-    """In v1, with defaults, valid, in the file's order, no two of one kind and name."""
-    problems: list[Problem]
-
-
 class Candidate(msgspec.Struct, frozen=True):
     """Something in a file that should be an object."""
 
@@ -69,6 +67,37 @@ class Candidate(msgspec.Struct, frozen=True):
     line: int
     error: FieldError | None = None
     """Why it cannot be one, where its surroundings say so."""
+
+    def line_of(self, field: str) -> int:
+        """The line where a field stands, or what there is around it.
+
+        In JSON, and in a list of plain values, that is the line of the whole.
+
+        Args:
+            field: Its path, from the object's root; "" for the object.
+        """
+        line, here = self.line, self.wire
+        for part in FIELD_PART.finditer(field):
+            key = part["name"] or part["key"] or part["index"]
+            if isinstance(here, dict) and key in here:
+                line = here.key_lines[key] if isinstance(here, Mapping) else line
+                here = here[key]
+            elif isinstance(here, list) and part["index"] and int(key) < len(here):
+                here = here[int(key)]
+            else:
+                break
+            line = here.line if isinstance(here, Mapping) and part["index"] else line
+        return line
+
+
+class Decoded(msgspec.Struct, frozen=True):
+    """What a file holds."""
+
+    objects: list[FlowControlObject]
+    """In v1, with defaults, valid, in the file's order, no two of one kind and name."""
+    problems: list[Problem]
+    written: dict[tuple[str, str], Candidate]
+    """Kind and name of each object to how the file has it."""
 
 
 def decode_documents(data: bytes, source: str, *, strict: bool = True) -> Decoded:
@@ -81,6 +110,7 @@ def decode_documents(data: bytes, source: str, *, strict: bool = True) -> Decode
     """
     documents, failure = split_documents(data)
     objects: dict[tuple[str, str], FlowControlObject] = {}
+    written: dict[tuple[str, str], Candidate] = {}
     problems: list[Problem] = []
     for candidate in (
         each for document in documents for each in candidates(document.content, document.line)
@@ -99,9 +129,10 @@ def decode_documents(data: bytes, source: str, *, strict: bool = True) -> Decode
             problems.append(Problem(source, (message,), candidate.line, kind, name))
         else:
             objects[kind, name] = found
+            written[kind, name] = candidate
     if failure is not None:
         problems.append(Problem(source, (failure.message,), failure.line))
-    return Decoded(list(objects.values()), problems)
+    return Decoded(list(objects.values()), problems, written)
 
 
 def candidates(content: object, line: int, depth: int = 2) -> Iterator[Candidate]:
@@ -147,6 +178,7 @@ def problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Prob
         kind,
         name if isinstance(name, str) else "",
         tuple(errors),
+        tuple(candidate.line_of(error.field) for error in errors),
     )
 
 

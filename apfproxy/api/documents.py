@@ -68,9 +68,17 @@ class Document(msgspec.Struct, frozen=True):
 
 
 class Mapping(dict[str, object]):
-    """A mapping that knows its line; parsers of JSON make plain dictionaries."""
+    """A mapping that knows its lines; parsers of JSON make plain dictionaries.
 
-    line: int = 0
+    Attributes:
+        line: Where it begins.
+        key_lines: Where each of its keys stands.
+    """
+
+    def __init__(self, line: int) -> None:
+        super().__init__()
+        self.line = line
+        self.key_lines: dict[str, int] = {}
 
 
 class UnreadableError(ValueError):
@@ -303,8 +311,7 @@ def read_node(events: Events, depth: int, path: str = "") -> object:
             items.append(read_node(events, depth - 1, f"{path}[{len(items)}]"))
         events.take()
         return items
-    mapping = Mapping()
-    mapping.line = line
+    mapping = Mapping(line)
     while not events.is_next(yaml.MappingEndEvent):
         at = events.next_line()
         key = key_text(read_node(events, depth - 1), at)
@@ -315,6 +322,7 @@ def read_node(events: Events, depth: int, path: str = "") -> object:
                     f"key {json.dumps(key[:60])} occurs twice in one mapping: keep one", at
                 )
             events.duplicates.append(below)
+        mapping.key_lines[key] = at
         mapping[key] = read_node(events, depth - 1, below)
     events.take()
     return mapping

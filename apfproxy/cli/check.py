@@ -103,8 +103,8 @@ def check(
     """Validate and lint the FlowSchemas and PriorityLevelConfigurations in files.
 
     PATH is a file, a directory (its *.yaml, *.yml and *.json) or - for standard input.  Every
-    finding is printed on a line of its own, with its file, object and field, its severity and its
-    id.  Errors are objects that cannot be used; warnings and infos are about the configuration as
+    finding is printed on a line of its own, with its file and line, object and field, its severity
+    and its id.  Errors are objects that cannot be used; warnings and infos are about the configuration as
     a whole, with the built-in objects that would be in force.
     """
     if list_findings:

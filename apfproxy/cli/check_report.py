@@ -132,26 +132,30 @@ def problem_entries(problem: Problem) -> list[Entry]:
     return [
         {
             **where,
+            "line": line,
             "field": error.field or None,
             "reason": str(error.reason),
             "message": str(error).removeprefix(f"{error.field}: "),
         }
-        for error in problem.errors
+        for error, line in zip(problem.errors, problem.lines, strict=True)
     ]
 
 
 def nothing_entry(path: str) -> Entry:
     """The entry of a path that holds no object."""
     nothing = "there is no object in it: only the built-in ones would be in force"
-    nowhere = {"kind": None, "name": None, "field": None}
+    nowhere = {"line": None, "kind": None, "name": None, "field": None}
     return {**kind_entry(NOTHING_GIVEN), "file": path, **nowhere, "message": nothing}
 
 
 def finding_entry(finding: Finding, read: ObjectsRead) -> Entry:
-    """The entry of a finding of the linter; its file is null for a built-in object."""
+    """The entry of a finding of the linter; file and line are null for a built-in object."""
+    key = finding.kind, finding.name
+    written = read.written.get(key)
     return {
         **kind_entry(finding.found),
-        "file": read.origins.get((finding.kind, finding.name)),
+        "file": read.origins.get(key),
+        "line": written and written.line_of(finding.field),
         "kind": finding.kind,
         "name": finding.name,
         "field": finding.field or None,
@@ -167,7 +171,7 @@ def kind_entry(kind: FindingKind) -> Entry:
 
 def entry_line(entry: Entry) -> str:
     """An entry as a line: file and line, kind and name, field, message, severity and id."""
-    line = entry.get("line")
+    line = entry["line"]
     file = entry["file"] or BUILT_IN
     parts = [
         file if line is None else f"{file}:{line}",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apfproxy.api.decode import Problem, decode_documents
+from apfproxy.api.decode import Candidate, Problem, decode_documents
 from apfproxy.api.documents import LARGEST_INPUT_BYTES
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects, suggested_objects
 from apfproxy.api.flowcontrol.wire import kind_of
@@ -60,11 +60,13 @@ class ObjectsRead:
         objects: Those that are valid, in the order of reading.
         problems: What is wrong with the others, and with files.
         origins: Kind and name of each object to its file.
+        written: Kind and name of each object to how its file has it.
     """
 
     objects: tuple[FlowControlObject, ...]
     problems: tuple[Problem, ...]
     origins: dict[tuple[str, str], str]
+    written: dict[tuple[str, str], Candidate]
 
 
 def read_files(paths: Sequence[str]) -> FileContents:
@@ -126,18 +128,21 @@ def decode_files(contents: FileContents) -> ObjectsRead:
     objects: list[FlowControlObject] = []
     problems = list(contents.problems)
     origins: dict[tuple[str, str], str] = {}
+    written: dict[tuple[str, str], Candidate] = {}
     for name, data in contents.files:
         decoded = decode_documents(data, name)
         problems += decoded.problems
         for object_ in decoded.objects:
             kind, object_name = kind_of(object_), object_.metadata.name
+            candidate = decoded.written[kind, object_name]
             other = origins.setdefault((kind, object_name), name)
             if other == name:
                 objects.append(object_)
+                written[kind, object_name] = candidate
                 continue
             message = f"also defined in {other}: remove one"
-            problems.append(Problem(name, (message,), kind=kind, name=object_name))
-    return ObjectsRead(tuple(objects), tuple(problems), origins)
+            problems.append(Problem(name, (message,), candidate.line, kind, object_name))
+    return ObjectsRead(tuple(objects), tuple(problems), origins, written)
 
 
 def effective_objects(

@@ -281,3 +281,79 @@ def test_any_bytes(data: bytes, cut: int) -> None:
     decoded = decode_documents(SCHEMA[:cut].encode() + data + SCHEMA[cut:].encode(), "f.yaml")
 
     assert all(isinstance(problem, Problem) for problem in decoded.problems)
+
+
+WRITTEN = """\
+# a comment
+apiVersion: v1
+kind: List
+items:
+- apiVersion: flowcontrol.apiserver.k8s.io/v1
+  kind: FlowSchema
+  metadata:
+    name: one
+    annotations:
+      apfproxy.io/request-rate: "1"
+  spec:
+    matchingPrecedence: 7
+    priorityLevelConfiguration: {name: two}
+    rules:
+    - subjects:
+      - {kind: User, user: {name: alice}}
+      nonResourceRules:
+      - verbs: [get]
+        nonResourceURLs:
+        - /a
+        - /b
+"""
+
+
+@pytest.mark.parametrize(
+    ("field", "line"),
+    [
+        pytest.param("", 5, id="object"),
+        pytest.param("metadata.name", 8, id="name"),
+        pytest.param("metadata.annotations[apfproxy.io/request-rate]", 10, id="annotation"),
+        pytest.param("metadata.annotations[apfproxy.io/ban]", 9, id="no-such-annotation"),
+        pytest.param("spec.matchingPrecedence", 12, id="field"),
+        pytest.param("spec.priorityLevelConfiguration.name", 13, id="in-one-line"),
+        pytest.param("spec.distinguisherMethod.type", 11, id="what-is-left-out"),
+        pytest.param("spec.rules", 14, id="list"),
+        pytest.param("spec.rules[0]", 15, id="item"),
+        pytest.param("spec.rules[0].subjects[0].user.name", 16, id="in-an-item"),
+        pytest.param("spec.rules[0].nonResourceRules[0].nonResourceURLs[1]", 19, id="plain-values"),
+        pytest.param("spec.rules[1].subjects", 14, id="no-such-item"),
+        pytest.param(f"spec.rules[{'9' * 5000}]", 14, id="no-number"),
+        pytest.param("spec[0]", 11, id="no-list"),
+        pytest.param("]..[", 5, id="no-path"),
+    ],
+)
+def test_line_of(field: str, line: int) -> None:
+    """A field's line is its own, or that of what is around it."""
+    (written,) = decode_documents(WRITTEN.encode(), "f.yaml").written.values()
+
+    assert line == written.line_of(field)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param(json.dumps(flow_schema("a"), indent=2), 1, id="json"),
+        pytest.param(
+            WRITTEN.replace("v1\nkind: List", f"{V1}\nkind: FlowSchemaList", 1), 12, id="typed-list"
+        ),
+    ],
+)
+def test_line_of_precedence(text: str, line: int) -> None:
+    """JSON has no lines but that of the whole; items of a list of one kind have theirs."""
+    (written,) = decode_documents(text.encode(), "f").written.values()
+
+    assert line == written.line_of("spec.matchingPrecedence")
+
+
+def test_lines_of_errors() -> None:
+    """Each error of an object has its own line."""
+    text = WRITTEN.replace("Precedence: 7", "Precedence: 70000").replace("[get]", "[gat]")
+    (problem,) = decode_documents(text.encode(), "f.yaml").problems
+
+    assert [12, 18] == list(problem.lines)

@@ -39,7 +39,7 @@ def test_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(path)]) == 1
     first, second, last = capsys.readouterr().out.splitlines()
     assert first.startswith(
-        f"{path}:1: PriorityLevelConfiguration/a: spec.limited.nominalConcurrencyShares: "
+        f"{path}:4: PriorityLevelConfiguration/a: spec.limited.nominalConcurrencyShares: "
     )
     assert "not YAML: " in second
     assert last == "0 valid objects in 1 file, 2 problems, 0 warnings"
@@ -53,7 +53,7 @@ def test_dangling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(path)]) == 0
     assert capsys.readouterr().out.splitlines() == [
         (
-            f"{path}: FlowSchema/lost: spec.priorityLevelConfiguration.name:"
+            f"{path}:6: FlowSchema/lost: spec.priorityLevelConfiguration.name:"
             ' there is no PriorityLevelConfiguration "nowhere" (warning APF101)'
         ),
         "",
@@ -129,7 +129,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     }
     assert {key: broken[key] for key in ("file", "line", "kind", "name", "field")} == {
         "file": str(path),
-        "line": 1,
+        "line": 4,
         "kind": "PriorityLevelConfiguration",
         "name": "a",
         "field": "spec.limited.limitResponse.type",
@@ -204,7 +204,7 @@ def test_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", "--diff", str(path)]) == 0
     first, blank, *diff, _, summary = capsys.readouterr().out.splitlines()
     assert first == (
-        f"{path}: PriorityLevelConfiguration/workload-low:"
+        f"{path}:1: PriorityLevelConfiguration/workload-low:"
         " differs from the built-in object (info APF501)"
     )
     assert blank == ""
@@ -226,7 +226,7 @@ def test_diff_as_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert {each["id"] for each in report["infos"]} == {"APF501", "APF502"}
     assert [each["id"] for each in report["warnings"]] == ["APF204", "APF301"]
     assert set(report["warnings"][0]) == {
-        "id", "severity", "file", "kind", "name", "field", "message", "advice",
+        "id", "severity", "file", "line", "kind", "name", "field", "message", "advice",
     }  # fmt: skip
 
 

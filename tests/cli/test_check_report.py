@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.decode import Problem
+from apfproxy.api.decode import Candidate, Problem
 from apfproxy.cli.check_report import (
     BUILT_IN,
     Entry,
@@ -19,7 +19,8 @@ from apfproxy.cli.check_report import (
 from apfproxy.lint.findings import DANGLING, NOBODY, Finding
 from apfproxy.sources.object_files import FileContents, ObjectsRead
 
-READ = ObjectsRead((), (), {("FlowSchema", "a"): "a.yaml"})
+A = "FlowSchema", "a"
+READ = ObjectsRead((), (), {A: "a.yaml"}, {A: Candidate({}, 7)})
 GONE = Finding(DANGLING, "FlowSchema", "a", "spec.x", "gone")
 
 
@@ -28,7 +29,7 @@ GONE = Finding(DANGLING, "FlowSchema", "a", "spec.x", "gone")
     [
         pytest.param(
             finding_entry(GONE, READ),
-            "a.yaml: FlowSchema/a: spec.x: gone (\x1b[33mwarning\x1b[0m APF101)",
+            "a.yaml:7: FlowSchema/a: spec.x: gone (\x1b[33mwarning\x1b[0m APF101)",
             id="given",
         ),
         pytest.param(
@@ -38,7 +39,7 @@ GONE = Finding(DANGLING, "FlowSchema", "a", "spec.x", "gone")
         ),
         pytest.param(
             finding_entry(Finding(NOBODY, "FlowSchema", "a", "", "\x1b]0;x\x07 is nobody"), READ),
-            r"a.yaml: FlowSchema/a: \x1b]0;x\x07 is nobody (" + "\x1b[33mwarning\x1b[0m APF111)",
+            r"a.yaml:7: FlowSchema/a: \x1b]0;x\x07 is nobody (" + "\x1b[33mwarning\x1b[0m APF111)",
             id="escaped",
         ),
         pytest.param(

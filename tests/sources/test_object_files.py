@@ -106,8 +106,8 @@ def test_one_name_in_two_files(tmp_path: Path) -> None:
 
     assert problems_of(tmp_path) == [
         (
-            f'{tmp_path}/b.yaml: PriorityLevelConfiguration "x": also defined in {tmp_path}/a.yaml:'
-            " remove one"
+            f'{tmp_path}/b.yaml:1: PriorityLevelConfiguration "x":'
+            f" also defined in {tmp_path}/a.yaml: remove one"
         )
     ]
 
