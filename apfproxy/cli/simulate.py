@@ -87,16 +87,19 @@ class Configuration:
     "mix_path",
     metavar="FILE",
     type=click.Path(),
-    help="A synthetic mix of requests, in YAML; - for stdin, here and below.",
+    help="A synthetic mix of requests, in YAML; - for stdin.",
 )
 @click.option(
     "--audit-log",
     metavar="FILE",
     type=click.Path(),
-    help="A Kubernetes audit log, an audit.k8s.io/v1 Event a line.",
+    help="A Kubernetes audit log, an audit.k8s.io/v1 Event a line; - for stdin.",
 )
 @click.option(
-    "--access-log", metavar="FILE", type=click.Path(), help="An access log of this proxy."
+    "--access-log",
+    metavar="FILE",
+    type=click.Path(),
+    help="An access log of this proxy; - for stdin.",
 )
 @click.option(
     "--objects",

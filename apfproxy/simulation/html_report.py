@@ -138,8 +138,8 @@ def described(source: dict[str, Any]) -> str:
         return f"The mix {source['mix']}."
     return (
         f"The log {source['log']}: {source['requests']:,} requests,"
-        f" {source['brokenLines']:,} broken lines left out,"
-        f" {source['guessedServiceTimes']:,} service times guessed."
+        f" {source['brokenLines']:,} of its lines left out as broken,"
+        f" {source['guessedServiceTimes']:,} of the service times guessed."
     )
 
 

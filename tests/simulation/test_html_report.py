@@ -76,7 +76,7 @@ def test_two_configurations() -> None:
     """Both are shown, with their difference; rejections have a plot where there are any."""
     page = page_of(LOG, report_of("first", 10), report_of("second", 2))
 
-    assert "11 requests, 1 broken lines left out, 2 service times guessed" in page.text
+    assert "11 requests, 1 of its lines left out as broken, 2 of the service" in page.text
     for text in ("A: first", "B: second", "B less A", "4 queue-full"):
         assert text in page.text
     assert "level: rejected a second" in page.labels
