@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,7 +29,11 @@ from apfproxy.sources.object_files import (
     read_files,
 )
 
+if TYPE_CHECKING:
+    from apfproxy.sources.object_files import ObjectsRead
+
 STDIN = "-"
+STDIN_NAME = "<stdin>"
 
 EPILOG = f"""\b
 Examples:
@@ -55,6 +61,12 @@ def parse_finding_id(text: str) -> str:
     return found
 
 
+def is_empty(path: str, read: ObjectsRead) -> bool:
+    """Whether there is no object in the files of a path, not even a broken one."""
+    sources = {*read.origins.values(), *(problem.source for problem in read.problems)}
+    return not any(path == source or Path(path) == Path(source).parent for source in sources)
+
+
 FINDING_ID = Parsed("id", parse_finding_id)
 
 
@@ -70,6 +82,7 @@ FINDING_ID = Parsed("id", parse_finding_id)
 @click.option(
     "--server-concurrency-limit",
     type=click.IntRange(1, (1 << 31) - 1),
+    metavar="SEATS",
     default=DEFAULT_SERVER_CONCURRENCY_LIMIT,
     show_default=True,
     help="Seats that the priority levels divide.",
@@ -100,22 +113,23 @@ def check(
     diff: bool,
     list_findings: bool,
 ) -> int:
-    """Validate and lint the FlowSchemas and PriorityLevelConfigurations in files.
+    """Validate and lint FlowSchemas and priority levels in files.
 
     PATH is a file, a directory (its *.yaml, *.yml and *.json) or - for standard input.  Every
     finding is printed on a line of its own, with its file and line, object and field, its severity
-    and its id.  Errors are objects that cannot be used; warnings and infos are about the configuration as
-    a whole, with the built-in objects that would be in force.
+    and its id.  Errors are objects that cannot be used; warnings and infos are about the
+    configuration as a whole, with the built-in objects that would be in force.
     """
     if list_findings:
         click.echo(kinds_as_json() if output == "json" else kinds_as_text())
         return OK
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.", click.get_current_context())
-    contents = read_files([path for path in paths if path != STDIN])
-    if STDIN in paths:
+    paths = tuple(STDIN_NAME if path == STDIN else path for path in dict.fromkeys(paths))
+    contents = read_files([path for path in paths if path != STDIN_NAME])
+    if STDIN_NAME in paths:
         data = sys.stdin.buffer.read(LARGEST_INPUT_BYTES + 1)
-        contents = FileContents((*contents.files, ("<stdin>", data)), contents.problems)
+        contents = FileContents((*contents.files, (STDIN_NAME, data)), contents.problems)
     read = decode_files(contents)
     effective = effective_objects(read.objects, with_suggested=suggested_objects)
     findings = lint(effective, server_concurrency_limit)
@@ -124,8 +138,7 @@ def check(
     differing = [each for each in differing if each.finding().found.id not in ignore]
 
     entries = [entry for problem in read.problems for entry in problem_entries(problem)]
-    if not read.objects and not read.problems:
-        entries += [nothing_entry(path) for path in paths]
+    entries += [nothing_entry(path) for path in paths if is_empty(path, read)]
     entries += [finding_entry(finding, read) for finding in findings]
     kept = [entry for entry in entries if entry["id"] not in ignore]
     report = Report(contents, read, kept, differing, len(entries) - len(kept))

@@ -143,7 +143,7 @@ def problem_entries(problem: Problem) -> list[Entry]:
 
 def nothing_entry(path: str) -> Entry:
     """The entry of a path that holds no object."""
-    nothing = "there is no object in it: only the built-in ones would be in force"
+    nothing = "there is no object in it"
     nowhere = {"line": None, "kind": None, "name": None, "field": None}
     return {**kind_entry(NOTHING_GIVEN), "file": path, **nowhere, "message": nothing}
 

@@ -80,7 +80,8 @@ NOTHING_GIVEN = FindingKind(
     "APF002",
     "no objects",
     Severity.WARNING,
-    "The paths hold no object: the built-in ones alone would be in force.",
+    "A path holds no object: it changes nothing.  If none does, the built-in ones alone would be in"
+    " force.",
     "Name the files or directories that have the objects.",
 )
 

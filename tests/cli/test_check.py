@@ -64,16 +64,27 @@ def test_dangling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_no_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever has files checked expects objects in them."""
-    assert main(["check", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.splitlines() == [
-        (
-            f"{tmp_path}: there is no object in it: only the built-in ones would be in force"
-            " (warning APF002)"
-        ),
-        "0 valid objects in 0 files, 0 problems, 1 warning",
+def test_no_objects(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever has files checked expects objects in each of them, but not in all of a directory."""
+    (tmp_path / "none").mkdir()
+    (tmp_path / "some").mkdir()
+    (tmp_path / "some" / "a.yaml").write_text(level("workload-low"))
+    (tmp_path / "some" / "empty.yaml").touch()
+    (tmp_path / "comment.yaml").write_text("# later")
+    (tmp_path / "broken.yaml").write_text("[")
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["check", "none", "some/", "comment.yaml", "broken.yaml", "-", "-"]) == 1
+    problem, *told, summary = capsys.readouterr().out.splitlines()
+    assert problem.startswith("broken.yaml:2: ")
+    assert told == [
+        f"{path}: there is no object in it (warning APF002)"
+        for path in ("none", "comment.yaml", "<stdin>")
     ]
+    assert summary == "1 valid object in 5 files, 1 problem, 3 warnings"
 
 
 def test_suggested_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -49,8 +49,7 @@ GONE = Finding(DANGLING, "FlowSchema", "a", "spec.x", "gone")
         ),
         pytest.param(
             nothing_entry("x/"),
-            "x/: there is no object in it: only the built-in ones would be in force"
-            " (\x1b[33mwarning\x1b[0m APF002)",
+            "x/: there is no object in it (\x1b[33mwarning\x1b[0m APF002)",
             id="nothing",
         ),
     ],
