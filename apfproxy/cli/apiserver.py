@@ -115,9 +115,10 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
 )
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True)
 def apiserver(**flags: Any) -> int:  # noqa: ANN401 - as click gives them
-    """Serve a small Kubernetes API: flow control, slices, budgets, pods, namespaces.
+    """Serve a small Kubernetes API, for tests and load tests.
 
-    There is no authentication: whoever reaches the address may do everything.
+    It has flow control's objects, slices, budgets, pods and namespaces.  There is no
+    authentication: whoever reaches the address may do everything.
     """
     settings = settings_of(flags)
     configure_logging(settings.log_level)

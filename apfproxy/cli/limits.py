@@ -50,7 +50,7 @@ Examples:
 @admin_option
 @output_option
 def limits(admin: Address | None, output: str, **objects: Any) -> int:  # noqa: ANN401 - as click gives them
-    """Show how the seats of the server are divided among the priority levels.
+    """Show how the seats are divided among the priority levels.
 
     For each level: its shares, what it may lend and borrow in percent, the nominal limit that its
     shares buy it, what it can lend and borrow in seats, the least and the most that its limit can

@@ -193,11 +193,12 @@ def simulate(  # noqa: PLR0913  flags
     output: str,
     html_path: str | None,
 ) -> int:
-    """Replay requests through one or two configurations, on a virtual clock.
+    """Replay requests through one or two configurations.
 
-    The requests are those of a log or of a synthetic mix; give one of --mix, --audit-log and
-    --access-log.  What decides is the flow control of the proxy itself.  Service times are as
-    given, however many requests execute: a server that slows down under load is not modelled.
+    They run on a virtual clock.  The requests are those of a log or of a synthetic mix; give one
+    of --mix, --audit-log and --access-log.  What decides is the flow control of the proxy itself.
+    Service times are as given, however many requests execute: a server that slows down under load
+    is not modelled.
     """
     if [mix_path, audit_log, access_log].count(None) != 2:  # noqa: PLR2004  two of three
         raise click.UsageError("give one of --mix, --audit-log and --access-log")

@@ -32,6 +32,14 @@ def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Commands:" in captured.err
 
 
+def test_no_command_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
+    """The list of commands has a whole sentence for each."""
+    assert main(["--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in listed] == sorted(cli.commands)
+    assert [] == [line for line in listed if line.endswith("...")]
+
+
 @pytest.mark.parametrize("command", sorted(cli.commands))
 def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Each command's help has an example and its exit codes."""
