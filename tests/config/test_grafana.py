@@ -48,6 +48,19 @@ def test_variables() -> None:
     assert used == VARIABLES
 
 
+def test_numbers_without_requests() -> None:
+    """A single number that is a part of a rate says so in words where the rate is 0, not NaN."""
+    parts = [
+        (panel["title"], "> 0)" in target["expr"], "noValue" in panel["fieldConfig"]["defaults"])
+        for panel in PANELS
+        if panel["type"] == "stat"
+        for target in panel["targets"]
+        if "rate(" in target["expr"].partition(" / ")[2]
+    ]
+
+    assert [("Rejected", True, True)] == parts
+
+
 def test_legends() -> None:
     """A legend names labels that its expression keeps."""
     wrong = []
