@@ -119,7 +119,8 @@ def print_table(
     while True:
         kept = tuple(column for column in columns if column[0] not in left_out)
         numbers = table_of("", shown, lambda _: "", kept)
-        width = Measurement.get(console, console.options.update(max_width=1000), numbers).minimum
+        # Not the minimum, for which rich would break "1.5 s" in two.
+        width = Measurement.get(console, console.options.update(max_width=1000), numbers).maximum
         if width <= console.width or len(left_out) == len(LEAVE_OUT):
             break
         left_out.append(LEAVE_OUT[len(left_out)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from typing import Any
 
 import pytest
 
@@ -71,6 +72,33 @@ def test_no_difference() -> None:
     print_report({"warnings": [], "configurations": [first, second], "difference": changes}, file)
 
     assert file.getvalue().endswith("\nB less A: no difference\n")
+
+
+def cells_of_levels(
+    report: dict[str, Any], width: int, monkeypatch: pytest.MonkeyPatch
+) -> set[str]:
+    """The cells of all rows about the level, on a terminal so wide."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    file = Terminal()
+    print_report(report, file)
+    text = re.sub(r"\x1b\[[0-9;]*m", "", file.getvalue())
+    rows = [line for line in text.splitlines() if line.startswith(" level ")]
+    return {cell for row in rows for cell in re.split(" {2,}", row.strip())}
+
+
+def test_numbers_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However narrow a terminal is, a number that it shows has all its digits and its unit."""
+    first, second = report_of("a", 10), report_of("b", 5)
+    changes = difference(first, second, top=10)
+    report = {"warnings": [], "configurations": [first, second], "difference": changes}
+    whole = cells_of_levels(report, 200, monkeypatch)
+
+    assert set() == {
+        (width, cell)
+        for width in range(54, 160)
+        for cell in cells_of_levels(report, width, monkeypatch) - whole
+    }
 
 
 class Terminal(io.StringIO):
