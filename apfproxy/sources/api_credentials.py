@@ -14,7 +14,6 @@ import dataclasses
 import logging
 import os
 import ssl
-import threading
 from typing import TYPE_CHECKING
 
 from apfproxy.sources.exec_credential import Credential, ExecProgram
@@ -49,7 +48,7 @@ class ApiCredentials:
             self._token_file = TokenFile(access.token_file, min_characters=1)
         self._program = None if access.program is None else ExecProgram(access.program)
         self._given = Credential()  # by the program
-        self._lock = threading.Lock()
+        self._lock = asyncio.Lock()
         self._fingerprint = fingerprint(access.paths)
         self.context: ssl.SSLContext | None = None
         self.problem: str | None = None
@@ -75,33 +74,28 @@ class ApiCredentials:
             TokenFileError: There is no token where one should be.
             ExecError: The program that should give one does not.
         """
-        return await asyncio.to_thread(self._refresh)
+        async with self._lock:
+            given = self._given if self._program is None else await self._program.credential()
+            return await asyncio.to_thread(self._refresh, given)
 
     def refused(self) -> None:
         """The API does not know who asks: a program is run again."""
         if self._program is not None:
             self._program.refused()
 
-    def _refresh(self) -> str | None:
-        with self._lock:
-            is_new = False
-            if self._program is not None:
-                given = self._program.credential()
-                is_new = (given.certificate, given.key) != (
-                    self._given.certificate,
-                    self._given.key,
-                )
-                self._given = given
-                if is_new:
-                    has_own = bool(given.certificate)
-                    self._access = dataclasses.replace(
-                        self._access,
-                        certificate=Pem(data=given.certificate.encode()) if has_own else None,
-                        key=Pem(data=given.key.encode()) if has_own else None,
-                    )
-            if self.context is not None:
-                self._refresh_tls(is_new=is_new)
-            return self.authorization()
+    def _refresh(self, given: Credential) -> str | None:
+        before, self._given = self._given, given
+        is_new = (given.certificate, given.key) != (before.certificate, before.key)
+        if is_new:
+            has_own = bool(given.certificate)
+            self._access = dataclasses.replace(
+                self._access,
+                certificate=Pem(data=given.certificate.encode()) if has_own else None,
+                key=Pem(data=given.key.encode()) if has_own else None,
+            )
+        if self.context is not None:
+            self._refresh_tls(is_new=is_new)
+        return self.authorization()
 
     def _refresh_tls(self, *, is_new: bool) -> None:
         found = fingerprint(self._access.paths)

@@ -1,7 +1,8 @@
 """Credentials from a program that a kubeconfig names, as clients of managed clusters use.
 
 The program is run without a terminal, when there is no credential yet, when the last one expires,
-and when the API has refused it.  It blocks; so it is run in a thread.
+and when the API has refused it.  What it starts is of one group with it, which ends with the wait
+for it: when it has taken too long or said too much, and when nobody waits any more.
 
 Source: Kubernetes documentation, "Authenticating", "client-go credential plugins", and the
 reference of `client.authentication.k8s.io/v1`.
@@ -9,14 +10,17 @@ reference of `client.authentication.k8s.io/v1`.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import shutil
-import subprocess
+import signal
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from apfproxy.api.decode import one_line
 from apfproxy.api.times import parse_time
 
 if TYPE_CHECKING:
@@ -25,7 +29,7 @@ if TYPE_CHECKING:
 GROUP = "client.authentication.k8s.io"
 API_VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 MAX_BYTES = 1 << 20
-"""Of what the program says."""
+"""Of what the program says, and of its complaints."""
 MAX_MESSAGE = 300
 """Characters of its complaints that are shown."""
 WITHIN_S = 30.0
@@ -95,8 +99,8 @@ class ExecProgram:
         """The API has refused the last credential."""
         self._last = None
 
-    def credential(self) -> Credential:
-        """The credential of now; blocks while the program runs.
+    async def credential(self) -> Credential:
+        """The credential of now, after a run of the program if need be.
 
         Raises:
             ExecError: There is none.
@@ -105,20 +109,20 @@ class ExecProgram:
         if last is None or (
             last.expires_s is not None and last.expires_s - EARLY_S <= self._wall_s()
         ):
-            last = self._last = read_credential(run(self._command), self._command)
+            last = self._last = read_credential(await run(self._command), self._command)
         return last
 
 
-def run(command: ExecCommand) -> bytes:
+async def run(command: ExecCommand) -> bytes:
     """What the program says.
 
     Raises:
-        ExecError: It cannot be run, fails, or takes too long.
+        ExecError: It cannot be run, fails, says too much or takes too long.
     """
     path = shutil.which(command.path)
     hint = f"; {command.hint}" if command.hint else ""
     if path is None:
-        raise ExecError(f"{command.path}: there is no such program{hint}")
+        raise ExecError(f"{one_line(command.path)}: there is no such program{hint}")
     spec: dict[str, Any] = {"interactive": False}
     if command.cluster is not None:
         spec["cluster"] = command.cluster
@@ -129,23 +133,99 @@ def run(command: ExecCommand) -> bytes:
         "KUBERNETES_EXEC_INFO": json.dumps(told),
     }
     try:
-        ended = subprocess.run(  # noqa: S603 - the operator named it
-            [path, *command.arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=WITHIN_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
+        said = await output([path, *command.arguments], environment)
+    except TimeoutError:
         raise ExecError(f"{command.path}: did not end within {WITHIN_S:g} s") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise ExecError(f"{command.path}: cannot be run: {reason}") from None
-    if ended.returncode:
-        complaint = " ".join(ended.stderr.decode(errors="replace").split())[:MAX_MESSAGE]
-        raise ExecError(f"{command.path}: ended with {ended.returncode}: {complaint}{hint}")
-    return ended.stdout
+    if said.is_too_long:
+        raise ExecError(f"{command.path}: says more than {MAX_BYTES} bytes")
+    if said.status:
+        complaint = " ".join(said.complaints.decode(errors="replace").split())[:MAX_MESSAGE]
+        raise ExecError(f"{command.path}: ended with {said.status}: {one_line(complaint)}{hint}")
+    return bytes(said.answer)
+
+
+class Output(asyncio.SubprocessProtocol):
+    """What a program says, as long as it may be.
+
+    Attributes:
+        answer: From its standard output.
+        complaints: From its standard error.
+        is_too_long: Whether one of them is.
+        status: The program's at its end.
+        ended: Whether it has ended, and nobody else holds its outputs.
+    """
+
+    def __init__(self) -> None:
+        self.answer = bytearray()
+        self.complaints = bytearray()
+        self.is_too_long = False
+        self.status: int | None = None
+        self.ended = asyncio.Event()
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    def __repr__(self) -> str:
+        return f"<Output of {len(self.answer)} bytes>"
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The program runs."""
+        # A cast: that of uvloop is not of this class.
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Keep what it says, or end it."""
+        kept = self.answer if fd == 1 else self.complaints
+        if len(kept) + len(data) > MAX_BYTES:
+            self.is_too_long = True
+            self.give_up()
+            return
+        kept += data
+
+    def process_exited(self) -> None:
+        """It has ended."""
+        assert self._transport is not None
+        self.status = self._transport.get_returncode()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        """Nobody says any more."""
+        self.ended.set()
+
+    def give_up(self) -> None:
+        """End the program, and what it has started; hear no more of them."""
+        assert self._transport is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._transport.get_pid(), signal.SIGKILL)
+        self._transport.close()
+
+
+async def output(arguments: list[str], environment: dict[str, str]) -> Output:
+    """What a program says until its end; it gets nothing to read.
+
+    Raises:
+        TimeoutError: It did not end in time.
+        OSError, ValueError: It cannot be run.
+    """
+    transport, said = await asyncio.get_running_loop().subprocess_exec(
+        Output,
+        *arguments,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            await said.ended.wait()
+    except BaseException:
+        said.give_up()
+        await said.ended.wait()
+        raise
+    finally:
+        transport.close()
+    return said
 
 
 def read_credential(said: bytes, command: ExecCommand) -> Credential:

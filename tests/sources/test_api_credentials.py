@@ -184,7 +184,11 @@ async def test_program(monkeypatch: pytest.MonkeyPatch) -> None:
             for each in issued
         ),
     ]
-    monkeypatch.setattr(ExecProgram, "credential", lambda own: given[0] if own else None)
+
+    async def first(_: ExecProgram) -> Credential:
+        return given[0]
+
+    monkeypatch.setattr(ExecProgram, "credential", first)
     monkeypatch.setattr(ExecProgram, "refused", lambda _: given.pop(0))
     credentials = ApiCredentials(ApiAccess(server=SERVER, program=ExecCommand(path="x")))
     shown, contexts = [], []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -43,7 +45,7 @@ def program(tmp_path: Path) -> Callable[[str], str]:
     return make
 
 
-def test_is_told(program: Callable[[str], str]) -> None:
+async def test_is_told(program: Callable[[str], str]) -> None:
     """The program gets its arguments, its variables, and what there is to know; no terminal."""
     path = program('cat; printf "%s %s %s" "$1" "$OWN" "$KUBERNETES_EXEC_INFO"')
     command = ExecCommand(
@@ -55,19 +57,28 @@ def test_is_told(program: Callable[[str], str]) -> None:
         "spec": {"interactive": False, "cluster": {"server": "s"}},
     }
 
-    assert f"a b c {json.dumps(expected)}" == run(command).decode()
+    assert f"a b c {json.dumps(expected)}" == (await run(command)).decode()
     assert "'c'" not in repr(command)
 
 
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        pytest.param("echo first >&2; echo second >&2; exit 3", "ended with 3: first second; hint"),
-        pytest.param("exec sleep 60", "did not end within 0.1 s"),
+        pytest.param(
+            "echo first >&2; echo second >&2; exit 3",
+            "ended with 3: first second; hint",
+            id="fails",
+        ),
+        pytest.param("printf '\\33[2J' >&2; exit 3", r"3: \\x1b\[2J; hint", id="escapes"),
+        pytest.param("kill -9 $$", "ended with -9: ; hint", id="is-killed"),
+        pytest.param("exec sleep 60", "did not end within 0.1 s", id="hangs"),
+        pytest.param("sleep 60 & wait", "did not end within 0.1 s", id="waits"),
+        pytest.param("setsid sleep 1", "did not end within 0.1 s", id="lets-others-hang"),
+        pytest.param("exec yes", "says more than 1048576 bytes", id="says-too-much"),
+        pytest.param("exec yes >&2", "says more than 1048576 bytes", id="complains-too-much"),
     ],
-    ids=["fails", "hangs"],
 )
-def test_fails(
+async def test_fails(
     lines: str,
     expected: str,
     program: Callable[[str], str],
@@ -78,7 +89,25 @@ def test_fails(
         monkeypatch.setattr(exec_credential, "WITHIN_S", 0.1)
 
     with pytest.raises(ExecError, match=expected):
-        run(ExecCommand(path=program(lines), hint="hint"))
+        await run(ExecCommand(path=program(lines), hint="hint"))
+
+
+async def test_ends_with_the_wait_for_it(program: Callable[[str], str], tmp_path: Path) -> None:
+    """When nobody waits any more, the program and what it has started end at once."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    running = asyncio.ensure_future(
+        run(ExecCommand(path=program(f"exec 3>{fifo}; echo begun >&3; sleep 60 & wait")))
+    )
+    file = await asyncio.to_thread(fifo.open)
+    with file:
+        said = [await asyncio.to_thread(file.readline)]
+        running.cancel()
+        await asyncio.wait((running,))
+        said.append(await asyncio.to_thread(file.read))  # comes to its end with the last writer
+
+    assert ["begun\n", ""] == said
+    assert running.cancelled()
 
 
 @pytest.mark.parametrize(
@@ -92,10 +121,10 @@ def test_fails(
         ),
     ],
 )
-def test_cannot_be_run(command: ExecCommand, expected: str) -> None:
+async def test_cannot_be_run(command: ExecCommand, expected: str) -> None:
     """What cannot be run is an error that says how to have it."""
     with pytest.raises(ExecError, match=expected):
-        run(command)
+        await run(command)
 
 
 @pytest.mark.parametrize(
@@ -152,22 +181,22 @@ def test_no_credential(data: bytes, expected: str) -> None:
     assert SECRET not in str(caught.value)
 
 
-def test_is_run_when_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_is_run_when_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is run at first, shortly before its credential expires, and after a refusal."""
     runs: list[Any] = []
 
-    def run_it(command: ExecCommand) -> bytes:
+    async def run_it(command: ExecCommand) -> bytes:
         runs.append(command)
         return said(token=f"t{len(runs)}", expirationTimestamp="1970-01-01T00:01:00Z")
 
     monkeypatch.setattr(exec_credential, "run", run_it)
     now_s = 0.0
     program = ExecProgram(ExecCommand(path="x"), lambda: now_s)
-    tokens = [program.credential().token, program.credential().token]
+    tokens = [(await program.credential()).token for _ in range(2)]
     program.refused()
-    tokens.append(program.credential().token)
+    tokens.append((await program.credential()).token)
     now_s = 51.0
-    tokens.append(program.credential().token)
+    tokens.append((await program.credential()).token)
 
     assert ["t1", "t1", "t2", "t3"] == tokens
     assert "<ExecProgram x: Credential(expires_s=60)>" == repr(program)
