@@ -6,7 +6,8 @@
     - name: tenant-{}              # {} is 0, 1, ... up to `count`
       count: 10
       user: tenant-{}
-      groups: [tenants]            # system:authenticated is added
+      groups: [tenants]            # system:authenticated is added; those of a service account by
+                                   # default, too
       request: GET /api/v1/namespaces/tenant-{}/pods
       rate: 20                     # a second; or clients: 5, each with one request at a time
       arrivals: poisson            # or constant
@@ -56,6 +57,9 @@ TIMES = "such as 50ms, 20ms-80ms, exp(50ms) or lognormal(50ms,0.5)"
 CALL = re.compile(r"(exp|lognormal)\(([^(),]+)(?:,([^(),]+))?\)")
 NUMBER = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 POISSON, CONSTANT = "poisson", "constant"
+PART = re.compile(r"[A-Za-z0-9_.:{}-]+")
+"""Of a path: the name of a resource, a namespace or an object, or where its number is to stand."""
+ACCOUNT = re.compile(r"system:serviceaccount:([^:]+):[^:]+")
 
 
 class MixError(ValueError):
@@ -389,6 +393,9 @@ def _flows_of(fields: Fields, duration_ns: int) -> list[MixFlow]:
 def _user(name: str, groups: tuple[str, ...]) -> User:
     if name == ANONYMOUS.name:
         return User(name, (*groups, *ANONYMOUS.groups))
+    account = ACCOUNT.fullmatch(name)
+    if account is not None and not groups:
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{account[1]}")
     return authenticated(User(name, groups))
 
 
@@ -411,6 +418,9 @@ def _request_of(fields: Fields) -> tuple[str, str]:
     method_of_verb = METHOD_OF_VERB.get(verb)
     if method_of_verb is None:
         raise fields.error("verb", f"expected one of {', '.join(METHOD_OF_VERB)}, not {verb!r}")
+    for field, part in (("resource", resource), ("namespace", namespace), ("objectName", name)):
+        if part and not PART.fullmatch(part):
+            raise fields.error(field, f"expected a name, not {part!r}; or give the whole request")
     plural, _, group = resource.partition(".")
     target = f"/apis/{group}/v1" if group else "/api/v1"
     if namespace:

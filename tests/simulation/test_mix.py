@@ -66,6 +66,28 @@ def test_what_may_be_left_out() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("fields", "groups"),
+    [
+        pytest.param("user: a", (), id="user"),
+        pytest.param("user: a\n  groups: [b]", ("b",), id="user-with-groups"),
+        pytest.param(
+            "user: system:serviceaccount:x:y",
+            ("system:serviceaccounts", "system:serviceaccounts:x"),
+            id="account",
+        ),
+        pytest.param(
+            "user: system:serviceaccount:x:y\n  groups: [b]", ("b",), id="account-with-groups"
+        ),
+    ],
+)
+def test_groups(fields: str, groups: tuple[str, ...]) -> None:
+    """Whoever is named is authenticated, and a service account is one of its namespace."""
+    (flow,) = mix_of(f"{FLOW}\n  {fields}").flows
+
+    assert (*groups, "system:authenticated") == flow.kind.user.groups
+
+
 def test_numbered_names() -> None:
     """Flows of one entry have names of their own, even if it does not say where the number is."""
     mix = mix_of(FLOW + "\n  count: 2")
@@ -208,6 +230,18 @@ def test_wrong_times(text: str, message: str) -> None:
             ),
             "flows[0].objectName: means nothing to list",
             id="object-name",
+        ),
+        pytest.param(
+            FLOW.replace("request: GET /api/v1/pods", "verb: get\n  resource: pods/status"),
+            "flows[0].resource: expected a name, not 'pods/status'; or give the whole request",
+            id="subresource",
+        ),
+        pytest.param(
+            FLOW.replace(
+                "request: GET /api/v1/pods", "verb: list\n  resource: pods\n  namespace: a?b"
+            ),
+            "flows[0].namespace: expected a name, not 'a?b'",
+            id="query",
         ),
         pytest.param("[]", "flows[0]: expected a mapping", id="no-mapping"),
         pytest.param(FLOW + "\n  count: 10000\n- " + FLOW, "flows[1].count: more than", id="many"),
