@@ -20,6 +20,8 @@ BAR_HEIGHT = 18
 BAR_LEFT = 200
 LONGEST_LABEL = 30
 TICKS = (1, 2, 5, 10)
+UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+"""Of times, in seconds; the first of which an axis has three is its."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +70,14 @@ def plot(wanted: Plot) -> str:
             f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{value:g}</text>'
         )
         value = round(value + step, 9)
-    seconds, step_s = 0.0, tick(wanted.most_s)
-    while seconds <= wanted.most_s:
+    unit_s, unit = next((each for each in UNITS if each[0] * 3 <= wanted.most_s), (1, "s"))
+    moment, step = 0.0, tick(wanted.most_s / unit_s)
+    while moment * unit_s <= wanted.most_s:
         parts.append(
-            f'<text x="{LEFT + seconds * across:.1f}" y="{height - 3}" text-anchor="middle">'
-            f"{seconds:g} s</text>"
+            f'<text x="{LEFT + moment * unit_s * across:.1f}" y="{height - 3}"'
+            f' text-anchor="middle">{moment:g} {unit}</text>'
         )
-        seconds = round(seconds + step_s, 9)
+        moment = round(moment + step, 9)
     for line in wanted.lines:
         points = [
             f"{LEFT + (index + 0.5) * wanted.bin_s * across:.1f},{floor - each * up:.1f}"

@@ -37,6 +37,22 @@ def test_plot() -> None:
     assert "line none" not in classes
 
 
+@pytest.mark.parametrize(
+    ("seconds", "texts"),
+    [
+        pytest.param(120, ["0 s", "50 s", "100 s"], id="seconds"),
+        pytest.param(240, ["0 min", "1 min", "2 min", "3 min", "4 min"], id="minutes"),
+        pytest.param(86_400, ["0 h", "5 h", "10 h", "15 h", "20 h"], id="hours"),
+        pytest.param(30 * 86_400, ["0 d", "10 d", "20 d", "30 d"], id="days"),
+    ],
+)
+def test_times(seconds: float, texts: list[str]) -> None:
+    """The times below a plot have the unit that suits them."""
+    root = parsed(plot(Plot("a", [], 1.0, seconds, 1.0)))
+
+    assert texts == [each.text for each in root if each.get("text-anchor") == "middle"]
+
+
 def test_plot_of_nothing() -> None:
     """A run of no time has a plot, too."""
     assert parsed(plot(Plot("empty", [], 1.0, 0.0, 0.0))).tag == "svg"
