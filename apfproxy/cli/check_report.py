@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apfproxy.api.decode import one_line
+from apfproxy.api.field_errors import counted
 from apfproxy.lint.findings import (
     ADDED,
     CHANGED,
@@ -196,11 +197,6 @@ def diff_line(line: str) -> str:
         return click.style(line, bold=True)
     colour = DIFF_COLOURS.get(line[:1])
     return click.style(line, fg=colour) if colour else line
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def kinds_as_text() -> str:

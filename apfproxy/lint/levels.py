@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.api.field_errors import counted
 from apfproxy.api.flowcontrol.additions import MOST_WAIT_NS, level_additions
 from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
 from apfproxy.flowcontrol.limits import level_limits, nominal_limits
@@ -61,7 +62,7 @@ def level_findings(
                 name,
                 "",
                 f"no FlowSchema uses it, and it has {nominal[name]} of"
-                f" {server_concurrency_limit} seats",
+                f" {counted(server_concurrency_limit, 'seat')}",
             )
         limited = level.spec.limited
         if limited is None:
@@ -79,8 +80,8 @@ def level_findings(
                 KIND,
                 name,
                 SHARES,
-                f"{shares[name]} of {total} shares buy {exact:.2g} of {server_concurrency_limit}"
-                " seats, which are rounded up to one",
+                f"{shares[name]} of {total} shares buy {exact:.2g} of"
+                f" {counted(server_concurrency_limit, 'seat')}, which are rounded up to one",
             )
         if queuing is not None:
             yield from hand_findings(name, queuing, seats)
@@ -118,7 +119,8 @@ def hand_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Itera
         message = f"any two flows have {2 * hand - queues} or more of {queues} queues in common"
         yield Finding(LARGE_HAND, KIND, name, field, message)
     if hand > seats > 0:
-        message = f"a hand of {hand} for {seats} seats: no request counts as more than one seat"
+        few = counted(seats, "seat")
+        message = f"a hand of {hand} for {few}: no request counts as more than one seat"
         yield Finding(WIDE_HAND, KIND, name, field, message)
 
 
@@ -134,10 +136,11 @@ def queue_findings(
         wait_ns: The longest that a request waits.
     """
     waiting = queuing.hand_size * queuing.queue_length_limit
-    served = max(seats, 1) * wait_ns // SHORT_SERVICE_NS
+    seats = max(seats, 1)  # a level without any serves one request at a time
+    served = seats * wait_ns // SHORT_SERVICE_NS
     if waiting > served:
         message = (
-            f"one flow may have {waiting} requests wait, and {seats} seats serve at most"
-            f" {served} before they time out"
+            f"one flow may have {waiting} requests wait, and at most {served} are served by"
+            f" {counted(seats, 'seat')} before they time out"
         )
         yield Finding(LONG_QUEUE, KIND, name, f"{QUEUING}.queueLengthLimit", message)

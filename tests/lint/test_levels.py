@@ -16,7 +16,12 @@ from tests.objects import priority_level
 
 OTHERS = priority_level("others", shares=90)
 LONG = (
-    "one flow may have 60006 requests wait, and 10 seats serve at most 60000 before they time out"
+    "one flow may have 60006 requests wait, and at most 60000 are served by 10 seats before they"
+    " time out"
+)
+LONG_OF_ONE = (
+    "one flow may have 6006 requests wait, and at most 6000 are served by 1 seat before they time"
+    " out"
 )
 QUEUING = QueuingConfiguration(queues=64, hand_size=6, queue_length_limit=50)
 EXEMPT = next(
@@ -75,6 +80,14 @@ def messages(
             priority_level("a", shares=4, queuing=QUEUING),
             [("APF207", "a hand of 6 for 5 seats: no request counts as more than one seat")],
             id="hand-larger-than-the-level",
+        ),
+        pytest.param(
+            priority_level("a", shares=0, queuing=replace(QUEUING, queue_length_limit=1001)),
+            [
+                ("APF201", "no seat of 100 is its own, and it may not borrow any"),
+                ("APF209", LONG_OF_ONE),
+            ],
+            id="long-queue-without-seats",
         ),
         pytest.param(
             priority_level("a", queuing=replace(QUEUING, queue_length_limit=10_000)),
