@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from apfproxy.cli.check_report import counted
+from apfproxy.api.field_errors import counted
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.parameters import Parsed, output_option
 from apfproxy.cli.simulate_tables import print_report

@@ -10,7 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from apfproxy.cli.check_report import counted
+from apfproxy.api.field_errors import counted
 from apfproxy.cli.terminal_text import shown as one_line
 from apfproxy.simulation.html_report import exceptions, span
 from apfproxy.simulation.report import BOTH, COMPARED, changed_name
