@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.observe import live_history
-from apfproxy.observe.live_history import FIELDS, SAMPLES, LiveHistory
+from apfproxy.observe.live_history import FIELDS, SAMPLES, LiveHistory, wait_bound_s
 from tests.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene
 
@@ -57,10 +58,26 @@ def test_samples(scene: Scene) -> None:
         "dispatched": [0.5, 1.0, 0.0],
         "rejected": [0.5, 0.0, 0.0],
         "waitSeconds": [0.0, 2.0, None],
+        "waitP99Seconds": [0.0, 2.0, None],
         "waiting": [1.0, 0.0, 0.0],
         "seatsInUse": [1.0, 1.0, 0.0],
     } == columns["levels"]["tiny"]
     assert "<LiveHistory: 3 of 3 samples>" == repr(history)
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        pytest.param({0: 7}, 0.0, id="none-waited"),
+        pytest.param({0: 99, 7: 1}, 0.0, id="one-in-a-hundred-waited"),
+        pytest.param({0: 98, 7: 2}, 1.0, id="two-in-a-hundred-waited"),
+        pytest.param({1: 1}, 0.005, id="one"),
+        pytest.param({0: 1, 13: 1}, math.inf, id="longer-than-any-bound"),
+    ],
+)
+def test_wait_bound(counts: dict[int, int], expected: float) -> None:
+    """All but one in a hundred waited no longer than the bound."""
+    assert expected == wait_bound_s([counts.get(bucket, 0) for bucket in range(14)])
 
 
 def test_no_time(scene: Scene) -> None:

@@ -6,7 +6,16 @@ import { count, quantity } from "./numbers.js";
 const SPANS = ["range", "lent", "borrowed", "used", "over"];
 const MARKS = ["nominal", "current"];
 const HEADROOM = 1.02;
+const LARGEST_BOUND_S = 30; // of a wait, in the metrics
 const MOVED = { lent: "lent", borrowed: "borrowed" };
+
+/** What nearly all requests of a second waited at most; blank if they did not wait. */
+function longest(second) {
+  if (!second?.waitSeconds || second.waitP99Seconds === 0) return "\u00a0";
+  const bound = second.waitP99Seconds;
+  if (bound === null) return `p99 > ${LARGEST_BOUND_S} s`; // which JSON cannot say otherwise
+  return `p99 ≤ ${bound < 1 ? `${quantity(bound * 1000)} ms` : `${quantity(bound)} s`}`;
+}
 
 class Row {
   constructor(name) {
@@ -55,7 +64,7 @@ class Row {
     setText(this.moved, how ? `${how === "lent" ? "−" : "+"}${count(level[how])}` : "0");
     setText(this.movedHow, how ? MOVED[how] : "\u00a0");
     setText(this.waiting, count(level.waiting));
-    setText(this.wait, second?.waitSeconds ? `mean ${quantity(second.waitSeconds)} s` : "\u00a0");
+    setText(this.wait, longest(second));
     setText(this.served, quantity(second?.dispatched));
     setText(this.total, `of ${count(level.dispatched)}`);
     setText(this.rejected, count(level.rejected));
