@@ -19,7 +19,7 @@ Limits of another kind stay in force: those of connections, of bodies and of the
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from apfproxy.flowcontrol.ticket import DONE, ONE_SEAT, WAITING, RejectReason, Ticket
 from apfproxy.proxy.exchange import Exchange
@@ -27,7 +27,7 @@ from apfproxy.proxy.exchange import Exchange
 if TYPE_CHECKING:
     from apfproxy.clock import Timer
     from apfproxy.flowcontrol.controller import Classification
-    from apfproxy.flowcontrol.flow_limits import Refusal
+    from apfproxy.flowcontrol.flow_limits import FlowLimits, Refusal
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.request.attributes import RequestAttributes
@@ -48,14 +48,21 @@ class ObservedExchange(Exchange):
 
     def _wait_for_seats(self, ticket: Ticket) -> None:
         """Leave the waiting to the shadow."""
-        self._verdict = ticket.details = Shadow(
+        self._verdict = ticket.details = shadow = Shadow(
             self._context, self.head, self._classification, ticket
         )
+        if self._place is not None:
+            # It is the shadow now that is told of the request's end.
+            shadow.place, self._place = self._place, cast("FlowLimits", shadow)
         self._go_on(ticket.arrived_ns)
 
     def _reject(self, reason: RejectReason, waited_ns: int = 0) -> None:
         """Have the request go on that would be rejected."""
-        self._classification.level.retry_after.record_drop(int(time.time()))
+        found, place = self._classification, self._place
+        if place is not None:
+            self._place = None
+            place.release(found.flow.distinguisher)
+        found.level.retry_after.record_drop(int(time.time()))
         self._go_on_rejected(reason, waited_ns)
 
     def _refuse(self, refusal: Refusal) -> None:
@@ -80,10 +87,10 @@ class ObservedExchange(Exchange):
 
     def on_client_left(self) -> None:
         """The client is gone; it would not have waited any longer, either."""
-        ticket = self.ticket
         super().on_client_left()
-        if ticket is not None and isinstance(ticket.details, Shadow):
-            ticket.details.leave()
+        verdict = getattr(self, "_verdict", None)
+        if isinstance(verdict, Shadow):
+            verdict.leave()
 
     def _give_seats_back(self, now_ns: int) -> None:
         ticket = self.ticket
@@ -109,6 +116,9 @@ class ObservedExchange(Exchange):
 class Shadow:
     """A request that would have waited: its place in a queue, then its seats.
 
+    A long-running one has its place among those of its flow, too, for as long after the shadow's
+    dispatch as it lasted.
+
     Args:
         context: The proxy's.
         head: The request's.
@@ -116,10 +126,22 @@ class Shadow:
         ticket: Its place in the queue.
 
     Attributes:
+        place: Where it has a place among the long-running requests; None for nowhere.
         reason: Why it would have been rejected; "" if it would not, or not yet.
     """
 
-    __slots__ = ("_context", "_duration_ns", "_head", "_level", "_ticket", "_timer", "reason")
+    __slots__ = (
+        "_context",
+        "_duration_ns",
+        "_head",
+        "_lasted_ns",
+        "_level",
+        "_place_timer",
+        "_ticket",
+        "_timer",
+        "place",
+        "reason",
+    )
 
     def __init__(
         self, context: Context, head: RequestHead, classification: Classification, ticket: Ticket
@@ -128,7 +150,10 @@ class Shadow:
         self._head = head
         self._level = classification.level
         self._ticket = ticket
-        self._duration_ns = -1  # unknown until the request's end
+        self._duration_ns = -1  # unknown until the request needs no seats any more
+        self._lasted_ns = -1  # unknown until the request's end
+        self._place_timer: Timer | None = None
+        self.place: FlowLimits | None = None
         self.reason: str = ""
         arrived_ns = ticket.arrived_ns
         self._timer: Timer = context.clock.call_at(
@@ -154,6 +179,8 @@ class Shadow:
         kind.executing.begin(ticket.dispatched_ns)
         if self._duration_ns >= 0:
             self._hold_seats()
+        if self._lasted_ns >= 0:
+            self._hold_place()
 
     def end(self, duration_ns: int) -> None:
         """The request itself is through, or needs its seats no more.
@@ -165,9 +192,16 @@ class Shadow:
         if self._ticket.is_executing:
             self._hold_seats()
 
+    def release(self, distinguisher: str) -> None:  # noqa: ARG002  as `FlowLimits` has it
+        """The request itself is over, and would have had its place so long."""
+        self._lasted_ns = self._context.clock.now_ns() - self._ticket.arrived_ns
+        if self._ticket.dispatched_ns >= 0:
+            self._hold_place()
+
     def leave(self) -> None:
         """The client is gone, before the answer was through."""
         self._timer.cancel()
+        self._leave_place()
         ticket = self._ticket
         if ticket.state == WAITING:
             self._leave_queue(None)
@@ -178,6 +212,21 @@ class Shadow:
         """Hold the seats for as long as the request did, from the shadow's dispatch on."""
         end_ns = self._ticket.dispatched_ns + self._duration_ns
         self._timer = self._context.clock.call_at(end_ns, self._finish)
+
+    def _hold_place(self) -> None:
+        """Hold the place for as long as the request lasted, from the shadow's dispatch on."""
+        if self.place is not None:
+            self._place_timer = self._context.clock.call_at(
+                self._ticket.dispatched_ns + self._lasted_ns, self._leave_place
+            )
+
+    def _leave_place(self) -> None:
+        if self._place_timer is not None:
+            self._place_timer.cancel()
+            self._place_timer = None
+        if self.place is not None:
+            self.place.release(self._ticket.flow.distinguisher)
+            self.place = None
 
     def _finish(self) -> None:
         head, context = self._head, self._context
@@ -191,6 +240,7 @@ class Shadow:
         self.reason = RejectReason.TIME_OUT
         self._level.retry_after.record_drop(int(time.time()))
         self._leave_queue(RejectReason.TIME_OUT)
+        self._leave_place()
 
     def _leave_queue(self, reason: RejectReason | None) -> None:
         context, ticket = self._context, self._ticket

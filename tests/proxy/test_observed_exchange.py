@@ -6,16 +6,20 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from apfproxy.api.decode import decode_documents
 from apfproxy.proxy.request_log import RequestLog
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.user import ANONYMOUS
 from apfproxy.settings import ENFORCE, OBSERVE, AccessLogSettings
 from tests.proxy.fakes import (
     CHUNKED_OK,
     GET,
     LIST,
     LOG,
+    OBJECTS,
     OK,
     POST,
     WATCH,
@@ -30,10 +34,17 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.counters import FlowSchemaCounters
     from apfproxy.flowcontrol.ticket import Flow, Ticket
 
+EVERY_POD = parse_attributes("GET", b"/api/v1/pods?watch=1")
 REFUSING = b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n"
 HURRIED = GET.replace(b" HTTP", b"?timeout=2200ms HTTP")
 """Waits for 550 ms at most."""
+HURRIED_WATCH = WATCH.replace(b" HTTP", b"&timeout=2200ms HTTP")
 TICK_S = 0.1
+ADDITIONS = [
+    b"",
+    b'apfproxy.io/long-running-limit: "1"',
+    b'apfproxy.io/request-rate: "2", apfproxy.io/request-burst: "2"',
+]
 
 
 @pytest.fixture
@@ -62,6 +73,17 @@ def counts(bench: Bench) -> dict[str, object]:
         name: (each.counts, each.sum) if hasattr(each, "counts") else each
         for name, each in found.items()
     }
+
+
+def annotate(bench: Bench, annotations: bytes) -> None:
+    """Have annotations on the FlowSchema."""
+    objects = OBJECTS.replace(
+        b"metadata: {name: queued}\nspec:\n  matchingPrecedence",
+        b"metadata: {name: queued, annotations: {%b}}\nspec:\n  matchingPrecedence" % annotations,
+    )
+    digest = bench.controller.digest(decode_documents(objects, "objects.yaml").objects)
+    assert () == digest.problems
+    bench.controller.commit(digest)
 
 
 def ask(bench: Bench, request: bytes) -> tuple[FakeTransport, FakeTransport]:
@@ -306,31 +328,33 @@ def test_access_log_of_a_watch_that_began(
     bench.assert_at_rest()
 
 
-def run(arrivals: list[tuple[int, int]], enforcement: str) -> tuple[dict[str, object], list[bytes]]:
+def run(
+    arrivals: list[tuple[int, int, bytes]], annotations: bytes, enforcement: str
+) -> tuple[dict[str, object], list[bytes]]:
     """What a mix of requests comes to.
 
     Args:
-        arrivals: Ticks since the one before, and for which the origin works at it.
+        arrivals: Ticks since the one before, for which the origin works at it, and the request.
+        annotations: Of the FlowSchema.
         enforcement: Of the proxy.
 
     Returns:
         What is counted, and what each client got.
     """
-    at: dict[int, list[int]] = {}
+    at: dict[int, list[bytes]] = {}
     now = 0
-    for gap, duration in arrivals:
+    for gap, duration, request in arrivals:
         now += gap
-        at.setdefault(now, []).append(duration)
+        at.setdefault(now, []).append(request.replace(b"Host", b"Duration: %d\r\nHost" % duration))
     with Bench(idle_origins=len(arrivals), enforcement=enforcement) as bench:
+        annotate(bench, annotations)
         due: dict[int, int] = {}
         clients = []
         for tick in range(now + 20 * len(arrivals) + 20):
             for index in [index for index, end in due.items() if end == tick]:
                 del due[index]
                 bench.send(bench.origins[index], OK)
-            for duration in at.get(tick, ()):
-                lines = b"Duration: %d\r\nHost" % duration
-                clients.append(bench.ask(HURRIED.replace(b"Host", lines)))
+            clients += [bench.ask(request) for request in at.get(tick, ())]
             for index, origin in enumerate(bench.origins):
                 sent = origin.take()
                 if sent:
@@ -341,11 +365,28 @@ def run(arrivals: list[tuple[int, int]], enforcement: str) -> tuple[dict[str, ob
         return counts(bench), [status(client.take()) for client in clients]
 
 
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), min_size=1, max_size=12))
-def test_agrees_with_enforcement(arrivals: list[tuple[int, int]]) -> None:
+WAITING_WATCHES = [(0, 5, HURRIED), (0, 3, HURRIED_WATCH), (4, 3, HURRIED_WATCH)]
+
+
+@example([*WAITING_WATCHES, (0, 1, HURRIED_WATCH)], ADDITIONS[1])
+@example([(0, 9, HURRIED), (0, 9, HURRIED_WATCH), (6, 3, LOG)], ADDITIONS[1])
+@example([*[(0, 9, HURRIED)] * 4, (0, 9, HURRIED_WATCH), (1, 1, LOG)], ADDITIONS[1])
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 3), st.integers(1, 9), st.sampled_from([HURRIED, HURRIED_WATCH, LOG])
+        ),
+        min_size=1,
+        max_size=12,
+    ),
+    st.sampled_from(ADDITIONS),
+)
+def test_agrees_with_enforcement(
+    arrivals: list[tuple[int, int, bytes]], annotations: bytes
+) -> None:
     """Where the origin takes the same time over each request, the counts are the same."""
-    enforced, _ = run(arrivals, ENFORCE)
-    observed, answers = run(arrivals, OBSERVE)
+    enforced, _ = run(arrivals, annotations, ENFORCE)
+    observed, answers = run(arrivals, annotations, OBSERVE)
 
     assert enforced == observed
     assert [b"200"] * len(arrivals) == answers
@@ -362,6 +403,9 @@ ACTS = st.one_of(
 def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> None:
     """However requests end, and whenever, nothing of their shadows is left in the end."""
     with Bench(idle_origins=40, enforcement=OBSERVE) as bench:
+        annotate(bench, b'apfproxy.io/long-running-limit: "2"')
+        limits = bench.controller.classify(ANONYMOUS, EVERY_POD).limits
+        assert limits is not None
         asked: list[tuple[FakeTransport, FakeTransport]] = []
         for act, value in acts:
             if act == "ask":
@@ -389,3 +433,4 @@ def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> N
         bench.wait(3600)
 
         bench.assert_at_rest()
+        assert {} == limits.long_running
