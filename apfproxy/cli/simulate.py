@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 MAX_LINE_BYTES = 64 << 20
 """An audit event with the bodies of a large request and its answer has a few MiB."""
 
+MAX_SKIPPED_BYTES = 1 << 30
+"""Of a line that is too long; there are devices whose first line never ends."""
+
 NS_PER_DAY = 86_400_000_000_000
 LONGEST_SPAN_NS = 31 * NS_PER_DAY
 """Of a log: limits are adjusted every 10 s all the time, and one wrong time may be years away."""
@@ -342,7 +345,7 @@ def lines_of(path: str, move: Callable[[float], None]) -> Iterator[bytes]:
     """The lines of a file, of one that is too long its begin; `move` is told which part is read.
 
     Raises:
-        CommandError: It is compressed.
+        CommandError: It is compressed, or has no lines.
     """
     with opened(path) as file:
         size = file_size(file)
@@ -354,9 +357,15 @@ def lines_of(path: str, move: Callable[[float], None]) -> Iterator[bytes]:
                 )
             yield line
             position += len(line)
+            begun = position
             while len(line) == MAX_LINE_BYTES and not line.endswith(b"\n"):
                 line = file.readline(MAX_LINE_BYTES)
                 position += len(line)
+                if position - begun > MAX_SKIPPED_BYTES:
+                    raise CommandError(
+                        f"{named(path)}: a line has more than {MAX_SKIPPED_BYTES >> 20} MiB:"
+                        " is this the right file?"
+                    )
             if size and position - told > size / 200:
                 told = position
                 move(position / size)

@@ -206,6 +206,20 @@ def test_a_line_that_is_too_long(
     ] == capsys.readouterr().err.splitlines()
 
 
+def test_a_line_without_end(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has no lines is given up some time."""
+    monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
+    monkeypatch.setattr(module, "MAX_SKIPPED_BYTES", 2 << 20)
+
+    assert 1 == main(["simulate", "--audit-log", "/dev/zero"])
+    assert (
+        "apfproxy: /dev/zero: a line has more than 2 MiB: is this the right file?\n"
+        == capsys.readouterr().err
+    )
+
+
 def test_a_warm_up_that_is_too_long(mix: str, capsys: pytest.CaptureFixture[str]) -> None:
     """It is said that the numbers are those of all requests."""
     assert 0 == main(["simulate", "--mix", mix, "--warm-up", "1h"])
