@@ -252,6 +252,27 @@ async def test_hostile_names(browser: Chrome) -> None:
 
 
 @on_uvloop
+async def test_long_names_of_many_queues(browser: Chrome) -> None:
+    """The longest name of a level leaves room for all else; of very many queues all are counted."""
+    async with shown(browser, width=400) as (scene, tab):
+        long = NARROW.replace("name: narrow", f"name: {'l' * 253}")
+        scene.configure(objects_of(long.replace("queues: 1,", "queues: 5000,")))
+        await tab.until("document.getElementById('heat-cell').textContent.startsWith('5,000')")
+        await tab.until(
+            "[...document.querySelectorAll('.chips button')].some((each) => each.title.length > 99)"
+        )
+        text = await tab.run("document.getElementById('heat-cell').textContent")
+        beyond = await tab.run(
+            "[...document.querySelectorAll('button, select, canvas, .name')]"
+            ".filter((each) => each.getBoundingClientRect().right > innerWidth)"
+            ".map((each) => each.outerHTML.slice(0, 100))"
+        )
+
+    assert "5,000 queues, 0 of the first 4,096 with something waiting, 0 requests in all" == text
+    assert [] == beyond
+
+
+@on_uvloop
 async def test_a_clock_that_is_put_back(browser: Chrome) -> None:
     """What was before follows the clock, so that a plot's times go on growing."""
     async with shown(browser) as (_scene, tab):

@@ -175,7 +175,8 @@ export class Plots {
       const swatch = element("span", { class: dash.length ? "swatch dashed" : "swatch", "aria-hidden": "true" });
       swatch.style.setProperty("--colour", colour);
       const isShown = !this.#hidden.has(name);
-      const chip = element("button", { type: "button", "aria-pressed": String(isShown) }, swatch, name);
+      const chip = element("button", { type: "button", "aria-pressed": String(isShown), title: name },
+        swatch, element("span", { class: "name" }, name));
       chip.addEventListener("click", () => this.#toggle(name, chip));
       return chip;
     }));

@@ -109,8 +109,9 @@ export class Queues {
     if (this.#hand === null) return setText(text, NO_HAND);
     const { of: { priorityLevel, flowSchema, flow }, queues } = this.#hand;
     const name = short(flow || flowSchema);
-    return setText(text, queues.length === 0 ? `${name}: level ${priorityLevel} deals no hands.`
-      : `${name} is dealt the queues ${queues.join(", ")} of level ${priorityLevel}.`);
+    const level = short(priorityLevel);
+    return setText(text, queues.length === 0 ? `${name}: level ${level} deals no hands.`
+      : `${name} is dealt the queues ${queues.join(", ")} of level ${level}.`);
   }
 
   #onKey(event) {
@@ -155,9 +156,9 @@ export class Queues {
         `Queue ${queue}: ${level.queues[queue]} waiting, ${level.queueSeats[queue]} seats in use${inHand}`);
     }
     const used = level.queues.filter((waiting) => waiting > 0).length;
-    const isCut = level.queues.length < level.queueCount;
+    const first = level.queues.length < level.queueCount ? ` of the first ${count(level.queues.length)}` : "";
     return setText(this.#cell,
-      `${count(level.queueCount)} queues, ${isCut ? `of the first ${count(level.queues.length)} ` : ""}${count(used)} with something waiting, ${count(level.waiting)} requests in all`);
+      `${count(level.queueCount)} queues, ${count(used)}${first} with something waiting, ${count(level.waiting)} requests in all`);
   }
 
   #handQueues() {
