@@ -3,10 +3,11 @@
 What is known of every user, by the way in which requests are authenticated:
 
 1. Whoever is not anonymous is in `system:authenticated`, unless already in
-   `system:unauthenticated`, where the anonymous user is.  So every user is in one of the two.
-2. Service accounts are in `system:serviceaccounts` and in the group of their namespace, and who
-   is in any group but `system:unauthenticated` is in `system:authenticated`: mostly.  Who
-   impersonates a user can name groups, and then has only these.
+   `system:unauthenticated`.  So every user but one is in one of the two.
+2. Service accounts are in `system:serviceaccounts` and in the group of their namespace, who is in
+   any group but `system:unauthenticated` is in `system:authenticated`, and the anonymous user is in
+   `system:unauthenticated`: mostly.  Who impersonates a user, or vouches for one as a front proxy,
+   can name groups, and then the user has only these.
 
 Source: kubernetes/apiserver pkg/authentication/group/authenticated_group_adder.go and
 pkg/endpoints/filters/impersonation.go.
@@ -45,6 +46,7 @@ class Identity:
 
 
 EVERYBODY = Identity(Who.ALL)
+ANONYMOUS = Identity(Who.USER, ANONYMOUS_NAME)
 AUTHENTICATED = Identity(Who.GROUP, AUTHENTICATED_GROUP)
 UNAUTHENTICATED = Identity(Who.GROUP, UNAUTHENTICATED_GROUP)
 
@@ -77,11 +79,24 @@ def holders(identity: Identity, *, with_groups: bool) -> Iterable[Identity]:
             found[Identity(Who.GROUP, f"{ACCOUNTS_GROUP}:{namespace}")] = None
         if namespace or group.startswith(f"{ACCOUNTS_GROUP}:"):
             found[Identity(Who.GROUP, ACCOUNTS_GROUP)] = None
-        if identity == Identity(Who.USER, ANONYMOUS_NAME):
+        if identity == ANONYMOUS:
             found[UNAUTHENTICATED] = None
         elif identity not in {EVERYBODY, UNAUTHENTICATED}:
             found[AUTHENTICATED] = None
     return found
+
+
+def everybody_in(identity: Identity, *, with_groups: bool) -> tuple[Identity, ...]:
+    """Sets that have all users of this one among them, for whom it can be judged in parts.
+
+    Args:
+        identity: The set to be divided.
+        with_groups: As of `holders`.
+    """
+    is_known = identity.who in {Who.USER, Who.USER_PREFIX} and identity != ANONYMOUS
+    if with_groups or is_known:
+        return AUTHENTICATED, UNAUTHENTICATED
+    return AUTHENTICATED, UNAUTHENTICATED, ANONYMOUS
 
 
 def account_namespace(identity: Identity) -> str:

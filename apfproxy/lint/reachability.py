@@ -12,7 +12,7 @@ from apfproxy.lint.findings import (
     UNREACHABLE,
     Finding,
 )
-from apfproxy.lint.identities import AUTHENTICATED, UNAUTHENTICATED, Identity, can_meet, holders
+from apfproxy.lint.identities import Identity, can_meet, everybody_in, holders
 from apfproxy.lint.request_sets import Kind, Piece, RequestSet, pieces_of
 
 if TYPE_CHECKING:
@@ -83,17 +83,18 @@ def shadows_of(piece: Piece, earlier: Earlier, *, with_groups: bool) -> set[str]
         for holder in holders(piece.identity, with_groups=with_groups)
         for each in earlier.get((holder, kind), ())
     ]
-    halves = [
-        direct + (earlier.get((half, kind)) or []) for half in (AUTHENTICATED, UNAUTHENTICATED)
+    shares = [
+        direct + (earlier.get((share, kind)) or [])
+        for share in everybody_in(piece.identity, with_groups=with_groups)
     ]
     parts = piece.requests.parts()
-    if parts is None or max(map(len, halves)) > MOST_LOOKED_AT:
+    if parts is None or max(map(len, shares)) > MOST_LOOKED_AT:
         return set()
     names: set[str] = set()
     for part in parts:
-        # Every user is in one of the two groups: who holds the part for both, holds it.
-        for half in halves:
-            found = next((name for name, requests in half if requests.holds(part)), None)
+        # Every user is in one of these sets: who holds the part for each of them, holds it.
+        for share in shares:
+            found = next((name for name, requests in share if requests.holds(part)), None)
             if found is None:
                 return set()
             names.add(found)

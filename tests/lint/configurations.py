@@ -42,8 +42,10 @@ USERS = (
     authenticated(User("system:serviceaccount:ci:builder", ())),
     authenticated(User("system:serviceaccount:ci:builder", ("ops",))),
     authenticated(User("system:serviceaccount:", ())),
+    authenticated(User("system:anonymous", ())),
+    authenticated(User("system:anonymous", ("devs",))),
 )
-"""The same, and some who impersonate."""
+"""The same, and some who impersonate, or for whom a front proxy vouches."""
 
 TARGETS = (
     "/",

@@ -95,7 +95,7 @@ def rule_of(*verbs: str, namespace: str = "*", resource: str = "pods") -> Resour
             [
                 schema("a", 2, group_subject("system:authenticated")),
                 schema("b", 2, group_subject("system:unauthenticated")),
-                schema("c", 3, group_subject("devs")),
+                schema("c", 3),
             ],
             ["a, b"],
             id="by-everybody-in-two-groups",
@@ -127,6 +127,23 @@ def test_by_what(schemas: list[FlowSchema], messages: list[str]) -> None:
     found = [each.message for each in unreachable(tried_in_order(schemas))]
 
     assert [f"all that it can match is matched before by {by}" for by in messages] == found
+
+
+@pytest.mark.parametrize(
+    ("subjects", "kind"),
+    [
+        pytest.param([], REACHED_WITHOUT_GROUPS, id="in-no-group"),
+        pytest.param([user_subject("system:anonymous")], UNREACHABLE, id="by-name"),
+    ],
+)
+def test_anonymous(subjects: list[Subject], kind: FindingKind) -> None:
+    """A front proxy may vouch for the anonymous user without the group of the unauthenticated."""
+    groups = [group_subject(f"system:{name}") for name in ("authenticated", "unauthenticated")]
+    schemas = [schema(f"a{i}", 2, subject) for i, subject in enumerate([*groups, *subjects])]
+    last = schema("b", 3, group_subject("*"))
+
+    found = {each.name: each.found for each in unreachable([*schemas, last])}
+    assert kind is found["b"]
 
 
 def test_too_many_parts() -> None:
