@@ -106,10 +106,10 @@ REACHED_WITHOUT_GROUPS = FindingKind(
     "reached only by who lacks the usual groups",
     Severity.WARNING,
     "FlowSchemas that are tried earlier match every request that this one could match, if service"
-    " accounts are in system:serviceaccounts and in the group of their namespace, whoever is known is"
-    " in system:authenticated, and who is not in system:unauthenticated.  Only somebody who"
-    " impersonates without these groups, or whom a front proxy vouches for without them, gets as far"
-    " as this one.",
+    " accounts are in system:serviceaccounts and in the group of their namespace, whoever is known"
+    " is in system:authenticated, and who is not in system:unauthenticated.  Only somebody who"
+    " impersonates without these groups, or whom a front proxy vouches for without them, gets as"
+    " far as this one.",
     "Give it a smaller matchingPrecedence than that of the FlowSchemas that match before.",
 )
 SAME_PRECEDENCE = FindingKind(
