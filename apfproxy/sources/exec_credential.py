@@ -16,9 +16,10 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any
 
 from apfproxy.api.decode import one_line
 from apfproxy.api.times import parse_time
@@ -30,6 +31,7 @@ GROUP = "client.authentication.k8s.io"
 API_VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 MAX_BYTES = 1 << 20
 """Of what the program says, and of its complaints."""
+PIECE_BYTES = 1 << 16
 MAX_MESSAGE = 300
 """Characters of its complaints that are shown."""
 WITHIN_S = 30.0
@@ -133,99 +135,72 @@ async def run(command: ExecCommand) -> bytes:
         "KUBERNETES_EXEC_INFO": json.dumps(told),
     }
     try:
-        said = await output([path, *command.arguments], environment)
-    except TimeoutError:
-        raise ExecError(f"{command.path}: did not end within {WITHIN_S:g} s") from None
+        # In one step, so that there is no process that nobody knows of yet.
+        process = subprocess.Popen(  # noqa: ASYNC220, S603 - the operator named it
+            [path, *command.arguments],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
         raise ExecError(f"{command.path}: cannot be run: {reason}") from None
-    if said.is_too_long:
+    try:
+        answer, complaints = await outputs(process)
+    except TimeoutError:
+        raise ExecError(f"{command.path}: did not end within {WITHIN_S:g} s") from None
+    if max(len(answer), len(complaints)) > MAX_BYTES:
         raise ExecError(f"{command.path}: says more than {MAX_BYTES} bytes")
-    if said.status:
-        complaint = " ".join(said.complaints.decode(errors="replace").split())[:MAX_MESSAGE]
-        raise ExecError(f"{command.path}: ended with {said.status}: {one_line(complaint)}{hint}")
-    return bytes(said.answer)
+    if process.returncode:
+        complaint = one_line(" ".join(complaints.decode(errors="replace").split())[:MAX_MESSAGE])
+        raise ExecError(f"{command.path}: ended with {process.returncode}: {complaint}{hint}")
+    return answer
 
 
-class Output(asyncio.SubprocessProtocol):
-    """What a program says, as long as it may be.
-
-    Attributes:
-        answer: From its standard output.
-        complaints: From its standard error.
-        is_too_long: Whether one of them is.
-        status: The program's at its end.
-        ended: Whether it has ended, and nobody else holds its outputs.
-    """
-
-    def __init__(self) -> None:
-        self.answer = bytearray()
-        self.complaints = bytearray()
-        self.is_too_long = False
-        self.status: int | None = None
-        self.ended = asyncio.Event()
-        self._transport: asyncio.SubprocessTransport | None = None
-
-    def __repr__(self) -> str:
-        return f"<Output of {len(self.answer)} bytes>"
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The program runs."""
-        # A cast: that of uvloop is not of this class.
-        self._transport = cast("asyncio.SubprocessTransport", transport)
-
-    def pipe_data_received(self, fd: int, data: bytes) -> None:
-        """Keep what it says, or end it."""
-        kept = self.answer if fd == 1 else self.complaints
-        if len(kept) + len(data) > MAX_BYTES:
-            self.is_too_long = True
-            self.give_up()
-            return
-        kept += data
-
-    def process_exited(self) -> None:
-        """It has ended."""
-        assert self._transport is not None
-        self.status = self._transport.get_returncode()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
-        """Nobody says any more."""
-        self.ended.set()
-
-    def give_up(self) -> None:
-        """End the program, and what it has started; hear no more of them."""
-        assert self._transport is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._transport.get_pid(), signal.SIGKILL)
-        self._transport.close()
-
-
-async def output(arguments: list[str], environment: dict[str, str]) -> Output:
-    """What a program says until its end; it gets nothing to read.
+async def outputs(process: subprocess.Popen[bytes]) -> list[bytes]:
+    """What a process says on its standard output and standard error until its end.
 
     Raises:
-        TimeoutError: It did not end in time.
-        OSError, ValueError: It cannot be run.
+        TimeoutError: It did not end in time; it has now.
     """
-    transport, said = await asyncio.get_running_loop().subprocess_exec(
-        Output,
-        *arguments,
-        env=environment,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-    )
     try:
         async with asyncio.timeout(WITHIN_S):
-            await said.ended.wait()
+            said = await asyncio.gather(
+                *(beginning(file, process) for file in (process.stdout, process.stderr))
+            )
+            await asyncio.to_thread(process.wait)
     except BaseException:
-        said.give_up()
-        await said.ended.wait()
+        kill(process)
+        await asyncio.to_thread(process.wait)
         raise
+    return said
+
+
+async def beginning(file: IO[bytes] | None, process: subprocess.Popen[bytes]) -> bytes:
+    """All that a process says in one way; if that is too much, its beginning, and it is killed."""
+    reader = asyncio.StreamReader()
+    transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), file
+    )
+    data = bytearray()
+    try:
+        while piece := await reader.read(PIECE_BYTES):
+            data += piece
+            if len(data) > MAX_BYTES:
+                kill(process)
+                break
     finally:
         transport.close()
-    return said
+    return bytes(data)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End a process, and all that it has started and that is of its group still."""
+    if process.returncode is None:  # else its number may be another's by now
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def read_credential(said: bytes, command: ExecCommand) -> Credential:
