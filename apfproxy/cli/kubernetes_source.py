@@ -46,6 +46,12 @@ def kubernetes_objects(
             "%s: not https: whoever is on the way reads the credentials and decides the objects",
             access.server,
         )
+    if access.is_unverified:
+        logger.warning(
+            "%s: insecure-skip-tls-verify: whoever is on the way can read the credentials and"
+            " decide the objects",
+            access.server,
+        )
     return KubernetesObjects(
         KubernetesApi(access.server, ApiCredentials(access)),
         controller,

@@ -6,6 +6,7 @@ the API do not.  Several proxies may write: all say the same, as one field manag
 1. Nothing is written before changes have rested, since a schema and its level come one by one, and
    nothing while either resource cannot be followed: what is known may be old.
 2. What was written is not written again for a while, if somebody else will have it otherwise.
+3. One that may not be written, or cannot be, does not hinder the others.
 """
 
 from __future__ import annotations
@@ -36,6 +37,9 @@ REST_S = 1.0
 """So long changes come in before anything is written; kube-apiserver needs less for its own."""
 CONTESTED_S = 60.0
 """Between two writings of the same to one schema."""
+
+OF_ONE = {400, 403, 409, 413, 422}
+"""Statuses that may say no more than that this one cannot be written."""
 
 HINTS = {FORBIDDEN: "; give the proxy's user the cluster role of config/kubernetes/status.yaml"}
 
@@ -118,13 +122,14 @@ class DanglingStatus:
         """Write all that is due.
 
         Raises:
-            KubernetesApiError: One was refused; those before are written.
+            KubernetesApiError: One was refused; the others are written, if the API answers at all.
         """
+        refused = None
         names = self._schemas.objects.keys()
         self._last = {name: last for name, last in self._last.items() if name in names}
         for name in sorted(names):
             if self._schemas.problem is not None or self._levels.problem is not None:
-                return  # and woken when they are followed again
+                break  # and woken when they are followed again
             schema = self._schemas.objects.get(name)
             condition = None if schema is None else self._due(schema)
             if condition is None:
@@ -133,8 +138,16 @@ class DanglingStatus:
             if message == condition["message"] and self._now_s() - written_s < CONTESTED_S:
                 self._wake.set()  # to look again later
                 continue
-            await self._write(name, condition)
+            try:
+                await self._write(name, condition)
+            except KubernetesApiError as error:
+                if error.status not in OF_ONE:
+                    raise
+                refused = refused or error
+                continue
             self._last[name] = (condition["message"], self._now_s())
+        if refused is not None:
+            raise refused
 
     def _due(self, schema: Object) -> Object | None:
         try:

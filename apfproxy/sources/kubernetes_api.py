@@ -13,6 +13,7 @@ import aiohttp
 import msgspec
 import yarl
 
+from apfproxy.api.decode import one_line
 from apfproxy.authn.api_exchange import EXCHANGE_ERRORS, explained, json_head, new_session
 from apfproxy.sources.exec_credential import ExecError
 from apfproxy.sources.token_file import TokenFileError
@@ -129,14 +130,19 @@ class KubernetesApi:
         )
         async with self._exchange("GET", path, query, timeout) as response:
             yield None
-            rest = b""
+            begun = bytearray()  # a line, without its end yet
             async for piece in response.content.iter_any():
-                *lines, rest = (rest + piece).split(b"\n")
-                for line in lines:
+                *ended, rest = piece.split(b"\n")
+                for part in ended:
+                    line = bytes(begun + part)
+                    begun.clear()
                     if line.strip():
                         yield json_object(line)
-                if len(rest) > MAX_EVENT_BYTES:
+                begun += rest
+                if len(begun) > MAX_EVENT_BYTES:
                     raise KubernetesApiError(f"an event is longer than {MAX_EVENT_BYTES} bytes")
+            if begun.strip():
+                raise KubernetesApiError("the watch ended within an event")
 
     @asynccontextmanager
     async def _exchange(
@@ -245,7 +251,7 @@ async def refusal(response: aiohttp.ClientResponse) -> KubernetesApiError:
 def message_of(status: Json) -> str:
     """What a Status says, in one line."""
     message = status.get("message")
-    return " ".join(message.split())[:MAX_MESSAGE] if isinstance(message, str) else ""
+    return one_line(" ".join(message.split())[:MAX_MESSAGE]) if isinstance(message, str) else ""
 
 
 def seconds(text: str) -> float:

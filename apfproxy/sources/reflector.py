@@ -20,7 +20,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from contextlib import aclosing
+import re
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from apfproxy.api.flowcontrol.conversion import V1, V1BETA3
@@ -52,8 +53,12 @@ MAX_CHUNKS = 1000
 """Of one list: a server may make chunks smaller than it is asked to."""
 WATCH_S = (300, 600)
 """A watch lasts so long, drawn from between, so that not all end together; as client-go's."""
+OVERDUE_S = 60.0
+"""A watch that lasts so much longer than it was to is left for another."""
 STEADY_S = 1.0
 """A watch that ended sooner, without an event, is as good as one that failed."""
+
+NUMBER = re.compile(r"[0-9]{1,20}")
 
 HINTS = {
     UNAUTHORIZED: "; see to the token or certificate that the proxy shows",
@@ -159,14 +164,15 @@ class Reflector:
         await self._watch()
 
     def _failed(self, error: KubernetesApiError) -> None:
+        is_expired = error.status == GONE and self._at is not None  # else even a list is refused
         if error.status in {GONE, NOT_FOUND} or error.is_away:
             self._at = None
-        if error.status == GONE:
+        if is_expired:
             logger.debug("%s: %s; listing them anew", self._resource, error)
             return
         self._is_doubtful = True
         problem = f"{self._resource}: {error}{HINTS.get(error.status, '')}"
-        if self.problem is None or (not self.is_synced and self.problem != problem):
+        if self.problem != problem:
             logger.warning("%s: %s", self._api.server, problem)
         self.problem = problem
 
@@ -183,7 +189,8 @@ class Reflector:
         current, known = list_version(page), self._at
         assert known is not None, "else there is nothing to compare"
         # Versions can be compared as numbers: KEP-5504.  Of others nothing is known.
-        if not (current.isdigit() and known.isdigit() and int(known) <= int(current)):
+        are_numbers = NUMBER.fullmatch(current) and NUMBER.fullmatch(known)
+        if not are_numbers or int(known) > int(current):
             self._at = None
 
     async def _list(self) -> None:
@@ -227,6 +234,8 @@ class Reflector:
                 objects[name] = obj
             self._check_count(len(objects))
             token = page["metadata"].get("continue") or ""
+            if not isinstance(token, str):
+                raise KubernetesApiError("the continuation of the list is no string")
             if not token:
                 return objects, at
         raise KubernetesApiError(f"a list of more than {MAX_CHUNKS} chunks")
@@ -238,21 +247,26 @@ class Reflector:
             KubernetesApiError: It ended otherwise.
         """
         assert self._at is not None, "all were listed"
+        # The jitter needs no secrecy.
+        watch_s = random.randint(*WATCH_S)  # noqa: S311
         query = {
             "watch": "1",
             "resourceVersion": self._at,
             "allowWatchBookmarks": "true",
-            # The jitter needs no secrecy.
-            "timeoutSeconds": str(random.randint(*WATCH_S)),  # noqa: S311
+            "timeoutSeconds": str(watch_s),
         }
-        async with aclosing(self._api.watch(self.path, query)) as events:
-            async for event in events:
-                if event is None:
-                    self._began_s = self._now_s()
-                    self.watches += 1
-                    self._well()
-                else:
-                    self._take(event)
+        with suppress(TimeoutError):
+            async with (
+                asyncio.timeout(watch_s + OVERDUE_S),
+                aclosing(self._api.watch(self.path, query)) as events,
+            ):
+                async for event in events:
+                    if event is None:
+                        self._began_s = self._now_s()
+                        self.watches += 1
+                        self._well()
+                    else:
+                        self._take(event)
 
     def _take(self, event: Json) -> None:
         """Take an event of a watch.
@@ -273,7 +287,7 @@ class Reflector:
         name, obj, at = self._read(content)
         if type_ == "DELETED":
             self.objects = {key: value for key, value in self.objects.items() if key != name}
-        elif type_ in {"ADDED", "MODIFIED"}:
+        elif type_ in ("ADDED", "MODIFIED"):  # no set: it may be of any type
             self.objects = {**self.objects, name: obj}
             self._check_count(len(self.objects))
         else:

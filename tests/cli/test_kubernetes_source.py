@@ -77,19 +77,28 @@ async def test_no_pod() -> None:
 
 
 @pytest.mark.parametrize(
-    ("server", "expected"),
+    ("access", "expected"),
     [
-        pytest.param("http://far.example:80", 1, id="far"),
-        pytest.param("http://127.0.0.1:8001", 0, id="this-machine"),
-        pytest.param("https://far.example", 0, id="https"),
+        pytest.param(ApiAccess(server="http://far.example:80"), (1, 0), id="far"),
+        pytest.param(ApiAccess(server="http://127.0.0.1:8001"), (0, 0), id="this-machine"),
+        pytest.param(ApiAccess(server="https://far.example"), (0, 0), id="https"),
+        pytest.param(
+            ApiAccess(server="https://far.example", is_unverified=True), (0, 1), id="unverified"
+        ),
     ],
 )
-async def test_not_https(
-    server: str, expected: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_warnings(
+    access: ApiAccess,
+    expected: tuple[int, int],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """An API that is reached without TLS over a network is warned about."""
-    monkeypatch.setattr(kubernetes_source, "in_cluster", lambda _: ApiAccess(server=server))
+    """An API that is reached without TLS over a network, or not verified, is warned about."""
+    monkeypatch.setattr(kubernetes_source, "in_cluster", lambda _: access)
     settings = FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True))
     kubernetes_objects(settings, Controller(VirtualClock(), 1, 0))
 
-    assert expected == caplog.text.count("not https")
+    assert expected == (
+        caplog.text.count("not https"),
+        caplog.text.count("insecure-skip-tls-verify"),
+    )

@@ -9,9 +9,12 @@ import pytest
 
 from apfproxy.sources.backoff import Backoff
 from apfproxy.sources.dangling_status import CONTESTED_S, REST_S, DanglingStatus
+from apfproxy.sources.kubernetes_api import KubernetesApiError
 from tests.sources.kubernetes_double import LEVELS, SCHEMAS, KubernetesDouble, level, schema
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from apfproxy.api.kind import Object
 
 
@@ -162,3 +165,35 @@ async def test_gone_and_odd() -> None:
 
     assert [("patch", "flowschemas/status")] == writer.api.asked
     assert (0, None) == (writer.status.written, writer.status.problem)
+
+
+async def test_one_that_is_refused() -> None:
+    """One that cannot be written is said, and those after it are written."""
+    writer = Writer(Followed(schema("bad", "none"), schema("good", "none")), Followed(), 1)
+    apply = writer.api.apply
+
+    async def apply_but_one(path: str, query: Mapping[str, str], obj: Object) -> Object:
+        if obj["metadata"]["name"] == "bad":
+            raise KubernetesApiError("answered 422: spec: odd", 422)
+        return await apply(path, query, obj)
+
+    writer.api.apply = apply_but_one  # type: ignore[method-assign]
+    await writer.run()
+
+    assert ["good"] == [name for name, _, _ in writer.api.applied]
+    assert "status of FlowSchemas: answered 422: spec: odd" == writer.status.problem
+
+
+async def test_one_that_gets_no_answer() -> None:
+    """Where the API does not answer, the others are not asked for."""
+    writer = Writer(Followed(schema("a", "none"), schema("b", "none")), Followed(), 1)
+    asked = []
+
+    async def fail(path: str, query: Mapping[str, str], obj: Object) -> Object:
+        asked.append((path, query["force"], obj["metadata"]["name"]))
+        raise KubernetesApiError("the connection broke")
+
+    writer.api.apply = fail  # type: ignore[method-assign]
+    await writer.run()
+
+    assert [(f"{Followed.path}/a/status", "true", "a")] == asked

@@ -99,6 +99,9 @@ async def test_requests(prefix: str) -> None:
             (403, '{"kind":"Status","message":"no\\nway"}', {}), "answered 403: no way", 0, id="no"
         ),
         pytest.param((502, "<html>", {}), "answered 502", 0, id="page"),
+        pytest.param(
+            (403, '{"message":"\\u001b[2J"}', {}), "answered 403: \\x1b[2J", 0, id="escapes"
+        ),
         pytest.param((429, "{}", {"Retry-After": "7"}), "answered 429", 7, id="later"),
         pytest.param((503, "[]", {"Retry-After": "Sat, 21 Nov"}), "answered 503", 0, id="date"),
         pytest.param((302, "{}", {"Location": "/"}), "answered 302", 0, id="elsewhere"),
@@ -283,11 +286,23 @@ async def test_watch(pieces: list[bytes]) -> None:
         assert [None, {"type": "A"}, {"type": "B"}] == await events_of(api)
 
 
+async def test_half_an_event() -> None:
+    """A watch that ends within a line, such as one that is a list, was none."""
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.json_response({"kind": "List", "items": []})
+
+    async with api_of(answer) as api:
+        with pytest.raises(KubernetesApiError, match="the watch ended within an event"):
+            await events_of(api)
+
+
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
         pytest.param(b"nonsense\n", "the answer is no JSON object", id="nonsense"),
         pytest.param(b"x" * 30, "an event is longer than 20 bytes", id="long"),
+        pytest.param(b"{}\n" + b"x" * 30, "an event is longer than 20 bytes", id="long-later"),
         pytest.param(b"", "no answer in time", id="silence"),
     ],
 )

@@ -223,6 +223,18 @@ def watch(version: str) -> str:
             id="cut-with-versions-that-are-no-numbers",
         ),
         pytest.param(
+            [page("5"), BROKEN, page("²"), page("5"), []],
+            [LIST, watch("5"), LOOK, LIST, watch("5")],
+            [],
+            id="cut-with-an-odd-digit",
+        ),
+        pytest.param(
+            [page("9" * 5000), BROKEN, page("9" * 5000), page("5"), []],
+            [LIST, watch("9" * 5000), LOOK, LIST, watch("5")],
+            [],
+            id="cut-with-a-long-version",
+        ),
+        pytest.param(
             [page("5", "a"), [BROKEN], AWAY, AWAY, page("3", "b"), []],
             [LIST, watch("5"), LOOK, LIST, LIST, watch("3")],
             ["b"],
@@ -357,6 +369,26 @@ async def test_pause_after_a_long_watch() -> None:
         pytest.param(
             [page("5"), [gone("x")]], "flowschemas: the watch ended: too old", id="odd-error"
         ),
+        pytest.param([GONE, GONE], "flowschemas: answered 410", id="lists-are-gone"),
+        pytest.param(
+            [page("5"), GONE, GONE, GONE], "flowschemas: answered 410", id="lists-are-gone-later"
+        ),
+        pytest.param(
+            [{**page("5"), "metadata": {"resourceVersion": "5", "continue": {"a": 1}}}],
+            "flowschemas: the continuation of the list is no string",
+            id="odd-continuation",
+        ),
+        pytest.param(
+            [page("5"), [{**event("ADDED"), "type": ["ADDED"]}]],
+            "flowschemas: an event of the watch is of no known type",
+            id="odd-event",
+        ),
+        pytest.param(
+            [page("5"), [BROKEN], FORBIDDEN],
+            "flowschemas: answered 403; give the proxy's user the cluster role of"
+            " config/kubernetes/reader.yaml",
+            id="another-than-before",
+        ),
     ],
 )
 async def test_problem(
@@ -384,6 +416,31 @@ async def test_own_error(caplog: pytest.LogCaptureFixture) -> None:
     assert broken.reflector.problem == "flowschemas: an error of the proxy itself, see its log"
     assert "flowschemas cannot be followed" in caplog.text
     assert (["a"], None) == (list(well.reflector.objects), well.reflector.problem)
+
+
+async def test_overdue_watch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that does not end when it should is left for another from the last version."""
+    monkeypatch.setattr(reflector_module, "WATCH_S", (0, 0))
+    monkeypatch.setattr(reflector_module, "OVERDUE_S", 0.0)
+
+    class Endless(ScriptedApi):
+        """Its watches end only with the script."""
+
+        async def watch(
+            self, path: str, query: Mapping[str, str]
+        ) -> AsyncGenerator[Json | None, None]:
+            async for each in super().watch(path, query):
+                yield each
+            await asyncio.Event().wait()
+
+    followed = Followed()
+    followed.api = Endless([page("5"), [event("ADDED", "a", "6")], []])
+    api: Any = followed.api
+    followed.reflector._api = api  # noqa: SLF001 - in place of the script that ends
+    await followed.run()
+
+    assert [LIST, watch("5"), watch("6")] == followed.api.asked
+    assert followed.reflector.problem is None
 
 
 async def test_objects_stay() -> None:
