@@ -33,6 +33,12 @@ class Client(Protocol):
             retry_after_s: How long to stay away, if it was rejected; 0 if it was served.
         """
 
+    def on_open(self, end_ns: int) -> None:
+        """The request is under way and will end then; `on_end` is not called.
+
+        So it is with what goes on without seats, and does not keep a run from ending.
+        """
+
 
 class Lane:
     """Where requests of one kind go in one configuration; made once for many requests.
@@ -138,9 +144,9 @@ class Replay:
         if lane.watch_seats_ns >= 0:
             lane.on_watch(service_ns)
             if service_ns > lane.watch_seats_ns:
-                if client is not None:  # whose answer ends with the WATCH, not with its seats
-                    self._arm(dispatched_ns + service_ns, client.on_end, 0)
+                if client is not None:
                     ticket.details = (lane, service_ns, None)
+                    client.on_open(dispatched_ns + service_ns)
                 service_ns = lane.watch_seats_ns
         elif 0 < lane.timeout_ns < waited_ns + service_ns:
             tally.cut_off += 1

@@ -258,7 +258,7 @@ class Simulation(Replay):
         lane.tally.without_seats += 1
         lane.hold_place(service_ns)
         if client is not None:
-            self.clock.arm(self.clock.time_ns + service_ns, client.on_end, 0)
+            client.on_open(self.clock.time_ns + service_ns)
 
     def open_watch(self, attributes: RequestAttributes, service_ns: int) -> None:
         """Count a WATCH as open for so long."""

@@ -85,11 +85,16 @@ class ClosedClient:
 
     def on_end(self, retry_after_s: int) -> None:
         """Ask again, after a pause."""
-        clock = self._simulation.clock
         pause_ns = retry_after_s * NS_PER_S or self._think_ns
-        again_ns = clock.time_ns + pause_ns
+        self._ask_again(self._simulation.clock.time_ns + pause_ns)
+
+    def on_open(self, end_ns: int) -> None:
+        """Ask again, after a pause at the end."""
+        self._ask_again(end_ns + self._think_ns)
+
+    def _ask_again(self, again_ns: int) -> None:
         if again_ns < self._stop_ns:
-            clock.arm(again_ns, self._ask, None)
+            self._simulation.clock.arm(again_ns, self._ask, None)
         else:
             self._simulation.source_ended()
 

@@ -161,6 +161,10 @@ class Script:
         """Note when a request ended, and how."""
         self.heard.append((self.replay.clock.time_ns, retry_after_s))
 
+    def on_open(self, end_ns: int) -> None:
+        """Note when a request will end."""
+        self.heard.append((end_ns, 0))
+
 
 def test_waits_and_gives_up() -> None:
     """One executes, one waits until its turn or its limit, one finds the queue full."""
@@ -196,15 +200,13 @@ def test_ends(timeout_ns: int, ends_ns: list[int], cut_off: int) -> None:
 
 
 def test_watches_give_their_seats_back_before_they_end() -> None:
-    """The next gets the seat once a watch has begun; its client has its answer at the end."""
+    """The next gets the seat once a watch has begun; its client knows when it will end."""
     script = Script()
     lane = script.lane(timeout_ns=5, watch_seats_ns=20)
-    script.run(lane, (0, 90), (0, 30))
+    script.run(lane, (0, 90), (0, 30), (40, 10))
 
-    assert (40, 40, 0) == (script.replay.clock.time_ns, lane.tally.seat_ns, lane.tally.cut_off)
-    assert [] == script.heard
-    script.replay.clock.run()
-    assert [(50, 0), (90, 0)] == script.heard
+    assert (50, 50, 0) == (script.replay.clock.time_ns, lane.tally.seat_ns, lane.tally.cut_off)
+    assert [(90, 0), (50, 0), (50, 0)] == script.heard
 
 
 def test_rejects_at_a_level_without_queues() -> None:

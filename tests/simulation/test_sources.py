@@ -54,6 +54,7 @@ def test_clients_of_requests_without_seats() -> None:
 
     (tally,) = simulation.tallies.values()
     assert 10 == tally.without_seats
+    assert 900 * MS == simulation.clock.time_ns
 
 
 def test_clients_of_watches() -> None:
@@ -71,6 +72,7 @@ def test_clients_of_watches() -> None:
 
     (tally,) = simulation.tallies.values()
     assert (3, 300 * MS) == (tally.executed, tally.seat_ns)
+    assert 20_100 * MS == simulation.clock.time_ns  # what goes on without seats is not waited for
 
 
 def test_a_client_whose_flow_is_limited() -> None:
