@@ -409,11 +409,13 @@ def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> N
         limits = bench.controller.classify(ANONYMOUS, EVERY_POD).limits
         assert limits is not None
         asked: list[tuple[FakeTransport, FakeTransport]] = []
+        clients: list[FakeTransport] = []
         for act, value in acts:
             if act == "ask":
                 assert isinstance(value, bytes)
                 asked.append(ask(bench, value))
                 asked[-1][1].take()
+                clients.append(asked[-1][0])
             elif act == "wait":
                 assert isinstance(value, float)
                 bench.wait(value)
@@ -432,7 +434,7 @@ def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> N
                     bench.end(origin, ConnectionResetError())
                     while bench.connecting:  # to try it once more
                         bench.connect()
-        for client, _ in asked:
+        for client in clients:
             bench.end(client)
         bench.wait(3600)
 
