@@ -63,7 +63,7 @@ export class Flows {
     if (key === this.#key) return;
     this.#key = key;
     this.#flows = flows;
-    setText(byId("flows-none"), "No flow has been seen yet.");
+    setText(byId("flows-none"), "No flow has been seen yet; the proxy counts them unless topFlows.enabled is false.");
     this.#draw();
   }
 
