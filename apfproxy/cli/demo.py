@@ -61,6 +61,7 @@ Example:
 @click.option(
     "--seconds",
     type=click.FloatRange(1, 600),
+    metavar="NUMBER",
     default=20,
     show_default=True,
     help="How long to measure, one half without flow control and one with it.",

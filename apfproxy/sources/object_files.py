@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -77,7 +78,7 @@ def read_files(paths: Sequence[str]) -> FileContents:
         try:
             names = file_names(path)
         except OSError as error:
-            problems.append(Problem(path, (cannot_read(error),)))
+            problems.append(Problem(path or "''", (cannot_read(error),)))
             continue
         for name in names:
             if name in files:
@@ -95,6 +96,8 @@ def file_names(path: str) -> list[str]:
     Raises:
         OSError: The path is not there, or is a directory that cannot be listed.
     """
+    if not path:  # The current directory to pathlib, to its user a variable that is not set.
+        raise FileNotFoundError(errno.ENOENT, "the path is empty")
     if not stat.S_ISDIR(Path(path).stat().st_mode):
         return [path]
     return sorted(

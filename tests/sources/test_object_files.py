@@ -92,6 +92,14 @@ def test_missing_paths(tmp_path: Path) -> None:
     ]
 
 
+def test_empty_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An empty path, as of a variable that is not set, is not the current directory."""
+    (tmp_path / "a.yaml").write_text(level("a"))
+    monkeypatch.chdir(tmp_path)
+
+    assert (names_of(""), problems_of("")) == ([], ["'': cannot be read: the path is empty"])
+
+
 def test_pipe(tmp_path: Path) -> None:
     """A pipe is refused, not waited for."""
     os.mkfifo(tmp_path / "a.yaml")
