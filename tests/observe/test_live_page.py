@@ -155,6 +155,16 @@ async def test_files_of_the_page(client: Client) -> None:
     assert {200} == set(statuses.values())
 
 
+def test_tables_have_names() -> None:
+    """Who hears the page is told what each table shows."""
+    page = (PAGE / "index.html").read_text()
+    tables = re.findall(r"<table[^>]*>", page)
+    names = [re.search(r'aria-labelledby="([^"]+)"', table) for table in tables]
+
+    assert ["levels-title", "flows-title"] == [name and name[1] for name in names]
+    assert all(f'id="{name[1]}"' in page for name in names if name)
+
+
 def test_markup_is_never_made_of_text() -> None:
     """No script of the page has a way to turn text into markup."""
     ways = re.compile(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|Function\(")
