@@ -347,14 +347,15 @@ class ProxyProcess:
         self.configuration_events.loaded(
             time.time(), self.controller.generation, list(map(str, problems)), dangling
         )
-        if problems:
-            text = f"the last change is not in force: {'; '.join(map(str, problems[:10]))}"
-            self.health.report(CONFIGURATION, text)
-            return
-        self.health.report(CONFIGURATION, "; ".join(dangling[:10]) or None)
+        # With problems, too: some sources leave out what is not valid, and the rest is in force.
         self.kinds.set_limits(
             self.clock.now_ns(), self.controller.waiting_limit, self.controller.executing_limit
         )
+        if problems:
+            text = f"the last change is not in force: {'; '.join(map(str, problems[:10]))}"
+        else:
+            text = "; ".join(dangling[:10])
+        self.health.report(CONFIGURATION, text or None)
 
     def _on_object_counts(self, problem: str | None) -> None:
         self.health.report(OBJECT_COUNTS, problem)

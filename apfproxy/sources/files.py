@@ -59,7 +59,7 @@ class LoadObserver(Protocol):
         """Take the outcome of one load.
 
         Args:
-            problems: Why it was not taken; empty if it is in force.
+            problems: Why it, or a part of it, was not taken; empty if all of it is in force.
             dangling: One line for each FlowSchema that is not used now.
         """
 

@@ -1,9 +1,10 @@
-"""Objects that come all at once, put in force as a whole or not at all.
+"""Objects that come one by one, put in force as they come.
 
-With any object that is not valid the last good configuration stays, as with files, and all problems
-are reported.  Where they come from sees to it that an object is valid; one that another version of
-a program wrote may be none for this one.  The mandatory objects are always in force, even while
-they are missing.
+An object that is not valid stays in force as it last was valid, or is left out if it never was; the
+others are in force, and all problems are reported.  Where the objects come from sees to it that
+they are valid; but one that another version of a program wrote may be none for this one, and may
+stay for long: it is not to hold up the others, nor to change what a restart brings.  The mandatory
+objects are always in force, even while they are missing.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import Problem
 from apfproxy.api.flowcontrol.additions import PREFIX
+from apfproxy.api.flowcontrol.wire import kind_of
 from apfproxy.sources.files import MAX_LOGGED_PROBLEMS
 from apfproxy.sources.object_files import effective_objects
 
@@ -35,7 +37,7 @@ class InForce:
         on_load: Hears what became of each load that brought something new.
 
     Attributes:
-        problems: Why the last objects are not in force; empty if they are.
+        problems: Why some objects are not in force as they are now; empty if all are.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class InForce:
         self._controller = controller
         self._on_load = on_load
         self._relevant: list[tuple[object, ...]] | None = None
+        self._valid: dict[tuple[str, str], FlowControlObject] = {}  # by kind and name
         self._dangling: tuple[str, ...] = ()  # told already
         self.problems: tuple[Problem, ...] = ()
 
@@ -52,44 +55,57 @@ class InForce:
         return f"<InForce of {self.name}: {len(self.problems)} problems>"
 
     def take(self, read: Iterable[FlowControlObject | Problem]) -> None:
-        """Put objects in force if they are all well and not in force yet."""
-        read = tuple(read)
-        objects = [each for each in read if not isinstance(each, Problem)]
-        problems = tuple(each for each in read if isinstance(each, Problem))
+        """Put objects in force that are not yet, and report what is wrong with others."""
+        objects: list[FlowControlObject] = []
+        problems: list[Problem] = []
+        for each in read:
+            if not isinstance(each, Problem):
+                objects.append(each)
+                continue
+            problems.append(each)
+            if (former := self._valid.get((each.kind, each.name))) is not None:
+                objects.append(former)
         # Statuses and labels come and go; only this changes what requests are in for.
         relevant: list[tuple[object, ...]] = [
             (type(each), each.metadata.name, each.metadata.uid, each.spec, own_annotations(each))
             for each in objects
         ]
-        if problems == self.problems and (problems or relevant == self._relevant):
+        is_change = relevant != self._relevant
+        if not is_change and tuple(problems) == self.problems:
             return
-        self.problems = problems
-        dangling: tuple[str, ...] = ()
+        if tuple(problems) != self.problems:
+            self._tell(problems)
+        self.problems = tuple(problems)
+        if is_change:
+            self._commit(objects)
+            self._relevant = relevant
+        if self._on_load is not None:
+            self._on_load(self.problems, self._dangling)
+
+    def _commit(self, objects: list[FlowControlObject]) -> None:
+        digest = self._controller.digest(effective_objects(objects, with_suggested=False))
+        self._controller.commit(digest)
+        self._valid = {(kind_of(each), each.metadata.name): each for each in objects}
+        logger.info(
+            "generation %d of the configuration: %d objects from %s",
+            self._controller.generation,
+            len(objects),
+            self.name,
+        )
+        for text in digest.problems:
+            if text not in self._dangling:
+                logger.warning("%s", text)
+        self._dangling = digest.problems
+
+    def _tell(self, problems: list[Problem]) -> None:
+        for problem in problems[:MAX_LOGGED_PROBLEMS]:
+            logger.error("%s", problem)
         if problems:
-            for problem in problems[:MAX_LOGGED_PROBLEMS]:
-                logger.error("%s", problem)
             logger.error(
-                "%s in %s: the configuration stays as it was",
+                "%s in %s: what is not valid stays as it last was valid, or is left out",
                 f"{len(problems)} problems" if len(problems) > 1 else "a problem",
                 self.name,
             )
-        else:
-            digest = self._controller.digest(effective_objects(objects, with_suggested=False))
-            self._controller.commit(digest)
-            self._relevant = relevant
-            dangling = digest.problems
-            logger.info(
-                "generation %d of the configuration: %d objects from %s",
-                self._controller.generation,
-                len(objects),
-                self.name,
-            )
-            for text in dangling:
-                if text not in self._dangling:
-                    logger.warning("%s", text)
-            self._dangling = dangling
-        if self._on_load is not None:
-            self._on_load(problems, dangling)
 
 
 def own_annotations(obj: FlowControlObject) -> tuple[tuple[str, str], ...]:

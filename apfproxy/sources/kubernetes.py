@@ -1,7 +1,7 @@
 """Keeps a controller's configuration as the objects of a Kubernetes API are.
 
-A change there is in force as soon as its event has come; many at once are taken together.  What is
-taken is the whole of it, or nothing, as `in_force` has it.  Until both resources were listed, the
+A change there is in force as soon as its event has come; many at once are taken together.  What
+becomes of an object that is not valid says `in_force`.  Until both resources were listed, the
 built-in objects are in force; while the API cannot be reached, the last that were known.  Where the
 API has no mandatory object, the built-in one is in force; suggested ones are only if it has them.
 """
@@ -111,7 +111,7 @@ class KubernetesObjects:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Why the objects that the API has are not in force; empty if they are."""
+        """Why objects that the API has are not in force; empty if all are."""
         return self._in_force.problems
 
     def problem(self) -> str | None:
@@ -149,7 +149,7 @@ class KubernetesObjects:
         self._waited.set()
 
     def load(self) -> None:
-        """Put in force what is known of the API now, if it is well and not in force yet."""
+        """Put in force what is known of the API now, and valid, and not in force yet."""
         before, self._read = self._read, {}
         for kind, reflector in self.reflectors.items():
             for name, wire in sorted(reflector.objects.items()):

@@ -1,8 +1,7 @@
 """Keeps a controller's configuration as the objects in a store are.
 
 A change of the store is in force as soon as the event loop comes round: nothing is polled.  Many
-changes at once are taken together.  What is taken is the whole of it, or nothing, as `in_force` has
-it.
+changes at once are taken together.  What becomes of an object that is not valid says `in_force`.
 """
 
 from __future__ import annotations
@@ -69,21 +68,21 @@ class StoredObjects:
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Why the objects that are in the store are not in force; empty if they are."""
+        """Why objects that are in the store are not in force; empty if all are."""
         return self._in_force.problems
 
     def load_first(self) -> None:
         """Put in force what is in the store now.
 
         Raises:
-            ObjectsError: There are problems; nothing is in force.
+            ObjectsError: There are problems, which a process does not start with.
         """
         self.load()
         if self.problems:
             raise ObjectsError(tuple(str(problem) for problem in self.problems))
 
     def load(self) -> None:
-        """Put in force what is in the store now, if it is well and not in force yet."""
+        """Put in force what is in the store now, and valid, and not in force yet."""
         self._in_force.take(self._objects())
 
     def _objects(self) -> list[FlowControlObject | Problem]:

@@ -1,4 +1,4 @@
-"""Objects are in force as a whole, or not at all."""
+"""Objects are in force as they last were valid."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import pytest
 
 from apfproxy.api.decode import Problem
 from apfproxy.api.flowcontrol.types import (
+    GROUP,
     FlowSchema,
     FlowSchemaSpec,
     PriorityLevelConfigurationReference,
 )
+from apfproxy.api.flowcontrol.wire import from_wire, with_type
 from apfproxy.api.meta import ObjectMeta
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.sources.in_force import InForce
+from tests.sources.kubernetes_double import level as level_wire
 from tests.sources.test_files import Loads
 from tests.virtual_clock import VirtualClock
 
@@ -48,13 +51,14 @@ def schema(name: str, level: str = "exempt", **fields: object) -> FlowSchema:
         pytest.param([schema("a", uid="u")], 1, [(0, 0), (0, 0)], id="made-anew"),
         pytest.param([schema("b")], 1, [(0, 0), (0, 0)], id="another"),
         pytest.param([schema("a"), PROBLEM], 0, [(0, 0), (1, 0)], id="problem"),
+        pytest.param([schema("b"), PROBLEM], 1, [(0, 0), (1, 0)], id="problem-and-another"),
         pytest.param([schema("a", "none")], 1, [(0, 0), (0, 1)], id="dangling"),
     ],
 )
 def test_take(
     second: list[FlowControlObject | Problem], generations: int, loads: list[tuple[int, int]]
 ) -> None:
-    """What changes nothing for requests makes no new configuration; a problem keeps the last."""
+    """What changes nothing for requests makes no new configuration, but problems are told."""
     controller, observer = Controller(VirtualClock(), 100, 0), Loads()
     in_force = InForce("here", controller, observer)
     in_force.take([schema("a")])
@@ -86,5 +90,33 @@ def test_problems_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         in_force.take([PROBLEM, PROBLEM])
 
-    assert 1 == caplog.text.count("2 problems in here: the configuration stays as it was")
+    assert 1 == caplog.text.count("2 problems in here: what is not valid stays")
     assert (PROBLEM, PROBLEM) == in_force.problems
+
+
+def level(name: str) -> FlowControlObject:
+    """A priority level."""
+    found = from_wire(with_type(level_wire(name), "PriorityLevelConfiguration", f"{GROUP}/v1"))
+    assert not isinstance(found, list)
+    return found
+
+
+def test_invalid_later() -> None:
+    """An object that is no longer valid stays as it was, and hinders no other, until it is gone."""
+    controller = Controller(VirtualClock(), 100, 0)
+    in_force = InForce("here", controller)
+    bad = Problem("here", ("broken",), None, "PriorityLevelConfiguration", "bad")
+    found = []
+    for read in ([level("bad"), level("a")], [bad, level("b")], [bad, level("c")], [level("c")]):
+        in_force.take(read)
+        found.append(sorted(controller.levels.keys() - {"catch-all", "exempt"}))
+
+    assert [["a", "bad"], ["b", "bad"], ["bad", "c"], ["c"]] == found
+
+
+def test_invalid_from_the_first() -> None:
+    """An object that never was valid is left out; the others and the mandatory ones are there."""
+    controller = Controller(VirtualClock(), 100, 0)
+    InForce("here", controller).take([PROBLEM, level("a")])
+
+    assert {"a", "catch-all", "exempt"} == set(controller.levels)

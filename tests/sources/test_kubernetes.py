@@ -128,26 +128,29 @@ async def test_one_resource_is_not_enough(caplog: pytest.LogCaptureFixture) -> N
 
 
 async def test_invalid_object() -> None:
-    """With an object that is not valid the last good configuration stays, until it is gone."""
+    """An object that is not valid is told of, and hinders no other, from the first list on."""
     source = Source()
     source.api.put(LEVELS, level("mine"))
+    for name in ("bad", "exempt"):
+        source.api.put(LEVELS, {"metadata": {"name": name}, "spec": {"type": "Odd"}})
     async with source.followed():
         await source.objects.wait_until_synced(10)
-        source.api.put(LEVELS, {"metadata": {"name": "bad"}, "spec": {"type": "Odd"}})
-        await until(lambda: bool(source.objects.problems))
-        source.api.put(LEVELS, level("other"))
-        await until(
-            lambda: "other" in source.objects.reflectors["PriorityLevelConfiguration"].objects
-        )
+        first = set(source.controller.levels)
         problems = [str(each) for each in source.objects.problems]
-        during = set(source.controller.levels)
-        source.api.delete(LEVELS, "bad")
+        source.api.put(LEVELS, {"metadata": {"name": "mine"}, "spec": {"type": "Odd"}})
+        source.api.put(LEVELS, level("other"))
         await until(lambda: "other" in source.controller.levels)
+        during = set(source.controller.levels)
+        for name in ("bad", "exempt", "mine"):
+            source.api.delete(LEVELS, name)
+        await until(lambda: "mine" not in source.controller.levels)
 
-    assert {"mine", "catch-all", "exempt"} == during
-    assert 1 == len(problems)
+    assert {"mine", "catch-all", "exempt"} == first
+    assert ["bad", "exempt"] == [each.split('"')[1] for each in problems]
     assert problems[0].startswith('https://api: PriorityLevelConfiguration "bad": spec')
-    assert {"mine", "other", "catch-all", "exempt"} == set(source.controller.levels)
+    assert {"mine", "other", "catch-all", "exempt"} == during
+    assert {"other", "catch-all", "exempt"} == set(source.controller.levels)
+    assert () == source.objects.problems
 
 
 async def test_loss() -> None:

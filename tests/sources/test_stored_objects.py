@@ -98,7 +98,7 @@ async def test_spoilt_at_first() -> None:
 
 
 async def test_spoilt_later(caplog: pytest.LogCaptureFixture) -> None:
-    """With an object that is not valid the last good configuration stays, until it is gone."""
+    """An object that is not valid is left out and told of; the others are in force."""
     source = Source()
     await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("mine"))
     source.stored.load_first()
@@ -118,10 +118,10 @@ async def test_spoilt_later(caplog: pytest.LogCaptureFixture) -> None:
     )
     source.stored.load()
 
-    assert {"mine", "exempt", "catch-all"} == during
+    assert {"mine", "other", "exempt", "catch-all"} == during
     assert {"mine", "other", "exempt", "catch-all"} == set(source.controller.levels)
     assert [(0, 0), (1, 0), (0, 0)] == source.loads.outcomes
-    assert "the configuration stays as it was" in caplog.text
+    assert "what is not valid stays as it last was" in caplog.text
     assert "<StoredObjects of the store: 1 problems>" == broken
 
 
