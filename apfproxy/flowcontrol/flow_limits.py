@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MAX_FLOWS = 8192
 """Buckets that are not full, of one FlowSchema; about 150 bytes each."""
+LONGEST_NAME = 256
+"""Characters of a flow's name that is kept as it is: those of namespaces come out of URLs."""
 SWEEP_INTERVAL_NS = 1_000_000_000
 """While all buckets are in use, they are searched for full ones so often at most."""
 
@@ -87,6 +89,7 @@ class RequestRate:
         Returns:
             0, or in how many nanoseconds there will be one.
         """
+        flow = _kept_name(flow)
         full_ns = self._full_ns.get(flow)
         is_shared = full_ns is None and not self._has_room(now_ns)
         if is_shared:
@@ -103,6 +106,7 @@ class RequestRate:
 
     def has_token(self, flow: str, now_ns: int) -> bool:
         """Whether `take` would get a token, without taking it."""
+        flow = _kept_name(flow)
         full_ns = self._full_ns.get(flow)
         if full_ns is None and self._is_crowded(now_ns):
             full_ns = self._shared_full_ns
@@ -127,6 +131,11 @@ class RequestRate:
 
     def __repr__(self) -> str:
         return f"<RequestRate {self.rate}/s, {len(self._full_ns)} flows>"
+
+
+def _kept_name(flow: str) -> str:
+    """The name of a flow, or in place of one that would fill the memory its hash."""
+    return flow if len(flow) <= LONGEST_NAME else f"#{hash(flow):x}"
 
 
 class FlowLimits:

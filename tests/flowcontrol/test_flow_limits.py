@@ -83,6 +83,16 @@ def test_buckets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert S == rate.take("d", 4 * S)
 
 
+def test_buckets_of_long_names_are_small() -> None:
+    """Each has its own, but not the whole name, which may be as long as a URL."""
+    rate = RequestRate(1, 1)
+    names = [f"{letter * 16_000}{end}" for letter in "ab" for end in "ab"]
+    assert [0] * 4 == [rate.take(name, 0) for name in names]
+    assert [False] * 4 == [rate.has_token(name, 0) for name in names]
+
+    assert sum(map(len, rate._full_ns)) < 100  # noqa: SLF001  there is no other way to see it
+
+
 @example(0.25, 1, [("a", 0), ("b", 0), ("c", 3 * S), ("d", 2 * S)])
 @given(
     st.sampled_from([0.25, 1, 3]),
