@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import pty
 import termios
@@ -56,8 +57,10 @@ async def test_a_terminal_that_goes() -> None:
         removed.set()
         return remove_reader(descriptor)
 
+    gone = OSError(errno.EIO, "gone")
     with (
         patch.object(loop, "remove_reader", removing),
+        patch.object(os, "read", side_effect=gone),
         key_reader(descriptor, loop, keys.append),
     ):
         os.close(terminal)
