@@ -52,10 +52,11 @@ def parse_duration_ns(text: str) -> int:
 
 
 def request_timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
-    """How long a request that is not long-running may take.
+    """How long a request may take; of a long-running one, how long until it has its seats.
 
     Args:
-        attributes: Of the request; the first `timeout` parameter counts.
+        attributes: Of the request; the first `timeout` parameter counts, but not of a long-running
+            request, where it may mean anything.
         default_ns: The server's own limit, which the parameter can shorten only.
 
     Raises:
@@ -64,7 +65,7 @@ def request_timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
     Source: kubernetes/apiserver pkg/endpoints/filters/request_deadline.go.
     """
     values = attributes.query.get("timeout")
-    if not values or not values[0]:
+    if not values or not values[0] or attributes.long_running:
         return default_ns
     asked = parse_duration_ns(values[0])
     if asked < 0:

@@ -45,10 +45,12 @@ def test_no_durations(text: str) -> None:
         (b"?timeout=0s", MINUTE_NS),
         (b"?timeout=10s&timeout=x", MINUTE_NS // 6),
         (b"?timeout=1h", MINUTE_NS),
+        (b"?watch=1&timeout=10s", MINUTE_NS),
+        (b"?watch=1&timeout=30", MINUTE_NS),
     ],
 )
 def test_request_timeout(query: bytes, timeout_ns: int) -> None:
-    """The first parameter shortens the server's own limit, and never lengthens it."""
+    """The first parameter shortens the server's own limit, unless the request is long-running."""
     attributes = parse_attributes("GET", b"/api/v1/pods" + query)
 
     assert timeout_ns == request_timeout_ns(attributes, MINUTE_NS)
