@@ -201,8 +201,8 @@ class FlowLimits:
             if count >= limit:
                 return Refusal(
                     RejectReason.LONG_RUNNING,
-                    f"the flow has {counted(limit, 'long-running request')} under way, the most"
-                    f" that FlowSchema {self._flow_schema!r} allows"
+                    f"the flow has {counted(count, 'long-running request')} under way, and"
+                    f" FlowSchema {self._flow_schema!r} allows {limit}"
                     f" ({additions.LONG_RUNNING_LIMIT}); end one of them",
                 )
         rate = self.rate
@@ -211,7 +211,7 @@ class FlowLimits:
             if missing_ns:
                 return Refusal(
                     RejectReason.RATE,
-                    f"the flow makes more than {rate.rate:g} requests a second, the most that"
+                    f"the flow makes more than {additions.decimal(rate.rate)} requests a second, the most that"
                     f" FlowSchema {self._flow_schema!r} allows ({additions.REQUEST_RATE});"
                     " try again later",
                     math.ceil(missing_ns / _NS_PER_S),

@@ -137,8 +137,8 @@ def test_what_is_foreseen_comes(rate: float, burst: int, asked: list[tuple[str, 
             2,
             Refusal(
                 RejectReason.LONG_RUNNING,
-                "the flow has 2 long-running requests under way, the most that FlowSchema 's'"
-                " allows (apfproxy.io/long-running-limit); end one of them",
+                "the flow has 2 long-running requests under way, and FlowSchema 's' allows 2"
+                " (apfproxy.io/long-running-limit); end one of them",
             ),
             id="long-running",
         ),
@@ -175,6 +175,28 @@ def test_refusals(
     assert expected == limits.refusal("f", 0, is_long_running=is_long_running)
     if not is_ban:
         assert limits.refusal("other", 0, is_long_running=is_long_running) is None
+
+
+def test_limits_that_change() -> None:
+    """A refusal names what there is and what is allowed now, in plain numbers."""
+    limits = limits_of(FlowSchemaAdditions(long_running_limit=3))
+    for _ in range(3):
+        assert limits.refusal("f", 0, is_long_running=True) is None
+    limits.configure(
+        FlowSchemaAdditions(request_rate=1e6, request_burst=1, long_running_limit=1),
+        "a",
+        is_ban=False,
+    )
+    long_running = limits.refusal("f", 0, is_long_running=True)
+    refusals = [limits.refusal("f", 0, is_long_running=False) for _ in range(2)]
+
+    assert long_running is not None
+    assert "has 3 long-running requests under way, and FlowSchema 's' allows 1 (" in (
+        long_running.message
+    )
+    assert refusals[0] is None
+    assert refusals[1] is not None
+    assert "more than 1000000 requests a second" in refusals[1].message
 
 
 def test_places_come_back() -> None:

@@ -175,8 +175,8 @@ def test_long_running_limit(request_: bytes) -> None:
         assert b"429" == status(answer)
         assert b"Retry-After" not in answer
         assert (
-            "the flow has 1 long-running request under way, the most that FlowSchema 'queued'"
-            " allows (apfproxy.io/long-running-limit); end one of them"
+            "the flow has 1 long-running request under way, and FlowSchema 'queued' allows 1"
+            " (apfproxy.io/long-running-limit); end one of them"
         ) == message(answer)
         assert 1 == counters_of(bench).rejected_long_running
         bench.end(refused)

@@ -183,7 +183,7 @@ def describe(obj: FlowControlObject) -> tuple[str, ...]:
     if additions.is_ban:
         sentences.append(f"Every request is rejected, with 403 ({BAN}).")
     if additions.wait_limit_ns is not None:
-        seconds = _decimal(additions.wait_limit_ns / 1e9)
+        seconds = decimal(additions.wait_limit_ns / 1e9)
         sentences.append(f"A request waits in its queue for {seconds} s at most ({WAIT_LIMIT}).")
     return tuple(sentences)
 
@@ -199,7 +199,7 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> tuple[str, ...]:
         sentences.append(f"Flows are told apart by {by} ({DISTINGUISHER}).")
     if additions.request_rate is not None:
         sentences.append(
-            f"A flow may make {_decimal(additions.request_rate)} requests a second"
+            f"A flow may make {decimal(additions.request_rate)} requests a second"
             f" ({REQUEST_RATE}), and {additions.request_burst} at once ({REQUEST_BURST})."
         )
     if additions.long_running_limit is not None:
@@ -210,7 +210,8 @@ def _describe_flow_schema(additions: FlowSchemaAdditions) -> tuple[str, ...]:
     return tuple(sentences)
 
 
-def _decimal(number: float) -> str:
+def decimal(number: float) -> str:
+    """A number as it stands in an annotation, without an exponent."""
     return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
