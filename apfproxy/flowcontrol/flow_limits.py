@@ -211,8 +211,9 @@ class FlowLimits:
             if missing_ns:
                 return Refusal(
                     RejectReason.RATE,
-                    f"the flow makes more than {additions.decimal(rate.rate)} requests a second, the most that"
-                    f" FlowSchema {self._flow_schema!r} allows ({additions.REQUEST_RATE});"
+                    f"the flow makes more than {additions.decimal(rate.rate)} requests a second,"
+                    f" the most that FlowSchema {self._flow_schema!r} allows"
+                    f" ({additions.REQUEST_RATE});"
                     " try again later",
                     math.ceil(missing_ns / _NS_PER_S),
                 )
