@@ -75,8 +75,9 @@ class Mapping(dict[str, object]):
         key_lines: Where each of its keys stands.
     """
 
+    __slots__ = ("key_lines", "line")
+
     def __init__(self, line: int) -> None:
-        super().__init__()
         self.line = line
         self.key_lines: dict[str, int] = {}
 
