@@ -33,7 +33,6 @@ from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.settings import OBSERVE
 from apfproxy.sources.files import ObjectFiles
-from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.object_counts import ObjectCounts
 from apfproxy.sources.stored_objects import StoredObjects
 from apfproxy.tasks import spawn
@@ -43,6 +42,9 @@ if TYPE_CHECKING:
 
     from apfproxy.api.decode import Problem
     from apfproxy.settings import Address, Settings
+    from apfproxy.sources.kubernetes import KubernetesObjects
+
+    Source = ObjectFiles | StoredObjects | KubernetesObjects
 
 ADMIN_SHUTDOWN_S = 1.0
 """For a scrape that is under way; the listener closes last, when there is nothing more to see."""
@@ -136,7 +138,8 @@ class ProxyProcess:
         self.health.add(SHUTDOWN, pages=(READYZ,))
         self.config_status = ConfigStatus()
         self.configuration_events = ConfigurationEvents()
-        self.source: ObjectFiles | StoredObjects | KubernetesObjects | None = None
+        self.source: Source | None = None
+        self.kubernetes: KubernetesObjects | None = None  # the source, if it is this one
         self._api: FlowControlApi | None = None
         self.object_counts: ObjectCounts | None = None
         if flow_control.object_counts_from is not None:
@@ -184,33 +187,28 @@ class ProxyProcess:
             self.observation.open()
             self.source = await self._objects()
             self.source.load_first()
-            if isinstance(self.source, KubernetesObjects):
-                self._watch_objects(self.source)
+            self._tasks.append(spawn(self.source.watch(), name="watching the objects"))
+            if self.kubernetes is not None:
                 timeout_s = self.settings.flow_control.kubernetes.first_sync_timeout_s
-                await self.source.wait_until_synced(timeout_s)
+                await self.kubernetes.wait_until_synced(timeout_s)
             await self._listen()
         except BaseException:
             await self.stop()
             raise
         self.start_adjustments(self._loop.call_later)
-        if isinstance(self.source, StoredObjects) or (
-            isinstance(self.source, ObjectFiles) and self.source.paths
-        ):
-            self._watch_objects(self.source)
         if self.identities.has_files:
             watch = self.identities.watch()
             self._tasks.append(spawn(watch, name="watching certificates, keys and tokens"))
         if self.object_counts is not None:
             self._tasks.append(spawn(self.object_counts.run(), name="reading object counts"))
 
-    def _watch_objects(self, source: ObjectFiles | StoredObjects | KubernetesObjects) -> None:
-        self._tasks.append(spawn(source.watch(), name="watching the objects"))
-
-    async def _objects(self) -> ObjectFiles | StoredObjects | KubernetesObjects:
+    async def _objects(self) -> Source:
         """Where the objects come from; a store has the built-in ones by then."""
         flow_control = self.settings.flow_control
         if flow_control.kubernetes.is_enabled:
-            source = kubernetes_objects(flow_control, self.controller, self._on_load)
+            self.kubernetes = source = kubernetes_objects(
+                flow_control, self.controller, self._on_load
+            )
             self.health.add(KUBERNETES, pages=(READYZ,), is_blocking=False, look=source.problem)
             return source
         if flow_control.store is None:
@@ -283,8 +281,8 @@ class ProxyProcess:
 
     def hurry(self) -> None:
         """Let the start not wait for objects that are yet to come: the process is to end."""
-        if isinstance(self.source, KubernetesObjects):
-            self.source.stop_waiting()
+        if self.kubernetes is not None:
+            self.kubernetes.stop_waiting()
 
     async def drain(self) -> None:
         """Stop without losing a request.
@@ -308,8 +306,8 @@ class ProxyProcess:
         await self.server.stop()
         await self.observation.close()  # after the last request's end
         await self.identities.close()
-        if isinstance(self.source, KubernetesObjects):
-            await self.source.close()
+        if self.kubernetes is not None:
+            await self.kubernetes.close()
         if self._api is not None:
             await self._api.stop()  # watches end by this
             self._api = None

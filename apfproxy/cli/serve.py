@@ -24,7 +24,6 @@ from apfproxy.observe.access_log import AccessLogError
 from apfproxy.settings import ENFORCE, LOG_LEVELS, OBSERVE, Settings
 from apfproxy.sources.files import ObjectsError
 from apfproxy.sources.kubeconfig import KubeconfigError
-from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.settings_file import SettingsError, load_settings
 from apfproxy.sources.token_file import TokenFileError
 from apfproxy.tasks import spawn
@@ -322,11 +321,11 @@ def log_start(process: ProxyProcess) -> None:
             "flow control only observes: no request is rejected or delayed;"
             " apiserver_flowcontrol_* metrics tell what would have happened"
         )
-    if isinstance(process.source, KubernetesObjects):
+    if process.kubernetes is not None:
         logger.info(
             "objects are those of %s%s",
-            process.source.name,
-            "" if process.source.is_synced else ", which are not here yet",
+            process.kubernetes.name,
+            "" if process.kubernetes.is_synced else ", which are not here yet",
         )
     if settings.flow_control.store is not None:
         logger.info(

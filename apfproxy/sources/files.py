@@ -170,14 +170,14 @@ class ObjectFiles:
     async def watch(
         self, changes: Callable[[Roots], AsyncGenerator[object, None]] | None = None
     ) -> None:
-        """Reload after each change, for ever; ends only when it is cancelled.
+        """Reload after each change, for ever; ends only when it is cancelled, or without paths.
 
         Args:
             changes: Yields when something may have changed below some directories, and ends when
                 it cannot go on; by default the system's notifications.
         """
         changes = changes or notifications
-        while True:
+        while self.paths:
             roots = await asyncio.to_thread(watch_roots, self.paths)
             async with contextlib.aclosing(changes(roots)) as events:
                 async for _ in events:

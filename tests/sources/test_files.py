@@ -225,3 +225,10 @@ async def test_watch_goes_on_when_notifications_end(controller: Controller) -> N
         await source.watch(changes)
 
     assert starts == 3
+
+
+async def test_watch_of_nothing(controller: Controller) -> None:
+    """Without paths there is nothing to watch."""
+    await ObjectFiles((), controller).watch()
+
+    assert {"catch-all", "exempt"} == set(controller.levels)
