@@ -65,6 +65,8 @@ MAX_KEPT_CLASSIFICATIONS = 16384
 
 A flow that comes back is made anew with the same hash, so nothing depends on it but time.
 """
+MAX_KEPT_NAME = 256
+"""Characters of the distinguisher of a flow that is remembered: a namespace comes out of a URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,7 @@ class Controller:
         "_classifications",
         "_clock",
         "_counters",
+        "_flow_limits",
         "_hash_seed",
         "_mandatory",
         "_routes",
@@ -207,6 +210,7 @@ class Controller:
         self.unused_additions = 0
         self.seat_fair_frac = 0.0
         self._counters: dict[tuple[str, str], FlowSchemaCounters] = {}
+        self._flow_limits: dict[str, FlowLimits] = {}  # by FlowSchema
         self._classifications: dict[tuple[str, str], Classification] = {}
         # Set here and by each commit; the digest of nothing has the mandatory objects.
         self.classifier: Classifier
@@ -297,6 +301,11 @@ class Controller:
             )
         self._routes = {name: self._route(schema) for name, schema in digest.flow_schemas.items()}
         self._catch_all = self._routes[CATCH_ALL]
+        self._flow_limits = {
+            name: limits
+            for name, limits in self._flow_limits.items()
+            if name in self._routes or limits.long_running
+        }
         self._forget_unused_counters()
         self.classifier = digest.classifier
         self.dangling = digest.dangling
@@ -461,9 +470,11 @@ class Controller:
         counters = self._counters.get(key)
         if counters is None:
             counters = self._counters[key] = FlowSchemaCounters(*key)
-        known = self._routes.get(schema.metadata.name)
-        limits = None if known is None else known.limits
-        return Route(schema, level, counters, limits or FlowLimits(schema.metadata.name))
+        name = schema.metadata.name
+        limits = self._flow_limits.get(name)
+        if limits is None:
+            limits = self._flow_limits[name] = FlowLimits(name)
+        return Route(schema, level, counters, limits)
 
     def _forget_unused_counters(self) -> None:
         """Drop counters that no route leads to and that never counted a request."""
@@ -471,7 +482,7 @@ class Controller:
         self._counters = {
             key: counters
             for key, counters in self._counters.items()
-            if id(counters) in used or counters.work_estimated_seats.sum
+            if id(counters) in used or counters.has_counted
         }
 
     def _new_classification(
@@ -482,11 +493,14 @@ class Controller:
             flow = outdated.flow
         else:
             flow = Flow(flow_hash(self._hash_seed, *key), key[1], route.counters)
+        found = Classification(route, flow, self.generation)
+        if len(flow.distinguisher) > MAX_KEPT_NAME:
+            return found
         kept = self._classifications
         if len(kept) >= MAX_KEPT_CLASSIFICATIONS:
             for older in list(kept)[: MAX_KEPT_CLASSIFICATIONS // 2]:
                 del kept[older]
-        found = kept[key] = Classification(route, flow, self.generation)
+        kept[key] = found
         return found
 
 

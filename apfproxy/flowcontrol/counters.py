@@ -116,6 +116,11 @@ class FlowSchemaCounters:
         self._sort_dispatched_at_once()
         return self._queue_length_after_enqueue
 
+    @property
+    def has_counted(self) -> bool:
+        """Whether there was any request that came to a queue set, or was rejected before it."""
+        return bool(self.work_estimated_seats.sum or any(self.wait_rejected_ns.counts))
+
     def _sort_dispatched_at_once(self) -> None:
         requests = self.dispatched_at_once
         if requests:

@@ -106,6 +106,14 @@ class Admission:
         found = self.classify(head)
         return self._estimator.estimate(head.attributes, found.level.max_seats, found.flow.counters)
 
+    def seats(self, head: RequestHead) -> int:
+        """The most seats that a request needs by its estimate, without counting it once more."""
+        estimate = head.fixed_estimate
+        if estimate is None:
+            max_seats = self.classify(head).level.max_seats
+            estimate = self._estimator.estimate(head.attributes, max_seats)
+        return estimate.max_seats
+
     def _attributes_of(self, method: str, target: bytes) -> RequestAttributes:
         key = (method, target)
         attributes = self._attributes.values.get(key)

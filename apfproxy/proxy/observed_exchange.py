@@ -21,7 +21,14 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, cast
 
-from apfproxy.flowcontrol.ticket import DONE, ONE_SEAT, WAITING, RejectReason, Ticket
+from apfproxy.flowcontrol.ticket import (
+    DONE,
+    ONE_SEAT,
+    WAITING,
+    RejectReason,
+    Ticket,
+    WorkEstimate,
+)
 from apfproxy.proxy.exchange import Exchange
 
 if TYPE_CHECKING:
@@ -77,7 +84,10 @@ class ObservedExchange(Exchange):
             top_flows.on_no_seats(flow, waited_ns, is_rejected=True)
         now_ns = self._context.clock.now_ns()
         if self.head.takes_seats:
-            self.ticket = Ticket(flow, ONE_SEAT, reason, now_ns, None, DONE, now_ns, 0)
+            estimate = ONE_SEAT
+            if self._context.access_log is not None:
+                estimate = WorkEstimate(self._context.admission.seats(self.head))
+            self.ticket = Ticket(flow, estimate, reason, now_ns, None, DONE, now_ns, 0)
         self._go_on(now_ns)
 
     def _go_on(self, now_ns: int) -> None:

@@ -246,8 +246,7 @@ class SeatHolder(abc.ABC):
         if self._context.top_flows is not None:
             self._context.top_flows.on_no_seats(found.flow, waited_ns, is_rejected=True)
         if self._context.access_log is not None and self._used is None:
-            estimate = self.head.fixed_estimate or self._context.admission.estimate(self.head)
-            self._used = (estimate.max_seats, 0)
+            self._used = (self._context.admission.seats(self.head), 0)
         tracker = found.level.retry_after
         tracker.record_drop(int(time.time()))
         self._answer(

@@ -10,6 +10,8 @@ from msgspec.structs import replace
 from apfproxy.api.flowcontrol.additions import PREFIX
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.flow_limits import count_rejection
+from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import AUTHENTICATED_GROUP, User
 from tests.objects import flow_schema, group_subject, priority_level
@@ -126,6 +128,58 @@ def test_ban() -> None:
     controller.commit(controller.digest([level(queues=0, shares=0), schema()]))
 
     assert controller.classify(ALICE, GET_POD).limits is None
+
+
+def test_flows_with_long_names_are_not_remembered() -> None:
+    """A URL can name any namespace, so what is remembered is bounded in bytes, too."""
+    controller = controller_of(level(), schema(distinguisher="group"))
+    long = User("alice", (AUTHENTICATED_GROUP, "t" * 257))
+    short = User("alice", (AUTHENTICATED_GROUP, "t" * 256))
+    again = [
+        controller.classify(user, GET_POD) is controller.classify(user, GET_POD)
+        for user in (long, short)
+    ]
+
+    assert [False, True] == again
+    assert controller.classify(long, GET_POD).flow.hash == controller.flow_hash("s", "t" * 257)
+
+
+def test_counters_of_what_was_only_banned_stay() -> None:
+    """They never fall back, although none of the requests came to the queue set."""
+    controller = controller_of(level(queues=0, shares=0, ban="true"), schema())
+    found = controller.classify(ALICE, GET_POD)
+    count_rejection(found.level.queue_set, found.flow.counters, RejectReason.BAN)
+    controller.commit(controller.digest([]))
+
+    assert [1] == [
+        counters.rejected_ban
+        for counters in controller.flow_schema_counters()
+        if counters.flow_schema == "s"
+    ]
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        pytest.param([level(), schema()], id="without-a-limit"),
+        pytest.param([schema(long_running_limit="2")], id="dangling"),
+    ],
+)
+def test_long_running_requests_count_whatever_comes_between(
+    between: list[FlowControlObject],
+) -> None:
+    """A limit that goes and comes back counts those that are still under way."""
+    objects = [level(), schema(long_running_limit="2")]
+    controller = controller_of(*objects)
+    limits = controller.classify(ALICE, GET_POD).limits
+    assert limits is not None
+    for _ in range(2):
+        assert limits.refusal("alice", 0, is_long_running=True) is None
+    controller.commit(controller.digest(between))
+    controller.commit(controller.digest(objects))
+
+    assert limits is controller.classify(ALICE, GET_POD).limits
+    assert limits.refusal("alice", 0, is_long_running=True) is not None
 
 
 @pytest.mark.parametrize(

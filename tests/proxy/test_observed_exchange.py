@@ -343,6 +343,29 @@ def test_access_log_of_a_watch_that_began(bench: Bench, before: int, reason: str
     bench.assert_at_rest()
 
 
+@pytest.mark.parametrize("enforcement", [ENFORCE, OBSERVE])
+def test_access_log_of_a_wide_write(enforcement: str) -> None:
+    """A line has the seats that a rejected write would have taken, and they are counted once."""
+    lines: list[bytes] = []
+    with Bench(seats=40, idle_origins=50, enforcement=enforcement) as bench:
+        bench.context.access_log = RequestLog(
+            AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
+        )
+        for _ in range(30):
+            bench.context.admission.costs.watch_started(EVERY_POD)
+        clients = [bench.ask(GET) for _ in range(43)]
+        write = bench.ask(POST + b"\r\nbody")
+        assert 1 == sum(counters_of(bench).watch_count.counts)
+        for each in (write, *clients):
+            bench.end(each)
+        for _ in range(30):
+            bench.context.admission.costs.watch_ended(EVERY_POD)
+        bench.wait(1)
+        bench.assert_at_rest()
+
+    assert [3] == [line["seats"] for line in map(json.loads, lines) if line["method"] == "POST"]
+
+
 def run(
     arrivals: list[tuple[int, int, bytes]], annotations: bytes, enforcement: str
 ) -> tuple[dict[str, object], list[bytes]]:
