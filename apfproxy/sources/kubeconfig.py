@@ -22,6 +22,7 @@ import yaml
 
 from apfproxy.api.decode import one_line
 from apfproxy.sources.exec_credential import API_VERSIONS, GROUP, ExecCommand
+from apfproxy.sources.setting_values import is_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -442,14 +443,6 @@ def content(pem: Pem) -> bytes:
         return Path(pem.path).read_bytes()
     except OSError as error:
         raise KubeconfigError(f"{pem.path}: cannot be read: {error.strerror or error}") from error
-
-
-def is_text(text: str) -> bool:
-    """Whether a text can be handed to the system: has no NUL, and no half of a character."""
-    try:
-        return b"\0" not in text.encode()
-    except UnicodeEncodeError:
-        return False
 
 
 def server_problem(url: str) -> str:

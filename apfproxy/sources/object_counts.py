@@ -171,7 +171,7 @@ class ObjectCounts:
         self.reads_total += 1
         try:
             counts = await self._fetch(session)
-        except (CountsError, aiohttp.ClientError, TimeoutError, OSError) as error:
+        except (CountsError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             self.failures_total += 1
             problem = " ".join(str(error).split()) or type(error).__name__
             if self.problem is None:

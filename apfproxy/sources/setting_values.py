@@ -38,13 +38,22 @@ BYTES_PER_UNIT = {
 SIZE = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
 
 # Letters of a DNS name, and the underscore that container runtimes allow in theirs.
-HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?")
+LABEL = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+HOST_NAME = re.compile(rf"(?=.{{1,254}}$){LABEL}(?:\.{LABEL})*\.?")
 MAX_PORT = 65535
 DEFAULT_PORTS = {"http": 80, "https": 443}
 HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,125}[A-Za-z0-9-])?")
 """Letters, digits and the hyphen: what no server takes for another character."""
 MAX_NUMBER_LENGTH = 32
 """More digits than any setting has; int() and Decimal() take time that grows with the square."""
+
+
+def is_text(text: str) -> bool:
+    """Whether a text can be handed to the system: it has no NUL, and no half of a character."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def parse_duration(text: str) -> float:
@@ -143,6 +152,7 @@ def parse_url(text: str) -> str:
     url = split_url(text)
     if url.scheme not in ("http", "https") or not url.hostname:
         raise ValueError(f"expected a URL such as http://127.0.0.1:8000/metrics, not {text!r}")
+    parse_host(url.hostname)
     return text
 
 

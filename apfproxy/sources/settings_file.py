@@ -18,6 +18,7 @@ import yaml
 from apfproxy.settings import Address, Bounds, Network, Settings
 from apfproxy.sources.setting_values import (
     format_duration,
+    is_text,
     parse_address,
     parse_duration,
     parse_header_name,
@@ -257,6 +258,8 @@ def read_item(field: dataclasses.Field[Any], expected: Any, node: yaml.Node) -> 
     """Make one value that is neither absent nor a list."""
     if expected is bool:
         text = scalar(node, ("bool",), "true or false")
+        if text.lower() not in yaml.SafeLoader.bool_values:  # as of `!!bool maybe`
+            raise ValueError(f"expected true or false, not {text!r}")
         return bool(yaml.SafeLoader.bool_values[text.lower()])
     if expected is float:
         number: float = parse_duration(scalar(node, ("str", "int", "float"), "a duration"))
@@ -284,6 +287,8 @@ def read_text(field: dataclasses.Field[Any], text: str) -> str:
         raise ValueError(f"expected one of {', '.join(choices)}, not {text!r}")
     if not text:
         raise ValueError("expected a text, not an empty one; leave the key out for the default")
+    if not is_text(text):
+        raise ValueError(f"has a character that no text has: {text!r}")
     form = FORMS.get(field.metadata.get("form", ""))
     return text if form is None else form(text)
 

@@ -174,3 +174,12 @@ async def test_reading_again_and_again() -> None:
 
     assert waited == [1.5] * 3
     assert counts.failures_total == 3
+
+
+async def test_odd_host() -> None:
+    """A host whose name no resolver takes is a failure like any other."""
+    counts = ObjectCounts("http://a..b/metrics", Sink(), lambda: 0, 1)
+    async with aiohttp.ClientSession() as session:
+        await counts.read_once(session)
+
+    assert counts.problem

@@ -80,6 +80,7 @@ def test_bad_sizes(text: str) -> None:
     [
         ("127.0.0.1:8080", Address(host="127.0.0.1", port=8080)),
         ("[::1]:0", Address(host="::1", port=0)),
+        ("a.b.:1", Address(host="a.b.", port=1)),
         ("api_server.local:65535", Address(host="api_server.local", port=65535)),
     ],
 )
@@ -97,6 +98,11 @@ def test_addresses(text: str, address: Address) -> None:
         ("::1:80", "IPv6 address in brackets"),
         ("[::zz]:80", "expected a host name or an IP address"),
         ("a b:80", "expected a host name or an IP address"),
+        ("a..b:80", "expected a host name or an IP address"),
+        (".a:80", "expected a host name or an IP address"),
+        ("a-:80", "expected a host name or an IP address"),
+        (f"{'a' * 64}:80", "expected a host name or an IP address"),
+        (f"{'a.' * 127}a:80", "expected a host name or an IP address"),
         ("localhost:65536", "expected a port from 0 to 65535"),
         ("localhost:http", "expected a port from 0 to 65535"),
     ],
@@ -149,6 +155,12 @@ def test_bad_urls(text: str) -> None:
     """What is no http or https URL is refused."""
     with pytest.raises(ValueError, match="expected a URL such as"):
         parse_url(text)
+
+
+def test_url_of_no_host() -> None:
+    """A page's host is a name, or an address."""
+    with pytest.raises(ValueError, match=r"a host name or an IP address, not 'a\.\.b'"):
+        parse_url("http://a..b/metrics")
 
 
 @pytest.mark.parametrize("text", ["10.0.0.0/8", "::1/128", "192.0.2.7"])

@@ -153,6 +153,21 @@ logLevel: debug
         ),
         pytest.param("[]", "f:1: expected a mapping of settings, not a list", id="root-is-a-list"),
         pytest.param(
+            'adminTokenFile: "a\\0b"',
+            "f:1: adminTokenFile: has a character that no text has: 'a\\x00b'",
+            id="nul",
+        ),
+        pytest.param(
+            'flowControl: {objects: ["\\ud800"]}',
+            "f:1: flowControl.objects: has a character that no text has: '\\ud800'",
+            id="half-a-character",
+        ),
+        pytest.param(
+            "flowControl: {suggestedObjects: !!bool maybe}",
+            "f:1: flowControl.suggestedObjects: expected true or false, not 'maybe'",
+            id="no-boolean-of-that-tag",
+        ),
+        pytest.param(
             "watch: 3",
             "f:1: watch: expected a mapping of settings, not '3'",
             id="section-is-a-text",
