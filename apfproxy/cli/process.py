@@ -17,6 +17,7 @@ from apfproxy.cli.identities import Identities
 from apfproxy.cli.kubernetes_source import kubernetes_objects
 from apfproxy.cli.listening import runner_of
 from apfproxy.cli.observation import Observation
+from apfproxy.cli.raw_request import request_of_line
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -25,6 +26,7 @@ from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.authentication_metrics import AuthenticationMetrics
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.configuration_events import ConfigurationEvents
+from apfproxy.observe.explain_page import NOT_ENFORCED, ExplainPage
 from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.metrics import MetricsPage
@@ -270,7 +272,12 @@ class ProxyProcess:
                 self.observation.flows,
             ),
             self.observation.top_flows,
-            costs=self.costs,
+            ExplainPage(
+                self.controller,
+                self.costs,
+                request_of_line,
+                (NOT_ENFORCED,) if self.settings.flow_control.enforcement == OBSERVE else (),
+            ),
         )
         self._admin = runner_of(app, shutdown_s=ADMIN_SHUTDOWN_S)
         await self._admin.setup()

@@ -20,7 +20,7 @@ from apfproxy.observe.dumps import (
     request_rows,
     request_views,
 )
-from apfproxy.observe.explain_page import EXPLAIN_INDEX, OBSERVES, ExplainPage
+from apfproxy.observe.explain_page import EXPLAIN_INDEX, ExplainPage
 from apfproxy.observe.foreign_names import own_names_only
 from apfproxy.observe.health_pages import HealthPages
 from apfproxy.observe.limits_page import LIMITS_INDEX, LimitsPage
@@ -30,13 +30,11 @@ from apfproxy.observe.negotiation import wants_json
 from apfproxy.observe.responses import header, page_response, plain_errors
 from apfproxy.observe.table import table_json, table_text
 from apfproxy.observe.top_flows_page import TOP_FLOWS_INDEX, TopFlowsPage
-from apfproxy.settings import OBSERVE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.estimate_source import Costs
     from apfproxy.observe.dumps import Row
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.metrics import MetricsPage
@@ -127,7 +125,7 @@ def build_admin_app(
     api_routes: Sequence[web.RouteDef] = (),
     live_inputs: LiveInputs | None = None,
     top_flows: TopFlows | None = None,
-    costs: Costs | None = None,
+    explain_page: ExplainPage | None = None,
 ) -> web.Application:
     """The application that the admin listener serves.
 
@@ -139,13 +137,10 @@ def build_admin_app(
         api_routes: Of the API of the objects; empty if there is none.
         live_inputs: What the live page shows that the controller does not know.
         top_flows: What its page shows; None for no such page.
-        costs: What is known of the costs of requests; None for no page that explains requests.
+        explain_page: Explains requests; None for no such page.
     """
     index = {**INDEX, **LIVE_INDEX, **(API_INDEX if api_routes else {})}
-    inputs = live_inputs or LiveInputs()
-    live = LivePage(controller, inputs)
-    notes = (OBSERVES,) if inputs.enforcement == OBSERVE else ()
-    explain_page = None if costs is None else ExplainPage(controller, costs, notes)
+    live = LivePage(controller, live_inputs or LiveInputs())
     index |= {**LIMITS_INDEX, **(EXPLAIN_INDEX if explain_page is not None else {})}
     app = web.Application(middlewares=[plain_errors, own_names_only])
     app.add_routes(AdminPages(controller, wall_offset_ns, index, live).routes())

@@ -22,7 +22,7 @@ from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.request.words import TOKEN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.estimate_source import Costs
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 PATH = "/debug/explain"
 EXPLAIN_INDEX = {PATH: "what would become of a request; says how to ask"}
-OBSERVES = (
+NOT_ENFORCED = (
     "this proxy only observes: whatever is said here to wait or to be rejected executes at once"
 )
 PARAMETERS = ("method", "target", "user", "group", "header")
@@ -59,11 +59,19 @@ class ExplainPage:
     Args:
         controller: Whose configuration and queues explain.
         costs: What is known of costs.
+        judge: Raises ValueError for a method and a target that the proxy would refuse.
         notes: What else is to be known of this proxy, a line each.
     """
 
-    def __init__(self, controller: Controller, costs: Costs, notes: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        controller: Controller,
+        costs: Costs,
+        judge: Callable[[str, bytes], object],
+        notes: tuple[str, ...] = (),
+    ) -> None:
         self._controller = controller
+        self._judge = judge
         self._notes = notes
         self._costs = costs
 
@@ -77,7 +85,7 @@ class ExplainPage:
         if not query:
             return web.Response(text=USAGE)
         try:
-            user, attributes, headers = question(query)
+            user, attributes, headers = question(query, self._judge)
         except ValueError as error:
             return web.Response(text=f"{error}\n", status=400)
         answer = explain(
@@ -92,8 +100,14 @@ class ExplainPage:
         return f"<ExplainPage of {self._controller!r}>"
 
 
-def question(query: str) -> tuple[User, RequestAttributes, Headers]:
+def question(
+    query: str, judge: Callable[[str, bytes], object]
+) -> tuple[User, RequestAttributes, Headers]:
     """Who asks for what, and with which headers, by the page's query.
+
+    Args:
+        query: As it stands in the URL.
+        judge: Raises ValueError for a method and a target that the proxy would refuse.
 
     Raises:
         ValueError: It makes no sense; says what would.
@@ -119,8 +133,10 @@ def question(query: str) -> tuple[User, RequestAttributes, Headers]:
     method = "".join(given["method"]) or "GET"
     if TOKEN.fullmatch(method) is None:
         raise ValueError(f"expected a method such as GET, not {method!r}")
+    asked = target.encode(errors="surrogateescape")
+    judge(method, asked)
     try:
-        attributes = parse_attributes(method, target.encode(errors="surrogateescape"))
+        attributes = parse_attributes(method, asked)
     except AttributesError as error:
         raise ValueError(f"malformed request target: {error}") from None
     name, groups = "".join(given["user"]), tuple(given["group"])

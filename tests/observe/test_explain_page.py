@@ -14,7 +14,7 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.explain_page import (
     MAX_PARAMETERS,
-    OBSERVES,
+    NOT_ENFORCED,
     PATH,
     USAGE,
     ExplainPage,
@@ -24,7 +24,6 @@ from apfproxy.observe.explain_page import (
     question,
 )
 from apfproxy.observe.health import HealthRegistry
-from apfproxy.observe.live_state import LiveInputs
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS, User
 from tests.objects import flow_schema, group_subject
@@ -40,6 +39,12 @@ if TYPE_CHECKING:
 COSTS = LearnedCosts(lambda: 0)
 
 
+def judge(method: str, _target: bytes) -> None:
+    """Refuse one method."""
+    if method == "TRACE":
+        raise ValueError("the proxy would answer 405")
+
+
 @pytest.fixture
 def scene() -> Scene:
     """One request executes."""
@@ -52,7 +57,11 @@ def scene() -> Scene:
 async def client(scene: Scene) -> AsyncIterator[Client]:
     """Talks to the admin listener of the scene."""
     app = build_admin_app(
-        scene.controller, scene.metrics, HealthRegistry(), lambda: WALL_OFFSET_NS, costs=COSTS
+        scene.controller,
+        scene.metrics,
+        HealthRegistry(),
+        lambda: WALL_OFFSET_NS,
+        explain_page=ExplainPage(scene.controller, COSTS, judge),
     )
     async with TestClient(TestServer(app)) as client:
         yield client
@@ -93,13 +102,12 @@ async def test_observing(scene: Scene) -> None:
         scene.metrics,
         HealthRegistry(),
         lambda: WALL_OFFSET_NS,
-        live_inputs=LiveInputs("observe"),
-        costs=COSTS,
+        explain_page=ExplainPage(scene.controller, COSTS, judge, (NOT_ENFORCED,)),
     )
     async with TestClient(TestServer(app)) as client:
         found = await (await client.get(f"{PATH}?target=/")).json()
 
-    assert found["notes"][-1] == OBSERVES
+    assert found["notes"][-1] == NOT_ENFORCED
 
 
 async def test_wrong_question(client: Client) -> None:
@@ -137,7 +145,7 @@ async def test_wrong_question(client: Client) -> None:
 )
 def test_question(query: str, user: User, verb: str, path: str) -> None:
     """The query says who asks for what; the user has the groups that Kubernetes adds."""
-    found, attributes, headers = question(query)
+    found, attributes, headers = question(query, judge)
 
     assert (user, verb, path, ()) == (found, attributes.verb, attributes.path, headers)
 
@@ -148,6 +156,7 @@ def test_question(query: str, user: User, verb: str, path: str) -> None:
         pytest.param("method=GET", "say what is asked for: target=/path", id="no-target"),
         pytest.param("target=/a&target=/b", "target is given twice; keep one", id="twice"),
         pytest.param("target=/a&method=G%20T", "expected a method such as GET", id="method"),
+        pytest.param("target=/a&method=TRACE", "would answer 405", id="refused"),
         pytest.param("target=a", "malformed request target", id="target"),
         pytest.param("target=/a&group=g", "group needs user", id="group"),
         pytest.param("target=/a&header=x", "expected a header such as X-Team:red", id="header"),
@@ -157,7 +166,7 @@ def test_question(query: str, user: User, verb: str, path: str) -> None:
 def test_refused_question(query: str, message: str) -> None:
     """What cannot be explained is refused in words."""
     with pytest.raises(ValueError, match=message):
-        question(query)
+        question(query, judge)
 
 
 def test_headers() -> None:
@@ -173,4 +182,4 @@ def test_text_that_is_no_unicode(scene: Scene) -> None:
     text = explanation_json(explain(scene.controller, COSTS, user, parse_attributes("GET", POD)))
 
     assert '"a\\udcff"' in text
-    assert "<ExplainPage of <Controller" in repr(ExplainPage(scene.controller, COSTS))
+    assert "<ExplainPage of <Controller" in repr(ExplainPage(scene.controller, COSTS, judge))
