@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
@@ -87,17 +88,25 @@ def shadows_of(piece: Piece, earlier: Earlier, *, with_groups: bool) -> set[str]
         direct + (earlier.get((share, kind)) or [])
         for share in everybody_in(piece.identity, with_groups=with_groups)
     ]
-    parts = piece.requests.parts()
-    if parts is None or max(map(len, shares)) > MOST_LOOKED_AT:
+    if max(map(len, shares)) > MOST_LOOKED_AT:
         return set()
     names: set[str] = set()
-    for part in parts:
-        # Every user is in one of these sets: who holds the part for each of them, holds it.
-        for share in shares:
-            found = next((name for name, requests in share if requests.holds(part)), None)
-            if found is None:
-                return set()
-            names.add(found)
+    divided = []
+    # Every user is in one of these sets: who holds the piece for each of them, holds it.
+    for share in shares:
+        whole = next((name for name, held in share if held.holds_all(piece.requests)), None)
+        if whole is None:
+            divided.append(share)
+        else:
+            names.add(whole)
+    parts = piece.requests.parts() if divided else []
+    if parts is None:
+        return set()
+    for share, part in itertools.product(divided, parts):
+        found = next((name for name, held in share if held.holds(part)), None)
+        if found is None:
+            return set()
+        names.add(found)
     return names
 
 

@@ -18,7 +18,7 @@ from apfproxy.flowcontrol.classifier import ALL, Subjects
 from apfproxy.lint.identities import Identity, identities
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from apfproxy.api.flowcontrol.types import (
         FlowSchema,
@@ -55,7 +55,7 @@ class RequestSet:
     """
 
     kind: Kind
-    fields: tuple[tuple[str, ...], ...]
+    fields: tuple[frozenset[str], ...]
 
     def parts(self) -> list[Part] | None:
         """All its parts; None if they are too many."""
@@ -69,6 +69,15 @@ class RequestSet:
             return all(map(holds_value, self.fields, part))
         verbs, urls = self.fields
         return holds_value(verbs, part[0]) and any(url_holds(url, part[1]) for url in urls)
+
+    def holds_all(self, other: RequestSet) -> bool:
+        """Whether all requests of another set of the same kind are in this set."""
+        if self.kind is not Kind.URL:
+            return all(map(holds_values, self.fields, other.fields))
+        (verbs, urls), (other_verbs, other_urls) = self.fields, other.fields
+        return holds_values(verbs, other_verbs) and all(
+            any(url_holds(url, each) for url in urls) for each in other_urls
+        )
 
     def can_meet(self, other: RequestSet) -> bool:
         """Whether a request can be in both."""
@@ -95,16 +104,16 @@ def resource_requests(rule: ResourcePolicyRule) -> Iterator[RequestSet]:
 
     The wildcard among namespaces is for all of them, but not for the scope of the cluster.
     """
-    fields = rule.verbs, rule.api_groups, rule.resources
+    fields = frozenset(rule.verbs), frozenset(rule.api_groups), frozenset(rule.resources)
     if rule.cluster_scope:
         yield RequestSet(Kind.CLUSTER, fields)
     if rule.namespaces:
-        yield RequestSet(Kind.NAMESPACED, (*fields, rule.namespaces))
+        yield RequestSet(Kind.NAMESPACED, (*fields, frozenset(rule.namespaces)))
 
 
 def url_requests(rule: NonResourcePolicyRule) -> RequestSet:
     """What a non-resource rule matches."""
-    return RequestSet(Kind.URL, (rule.verbs, rule.non_resource_urls))
+    return RequestSet(Kind.URL, (frozenset(rule.verbs), frozenset(rule.non_resource_urls)))
 
 
 def pieces_of(flow_schema: FlowSchema) -> list[Piece]:
@@ -122,16 +131,19 @@ def pieces_of(flow_schema: FlowSchema) -> list[Piece]:
     return pieces
 
 
-def holds_value(values: Sequence[str], value: str) -> bool:
+def holds_values(values: frozenset[str], others: frozenset[str]) -> bool:
+    """Whether a list of a rule, which may have a wildcard, holds all of another."""
+    return ALL in values or others <= values
+
+
+def holds_value(values: frozenset[str], value: str) -> bool:
     """Whether a list of a rule, which may have a wildcard, holds a value, which may be one."""
     return value in values or ALL in values
 
 
-def values_meet(values: Sequence[str], others: Sequence[str]) -> bool:
+def values_meet(values: frozenset[str], others: frozenset[str]) -> bool:
     """Whether two lists of rules, which may have wildcards, have anything in common."""
-    return any(holds_value(values, each) for each in others) or any(
-        holds_value(others, each) for each in values
-    )
+    return ALL in values or ALL in others or not values.isdisjoint(others)
 
 
 def url_holds(url: str, other: str) -> bool:

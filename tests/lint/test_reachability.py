@@ -147,16 +147,19 @@ def test_anonymous(subjects: list[Subject], kind: FindingKind) -> None:
 
 
 def test_too_many_parts() -> None:
-    """What is too large to look through is not told to be out of reach."""
-    lists = ResourcePolicyRule(
-        verbs=("get", "list"),
-        api_groups=tuple(f"g{number}" for number in range(50)),
-        resources=tuple(f"r{number}" for number in range(50)),
-        namespaces=("*",),
+    """What is too large to be divided is told to be out of reach if one FlowSchema holds it."""
+    groups, resources = ([f"{kind}{number}" for number in range(50)] for kind in "gr")
+    first, second, both = (
+        ResourcePolicyRule(
+            verbs=verbs, api_groups=tuple(groups), resources=tuple(resources), namespaces=("*",)
+        )
+        for verbs in (("get",), ("list",), ("get", "list"))
     )
-    schemas = [schema("a", 2, rule=lists), schema("b", 3, rule=lists)]
+    by_two = [schema("a", 2, rule=first), schema("b", 2, rule=second), schema("c", 3, rule=both)]
+    by_one = [schema("a", 2, rule=both), schema("b", 3, rule=both), schema("c", 3, rule=first)]
 
-    assert [] == list(unreachable(schemas))
+    assert set() == out_of_reach(by_two, UNREACHABLE)
+    assert {"b", "c"} == out_of_reach(by_one, UNREACHABLE)
 
 
 def test_too_many_earlier_ones() -> None:

@@ -115,12 +115,27 @@ def test_sets(
     assert can_meet or not matched(rule) & matched(other)
 
 
+@given(rule=any_rule, other=any_rule)
+def test_holds_all(
+    rule: ResourcePolicyRule | NonResourcePolicyRule,
+    other: ResourcePolicyRule | NonResourcePolicyRule,
+) -> None:
+    """A set holds another as a whole if it holds each of its parts."""
+    pairs = [
+        (one, each) for one in sets_of(rule) for each in sets_of(other) if one.kind is each.kind
+    ]
+
+    assert [all(map(one.holds, each.parts() or ())) for one, each in pairs] == [
+        one.holds_all(each) for one, each in pairs
+    ]
+
+
 def test_most_parts() -> None:
     """A set of too many parts is not cut into them."""
-    many = tuple(f"v{number}" for number in range(MOST_PARTS))
-    requests = RequestSet(Kind.URL, (many, ("/a",)))
+    many = frozenset(f"v{number}" for number in range(MOST_PARTS))
+    requests = RequestSet(Kind.URL, (many, frozenset(("/a",))))
 
     assert (MOST_PARTS, None) == (
         len(requests.parts() or ()),
-        RequestSet(Kind.URL, (many, ("/a", "/b"))).parts(),
+        RequestSet(Kind.URL, (many, frozenset(("/a", "/b")))).parts(),
     )
