@@ -56,7 +56,7 @@ WATCH_S = (300, 600)
 OVERDUE_S = 60.0
 """A watch that lasts so much longer than it was to is left for another."""
 STEADY_S = 1.0
-"""A watch that ended sooner, without an event, is as good as one that failed."""
+"""After a watch that ended sooner there is a pause, lest a server keeps us running in circles."""
 
 NUMBER = re.compile(r"[0-9]{1,20}")
 
@@ -145,10 +145,11 @@ class Reflector:
                 is_failure = True
                 self._at = None
                 self.problem = f"{self._resource}: an error of the proxy itself, see its log"
-            if self._has_news or self._was_steady():
+            is_steady = self._was_steady()
+            if self._has_news or is_steady:
                 self._backoff.reset()
-                if not is_failure:
-                    continue
+            if is_steady and not is_failure:
+                continue
             await self._sleep(self._backoff.next_s(least_s))
 
     def _was_steady(self) -> bool:

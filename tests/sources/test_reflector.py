@@ -289,7 +289,11 @@ async def test_objects_are_typed() -> None:
     ("script", "expected"),
     [
         pytest.param([AWAY, AWAY, AWAY], [1.0, 2.0, 4.0], id="away"),
-        pytest.param([page("5"), [event("ADDED")], []], [1.0], id="ends-after-an-event"),
+        pytest.param(
+            [page("5"), [event("ADDED")], [event("ADDED")], []],
+            [1.0, 1.0, 2.0],
+            id="ends-after-an-event",
+        ),
         pytest.param([page("5"), [], [], []], [1.0, 2.0, 4.0], id="ends-at-once"),
         pytest.param(
             [page("5"), BROKEN, AWAY, page("5"), [event("ADDED"), BROKEN]],
