@@ -170,7 +170,9 @@ def type_name(value: object) -> str:
 
 
 def sample(value: object) -> object:
-    """The scalar itself, cut so that it fits a message."""
+    """The scalar as it is written outside Python, cut so that it fits a message."""
+    if isinstance(value, bool):
+        return str(value).lower()
     return well_formed(value)[:60] if isinstance(value, str) else str(value)[:60]
 
 

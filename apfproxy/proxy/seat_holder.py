@@ -259,6 +259,8 @@ class SeatHolder(abc.ABC):
 
     def _refuse(self, refusal: Refusal) -> None:
         """Refuse for what an addition to the FlowSchema or its level says."""
+        if self._context.access_log is not None and self.head.takes_seats:
+            self._used = (self._context.admission.seats(self.head), 0)
         if self._context.top_flows is not None:
             flow = self._classification.flow
             self._context.top_flows.on_no_seats(flow, 0, is_rejected=True)

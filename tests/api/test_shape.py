@@ -81,7 +81,7 @@ def test_fits(value: dict[str, Any], expected: Outer) -> None:
                 f"{-(2**63)} to {2**63 - 1}"
             ),
         ),
-        ({"largeNumber": True}, 'largeNumber: Invalid value: "True": want an integer'),
+        ({"largeNumber": True}, 'largeNumber: Invalid value: "true": want an integer'),
         ({"largeNumber": 1.0}, 'largeNumber: Invalid value: "1.0": want an integer'),
         ({"flag": "yes"}, 'flag: Invalid value: "yes": want true or false'),
         ({"text": 1}, 'text: Invalid value: "1": want a string: put it in quotes'),

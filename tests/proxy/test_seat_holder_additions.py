@@ -259,3 +259,17 @@ def test_observing(request_: bytes) -> None:
             (line["reason"], line["status"]) for line in map(json.loads, lines)
         ]
         bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(("request_", "seats"), [(GET, 1), (LOG, 0)], ids=["get", "log"])
+def test_seats_of_the_refused(request_: bytes, seats: int) -> None:
+    """The access log says how many seats it would have taken, none by its nature apart."""
+    lines: list[bytes] = []
+    with banning(ENFORCE) as bench:
+        bench.context.access_log = RequestLog(
+            AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
+        )
+        assert b"403" == status(bench.ask(request_).take())
+        bench.wait(1)
+
+    assert [("ban", seats)] == [(line["reason"], line["seats"]) for line in map(json.loads, lines)]
