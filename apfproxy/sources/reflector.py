@@ -277,9 +277,9 @@ class Reflector:
         """
         type_, content = event.get("type"), event.get("object")
         if type_ == "ERROR" and isinstance(content, dict):
-            code = content.get("code")
+            code, why = content.get("code"), message_of(content) or "it is not said why"
             raise KubernetesApiError(
-                f"the watch ended: {message_of(content)}", code if isinstance(code, int) else 0
+                f"the watch ended: {why}", code if isinstance(code, int) else 0
             )
         if type_ == "BOOKMARK":
             self._at = object_version(content)

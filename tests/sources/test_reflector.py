@@ -373,6 +373,11 @@ async def test_pause_after_a_long_watch() -> None:
         pytest.param(
             [page("5"), [gone("x")]], "flowschemas: the watch ended: too old", id="odd-error"
         ),
+        pytest.param(
+            [page("5"), [{"type": "ERROR", "object": {"message": {}}}]],
+            "flowschemas: the watch ended: it is not said why",
+            id="error-without-a-reason",
+        ),
         pytest.param([GONE, GONE], "flowschemas: answered 410", id="lists-are-gone"),
         pytest.param(
             [page("5"), GONE, GONE, GONE], "flowschemas: answered 410", id="lists-are-gone-later"
