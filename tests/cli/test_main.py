@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import runpy
 import subprocess
 import sys
@@ -160,6 +161,25 @@ def test_standard_streams(
 
     assert expected == (code, errors[: len(expected[1])])
     assert errors.count("\n") <= 1
+
+
+def test_closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that is closed is opened, and stays."""
+    for name in ("stdin", "stdout"):
+        monkeypatch.setattr(sys, name, None)
+
+    assert main(["--version"]) == 0
+    with sys.stdin as stdin, sys.stdout as stdout:
+        assert ("", True) == (stdin.read(), stdout.writable())
+
+
+def test_full_disk(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be written is told, and nothing more is."""
+    failing = click.Command("fail", callback=raise_(OSError(errno.ENOSPC, "no space")))
+    monkeypatch.setitem(cli.commands, "fail", failing)
+
+    assert main(["fail"]) == 1
+    assert capfd.readouterr().err == "apfproxy: cannot write the output: no space\n"
 
 
 def test_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
