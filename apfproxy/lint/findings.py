@@ -91,7 +91,7 @@ DANGLING = FindingKind(
     Severity.WARNING,
     "The FlowSchema names a priority level that does not exist.  It matches nothing until the"
     " level is there.",
-    "Create the PriorityLevelConfiguration, or name one that exists.",
+    "Create the PriorityLevelConfiguration, correct it if it is invalid, or name another.",
 )
 UNREACHABLE = FindingKind(
     "APF102",
