@@ -58,7 +58,10 @@ def test_dangling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ),
         "",
         "What to do:",
-        "  APF101  Create the PriorityLevelConfiguration, correct it if it is invalid, or name another.",
+        (
+            "  APF101  Create the PriorityLevelConfiguration, correct it if it is invalid,"
+            " or name another."
+        ),
         "",
         "1 valid object in 1 file, 0 problems, 1 warning",
     ]
