@@ -7,6 +7,7 @@ import errno
 import logging
 import secrets
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -22,12 +23,14 @@ from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.observe.access_log_metrics import access_log_families
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.authentication_metrics import AuthenticationMetrics
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.explain_page import NOT_ENFORCED, ExplainPage
 from apfproxy.observe.health import READYZ, HealthRegistry
+from apfproxy.observe.health_metrics import health_families
 from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.metrics import MetricsPage
 from apfproxy.proxy.counters import ProxyCounters
@@ -40,9 +43,10 @@ from apfproxy.sources.stored_objects import StoredObjects
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from apfproxy.api.decode import Problem
+    from apfproxy.observe.metrics import Families
     from apfproxy.settings import Address, Settings
     from apfproxy.sources.kubernetes import KubernetesObjects
 
@@ -255,10 +259,7 @@ class ProxyProcess:
             self.counters,
             self.server.pool,
             self.config_status,
-            AuthenticationMetrics(
-                self.identities.authenticator.counters, self.identities.review_apis
-            ),
-            self.observation.access_log,
+            tuple(self._other_families()),
         )
         app = build_admin_app(
             self.controller,
@@ -285,6 +286,15 @@ class ProxyProcess:
             await web.TCPSite(self._admin, admin.host, admin.port).start()
         except OSError as error:
             raise ListenError(admin, "admin", error) from error
+
+    def _other_families(self) -> Iterator[Families]:
+        identities, access_log = self.identities, self.observation.access_log
+        yield AuthenticationMetrics(
+            identities.authenticator.counters, identities.review_apis
+        ).collect
+        if access_log is not None:
+            yield partial(access_log_families, access_log)
+        yield partial(health_families, self.health)
 
     def hurry(self) -> None:
         """Let the start not wait for objects that are yet to come: the process is to end."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Iterator
 
 LIVEZ = "livez"
 READYZ = "readyz"
@@ -75,8 +75,8 @@ class HealthRegistry:
             is_blocking: False for what an operator must see but no traffic should leave for,
                 such as a broken change of the configuration while the last good one serves.
             problem: What is wrong at first, such as that it has not started yet.
-            look: Called for each page that lists the check, instead of reports: only for what
-                some other part keeps at hand.
+            look: Called for each scrape, and each page that lists the check, instead of reports:
+                only for what some other part keeps at hand.
         """
         assert name not in self._checks, f"two health checks are named {name}"
         self._checks[name] = HealthCheck(name, pages, is_blocking, problem, look)
@@ -140,6 +140,9 @@ class HealthRegistry:
 
     def _checks_of(self, page: str) -> list[HealthCheck]:
         return [check for check in self._checks.values() if page in check.pages]
+
+    def __iter__(self) -> Iterator[HealthCheck]:
+        return iter(self._checks.values())
 
     def __repr__(self) -> str:
         failing = [check.name for check in self._checks.values() if check.problem is not None]

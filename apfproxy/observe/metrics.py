@@ -12,23 +12,22 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from apfproxy.observe.access_log_metrics import access_log_families
 from apfproxy.observe.flowcontrol_metrics import FlowControlMetrics
 from apfproxy.observe.proxy_metrics import ProxyMetrics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from prometheus_client.core import Metric
 
     from apfproxy.clock import Clock
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.kind_meter import KindMeter
-    from apfproxy.observe.access_log import AccessLog
-    from apfproxy.observe.authentication_metrics import AuthenticationMetrics
     from apfproxy.observe.config_status import ConfigStatus
     from apfproxy.observe.proxy_metrics import PoolState
     from apfproxy.proxy.counters import ProxyCounters
+
+    Families = Callable[[], Iterable[Metric]]
 
 OPENMETRICS = "application/openmetrics-text"
 END = b"# EOF\n"
@@ -42,22 +41,18 @@ class MetricsCollector(Collector):
         self,
         flow_control: FlowControlMetrics,
         proxy: ProxyMetrics,
-        authentication: AuthenticationMetrics | None,
-        access_log: AccessLog | None = None,
+        others: Sequence[Families],
     ) -> None:
         self._flow_control = flow_control
         self._proxy = proxy
-        self._authentication = authentication
-        self._access_log = access_log
+        self._others = others
 
     def collect(self) -> Iterator[Metric]:
         """All families, as of now."""
         yield from self._flow_control.collect()
         yield from self._proxy.collect()
-        if self._authentication is not None:
-            yield from self._authentication.collect()
-        if self._access_log is not None:
-            yield from access_log_families(self._access_log)
+        for families in self._others:
+            yield from families()
 
 
 class OneFamily(Collector):
@@ -117,8 +112,7 @@ class MetricsPage(ScrapedPage):
     Args:
         clock: The one that `controller` and `kind_meter` go by.
         controller, kind_meter, counters, pool, config_status: What is read at each scrape.
-        authentication: Its families, if who asks is found out.
-        access_log: Likewise, if there is one.
+        others: Make further families, the same in both formats, at each scrape.
     """
 
     def __init__(
@@ -129,15 +123,13 @@ class MetricsPage(ScrapedPage):
         counters: ProxyCounters,
         pool: PoolState,
         config_status: ConfigStatus,
-        authentication: AuthenticationMetrics | None = None,
-        access_log: AccessLog | None = None,
+        others: Sequence[Families] = (),
     ) -> None:
         def collector_for(is_canonical: bool) -> MetricsCollector:
             return MetricsCollector(
                 FlowControlMetrics(clock, controller, kind_meter, is_canonical=is_canonical),
                 ProxyMetrics(counters, pool, config_status, controller, is_canonical=is_canonical),
-                authentication,
-                access_log,
+                others,
             )
 
         super().__init__(collector_for)

@@ -99,6 +99,8 @@ async def test_observing_shows() -> None:
     assert ready == (200, expected)
     assert '\napfproxy_enforcement{mode="enforce"} 0.0\n' in metrics
     assert '\napfproxy_enforcement{mode="observe"} 1.0\n' in metrics
+    assert '\napfproxy_healthcheck{name="enforcement"} 0.0\n' in metrics
+    assert '\napfproxy_healthcheck{name="shutdown"} 1.0\n' in metrics
 
 
 async def test_objects_take_effect_and_problems_show(

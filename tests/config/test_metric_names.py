@@ -11,7 +11,13 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.cli.process import ProxyProcess
-from apfproxy.settings import AccessLogSettings, AuthenticationSettings, ReviewSettings
+from apfproxy.settings import (
+    OBSERVE,
+    AccessLogSettings,
+    AuthenticationSettings,
+    FlowControlSettings,
+    ReviewSettings,
+)
 from tests.cli.test_process import settings_for
 from tests.config.expressions import CONFIG, grouping_labels, selectors
 
@@ -51,7 +57,7 @@ def expressions() -> Iterator[tuple[str, str]]:
 async def page(tmp_path: Path) -> dict[str, dict[str, set[str]]]:
     """The samples of a proxy that has all its metrics, by name, with the values of their labels."""
     settings = dataclasses.replace(
-        settings_for(9),
+        settings_for(9, FlowControlSettings(enforcement=OBSERVE)),
         access_log=AccessLogSettings(path=str(tmp_path / "access.log")),
         authentication=AuthenticationSettings(token_review=ReviewSettings(is_enabled=True)),
     )

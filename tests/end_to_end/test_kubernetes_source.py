@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import pytest
 from faulty_link import Ending, FaultyLink
+from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.api.flowcontrol.wire import from_wire, with_type
 from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
@@ -294,26 +295,39 @@ async def test_away_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert is_ready
 
 
+async def healthcheck(session: aiohttp.ClientSession, process: ProxyProcess) -> float:
+    """What the metrics page has of the check of the API."""
+    async with session.get(f"http://127.0.0.1:{process.admin_port}/metrics") as response:
+        page = await response.text()
+    families = text_string_to_metric_families(page)
+    samples = [each for family in families for each in family.samples]
+    wanted = ("apfproxy_healthcheck", {"name": KUBERNETES})
+    (value,) = [each.value for each in samples if (each.name, each.labels) == wanted]
+    return float(value)
+
+
 async def test_readyz_says_when_the_api_is_away(tmp_path: Path) -> None:
-    """While the API cannot be reached its last objects stay in force, and readyz says so."""
-    async with api_server() as port:
+    """While the API is away its last objects stay in force; readyz and a metric say so."""
+    async with api_server() as port, aiohttp.ClientSession() as session:
         link = FaultyLink(port, random.Random(1))  # noqa: S311
         await link.listen()
         async with following(kubeconfig(tmp_path, link.port)) as process:
             await process.start()
-            before = process.health.problem(KUBERNETES)
+            before = process.health.problem(KUBERNETES), await healthcheck(session, process)
             levels = set(process.controller.levels)
             link.refuse()
             link.strike(Ending.RESET)
             # Only what happens there can tell: nothing reports it.
             await until(lambda: process.health.problem(KUBERNETES) is not None)
             problem = process.health.problem(KUBERNETES) or ""
+            value = await healthcheck(session, process)
             is_ready = process.health.is_healthy("readyz")
             after = set(process.controller.levels)
         link.stop()
 
-    assert before is None
+    assert (None, 1) == before
     assert "the last known objects are in force" in problem
+    assert 0 == value
     assert is_ready
     assert levels == after
 
