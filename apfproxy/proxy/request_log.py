@@ -60,6 +60,8 @@ _FIRST_ERROR = 400
 _NS_PER_S = 1_000_000_000
 _US_PER_S = 1_000_000
 _DIGITS = tuple(f"{number:03d}" for number in range(1000))
+_STATUSES = 1000
+"""More than any status, of three digits, is."""
 
 
 if TYPE_CHECKING:
@@ -127,6 +129,7 @@ class RequestLog:
     """
 
     __slots__ = (
+        "_answers",
         "_clock",
         "_is_whole",
         "_records",
@@ -153,6 +156,7 @@ class RequestLog:
         self._second_ns = -_NS_PER_S
         """By the process's clock: the begin of the second that the text is of, "" for none yet."""
         self._second_text = ""
+        self._answers = tuple(answer_text(status, status) for status in range(_STATUSES))
 
     def take(self, record: Record) -> None:
         """A request is over."""
@@ -185,10 +189,9 @@ class RequestLog:
         now_ns = self._clock.now_ns()
         self._find_second(now_ns)
         line = (
-            f'{{"time":"{self._second_text}{(now_ns - self._second_ns) // 1000:06d}Z",'
-            f'{NOTHING_KNOWN},"seats":0,"waitSeconds":0,"executionSeconds":0.000000,'
-            f'"status":{status},"upstreamStatus":null,"bytes":{body_bytes},'
-            f'"reason":"{reason}","client":"{address}"}}\n'
+            f'{self._second_text}{(now_ns - self._second_ns) // 1000:06d}Z",'
+            f'{NOTHING_KNOWN},"seats":{waited_text(0, 0)}0.000000{answer_text(status, 0)}'
+            f'{body_bytes},"reason":"{reason}","client":"{address}"}}\n'
         )
         self._write(line.encode(), 1)
 
@@ -212,11 +215,11 @@ class RequestLog:
     def _lines(self, records: list[Record]) -> bytes:
         """The lines of some requests.
 
-        All that a line needs is in this one loop, and three digits at a time are looked up rather
-        than formatted: measured, 0.5 us per line instead of 1.1.
+        All that a line needs is in this one loop, and what can be looked up, with the members'
+        names around it, is not formatted: measured, 0.4 us per line instead of 1.1.
         """
         lines: list[str] = []
-        append, digits = lines.append, _DIGITS
+        append, digits, answers = lines.append, _DIGITS, self._answers
         second_ns, second_text = self._second_ns, self._second_text
         for (
             head,
@@ -235,7 +238,7 @@ class RequestLog:
             if kept is not None and kept[0] is found and kept[1] is user:
                 text = kept[2]
             else:
-                text = text_of(head, user, found)
+                text = f'Z",{text_of(head, user, found)},"seats":'
                 head.logged = (found, user, text)
             begun_ns = begun_ns or asked_ns  # noqa: PLW2901 - here as everywhere below
             begun_us = (begun_ns - second_ns) // 1000
@@ -243,18 +246,24 @@ class RequestLog:
                 self._find_second(begun_ns)
                 second_ns, second_text = self._second_ns, self._second_text
                 begun_us = (begun_ns - second_ns) // 1000
-            sent_ns = sent_ns or ended_ns  # noqa: PLW2901
-            wait = "0" if sent_ns == asked_ns else seconds(sent_ns - asked_ns)
+            if sent_ns == asked_ns and seats == 1:
+                waited = _AT_ONCE
+            else:
+                sent_ns = sent_ns or ended_ns  # noqa: PLW2901
+                waited = waited_text(seats, sent_ns - asked_ns)
             took_us = (ended_ns - sent_ns) // 1000
             if took_us < _US_PER_S:
                 took = f"0.{digits[took_us // 1000]}{digits[took_us % 1000]}"
             else:
                 took = seconds(ended_ns - sent_ns)
+            if status == upstream_status:
+                answer = answers[status]
+            else:
+                answer = answer_text(status, upstream_status)
             append(
-                f'{{"time":"{second_text}{digits[begun_us // 1000]}{digits[begun_us % 1000]}Z",'
-                f'{text},"seats":{seats},"waitSeconds":{wait},"executionSeconds":{took},'
-                f'"status":{status or "null"},"upstreamStatus":{upstream_status or "null"},'
-                f'"bytes":{body_bytes},"reason":"{reason}","client":"{address}"}}\n'
+                f"{second_text}{digits[begun_us // 1000]}{digits[begun_us % 1000]}"
+                f"{text}{waited}{took}{answer}{body_bytes}"
+                f',"reason":"{reason}","client":"{address}"}}\n'
             )
         return "".join(lines).encode()
 
@@ -268,7 +277,7 @@ class RequestLog:
         offset_ns = time.time_ns() - self._clock.now_ns()
         second, ns = divmod(now_ns + offset_ns, _NS_PER_S)
         self._second_ns = now_ns - ns
-        self._second_text = time.strftime("%Y-%m-%dT%H:%M:%S.", time.gmtime(second))
+        self._second_text = time.strftime('{"time":"%Y-%m-%dT%H:%M:%S.', time.gmtime(second))
 
     def __repr__(self) -> str:
         return f"<RequestLog of {self._sampled:.0%} and of all errors>"
@@ -350,6 +359,17 @@ def known_query(query: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
     return known
 
 
+def waited_text(seats: int, wait_ns: int) -> str:
+    """The values and members of a line from its seats to the name of the execution's time."""
+    wait = seconds(wait_ns) if wait_ns else "0"
+    return f'{seats},"waitSeconds":{wait},"executionSeconds":'
+
+
+def answer_text(status: int, upstream_status: int) -> str:
+    """The members of a line after the execution's time, to the name of the length."""
+    return f',"status":{status or "null"},"upstreamStatus":{upstream_status or "null"},"bytes":'
+
+
 def seconds(duration_ns: int) -> str:
     """A duration in seconds, as JSON has it."""
     return f"{duration_ns / _NS_PER_S:.6f}"
@@ -363,3 +383,6 @@ def quoted(text: str, most: int = MAX_TEXT) -> str:
         # A header may carry text that is no Unicode, which Python keeps as lone surrogates.
         text = text.encode(errors="surrogatepass").decode(errors="replace")
     return encode_basestring_ascii(text)
+
+
+_AT_ONCE = waited_text(1, 0)

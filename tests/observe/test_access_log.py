@@ -223,6 +223,48 @@ async def test_stdout(capfd: pytest.CaptureFixture[str]) -> None:
     assert "a\nb\nc\n" == capfd.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("takes_advice", "is_pipe", "expected"),
+    [
+        pytest.param(True, False, 2, id="file"),
+        pytest.param(False, False, 2, id="file-system-that-takes-no-advice"),
+        pytest.param(True, True, 0, id="pipe"),
+    ],
+)
+async def test_page_cache(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    takes_advice: bool,
+    is_pipe: bool,
+    expected: int,
+) -> None:
+    """A file's pages are given back every so many bytes; that a pipe has none hinders nothing."""
+    path = tmp_path / "log"
+    if is_pipe:
+        os.mkfifo(path)
+        reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    advice: list[tuple[int, int, int]] = []
+
+    def advise(_descriptor: int, offset: int, length: int, what: int) -> None:
+        advice.append((offset, length, what))
+        if not takes_advice:
+            raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr("apfproxy.observe.access_log.CACHED_BYTES", 4)
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    bench = Bench(path)
+    bench.log.open()
+    for line in ("aa", "b", "cc", "dd"):
+        bench.write(line)
+        await bench.flush()
+    await bench.log.close()
+    if is_pipe:
+        os.close(reader)
+
+    assert [(0, 0, os.POSIX_FADV_DONTNEED)] * expected == advice
+    assert (4, 0, 0) == (bench.log.written, bench.log.dropped, bench.log.write_errors)
+
+
 async def test_reader_that_reads_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
