@@ -48,6 +48,17 @@ def json_head(token: Callable[[], bytes | None]) -> dict[str, str]:
     return head
 
 
+def connect_failure(error: aiohttp.ClientConnectorError) -> str:
+    """Why no connection came about, in a few words."""
+    number = error.errno or 0
+    # The text that asyncio gives a number of the system has the address in it; but those of name
+    # resolution, below zero, and those of OpenSSL are no such numbers, and have texts of use.
+    if number > 0 and not isinstance(error, aiohttp.ClientSSLError):
+        return os.strerror(number)
+    # An end within the handshake has neither number nor text.
+    return error.strerror or str(error.os_error) or "the other side closed the connection"
+
+
 def explained(error: Exception, server: str) -> tuple[str, bool]:
     """Why an exchange failed, one of `EXCHANGE_ERRORS`, and whether it may help to try again.
 
@@ -58,11 +69,7 @@ def explained(error: Exception, server: str) -> tuple[str, bool]:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"{server}'s certificate is no good: {error.certificate_error}", False
     if isinstance(error, aiohttp.ClientConnectorError):
-        number = error.errno or 0
-        # The text of asyncio's own has the address with it; names that are not found have numbers
-        # of their own kind, below zero.
-        reason = os.strerror(number) if number > 0 else error.strerror
-        return f"cannot connect: {reason or type(error).__name__}", True
+        return f"cannot connect: {connect_failure(error)}", True
     if isinstance(error, (aiohttp.ClientConnectionError, aiohttp.ClientPayloadError, OSError)):
         return "the connection broke", True
     return f"the exchange went wrong: {type(error).__name__}", False

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import aiohttp
 import msgspec
 
+from apfproxy.authn.api_exchange import connect_failure
 from apfproxy.cli.admin_client import LARGEST_ANSWER_BYTES, answer_json
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.terminal_text import shown
@@ -208,8 +208,5 @@ def _reason(error: Exception) -> str:
     """Why there is no answer, in a few words."""
     text = str(error) or type(error).__name__
     if isinstance(error, aiohttp.ClientConnectorError):
-        number = error.os_error.errno or 0
-        # Those of name resolution are below zero, and no number is of OpenSSL's.
-        is_system = number > 0 and not isinstance(error, aiohttp.ClientSSLError)
-        text = os.strerror(number) if is_system else error.os_error.strerror or text
+        text = connect_failure(error)
     return shown(" ".join(text.split()))

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import errno
 import socket
+import ssl
 from unittest.mock import Mock
 
 import aiohttp
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from apfproxy.authn.api_exchange import explained, json_head, new_session
 
@@ -32,6 +35,21 @@ KEY = Mock(ssl=True, host="h", port=1)
             ("cannot connect: Name not known", True),
             id="no-such-name",
         ),
+        pytest.param(
+            aiohttp.ClientConnectorSSLError(KEY, ssl.SSLError(1, "[SSL: WRONG_VERSION] wrong")),
+            ("cannot connect: [SSL: WRONG_VERSION] wrong", True),
+            id="no-tls-there",
+        ),
+        pytest.param(
+            aiohttp.ClientConnectorError(KEY, ConnectionResetError()),
+            ("cannot connect: the other side closed the connection", True),
+            id="cut-in-the-handshake",
+        ),
+        pytest.param(
+            aiohttp.ClientConnectorError(KEY, ConnectionAbortedError("the handshake is slow")),
+            ("cannot connect: the handshake is slow", True),
+            id="slow-handshake",
+        ),
         pytest.param(aiohttp.ServerDisconnectedError(), ("the connection broke", True), id="cut"),
         pytest.param(aiohttp.ClientPayloadError("x"), ("the connection broke", True), id="half"),
         pytest.param(ConnectionResetError(), ("the connection broke", True), id="reset"),
@@ -43,6 +61,16 @@ KEY = Mock(ssl=True, host="h", port=1)
 def test_explained(error: Exception, expected: tuple[str, bool]) -> None:
     """An error says what happened and whether it may pass, and nothing of the request."""
     assert expected == explained(error, "the API")
+
+
+async def test_no_tls_there() -> None:
+    """TLS spoken to a server without it is told from a connection that is not permitted."""
+    async with TestServer(web.Application()) as server, new_session() as session:
+        url = str(server.make_url("/").with_scheme("https"))
+        with pytest.raises(aiohttp.ClientConnectorSSLError) as caught:
+            await session.get(url)
+
+    assert explained(caught.value, "the API")[0].startswith("cannot connect: [SSL: ")
 
 
 @pytest.mark.parametrize(("token", "expected"), [(None, None), (b"abc", "Bearer abc")])
