@@ -27,7 +27,7 @@ from apfproxy.observe.access_log_metrics import access_log_families
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.authentication_metrics import AuthenticationMetrics
 from apfproxy.observe.config_status import ConfigStatus
-from apfproxy.observe.configuration_events import ConfigurationEvents
+from apfproxy.observe.configuration_events import ConfigurationEvents, shortfall
 from apfproxy.observe.explain_page import NOT_ENFORCED, ExplainPage
 from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.observe.health_metrics import health_families
@@ -213,7 +213,7 @@ class ProxyProcess:
         flow_control = self.settings.flow_control
         if flow_control.kubernetes.is_enabled:
             self.kubernetes = source = kubernetes_objects(
-                flow_control, self.controller, self._on_load
+                flow_control, self.controller, partial(self._on_load, is_whole=False)
             )
             self.health.add(KUBERNETES, pages=(READYZ,), is_blocking=False, look=source.problem)
             return source
@@ -222,7 +222,7 @@ class ProxyProcess:
                 flow_control.objects,
                 self.controller,
                 with_suggested=flow_control.suggested_objects,
-                on_load=self._on_load,
+                on_load=partial(self._on_load, is_whole=True),
             )
         # The proxy goes on with what it has, and only the next write can tell that all is well.
         self.health.add(STORE, pages=(READYZ,), is_blocking=False)
@@ -236,7 +236,10 @@ class ProxyProcess:
         )
         await self._api.start()
         return StoredObjects(
-            self._api.store, flow_control.store, self.controller, on_load=self._on_load
+            self._api.store,
+            flow_control.store,
+            self.controller,
+            on_load=partial(self._on_load, is_whole=False),
         )
 
     def _is_admin_local(self) -> bool:
@@ -356,21 +359,27 @@ class ProxyProcess:
 
         arm()
 
-    def _on_load(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:
-        """Say everywhere what became of the configuration."""
+    def _on_load(
+        self, problems: tuple[Problem, ...], dangling: tuple[str, ...], *, is_whole: bool
+    ) -> None:
+        """Say everywhere what became of the configuration.
+
+        Args:
+            problems: As a `LoadObserver` has them.
+            dangling: Likewise.
+            is_whole: Whether the source takes a load as a whole or not at all.
+        """
+        texts = tuple(map(str, problems))
         self.config_status.loaded(len(problems), time.time())
         self.configuration_events.loaded(
-            time.time(), self.controller.generation, list(map(str, problems)), dangling
+            time.time(), self.controller.generation, texts, dangling, is_whole=is_whole
         )
-        # With problems, too: some sources leave out what is not valid, and the rest is in force.
+        # With problems, too: where objects come one by one, all others are in force.
         self.kinds.set_limits(
             self.clock.now_ns(), self.controller.waiting_limit, self.controller.executing_limit
         )
-        if problems:
-            text = f"the last change is not in force: {'; '.join(map(str, problems[:10]))}"
-        else:
-            text = "; ".join(dangling[:10])
-        self.health.report(CONFIGURATION, text or None)
+        lacking = shortfall(texts, dangling, is_whole=is_whole)
+        self.health.report(CONFIGURATION, lacking or None)
 
     def _on_object_counts(self, problem: str | None) -> None:
         self.health.report(OBJECT_COUNTS, problem)

@@ -59,24 +59,51 @@ class ConfigurationEvents:
         self._events.append(ConfigurationEvent(unix_s, message, is_error))
 
     def loaded(
-        self, unix_s: float, generation: int, problems: Sequence[str], dangling: Sequence[str]
+        self,
+        unix_s: float,
+        generation: int,
+        problems: Sequence[str],
+        dangling: Sequence[str],
+        *,
+        is_whole: bool,
     ) -> None:
         """Record one load of the objects.
 
         Args:
             unix_s: Now, in seconds since 1970.
             generation: Of the configuration that is in force now.
-            problems: Why the load, or a part of it, is not in force; empty if all is well.
-            dangling: A line for each FlowSchema that is in force but without its priority level.
+            problems: Why the load, or a part of it, was not taken; empty if all is well.
+            dangling: A line for each FlowSchema that is not used, and for each wrong addition.
+            is_whole: As of `shortfall`.
         """
-        if problems:
-            text = f"The last change is not in force: {_listed(problems)}"
-            self.record(unix_s, text, is_error=True)
+        lacking = shortfall(problems, dangling, is_whole=is_whole)
+        text = f"Generation {generation} is in force"
+        if problems and is_whole:
+            text = f"{lacking[0].upper()}{lacking[1:]}"
         elif dangling:
-            text = f"Generation {generation} is in force, but for: {_listed(dangling)}"
-            self.record(unix_s, text, is_error=True)
-        else:
-            self.record(unix_s, f"Generation {generation} is in force")
+            text = f"{text}, but for: {lacking}"
+        elif problems:
+            text = f"{text}, but {lacking}"
+        self.record(unix_s, text, is_error=bool(lacking))
+
+
+def shortfall(problems: Sequence[str], dangling: Sequence[str], *, is_whole: bool) -> str:
+    """What is not in force after a load of the objects, and why; empty if all of it is.
+
+    Args:
+        problems: Why the load, or a part of it, was not taken.
+        dangling: A line for each FlowSchema that is not used, and for each wrong addition.
+        is_whole: Whether a load is taken as a whole or not at all, as that of files is; otherwise
+            object by object.
+    """
+    if problems and is_whole:
+        return f"the last change is not in force: {_listed(problems)}"
+    parts = [_listed(dangling)] if dangling else []
+    if problems:
+        parts.append(
+            f"what is not valid stays as it last was valid, or is left out: {_listed(problems)}"
+        )
+    return "; ".join(parts)
 
 
 def _listed(lines: Sequence[str]) -> str:

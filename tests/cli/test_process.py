@@ -13,16 +13,21 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from apfproxy.api.decode import Problem
 from apfproxy.cli.process import ListenError, ProxyProcess
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
     FlowControlSettings,
+    KubernetesSettings,
     Settings,
     UpstreamSettings,
 )
 from apfproxy.sources.files import ObjectFiles, ObjectsError
+from apfproxy.sources.in_force import InForce
+from apfproxy.sources.kubernetes import KubernetesObjects
+from apfproxy.sources.stored_objects import StoredObjects
 from tests.sources.test_object_files import SCHEMA, level
 
 if TYPE_CHECKING:
@@ -30,6 +35,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 ANY_PORT = Address(host="127.0.0.1", port=0)
+KUBECONFIG = """\
+current-context: here
+contexts: [{name: here, context: {cluster: here, user: ""}}]
+clusters: [{name: here, cluster: {server: "http://127.0.0.1:9"}}]
+"""
 
 
 def settings_for(upstream_port: int, flow_control: FlowControlSettings | None = None) -> Settings:
@@ -130,6 +140,39 @@ async def test_objects_take_effect_and_problems_show(
     assert seen[2] is None
     assert "second" in process.controller.levels
     assert (process.config_status.succeeded, process.config_status.failed) == (3, 1)
+
+
+@pytest.mark.parametrize("is_store", [True, False], ids=["store", "kubernetes"])
+async def test_an_object_that_is_not_valid(
+    is_store: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of objects that come one by one, only what is not valid is said not to be in force."""
+    path = tmp_path / "kubeconfig"
+    path.write_text(KUBECONFIG)
+    kubernetes = KubernetesSettings(
+        is_enabled=True, kubeconfig=str(path), first_sync_timeout_s=0.001
+    )
+    flow_control = FlowControlSettings(store=str(tmp_path / "objects.db"))
+    if not is_store:
+        flow_control = FlowControlSettings(kubernetes=kubernetes)
+    # Only this test is to say what comes.
+    for kind in (StoredObjects, KubernetesObjects):
+        monkeypatch.setattr(kind, "watch", lambda _source: asyncio.Event().wait())
+    process = ProxyProcess(settings_for(9, flow_control))
+    await process.start()
+    assert isinstance(process.source, StoredObjects | KubernetesObjects)
+    take = InForce.take
+    bad = Problem("there", ("no good",), None, "FlowSchema", "bad")
+    monkeypatch.setattr(InForce, "take", lambda in_force, read: take(in_force, [*read, bad]))
+    process.source.load()
+    problem = process.health.problem("configuration")
+    *_, event = process.configuration_events
+    generation = process.controller.generation
+    await process.stop()
+
+    left_out = "what is not valid stays as it last was valid, or is left out: "
+    assert f'{left_out}there: FlowSchema "bad": no good' == problem
+    assert f"Generation {generation} is in force, but {problem}" == event.message
 
 
 async def test_broken_objects_at_first(tmp_path: Path) -> None:
