@@ -218,14 +218,16 @@ def busiest_ms(events: list[dict[str, Any]], begun_s: float) -> tuple[float, flo
         for each in events
         if each["name"] == "thread_name" and each["args"]["name"] == "CrRendererMain"
     }
-    before_ms = after_ms = 0.0
+    before: dict[tuple[int, int], list[float]] = {thread: [0.0] for thread in threads}
+    after: dict[tuple[int, int], list[float]] = {thread: [0.0] for thread in threads}
     for each in events:
-        if each["name"] == TASK and (each["pid"], each["tid"]) in threads and "tdur" in each:
-            if each["ts"] < begun_s * 1e6:
-                before_ms = max(before_ms, each["tdur"] / 1000)
-            else:
-                after_ms = max(after_ms, each["tdur"] / 1000)
-    return before_ms, after_ms
+        thread = each["pid"], each["tid"]
+        if each["name"] == TASK and thread in threads and "tdur" in each:
+            tasks = before if each["ts"] < begun_s * 1e6 else after
+            tasks[thread].append(each["tdur"] / 1000)
+    # The browser has pages of its own, which are idle by now.
+    page = max(threads, key=lambda thread: sum(after[thread]))
+    return max(before[page]), max(after[page])
 
 
 def longest(tasks: list[list[float]]) -> str:
