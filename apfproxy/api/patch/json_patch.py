@@ -136,21 +136,18 @@ def _adapted(document: object, operation: dict[str, Any]) -> dict[str, Any] | No
     value = operation.get("value")
     path = _plain_path(document, path, is_addition=kind in {"add", "copy", "move"})
     adapted = {"op": kind, "path": path, "value": value}
-    match kind:
-        case "copy" | "move":
-            if not source:
-                raise rejected(f"{kind} operation does not apply: doc is missing from path")
-            source = _plain_path(document, source, is_addition=False)
-            if kind == "copy" and _is_absent_member(document, source):
-                adapted["op"] = "add"
-            else:
-                adapted["from"] = source
-        case "replace":
-            if _is_absent_member(document, path):
-                adapted["op"] = "add"
-        case "test":
-            if value is None and _is_absent_member(document, path):
-                return None
+    if kind in {"copy", "move"}:
+        if not source:
+            raise rejected(f"{kind} operation does not apply: doc is missing from path")
+        source = _plain_path(document, source, is_addition=False)
+        if kind == "copy" and _is_absent_member(document, source):
+            adapted["op"] = "add"
+        else:
+            adapted["from"] = source
+    elif kind == "replace" and _is_absent_member(document, path):
+        adapted["op"] = "add"
+    elif kind == "test" and value is None and _is_absent_member(document, path):
+        return None
     return adapted
 
 
