@@ -94,9 +94,9 @@ export class Plots {
     for (const field of FIELDS) this.#ask(field, isAnew);
   }
 
-  /** Has a plot drawn in one of the next frames, one plot a frame: each takes some ms. */
+  /** Has a plot drawn after one of the next frames, one plot a frame: each takes some ms. */
   #ask(field, isAnew) {
-    if (this.#due.size === 0) requestAnimationFrame(() => this.#next());
+    if (this.#due.size === 0) this.#nextLater();
     this.#due.set(field, isAnew || this.#due.get(field) === true);
   }
 
@@ -112,7 +112,12 @@ export class Plots {
       plot.setData(this.#data(field));
       this.#describe(field);
     }
-    if (this.#due.size > 0) requestAnimationFrame(() => this.#next());
+    if (this.#due.size > 0) this.#nextLater();
+  }
+
+  /** In a task of its own: the frame's has levels and queues to draw. */
+  #nextLater() {
+    requestAnimationFrame(() => setTimeout(() => this.#next()));
   }
 
   #data(field) {
