@@ -18,12 +18,13 @@ CORE = frozenset({"api", "request", "flowcontrol"})
 
 PURE = CORE | {"lint", "simulation"}
 
-EVERYWHERE = frozenset({"clock", "errors"})
+EVERYWHERE = frozenset({"clock", "errors", "loopback"})
 """Modules beside the packages that all may import, and that import none."""
 
 ARROWS: dict[str, frozenset[str]] = {
     "clock": frozenset(),
     "errors": frozenset(),
+    "loopback": frozenset(),
     "settings": frozenset(),
     "tasks": frozenset(),
     "__main__": frozenset({"cli"}),

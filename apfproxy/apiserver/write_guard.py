@@ -11,12 +11,12 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import logging
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.answers import failure
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.loopback import is_local, name_in_host
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -89,7 +89,7 @@ class WriteGuard:
             return refused("it comes from a web page (Origin)")
         if not OWN_SITES.issuperset(request.headers.getall("Sec-Fetch-Site", [])):
             return refused("it comes from a web page (Sec-Fetch-Site)")
-        if self._checks_host and not is_local_host(request.headers.get("Host", "")):
+        if self._checks_host and not is_local(name_in_host(request.headers.get("Host", ""))):
             return refused(
                 "its Host is no name of this machine, such as 127.0.0.1 or localhost;"
                 " use --admin-token-file to allow others"
@@ -120,21 +120,3 @@ def has_token(request: web.Request, token: bytes) -> bool:
 def refused(reason: str) -> StatusError:
     """403: nobody may write like that."""
     return StatusError(403, "Forbidden", f"forbidden: writing is not allowed: {reason}", {})
-
-
-def is_local_host(host: str) -> bool:
-    """Whether a Host header, with or without a port, names this machine by loopback."""
-    name, colon, port = host.rpartition(":")
-    if not colon or not port.isdigit():
-        name = host
-    if name.lower() == "localhost":
-        return True
-    return is_loopback(name.removeprefix("[").removesuffix("]"))
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an IP address is one of loopback."""
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False

@@ -11,7 +11,6 @@ Source: OpenID Connect Discovery 1.0, 4; coreos/go-oidc for what kube-apiserver 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import ssl
 import time
@@ -22,6 +21,7 @@ import aiohttp
 
 from apfproxy.authn.strict_json import StrictJsonError, read_object
 from apfproxy.authn.web_keys import MAX_SET_BYTES, KeySet, WebKeysError, parse_jwks
+from apfproxy.loopback import is_local
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
@@ -59,17 +59,9 @@ def url_problem(url: str) -> str:
         return "has a user or password, which would be shown in logs"
     if parts.fragment:
         return "has a fragment"
-    if parts.scheme == "http" and not is_loopback(host):
+    if parts.scheme == "http" and not is_local(host):
         return "not https: whoever is on the way could sign tokens"
     return ""
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host is this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class RemoteKeys:

@@ -7,7 +7,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from apfproxy.authn.remote_keys import is_loopback
+from apfproxy.loopback import is_local
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.kubeconfig import in_cluster, read_kubeconfig
 from apfproxy.sources.kubernetes import KubernetesObjects
@@ -41,7 +41,7 @@ def kubernetes_objects(
     else:
         access = read_kubeconfig(kubernetes.kubeconfig, kubernetes.context)
     parts = urlsplit(access.server)
-    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+    if parts.scheme == "http" and not is_local(parts.hostname or ""):
         logger.warning(
             "%s: not https: whoever is on the way reads the credentials and decides the objects",
             access.server,

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apfproxy.apiserver.write_guard import is_loopback
 from apfproxy.cli.flow_control_api import FlowControlApi
 from apfproxy.cli.identities import Identities
 from apfproxy.cli.kubernetes_source import kubernetes_objects
@@ -23,6 +22,7 @@ from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.loopback import is_loopback
 from apfproxy.observe.access_log_metrics import access_log_families
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.authentication_metrics import AuthenticationMetrics
@@ -279,7 +279,7 @@ class ProxyProcess:
             ExplainPage(
                 self.controller,
                 self.costs,
-                request_of_line,
+                partial(request_of_line, settings=self.settings.downstream),
                 (NOT_ENFORCED,) if self.settings.flow_control.enforcement == OBSERVE else (),
             ),
         )

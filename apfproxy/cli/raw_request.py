@@ -21,6 +21,7 @@ from apfproxy.settings import Settings
 
 if TYPE_CHECKING:
     from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.settings import DownstreamSettings
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -86,28 +87,36 @@ def read_raw_request(data: bytes) -> RawRequest:
     return RawRequest(parsed.method, parsed.target, user, tuple(notes), tuple(headers.items()))
 
 
-def request_of_line(method: str, target: bytes) -> RawRequest:
+def request_of_line(
+    method: str, target: bytes, settings: DownstreamSettings | None = None
+) -> RawRequest:
     """The request of somebody anonymous that has no fields to speak of.
+
+    Args:
+        method: Of its first line.
+        target: Likewise.
+        settings: With the limits of the proxy; the default ones if None.
 
     Raises:
         ValueError: The proxy would refuse it; says with which status.
     """
-    _judged(b"%b %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % (method.encode(), target))
+    _judged(b"%b %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % (method.encode(), target), settings)
     return RawRequest(method, target, ANONYMOUS)
 
 
-def _judged(head: bytes) -> RequestHead:
-    """Have the proxy's own code read a head, by its default settings.
+def _judged(head: bytes, settings: DownstreamSettings | None = None) -> RequestHead:
+    """Have the proxy's own code read a head, by its default settings unless there are others.
 
     Raises:
         ValueError: The proxy would refuse it; says with which status.
     """
-    downstream = Settings().downstream
+    defaults = Settings()
+    downstream = settings or defaults.downstream
     if len(head) > downstream.max_head_bytes:
         raise ValueError(f"the head is longer than {downstream.max_head_bytes} bytes")
     rules = FieldRules(
         OriginHosts(b"", b""),
-        CredentialRules.of(Settings().authentication.front_proxy),
+        CredentialRules.of(defaults.authentication.front_proxy),
         believes_claims=True,
     )
     limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)

@@ -35,7 +35,7 @@ from apfproxy.flowcontrol.added_distinguisher import added_distinguisher, no_hea
 from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash, matching_order
 from apfproxy.flowcontrol.counters import FlowSchemaCounters
 from apfproxy.flowcontrol.demand import SeatDemand
-from apfproxy.flowcontrol.flow_limits import FlowLimits
+from apfproxy.flowcontrol.flow_limits import LONGEST_NAME, FlowLimits
 from apfproxy.flowcontrol.limits import (
     ADJUSTMENT_PERIOD_S,
     LevelDemand,
@@ -65,8 +65,6 @@ MAX_KEPT_CLASSIFICATIONS = 16384
 
 A flow that comes back is made anew with the same hash, so nothing depends on it but time.
 """
-MAX_KEPT_NAME = 256
-"""Characters of the distinguisher of a flow that is remembered: a namespace comes out of a URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -494,7 +492,7 @@ class Controller:
         else:
             flow = Flow(flow_hash(self._hash_seed, *key), key[1], route.counters)
         found = Classification(route, flow, self.generation)
-        if len(flow.distinguisher) > MAX_KEPT_NAME:
+        if len(flow.distinguisher) > LONGEST_NAME:
             return found
         kept = self._classifications
         if len(kept) >= MAX_KEPT_CLASSIFICATIONS:

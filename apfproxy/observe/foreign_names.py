@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from apfproxy.loopback import LOCALHOST, is_loopback, name_in_host
 from apfproxy.observe.responses import header
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 READING = frozenset({"GET", "HEAD"})
-LOCAL = "localhost"
 REFUSAL = (
     "over loopback this listener is read by an address, localhost or the name of its machine,"
     " not by {host!r}, which a web page could have; a proxy before the listener has to set Host\n"
@@ -47,13 +47,6 @@ def is_over_loopback(request: web.Request) -> bool:
     return isinstance(address, tuple) and is_loopback(address[0])
 
 
-def is_loopback(text: str) -> bool:
-    """Whether an address is of loopback, also where IPv6 carries IPv4."""
-    address = ipaddress.ip_address(text.partition("%")[0])
-    mapped = getattr(address, "ipv4_mapped", None)
-    return (mapped or address).is_loopback
-
-
 def is_own_name(host: str, machine: str) -> bool:
     """Whether a Host, with or without a port, can be no name of a web page from elsewhere.
 
@@ -61,14 +54,11 @@ def is_own_name(host: str, machine: str) -> bool:
         host: The field's value; empty if there is none, as only old programs have it.
         machine: The name of this machine.
     """
-    name, colon, port = host.rpartition(":")
-    if not colon or not port.isdecimal():
-        name = host
-    name = name.lower().removesuffix(".")
-    if "." not in name or name == machine.lower() or name.endswith(f".{LOCAL}"):
+    name = name_in_host(host).removesuffix(".")
+    if "." not in name or name == machine.lower() or name.endswith(f".{LOCALHOST}"):
         return True
     try:
-        ipaddress.ip_address(name.removeprefix("[").removesuffix("]"))
+        ipaddress.ip_address(name)
     except ValueError:
         return False
     return True

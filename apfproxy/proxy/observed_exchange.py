@@ -19,7 +19,7 @@ Limits of another kind stay in force: those of connections, of bodies and of the
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.ticket import (
     DONE,
@@ -34,9 +34,10 @@ from apfproxy.proxy.exchange import Exchange
 if TYPE_CHECKING:
     from apfproxy.clock import Timer
     from apfproxy.flowcontrol.controller import Classification
-    from apfproxy.flowcontrol.flow_limits import FlowLimits, Refusal
+    from apfproxy.flowcontrol.flow_limits import Refusal
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.proxy.seat_holder import Place
     from apfproxy.request.attributes import RequestAttributes
 
 
@@ -60,7 +61,7 @@ class ObservedExchange(Exchange):
         )
         if self._place is not None:
             # It is the shadow now that is told of the request's end.
-            shadow.place, self._place = self._place, cast("FlowLimits", shadow)
+            shadow.place, self._place = self._place, shadow
         self._go_on(ticket.arrived_ns)
 
     def _reject(self, reason: RejectReason, waited_ns: int = 0) -> None:
@@ -163,7 +164,7 @@ class Shadow:
         self._duration_ns = -1  # unknown until the request needs no seats any more
         self._lasted_ns = -1  # unknown until the request's end
         self._place_timer: Timer | None = None
-        self.place: FlowLimits | None = None
+        self.place: Place | None = None
         self.reason: str = ""
         arrived_ns = ticket.arrived_ns
         self._timer: Timer = context.clock.call_at(
@@ -202,7 +203,7 @@ class Shadow:
         if self._ticket.is_executing:
             self._hold_seats()
 
-    def release(self, distinguisher: str) -> None:  # noqa: ARG002  as `FlowLimits` has it
+    def release(self, distinguisher: str) -> None:  # noqa: ARG002  as of a `Place`
         """The request itself is over, and would have had its place so long."""
         self._lasted_ns = self._context.clock.now_ns() - self._ticket.arrived_ns
         if self._ticket.dispatched_ns >= 0:

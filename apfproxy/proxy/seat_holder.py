@@ -41,6 +41,13 @@ class FlowObserver(Protocol):
         """A request ends without having got any, rejected or given up by its client."""
 
 
+class Place(Protocol):
+    """Among the long-running requests of a flow."""
+
+    def release(self, distinguisher: str) -> None:
+        """The request of that flow is over."""
+
+
 class SeatHolder(abc.ABC):
     """A request in flow control; what it does with its seats is its subclass's.
 
@@ -73,7 +80,7 @@ class SeatHolder(abc.ABC):
     _context: Context
     _downstream: DownstreamConnection
     _pf_headers: bytes
-    _place: FlowLimits | None
+    _place: Place | None
     _request_is_whole: bool
     _sent_ns: int
     _used: tuple[int, int] | None
@@ -240,13 +247,18 @@ class SeatHolder(abc.ABC):
         if self._context.access_log is not None:
             self._used = (ticket.estimate.max_seats, ticket.arrived_ns)
 
+    def _note_wish(self) -> None:
+        """Remember for the access log what a request would have taken that is refused at once."""
+        context, head = self._context, self.head
+        if context.access_log is not None and self._used is None and head.takes_seats:
+            self._used = (context.admission.seats(head), 0)
+
     def _reject(self, reason: RejectReason, waited_ns: int = 0) -> None:
         """Refuse for want of seats, as Kubernetes does."""
         found = self._classification
         if self._context.top_flows is not None:
             self._context.top_flows.on_no_seats(found.flow, waited_ns, is_rejected=True)
-        if self._context.access_log is not None and self._used is None:
-            self._used = (self._context.admission.seats(self.head), 0)
+        self._note_wish()
         tracker = found.level.retry_after
         tracker.record_drop(int(time.time()))
         self._answer(
@@ -259,8 +271,7 @@ class SeatHolder(abc.ABC):
 
     def _refuse(self, refusal: Refusal) -> None:
         """Refuse for what an addition to the FlowSchema or its level says."""
-        if self._context.access_log is not None and self.head.takes_seats:
-            self._used = (self._context.admission.seats(self.head), 0)
+        self._note_wish()
         if self._context.top_flows is not None:
             flow = self._classification.flow
             self._context.top_flows.on_no_seats(flow, 0, is_rejected=True)

@@ -14,6 +14,7 @@ from apfproxy.cli.raw_request import (
     request_of_line,
 )
 from apfproxy.request.user import ANONYMOUS, User
+from apfproxy.settings import DownstreamSettings
 
 START = b"POST /api/v1/namespaces?dryRun=All HTTP/1.1\r\nHost: a.test\r\n"
 
@@ -140,3 +141,13 @@ def test_refused_line(method: str, target: bytes, message: str) -> None:
     """So is a request that is given by its verb and path."""
     with pytest.raises(ValueError, match=f"^the proxy would answer {re.escape(message)}"):
         request_of_line(method, target)
+
+
+def test_other_limits() -> None:
+    """A proxy with other limits than the default ones refuses by its own."""
+    settings = DownstreamSettings(max_target_bytes=64)
+    target = b"/" + b"a" * 64
+
+    assert target == request_of_line("GET", target).target
+    with pytest.raises(ValueError, match="the proxy would answer 414"):
+        request_of_line("GET", target, settings)

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from apfproxy.observe import foreign_names
 from apfproxy.observe.admin import build_admin_app
-from apfproxy.observe.foreign_names import is_loopback, is_own_name
+from apfproxy.observe.foreign_names import is_own_name
 from apfproxy.observe.health import HealthRegistry
 from tests.observe.scene import WALL_OFFSET_NS, Scene
 
@@ -79,19 +79,3 @@ async def test_other_methods(client: Client) -> None:
 def test_is_own_name(host: str, *, expected: bool) -> None:
     """Names that anybody may have in public are none of this machine's."""
     assert expected == is_own_name(host, "node.example")
-
-
-@pytest.mark.parametrize(
-    ("address", "expected"),
-    [
-        pytest.param("127.0.0.1", True, id="ipv4"),
-        pytest.param("127.8.0.1", True, id="other-ipv4"),
-        pytest.param("::1", True, id="ipv6"),
-        pytest.param("::ffff:127.0.0.1", True, id="mapped"),
-        pytest.param("10.0.0.1", False, id="elsewhere"),
-        pytest.param("fe80::1%eth0", False, id="with-zone"),
-    ],
-)
-def test_is_loopback(address: str, *, expected: bool) -> None:
-    """Addresses that this machine alone can reach."""
-    assert expected == is_loopback(address)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.api.flowcontrol.additions import DISTINGUISHER, addition_errors
+from apfproxy.api.flowcontrol.types import FlowSchema
+from apfproxy.api.meta import ObjectMeta
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import Credentials
 from apfproxy.proxy.request_fields import (
     CHUNKED,
     NO_BODY,
+    RESERVED_NAMES,
     SIZED,
     VIA,
     FieldRules,
@@ -437,3 +441,16 @@ def test_refuses_an_identity_that_is_no_text() -> None:
 def test_shows_who_asks() -> None:
     """A log can read fields."""
     assert "<RequestFields of None, framing 0>" == repr(read(HOST))
+
+
+@pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
+def test_what_is_not_forwarded_tells_no_flows_apart(name: bytes) -> None:
+    """The annotation for it takes no field that is not even forwarded for a trusted client."""
+    try:
+        forwarded = read_trusted((name, b"1")).forward.lower()
+    except HeadError:
+        return  # no such request comes to a flow
+    text = f"header:{name.decode()}"
+    schema = FlowSchema(metadata=ObjectMeta(annotations={DISTINGUISHER: text}))
+
+    assert name + b": 1" in forwarded or addition_errors(schema)
