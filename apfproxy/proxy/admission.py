@@ -98,7 +98,8 @@ class Admission:
             found = head.classification = self._controller.classify(
                 head.user, head.attributes, head.header
             )
-            head.pf_headers = self._pf_headers_of(found)
+            # As kube-apiserver, whose flow control does not see the other long-running requests.
+            head.pf_headers = self._pf_headers_of(found) if head.takes_seats else b""
         return found
 
     def estimate(self, head: RequestHead) -> WorkEstimate:

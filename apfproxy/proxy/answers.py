@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import time
+import uuid
+from email.utils import formatdate
 
 TOO_MANY_REQUESTS = b"Too many requests, please try again later.\n"
 
@@ -50,7 +54,7 @@ def answer(
     extra: bytes = b"",
     connection: bytes = b"",
 ) -> bytes:
-    """A whole answer.
+    """A whole answer; as kube-apiserver's own ones it has a date, and no cache may keep it.
 
     Args:
         code: The status code.
@@ -60,15 +64,33 @@ def answer(
         extra: More header lines, each with its CRLF.
         connection: The Connection line with its CRLF, or nothing.
     """
-    return b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b%b\r\n%b" % (
+    return (
+        b"HTTP/1.1 %d %b\r\nCache-Control: no-cache, private\r\nContent-Type: %b\r\nDate: %b\r\n"
+        b"Content-Length: %d\r\n%b%b\r\n%b"
+    ) % (
         code,
         _REASONS[code][0].encode(),
         content_type,
+        _date(int(time.time())),
         len(body),
         extra,
         connection,
         b"" if is_head else body,
     )
+
+
+@functools.lru_cache(maxsize=1)
+def _date(unix_s: int) -> bytes:
+    return formatdate(unix_s, usegmt=True).encode()
+
+
+def audit_line(asked: str) -> bytes:
+    """The header line by which a request is found in audit logs.
+
+    Args:
+        asked: The request's own Audit-ID; "" if it has none, so that it gets one.
+    """
+    return b"Audit-Id: %b\r\n" % (asked or str(uuid.uuid4())).encode()
 
 
 def body_bytes(whole: bytes) -> int:

@@ -619,7 +619,8 @@ class Exchange(SeatHolder):
             connection = b"Connection: close\r\n"
         elif self.head.is_http_10:
             connection = b"Connection: keep-alive\r\n"
-        answer = build(self._pf_headers, connection)
+        extra = answers.audit_line(self.head.header("Audit-ID")) + self._pf_headers
+        answer = build(extra, connection)
         downstream.send(answer)
         if context.access_log is not None:
             self._log(ticket, now_ns, (code, 0, answers.body_bytes(answer)), reason)

@@ -236,6 +236,10 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 if not sink.head.is_head:
                     pool.last_head_bytes, pool.last_head = raw, head
             if head.status >= 200:
+                if sink.head.upgrade is not None and 300 <= head.status < 400:
+                    # The client would follow it with the upgrade and its credentials to a place
+                    # that the origin chose; kube-apiserver relays none since CVE-2018-1002102.
+                    raise ResponseError(f"a redirect ({head.status}) in answer to an upgrade")
                 break
             if head.status == _SWITCHING_PROTOCOLS:
                 self._partial = b""

@@ -57,10 +57,11 @@ def request_timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
     Args:
         attributes: Of the request; the first `timeout` parameter counts, but not of a long-running
             request, where it may mean anything.
-        default_ns: The server's own limit, which the parameter can shorten only.
+        default_ns: The server's own limit, which the parameter can shorten only: 0 and negative
+            durations are ignored.
 
     Raises:
-        DeadlineError: The parameter is not a duration, or is negative.
+        DeadlineError: The parameter is not a duration.
 
     Source: kubernetes/apiserver pkg/endpoints/filters/request_deadline.go.
     """
@@ -68,6 +69,4 @@ def request_timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
     if not values or not values[0] or attributes.long_running:
         return default_ns
     asked = parse_duration_ns(values[0])
-    if asked < 0:
-        raise DeadlineError(f"{values[0][:_MAX_TEXT]!r} is negative; give a duration such as 30s")
-    return min(asked, default_ns) if asked else default_ns
+    return min(asked, default_ns) if asked > 0 else default_ns

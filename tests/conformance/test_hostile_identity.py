@@ -193,9 +193,9 @@ async def test_hostile_identity(case_id: str, mode: str, site: Site) -> None:
     assert [wanted_lines(each, mode) for each in served] == list(
         map(identity_lines, outcome.requests)
     )
-    assert [SCHEMA_NUMBERS[name] for name in effective] == [
-        int(number) for number in SCHEMA.findall(bytes(outcome.received))
-    ]
+    # An answer to exec does not name its schema; who asks is seen in what the origin got.
+    named = [] if case["expect"] == "tunnel" else [SCHEMA_NUMBERS[name] for name in effective]
+    assert named == [int(number) for number in SCHEMA.findall(bytes(outcome.received))]
     if mode != PASS_THROUGH:
         for request in outcome.requests:
             assert None is re.search(

@@ -90,7 +90,6 @@ def test_wait_limit_is_a_minute_at_most(bench: Bench) -> None:
         pytest.param(b"GET /%zz", id="escape"),
         pytest.param(b"GET /api/v1/watch", id="nothing-to-watch"),
         pytest.param(b"GET /api/v1/pods?timeout=x", id="timeout"),
-        pytest.param(b"GET /api/v1/pods?timeout=-1s", id="negative-timeout"),
     ],
 )
 def test_refuses(bench: Bench, line: bytes) -> None:
@@ -99,6 +98,26 @@ def test_refuses(bench: Bench, line: bytes) -> None:
         with pytest.raises(HeadError) as refused:
             bench.admission.prepare(parse(line))
         assert 400 == refused.value.code
+
+
+@pytest.mark.parametrize(
+    ("line", "has_headers"),
+    [
+        pytest.param(b"GET /api/v1/namespaces/a/pods/b", True, id="get"),
+        pytest.param(b"GET /api/v1/pods?watch=1", True, id="watch"),
+        pytest.param(b"POST /api/v1/namespaces/a/pods/b/exec", False, id="exec"),
+        pytest.param(b"GET /api/v1/namespaces/a/pods/b/attach", False, id="attach"),
+        pytest.param(b"POST /api/v1/namespaces/a/pods/b/portforward", False, id="port-forward"),
+        pytest.param(b"GET /api/v1/nodes/a/proxy/metrics", False, id="proxy"),
+        pytest.param(b"GET /api/v1/namespaces/a/pods/b/log?follow=1", False, id="log"),
+    ],
+)
+def test_long_running_requests_name_no_class(bench: Bench, line: bytes, has_headers: bool) -> None:
+    """Those that take no seats are none of flow control's, as in kube-apiserver."""
+    head = prepare(bench, line)
+    bench.admission.classify(head)
+
+    assert has_headers == (b"X-Kubernetes-PF-" in head.pf_headers)
 
 
 def test_classifies_once_per_configuration(bench: Bench) -> None:

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import json
+import re
+from types import SimpleNamespace
 
 import httptools
 import pytest
 
-from apfproxy.proxy.answers import answer, status_answer, status_body, too_many_requests
+from apfproxy.proxy.answers import (
+    answer,
+    audit_line,
+    status_answer,
+    status_body,
+    too_many_requests,
+)
+
+NOON = 784_111_777
+"""In seconds: the date that RFC 9110 has for an example."""
+
+
+@pytest.fixture(autouse=True)
+def noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop the clock."""
+    monkeypatch.setattr("apfproxy.proxy.answers.time", SimpleNamespace(time=lambda: NOON + 0.5))
 
 
 def test_too_many_requests_is_kubernetes_own() -> None:
     """The 429 is plain text with Retry-After, as kube-apiserver sends it."""
     expected = (
         b"HTTP/1.1 429 Too Many Requests\r\n"
+        b"Cache-Control: no-cache, private\r\n"
         b"Content-Type: text/plain; charset=utf-8\r\n"
+        b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
         b"Content-Length: 43\r\n"
         b"Retry-After: 7\r\n"
         b"X-Content-Type-Options: nosniff\r\n"
@@ -31,9 +50,26 @@ def test_too_many_requests_is_kubernetes_own() -> None:
 
 def test_answer_to_head_has_no_body() -> None:
     """It still says how long the body would be."""
-    expected = b"HTTP/1.1 400 Bad Request\r\nContent-Type: a/b\r\nContent-Length: 3\r\n\r\n"
+    expected = (
+        b"HTTP/1.1 400 Bad Request\r\n"
+        b"Cache-Control: no-cache, private\r\n"
+        b"Content-Type: a/b\r\n"
+        b"Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"
+        b"Content-Length: 3\r\n"
+        b"\r\n"
+    )
 
     assert expected == answer(400, b"abc", b"a/b", is_head=True)
+
+
+def test_audit_id_is_the_request_s_own() -> None:
+    """It is echoed; a request without one gets a new one each time."""
+    made = {audit_line("") for _ in range(3)}
+
+    assert b"Audit-Id: x-1\r\n" == audit_line("x-1")
+    assert 3 == len(made)
+    for line in made:
+        assert re.fullmatch(rb"Audit-Id: [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\r\n", line)
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ FIRST, SECOND = PROXIES.issue("first"), PROXIES.issue("second")
 class Request:
     """Borrows a connection, asks, and puts the connection back."""
 
-    head = cast("RequestHead", SimpleNamespace(is_head=False))
+    head = cast("RequestHead", SimpleNamespace(is_head=False, upgrade=None))
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

@@ -21,12 +21,16 @@ def test_the_next_in_the_queue_takes_the_seat() -> None:
 
 def test_full_queue_refuses(bench: Bench) -> None:
     """One executes, three wait, and the fifth is told to come back."""
-    clients = [bench.ask(GET) for _ in range(5)]
+    named = GET.replace(b"\r\n\r\n", b"\r\nAudit-ID: mine\r\n\r\n")
+    clients = [bench.ask(named) for _ in range(5)]
     answer = clients[4].take()
 
     assert (1, 3, 0) == bench.use()
     assert b"429" == status(answer)
     assert b"\r\nRetry-After: 1\r\n" in answer
+    assert b"\r\nAudit-Id: mine\r\n" in answer
+    assert b"\r\nCache-Control: no-cache, private\r\n" in answer
+    assert b"\r\nDate: " in answer
     assert b"Connection" not in answer
     assert body(answer) == b"Too many requests, please try again later.\n"
     for client in clients:

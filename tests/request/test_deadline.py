@@ -43,6 +43,8 @@ def test_no_durations(text: str) -> None:
         (b"", MINUTE_NS),
         (b"?timeout=", MINUTE_NS),
         (b"?timeout=0s", MINUTE_NS),
+        (b"?timeout=-1s", MINUTE_NS),
+        (b"?timeout=-9000h", MINUTE_NS),
         (b"?timeout=10s&timeout=x", MINUTE_NS // 6),
         (b"?timeout=1h", MINUTE_NS),
         (b"?watch=1&timeout=10s", MINUTE_NS),
@@ -54,9 +56,3 @@ def test_request_timeout(query: bytes, timeout_ns: int) -> None:
     attributes = parse_attributes("GET", b"/api/v1/pods" + query)
 
     assert timeout_ns == request_timeout_ns(attributes, MINUTE_NS)
-
-
-def test_negative_request_timeout() -> None:
-    """A request cannot have been over before it came."""
-    with pytest.raises(DeadlineError, match="is negative"):
-        request_timeout_ns(parse_attributes("GET", b"/a?timeout=-1s"), MINUTE_NS)
