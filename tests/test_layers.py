@@ -21,10 +21,14 @@ PURE = CORE | {"lint", "simulation"}
 EVERYWHERE = frozenset({"clock", "errors", "loopback"})
 """Modules beside the packages that all may import, and that import none."""
 
+SHARED = frozenset({"rare_log", "settings", "tasks"})
+"""Modules beside the packages that all may import but the pure ones."""
+
 ARROWS: dict[str, frozenset[str]] = {
     "clock": frozenset(),
     "errors": frozenset(),
     "loopback": frozenset(),
+    "rare_log": frozenset(),
     "settings": frozenset(),
     "tasks": frozenset(),
     "__main__": frozenset({"cli"}),
@@ -33,14 +37,15 @@ ARROWS: dict[str, frozenset[str]] = {
     "flowcontrol": frozenset({"api", "request"}),
     "lint": CORE,
     "simulation": CORE,
-    "authn": CORE | {"settings", "tasks"},
-    "proxy": CORE | {"settings", "tasks", "authn"},
-    "apiserver": CORE | {"settings", "tasks", "authn"},
-    "sources": CORE | {"settings", "tasks", "authn", "apiserver"},
-    "fleet": CORE | {"settings", "tasks", "authn"},
-    "observe": CORE | {"settings", "tasks", "authn"},
+    "authn": CORE | SHARED,
+    "proxy": CORE | SHARED | {"authn"},
+    "apiserver": CORE | SHARED | {"authn"},
+    "sources": CORE | SHARED | {"authn", "apiserver"},
+    "fleet": CORE | SHARED | {"authn"},
+    "observe": CORE | SHARED | {"authn"},
     "cli": CORE
-    | {"settings", "tasks", "authn", "proxy", "sources", "fleet", "apiserver", "observe"}
+    | SHARED
+    | {"authn", "proxy", "sources", "fleet", "apiserver", "observe"}
     | {"lint", "simulation"},
 }
 """Part of the program to the parts that it may import, itself and `EVERYWHERE` apart."""

@@ -1,0 +1,118 @@
+"""A log that one cause cannot fill: of each key one line a period, with a count of the others.
+
+What many clients can bring about at will, or what can go wrong with each of many connections, is
+logged this way.  A key names a kind of event: never a secret, an address or anything else that
+clients choose.  The table of keys is bounded all the same; keys beyond its bound share one line.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import logging
+    from collections.abc import Callable
+
+PERIOD_S = 60.0
+MAX_KEYS = 256
+"""More than any place that logs this way has kinds of events; 100 bytes each."""
+
+_OTHER_KEYS = "\x00other keys"
+"""Shared by all keys for which the table has no room."""
+
+
+class _Line:
+    """What is known of one key."""
+
+    __slots__ = ("left_out", "next_ns")
+
+    def __init__(self, now_ns: int) -> None:
+        self.next_ns = now_ns
+        """When a line of this key may be written again."""
+        self.left_out = 0
+        """Events since the last line."""
+
+
+class RareLog:
+    """Writes at most one line of each key in a period.
+
+    Args:
+        logger: Where the lines go.
+        now_ns: A clock that never goes backwards, in nanoseconds.
+        period_s: The time between two lines of one key, in seconds.
+        max_keys: Keys that are told apart; >= 1.
+    """
+
+    __slots__ = ("_lines", "_logger", "_max_keys", "_now_ns", "_period_ns", "_tidy_ns")
+
+    def __init__(
+        self,
+        logger: logging.Logger,
+        now_ns: Callable[[], int],
+        period_s: float = PERIOD_S,
+        max_keys: int = MAX_KEYS,
+    ) -> None:
+        self._logger = logger
+        self._now_ns = now_ns
+        self._period_ns = round(period_s * 1e9)
+        self._max_keys = max_keys
+        self._lines: dict[str, _Line] = {}
+        self._tidy_ns = 0
+        """When a full table may be looked through again for keys to forget."""
+
+    def __repr__(self) -> str:
+        left_out = sum(line.left_out for line in self._lines.values())
+        return f"<RareLog to {self._logger.name}: {len(self._lines)} keys, {left_out} left out>"
+
+    def log(
+        self,
+        level: int,
+        key: str,
+        message: str,
+        *args: object,
+        exc_info: BaseException | None = None,
+    ) -> None:
+        """Write the line, or count it if one of this key was written less than a period ago.
+
+        The next line that is written says how many were left out, as in "... (7 more since)".
+
+        Args:
+            level: Of `logging`, such as `logging.INFO`.  A level that is off costs nothing else.
+            key: What the line is about; events of one key are counted together.
+            message: With `%s` and so on for the arguments.
+            *args: The arguments.
+            exc_info: An error whose traceback belongs to the line.
+        """
+        if not self._logger.isEnabledFor(level):
+            return
+        now_ns = self._now_ns()
+        line = self._line(key, now_ns)
+        if now_ns < line.next_ns:
+            line.left_out += 1
+            return
+        left_out, line.left_out = line.left_out, 0
+        line.next_ns = now_ns + self._period_ns
+        if left_out:
+            message += " (%d more since)"
+            args = (*args, left_out)
+        self._logger.log(level, message, *args, exc_info=exc_info)
+
+    def _line(self, key: str, now_ns: int) -> _Line:
+        """What is known of a key; of all the keys without a place, what is known of those."""
+        if key not in self._lines and len(self._lines) >= self._max_keys:
+            self._forget_old(now_ns)
+            if len(self._lines) >= self._max_keys:
+                key = _OTHER_KEYS
+        line = self._lines.get(key)
+        if line is None:
+            line = self._lines[key] = _Line(now_ns)
+        return line
+
+    def _forget_old(self, now_ns: int) -> None:
+        """Make room, at most once a period: forget keys of which nothing is left to be said."""
+        if now_ns < self._tidy_ns:
+            return
+        self._tidy_ns = now_ns + self._period_ns
+        self._lines = {
+            key: line for key, line in self._lines.items() if line.next_ns > now_ns or line.left_out
+        }
