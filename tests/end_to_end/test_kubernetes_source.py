@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import os
 import random
 import signal
 from contextlib import asynccontextmanager
@@ -27,6 +26,7 @@ from apfproxy.tasks import spawn
 from tests.cli.test_process import settings_for
 from tests.end_to_end.api_servers import ANY_PORT, api_server, restarted, url_of
 from tests.end_to_end.programs import free_port
+from tests.end_to_end.real_cluster import KUBECONFIGS
 from tests.sources.test_stored_objects import until
 from tests.virtual_clock import VirtualClock
 
@@ -46,7 +46,6 @@ NAMES = 40
 """Of each kind, so that an object is made, changed and deleted several times."""
 LANES = 4
 """Writers at the same time, each of its own names."""
-CLUSTERS = [path for path in os.environ.get("KUBECONFIG", "").split(os.pathsep) if path][:1]
 
 InForce = dict[tuple[str, str], tuple[str, object]]
 """Kind and name to uid and specification."""
@@ -382,7 +381,7 @@ async def next_condition(
     raise AssertionError
 
 
-@pytest.mark.parametrize("path", [None, *CLUSTERS], ids=["embedded", *CLUSTERS])
+@pytest.mark.parametrize("path", [None, *KUBECONFIGS], ids=["embedded", *KUBECONFIGS])
 async def test_any_cluster(path: str | None, tmp_path: Path) -> None:
     """The objects of any cluster come, without a problem, and nothing is written there."""
     async with api_server() as port:
