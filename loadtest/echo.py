@@ -29,6 +29,9 @@ SWITCH = (
 )
 """For every request that wants to upgrade; what then comes is no WebSocket, but echoed."""
 
+NEVER = "never"
+"""A kind of answer that does not come."""
+
 KINDS = {
     # Kind of answer: weight, method.
     "sized": (45, "GET"),
@@ -220,6 +223,8 @@ class EchoOrigin(asyncio.Protocol):
             return
         name = self._fields.get(ID, b"")
         kind, _, size = self._fields.get(b"x-answer", b"").decode().partition(" ")
+        if kind == NEVER:
+            return
         if kind not in KINDS or not size:
             self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
             return
