@@ -133,7 +133,7 @@ class Ticket:
         queue: The queue it was put into; None at a level without queues.
         state: A `TicketState`, as a plain integer.
         on_dispatch: What to call when it is dispatched; None unless it has to wait.
-        previous, next: Its neighbours while it waits in its queue; unset before.
+        previous, next: Its neighbours while it waits in its queue; None otherwise.
     """
 
     __slots__ = (
@@ -149,9 +149,6 @@ class Ticket:
         "queue",
         "state",
     )
-
-    previous: Ticket | None
-    next: Ticket | None
 
     def __init__(
         self,
@@ -173,6 +170,8 @@ class Ticket:
         self.dispatched_ns = dispatched_ns
         self.arrival_r = arrival_r
         self.on_dispatch: Callable[[Ticket], None] | None = None
+        self.previous: Ticket | None = None
+        self.next: Ticket | None = None
 
     @property
     def is_executing(self) -> bool:

@@ -15,6 +15,7 @@ from apfproxy.proxy.chunked import ChunkedError
 from apfproxy.proxy.limits import address_of, reset
 from apfproxy.proxy.read_buffer import (
     NOBODY,
+    NOWHERE,
     READ_BUFFER,
     READ_VIEW,
     WRITE_HIGH_WATER_BYTES,
@@ -40,7 +41,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
     """One client's connection.
 
     Attributes:
-        address: The client's, once the connection has come about.
+        address: The client's; "" until the connection has come about.
         deadline_ns: When `on_deadline` is due, or 0; the server's sweep looks at it.
         keep_alive: Whether another request may follow the one under way.
         forwarded_suffix: Ends the head of every forwarded request: the client's address.
@@ -56,6 +57,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         "_exchange",
         "_heads",
         "_is_closed",
+        "_is_lingering",
         "_is_read_paused",
         "_kept_heads",
         "_linger_bytes",
@@ -78,7 +80,10 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._context = context
         self._counted_as = counted_as
         """The address under which the limits count this connection; "" while they do not."""
-        self._transport: asyncio.Transport
+        self._transport = NOWHERE
+        self.write = NOWHERE.write
+        self.address = ""
+        self.forwarded_suffix = b""
         self._heads: Heads | None = None
         self._kept_heads: dict[bytes, RequestHead] = {}
         self._exchange: Exchange | None = None
@@ -92,8 +97,9 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._probed_bytes = 0
         self._is_closed = False
         self._is_read_paused = False
-        self._linger_bytes = -1
-        """Bytes thrown away since the last answer; -1 before that."""
+        self._is_lingering = False
+        self._linger_bytes = 0
+        """Bytes thrown away since the last answer."""
         self.deadline_ns = 0
         self.keep_alive = True
         self.is_write_paused = False
@@ -149,7 +155,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if self._exchange is None and not self._pending and self._body is None:
             # Most requests are one read, and most are like one before: no parsing then.
             head = self._kept_heads.get(data)
-            if head is not None and self._linger_bytes < 0:
+            if head is not None and not self._is_lingering:
                 self._begin(head)
                 return
         self._receive(data)
@@ -297,7 +303,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._exchange.on_deadline()
         elif self._is_closed:
             self.abort()
-        elif self._linger_bytes >= 0 or self.is_idle or self.is_write_paused:
+        elif self._is_lingering or self.is_idle or self.is_write_paused:
             self.abort_after_write()
         else:
             self._refuse(HeadError(408, "the request did not arrive in time"))
@@ -305,7 +311,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
     # Requests.
 
     def _receive(self, data: bytes) -> None:
-        if self._linger_bytes >= 0:
+        if self._is_lingering:
             self._linger_bytes += len(data)
             if self._linger_bytes > MAX_LINGER_BYTES:
                 self.abort()
@@ -325,7 +331,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
 
     def _wait_for_client(self) -> None:
         """Take no more requests from a client that does not take the answers to those it made."""
-        if self._body is None and self._linger_bytes < 0:
+        if self._body is None and not self._is_lingering:
             self.pause_reading()
 
     def _take_pending(self) -> None:
@@ -484,7 +490,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self.keep_alive = False
         self._pending = b""
         self._body = None
-        self._linger_bytes = 0
+        self._is_lingering = True
         self.deadline_ns = self._context.clock.now_ns() + self._context.linger_ns
         if self._transport.can_write_eof():
             self._transport.write_eof()

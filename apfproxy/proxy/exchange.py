@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.authn.authenticator import Identity
-    from apfproxy.flowcontrol.controller import Classification
     from apfproxy.flowcontrol.ticket import Ticket
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.downstream import DownstreamConnection
@@ -41,7 +40,6 @@ _IDEMPOTENT = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
 """RFC 9110, section 9.2.2: only these may be sent again without being asked."""
 _OK = 200
 _CONTINUE_STATUS = 100
-_SWITCHING_PROTOCOLS = 101
 _GATEWAY_TIMEOUT = 504
 
 
@@ -61,6 +59,7 @@ class Exchange(SeatHolder):
         "_identification",
         "_is_chunked_to_client",
         "_is_gathering",
+        "_is_logged",
         "_request_bytes",
         "_sent_continue",
         "_status",
@@ -73,32 +72,28 @@ class Exchange(SeatHolder):
     def __init__(
         self, context: Context, downstream: DownstreamConnection, head: RequestHead
     ) -> None:
-        # What `start`, `on_connection` and `on_answer` set is not set here: every store counts.
-        self._context = context
-        self._downstream = downstream
-        self.head = head
-        self.ticket = None
+        super().__init__(context, downstream, head)
         self.has_answered = False
+        self._begun_ns = 0
+        """For the access log: when it came; 0 if it was not held up since."""
+        self._is_logged = False
         self._upstream: UpstreamConnection | None = None
         self._identification: asyncio.Task[None] | None = None
-        self._place = None
-        self._wait_timer = None
-        self._watch = None
-        self._begun_ns: int
-        """For the access log: when it came, 0 if it was not held up since; -1 once it is there."""
-        self._held: bytes
-        self._request_bytes: int
-        """Of the body, since there is a connection to pass them on to."""
-        # Only while `limits.watched` has this: how long only the client has been waited for, ...
-        self._body_ns: int  # to send the request's body, ...
-        self._answer_ns: int  # to take the answer.
-        self._is_chunked_to_client: bool
-        self._body_bytes: int
-        self._status: int
-        self._tunnel: Tunnel
+        self._held = b""
+        """Of the body, framed as it will be forwarded, until there is a connection for it."""
         self._is_gathering = False
         self._sent_continue = False
         self._was_retried = False
+        self._request_bytes = 0
+        """Of the body, since there is a connection to pass them on to."""
+        # Only while `limits.watched` has this: how long only the client has been waited for, ...
+        self._body_ns = 0  # to send the request's body, ...
+        self._answer_ns = 0  # to take the answer.
+        # Of the answer, once its head is there.
+        self._status = 0
+        self._body_bytes = 0
+        self._is_chunked_to_client = False
+        self._tunnel: Tunnel | None = None
 
     # The request.
 
@@ -112,10 +107,6 @@ class Exchange(SeatHolder):
         context, head = self._context, self.head
         self._held = body
         self._request_is_whole = is_whole
-        if context.access_log is not None:
-            self._begun_ns = 0
-            self._sent_ns = 0
-            self._used = None
         if head.identity_until_ns <= context.sweep_now_ns and not self._identify():
             return
         if is_whole or not self._gathers():
@@ -180,7 +171,6 @@ class Exchange(SeatHolder):
     def _identify(self) -> bool:
         """Find out who asks; whether that is known, so that the request may go on."""
         head, context = self.head, self._context
-        self._pf_headers = b""
         try:
             found = context.authenticator.identify(self._downstream.peer, head.credentials)
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody is left waiting
@@ -298,7 +288,6 @@ class Exchange(SeatHolder):
         self.has_answered = True
         keep_alive = downstream.may_keep_alive()
         self._body_bytes = len(body)
-        self._is_chunked_to_client = False
         framing = b""
         if head.framing >= CHUNKED:
             if request.is_http_10:
@@ -501,7 +490,7 @@ class Exchange(SeatHolder):
         """End a long-running answer as if it were through; the proxy is about to stop."""
         if not self.has_answered:
             return
-        if self._status == _SWITCHING_PROTOCOLS:
+        if self._tunnel is not None:
             self._tunnel.close()
             return
         self._drop_upstream()
@@ -548,13 +537,10 @@ class Exchange(SeatHolder):
 
     def _log_end(self, reason: str) -> None:
         """Have the request in the access log, with as much of an answer as there was."""
-        if self._context.access_log is None or self._begun_ns < 0:
+        if self._context.access_log is None or self._is_logged:
             return
-        status = sent_bytes = 0
-        if self.has_answered:
-            status = self._status
-            is_tunnel = status == _SWITCHING_PROTOCOLS
-            sent_bytes = self._tunnel.bytes_to_client if is_tunnel else self._body_bytes
+        status, tunnel = self._status, self._tunnel
+        sent_bytes = self._body_bytes if tunnel is None else tunnel.bytes_to_client
         now_ns = self._context.clock.now_ns()
         self._log(self.ticket, now_ns, (status, status, sent_bytes), reason)
 
@@ -569,24 +555,22 @@ class Exchange(SeatHolder):
             answer: The status sent and that of the origin, 0 for none; the length of the body.
             reason: Why it was rejected or failed; "" if it was not.
         """
-        begun_ns, access_log, head = self._begun_ns, self._context.access_log, self.head
-        if begun_ns < 0 or access_log is None:
+        access_log, head = self._context.access_log, self.head
+        if self._is_logged or access_log is None:
             return
-        self._begun_ns = -1
+        self._is_logged = True
         if ticket is not None:
-            found: Classification | None = self._classification
             seats, asked_ns = ticket.estimate.max_seats, ticket.arrived_ns
         else:
-            found = getattr(self, "_classification", None)
             seats, asked_ns = self._used or (0, self._sent_ns)
             asked_ns = asked_ns or now_ns
         access_log.take(
             (
                 head,
                 head.user,
-                found,
+                self._classification,
                 self._downstream.address,
-                begun_ns,
+                self._begun_ns,
                 asked_ns,
                 self._sent_ns,
                 now_ns,

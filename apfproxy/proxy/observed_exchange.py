@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from apfproxy.clock import Timer
     from apfproxy.flowcontrol.controller import Classification
     from apfproxy.flowcontrol.flow_limits import Refusal
+    from apfproxy.flowcontrol.ticket import Flow
     from apfproxy.proxy.context import Context
+    from apfproxy.proxy.downstream import DownstreamConnection
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.proxy.seat_holder import Place
     from apfproxy.request.attributes import RequestAttributes
@@ -51,36 +53,38 @@ class ObservedExchange(Exchange):
 
     __slots__ = ("_verdict",)
 
-    _verdict: Shadow | RejectReason
-    """Unset while there is nothing against the request."""
+    def __init__(
+        self, context: Context, downstream: DownstreamConnection, head: RequestHead
+    ) -> None:
+        super().__init__(context, downstream, head)
+        self._verdict: Shadow | RejectReason | None = None
+        """None while there is nothing against the request."""
 
-    def _wait_for_seats(self, ticket: Ticket) -> None:
+    def _wait_for_seats(self, found: Classification, ticket: Ticket) -> None:
         """Leave the waiting to the shadow."""
-        self._verdict = ticket.details = shadow = Shadow(
-            self._context, self.head, self._classification, ticket
-        )
+        self._verdict = ticket.details = shadow = Shadow(self._context, self.head, found, ticket)
         if self._place is not None:
             # It is the shadow now that is told of the request's end.
             shadow.place, self._place = self._place, shadow
         self._go_on(ticket.arrived_ns)
 
-    def _reject(self, reason: RejectReason, waited_ns: int = 0) -> None:
+    def _reject(self, found: Classification, reason: RejectReason, waited_ns: int = 0) -> None:
         """Have the request go on that would be rejected."""
-        found, place = self._classification, self._place
+        place = self._place
         if place is not None:
             self._place = None
             place.release(found.flow.distinguisher)
         found.level.retry_after.record_drop(int(time.time()))
-        self._go_on_rejected(reason, waited_ns)
+        self._go_on_rejected(found.flow, reason, waited_ns)
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, found: Classification, refusal: Refusal) -> None:
         """Have the request go on that additions are against."""
-        self._go_on_rejected(refusal.reason, 0)
+        self._go_on_rejected(found.flow, refusal.reason, 0)
 
-    def _go_on_rejected(self, reason: RejectReason, waited_ns: int) -> None:
+    def _go_on_rejected(self, flow: Flow, reason: RejectReason, waited_ns: int) -> None:
         """Go on without holding anything; the deadlines are the same as with seats."""
         self._verdict = reason
-        flow, top_flows = self._classification.flow, self._context.top_flows
+        top_flows = self._context.top_flows
         if top_flows is not None:
             top_flows.on_no_seats(flow, waited_ns, is_rejected=True)
         now_ns = self._context.clock.now_ns()
@@ -99,9 +103,8 @@ class ObservedExchange(Exchange):
     def on_client_left(self) -> None:
         """The client is gone; it would not have waited any longer, either."""
         super().on_client_left()
-        verdict = getattr(self, "_verdict", None)
-        if isinstance(verdict, Shadow):
-            verdict.leave()
+        if isinstance(self._verdict, Shadow):
+            self._verdict.leave()
 
     def _give_seats_back(self, now_ns: int) -> None:
         ticket = self.ticket
@@ -119,8 +122,8 @@ class ObservedExchange(Exchange):
     ) -> None:
         if not reason and (ticket is None or ticket.details is not self):
             # The line has the origin's answer, and why there would have been none.
-            verdict = getattr(self, "_verdict", "")
-            reason = verdict.reason if isinstance(verdict, Shadow) else verdict
+            verdict = self._verdict
+            reason = verdict.reason if isinstance(verdict, Shadow) else verdict or ""
         super()._log(ticket, now_ns, answer, reason)
 
 
@@ -161,8 +164,8 @@ class Shadow:
         self._head = head
         self._level = classification.level
         self._ticket = ticket
-        self._duration_ns = -1  # unknown until the request needs no seats any more
-        self._lasted_ns = -1  # unknown until the request's end
+        self._duration_ns: int | None = None  # until the request needs no seats any more
+        self._lasted_ns: int | None = None  # until the request's end
         self._place_timer: Timer | None = None
         self.place: Place | None = None
         self.reason: str = ""
@@ -188,10 +191,10 @@ class Shadow:
         kind = self._head.kind
         kind.waiting.end(ticket.dispatched_ns)
         kind.executing.begin(ticket.dispatched_ns)
-        if self._duration_ns >= 0:
-            self._hold_seats()
-        if self._lasted_ns >= 0:
-            self._hold_place()
+        if self._duration_ns is not None:
+            self._hold_seats(self._duration_ns)
+        if self._lasted_ns is not None:
+            self._hold_place(self._lasted_ns)
 
     def end(self, duration_ns: int) -> None:
         """The request itself is through, or needs its seats no more.
@@ -201,13 +204,13 @@ class Shadow:
         """
         self._duration_ns = duration_ns
         if self._ticket.is_executing:
-            self._hold_seats()
+            self._hold_seats(duration_ns)
 
     def release(self, distinguisher: str) -> None:  # noqa: ARG002  as of a `Place`
         """The request itself is over, and would have had its place so long."""
         self._lasted_ns = self._context.clock.now_ns() - self._ticket.arrived_ns
         if self._ticket.dispatched_ns >= 0:
-            self._hold_place()
+            self._hold_place(self._lasted_ns)
 
     def leave(self) -> None:
         """The client is gone, before the answer was through."""
@@ -219,16 +222,16 @@ class Shadow:
         elif ticket.is_executing:
             self._finish()
 
-    def _hold_seats(self) -> None:
+    def _hold_seats(self, duration_ns: int) -> None:
         """Hold the seats for as long as the request did, from the shadow's dispatch on."""
-        end_ns = self._ticket.dispatched_ns + self._duration_ns
+        end_ns = self._ticket.dispatched_ns + duration_ns
         self._timer = self._context.clock.call_at(end_ns, self._finish)
 
-    def _hold_place(self) -> None:
+    def _hold_place(self, lasted_ns: int) -> None:
         """Hold the place for as long as the request lasted, from the shadow's dispatch on."""
         if self.place is not None:
             self._place_timer = self._context.clock.call_at(
-                self._ticket.dispatched_ns + self._lasted_ns, self._leave_place
+                self._ticket.dispatched_ns + lasted_ns, self._leave_place
             )
 
     def _leave_place(self) -> None:

@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
+from apfproxy.proxy.response_head import ResponseHead
 from apfproxy.proxy.upstream import UpstreamConnection
 from apfproxy.tasks import spawn
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.response_head import ResponseHead
     from apfproxy.proxy.tls import ClientTls
     from apfproxy.settings import UpstreamSettings
 
@@ -63,7 +63,8 @@ class Pool:
         tls: How to speak TLS with the origin, if its address says so.
 
     Attributes:
-        last_head_bytes, last_head: The head of the last answer to another method than HEAD.
+        last_head_bytes, last_head: The head of the last answer to another method than HEAD; b""
+            and one that no answer has before there was one.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Pool:
         self._now_ns = now_ns
         self._counters = counters
         self.last_head_bytes = b""
-        self.last_head: ResponseHead
+        self.last_head = ResponseHead(0, b"", -1, keep_alive=False)
         # The dictionary's order is that of use: the last one lent first, the first one stale first.
         self._idle: dict[UpstreamConnection, None] = {}
         self._open: set[UpstreamConnection] = set()

@@ -17,6 +17,10 @@ READ_VIEW = memoryview(READ_BUFFER)
 WRITE_HIGH_WATER_BYTES = 49152
 """Together with one read, and its chunk's frame, below 128 KiB."""
 
+NOWHERE = asyncio.Transport()
+"""The transport of a connection that has not come about: whatever is asked of it, it raises
+NotImplementedError."""
+
 NOBODY = asyncio.BufferedProtocol()
 """Gets a transport whose connection is lost.
 

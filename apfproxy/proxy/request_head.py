@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import httptools
 
+from apfproxy.flowcontrol.kind_meter import KindCounts, RequestCount
 from apfproxy.proxy.keeping import Kept
 from apfproxy.proxy.request_fields import HeadError, RequestFields, read_fields
 from apfproxy.proxy.upgrade import UpgradeError, honoured
+from apfproxy.request.attributes import RequestAttributes
 from apfproxy.request.user import ANONYMOUS
 
 if TYPE_CHECKING:
     from apfproxy.authn.authenticator import Identity
     from apfproxy.flowcontrol.controller import Classification
-    from apfproxy.flowcontrol.kind_meter import KindCounts
     from apfproxy.flowcontrol.ticket import WorkEstimate
     from apfproxy.proxy.request_fields import FieldRules
-    from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
 # What llhttp accepts too, so that a line which matches needs no parse: Kubernetes' methods, and a
@@ -35,6 +35,9 @@ MAX_KEPT_FIELDS = 16384
 """Field sections by their bytes, per kind of client: enough for a large cluster's nodes."""
 MAX_KEPT_FIELDS_BYTES = 2048
 """Longer sections are read each time, so that the bound above is one in bytes too."""
+
+NO_ATTRIBUTES = RequestAttributes(is_resource_request=False, path="", verb="")
+NO_KIND = KindCounts(RequestCount("", "", 0), RequestCount("", "", 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +55,11 @@ class RequestHead:
         method, target: As they stood in the request line.
         forward: The head to forward, but for the connection's `forwarded_suffix`.
         attributes, timeout_ns, answer_timeout_ns, fixed_estimate, takes_seats, is_list, is_watch,
-            kind: Set by `Admission.prepare`.
+            kind: Nothing that counts, until `Admission.prepare`.
         user: Who asks, once `identify` has said so.
         identity_until_ns: On the clock of the process: until then that holds; 0 before it is known.
         classification: The last one, of the configuration's generation that it names.
-        pf_headers: The header lines that name that class.
+        pf_headers: The header lines that name that class; b"" before there is one.
         logged: Class and user that the access log's text, the third, was made of.
 
     `line` is the request line to forward, with the fields of an upgrade, and `fields` what stood
@@ -92,16 +95,6 @@ class RequestHead:
         "user",
     )
 
-    attributes: RequestAttributes
-    fixed_estimate: WorkEstimate | None
-    pf_headers: bytes
-    takes_seats: bool
-    timeout_ns: int
-    answer_timeout_ns: int
-    is_list: bool
-    is_watch: bool
-    kind: KindCounts
-
     def __init__(self, method: str, target: bytes, line: bytes, fields: RequestFields) -> None:
         self.method = method
         self.target = target
@@ -119,7 +112,17 @@ class RequestHead:
         self.user = ANONYMOUS
         self.identity_until_ns = 0
         self.classification: Classification | None = None
+        self.pf_headers = b""
         self.logged: tuple[Classification | None, User, str] | None = None
+        # As of a request of which nothing is known, until `Admission.prepare`.
+        self.attributes = NO_ATTRIBUTES
+        self.timeout_ns = 0
+        self.answer_timeout_ns = 0
+        self.fixed_estimate: WorkEstimate | None = None
+        self.takes_seats = True
+        self.is_list = False
+        self.is_watch = False
+        self.kind = NO_KIND
 
     def decide_upgrade(self) -> None:
         """Keep the upgrade that the client offers only where it is served.

@@ -53,6 +53,11 @@ class SeatHolder(abc.ABC):
 
     A subclass and no part, since a part would be an object and some calls more for each request.
 
+    Args:
+        context: The listener's.
+        downstream: The client's connection.
+        head: The request's head.
+
     Attributes:
         head: The request's head.
         ticket: Its place in the queue set, until that is given back.
@@ -73,21 +78,26 @@ class SeatHolder(abc.ABC):
         "ticket",
     )
 
-    # All of them are set by the subclass: an `__init__` of its own would be a call more.
-    head: RequestHead
-    ticket: Ticket | None
-    _classification: Classification
-    _context: Context
-    _downstream: DownstreamConnection
-    _pf_headers: bytes
-    _place: Place | None
-    _request_is_whole: bool
-    _sent_ns: int
-    _used: tuple[int, int] | None
-    """For the access log, of a ticket given back early: its seats, and when they were asked for, 0
-    if they were refused at once."""
-    _wait_timer: asyncio.TimerHandle | None
-    _watch: WatchSeats | None
+    def __init__(
+        self, context: Context, downstream: DownstreamConnection, head: RequestHead
+    ) -> None:
+        self._context = context
+        self._downstream = downstream
+        self.head = head
+        self.ticket: Ticket | None = None
+        self._request_is_whole = False
+        self._classification: Classification | None = None
+        """Set by `_admit`."""
+        self._pf_headers = b""
+        """The header lines that name the class; b"" before it is known."""
+        self._sent_ns = 0
+        """When it was dispatched; 0 before."""
+        self._place: Place | None = None
+        self._wait_timer: asyncio.TimerHandle | None = None
+        self._watch: WatchSeats | None = None
+        self._used: tuple[int, int] | None = None
+        """For the access log, of a ticket given back early: its seats, and when they were asked
+        for, 0 if they were refused at once."""
 
     @abc.abstractmethod
     def on_connection(self, connection: UpstreamConnection) -> None:
@@ -136,17 +146,17 @@ class SeatHolder(abc.ABC):
         admission = context.admission
         found = self._classification = admission.classify(head)
         self._pf_headers = head.pf_headers
-        if found.limits is not None and self._is_against(found.limits):
+        if found.limits is not None and self._is_against(found, found.limits):
             return
         if head.upgrade is not None or not head.takes_seats:
-            self._admit_long_running()
+            self._admit_long_running(found)
             return
         result = found.level.queue_set.admit(
             found.flow, head.fixed_estimate or admission.estimate(head), _on_dispatch, self
         )
         if type(result) is not Ticket:
             assert isinstance(result, RejectReason)
-            self._reject(result)
+            self._reject(found, result)
             return
         self.ticket = result
         if result.state == _EXECUTING:
@@ -163,11 +173,11 @@ class SeatHolder(abc.ABC):
             else:
                 self.on_connection(upstream)
         else:
-            self._wait_for_seats(result)
+            self._wait_for_seats(found, result)
 
-    def _is_against(self, limits: FlowLimits) -> bool:
+    def _is_against(self, found: Classification, limits: FlowLimits) -> bool:
         """Refuse what the limits of the flow do not allow; whether they do not."""
-        found, is_long_running = self._classification, self.is_long_running
+        is_long_running = self.is_long_running
         refusal = limits.refusal(
             found.flow.distinguisher,
             self._context.clock.now_ns(),
@@ -181,17 +191,16 @@ class SeatHolder(abc.ABC):
         if self.head.upgrade is not None:
             # What the client sends next may be of the protocol that it hopes for.
             self._downstream.keep_alive = False
-        self._refuse(refusal)
+        self._refuse(found, refusal)
         return True
 
-    def _admit_long_running(self) -> None:
+    def _admit_long_running(self, found: Classification) -> None:
         """Let a request go that takes no seats, or a WATCH that is to be upgraded."""
         context, head = self._context, self.head
         if head.upgrade is not None:
             # What the client sends next may be of the protocol that it hopes for.
             self._downstream.keep_alive = False
         if head.takes_seats:
-            found = self._classification
             result = found.level.queue_set.admit(
                 found.flow,
                 head.fixed_estimate or context.admission.estimate(head),
@@ -200,23 +209,23 @@ class SeatHolder(abc.ABC):
             )
             if type(result) is not Ticket:
                 assert isinstance(result, RejectReason)
-                self._reject(result)
+                self._reject(found, result)
                 return
             self.ticket = result
             if result.state != _EXECUTING:
-                self._wait_for_seats(result)
+                self._wait_for_seats(found, result)
                 return
             head.kind.executing.begin(result.arrived_ns)
         self._sent_ns = context.clock.now_ns()
         self._set_deadline(self._sent_ns)
         self._dispatch()
 
-    def _wait_for_seats(self, ticket: Ticket) -> None:
+    def _wait_for_seats(self, found: Classification, ticket: Ticket) -> None:
         """Wait in the queue, for as long as the request may."""
         context, head = self._context, self.head
         self._downstream.deadline_ns = ticket.arrived_ns + head.timeout_ns
         head.kind.waiting.begin(ticket.arrived_ns)
-        wait_ns = self._classification.level.longest_wait_ns(head.timeout_ns)
+        wait_ns = found.level.longest_wait_ns(head.timeout_ns)
         self._wait_timer = context.loop.call_later(wait_ns / 1e9, self._on_wait_limit)
 
     def on_dispatch(self, ticket: Ticket) -> None:
@@ -232,15 +241,16 @@ class SeatHolder(abc.ABC):
         self._dispatch()
 
     def _on_wait_limit(self) -> None:
-        ticket = self.ticket
+        ticket, found = self.ticket, self._classification
         assert ticket is not None
+        assert found is not None
         self._wait_timer = None
         self._note_use(ticket)
         self.ticket = None
         now_ns = self._context.clock.now_ns()
         self.head.kind.waiting.end(now_ns)
-        self._classification.level.queue_set.withdraw(ticket, RejectReason.TIME_OUT)
-        self._reject(RejectReason.TIME_OUT, now_ns - ticket.arrived_ns)
+        found.level.queue_set.withdraw(ticket, RejectReason.TIME_OUT)
+        self._reject(found, RejectReason.TIME_OUT, now_ns - ticket.arrived_ns)
 
     def _note_use(self, ticket: Ticket) -> None:
         """Remember for the access log what a ticket was for that goes before the request's end."""
@@ -253,9 +263,8 @@ class SeatHolder(abc.ABC):
         if context.access_log is not None and self._used is None and head.takes_seats:
             self._used = (context.admission.seats(head), 0)
 
-    def _reject(self, reason: RejectReason, waited_ns: int = 0) -> None:
+    def _reject(self, found: Classification, reason: RejectReason, waited_ns: int = 0) -> None:
         """Refuse for want of seats, as Kubernetes does."""
-        found = self._classification
         if self._context.top_flows is not None:
             self._context.top_flows.on_no_seats(found.flow, waited_ns, is_rejected=True)
         self._note_wish()
@@ -269,12 +278,11 @@ class SeatHolder(abc.ABC):
             reason,
         )
 
-    def _refuse(self, refusal: Refusal) -> None:
+    def _refuse(self, found: Classification, refusal: Refusal) -> None:
         """Refuse for what an addition to the FlowSchema or its level says."""
         self._note_wish()
         if self._context.top_flows is not None:
-            flow = self._classification.flow
-            self._context.top_flows.on_no_seats(flow, 0, is_rejected=True)
+            self._context.top_flows.on_no_seats(found.flow, 0, is_rejected=True)
         # To ask again later is of use where another answer may be had then.
         code = 403 if refusal.reason is RejectReason.BAN else 429
         retry = b"Retry-After: %d\r\n" % refusal.retry_after_s if refusal.retry_after_s else b""
@@ -326,6 +334,7 @@ class SeatHolder(abc.ABC):
             self._watch = None
             self._context.admission.costs.watch_ended(self.head.attributes)
         if self._place is not None:
+            assert self._classification is not None
             self._place.release(self._classification.flow.distinguisher)
             self._place = None
         if self.ticket is not None:
@@ -333,11 +342,12 @@ class SeatHolder(abc.ABC):
 
     def _give_seats_back(self, now_ns: int) -> None:
         """Give back the place in the queue or the seats."""
-        ticket = self.ticket
+        ticket, found = self.ticket, self._classification
         assert ticket is not None
+        assert found is not None
         self.ticket = None
         head = self.head
-        queue_set = self._classification.level.queue_set
+        queue_set = found.level.queue_set
         flows = self._context.top_flows
         if self._wait_timer is not None:
             self._wait_timer.cancel()

@@ -73,13 +73,14 @@ class ServerTls:
             without any no client is asked for a certificate.
 
     Attributes:
-        context: For new connections; made by `load`.
+        context: For new connections; before `load` one without a certificate, with which every
+            handshake fails.
     """
 
     def __init__(self, settings: DownstreamTlsSettings, client_cas: Iterable[str] = ()) -> None:
         self._settings = settings
         self._client_cas = tuple(dict.fromkeys(client_cas))
-        self.context: ssl.SSLContext
+        self.context = _new_context(ssl.PROTOCOL_TLS_SERVER)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -133,14 +134,15 @@ class ClientTls:
         host: The host of the origin's URL.
 
     Attributes:
-        context: For new connections; made by `load`.
+        context: For new connections; before `load` one without a CA, with which every handshake
+            fails.
         server_name: A name or address that the origin's certificate must have.
     """
 
     def __init__(self, settings: UpstreamTlsSettings, host: str) -> None:
         self._settings = settings
         self.server_name = settings.server_name or host
-        self.context: ssl.SSLContext
+        self.context = _new_context(ssl.PROTOCOL_TLS_CLIENT)
 
     @property
     def paths(self) -> tuple[str, ...]:

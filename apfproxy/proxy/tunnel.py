@@ -39,7 +39,7 @@ class TunnelEnd(asyncio.BufferedProtocol):
 
     Attributes:
         transport: Of that connection.
-        other: The other side.
+        other: The other side; None before the tunnel starts, and once both sides are lost.
         has_ended: Whether it sends no more.
         is_lost: Whether its transport is gone.
     """
@@ -52,11 +52,11 @@ class TunnelEnd(asyncio.BufferedProtocol):
         connection: DownstreamConnection | UpstreamConnection,
         on_data: Callable[[bytes], None],
     ) -> None:
-        self._tunnel = tunnel
+        self._tunnel: Tunnel | None = tunnel
         self._connection = connection
         self._on_data = on_data
         self.transport = connection.transport
-        self.other: TunnelEnd
+        self.other: TunnelEnd | None = None
         self.has_ended = False
         self.is_lost = False
 
@@ -93,28 +93,33 @@ class TunnelEnd(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """The peer sends no more; says whether the transport stays open for what it gets."""
-        return self._tunnel.on_end(self)
+        return self._tunnel is not None and self._tunnel.on_end(self)
 
     def pause_writing(self) -> None:
         self._connection.is_write_paused = True
-        self.other.pause_reading()
+        if self.other is not None:
+            self.other.pause_reading()
 
     def resume_writing(self) -> None:
         self._connection.is_write_paused = False
-        self.other.resume_reading()
+        if self.other is not None:
+            self.other.resume_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
-        self._tunnel.on_lost(self, exc)
+        tunnel, other = self._tunnel, self.other
+        if tunnel is not None:
+            tunnel.on_lost(self, exc)
         self._connection.connection_lost(exc)
-        other = self.other
-        if other.is_lost:
+        if other is not None and other.is_lost:
             self.let_go()
             other.let_go()
 
     def let_go(self) -> None:
         """Both sides are lost: without a cycle all goes now, as the collector comes hardly ever."""
-        del self.other, self._tunnel, self._on_data
+        self.other = None
+        self._tunnel = None
+        self._on_data = _ignore
 
     def __repr__(self) -> str:
         state = "lost" if self.is_lost else "ended" if self.has_ended else "open"
@@ -161,7 +166,7 @@ class Tunnel:
         self._context = context
         self._downstream = downstream
         self._upstream = upstream
-        self._on_over = on_over
+        self._on_over: Callable[[], None] | None = on_over
         self._on_origin_data = on_origin_data
         self._idle_ns = context.tunnel_idle_ns
         self._flush_timer: asyncio.TimerHandle | None = None
@@ -221,6 +226,7 @@ class Tunnel:
         if self.is_over or end.is_lost:
             return False
         other = end.other
+        assert other is not None  # one side at least is not lost
         if not (end.transport.can_write_eof() and other.transport.can_write_eof()):
             self.close()
             return False
@@ -238,6 +244,7 @@ class Tunnel:
             self.close()
         elif not self.is_over:
             self._finish()
+            assert end.other is not None
             end.other.reset()
 
     # Bytes.
@@ -264,8 +271,13 @@ class Tunnel:
         self.is_over = True
         self._context.counters.tunnels_open -= 1
         on_over = self._on_over
-        del self._on_over, self._on_origin_data  # they have this tunnel: no cycle
+        assert on_over is not None
+        self._on_over = self._on_origin_data = None  # they have this tunnel: no cycle
         on_over()
 
     def __repr__(self) -> str:
         return f"<Tunnel {'over' if self.is_over else 'open'}>"
+
+
+def _ignore(data: bytes) -> None:
+    """Take what comes when a tunnel is over."""

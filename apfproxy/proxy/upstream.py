@@ -6,7 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING, Protocol, cast
 
 from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError
-from apfproxy.proxy.read_buffer import NOBODY, READ_BUFFER, READ_VIEW, WRITE_HIGH_WATER_BYTES
+from apfproxy.proxy.read_buffer import (
+    NOBODY,
+    NOWHERE,
+    READ_BUFFER,
+    READ_VIEW,
+    WRITE_HIGH_WATER_BYTES,
+)
 from apfproxy.proxy.response_head import (
     CHUNKED,
     MAX_HEAD_BYTES,
@@ -95,7 +101,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     def __init__(self, pool: Pool, counters: ProxyCounters) -> None:
         self._pool = pool
         self._counters = counters
-        self.transport: asyncio.Transport
+        self.transport = NOWHERE
+        self.write = NOWHERE.write
         self.sink: AnswerSink | None = None
         self.idle_since_ns = 0
         self.is_closed = False

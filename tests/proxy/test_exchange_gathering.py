@@ -104,3 +104,23 @@ def test_next_request_after_such_a_body() -> None:
         bench.send(bench.origins[0], OK)
         bench.end(client)
         bench.assert_at_rest()
+
+
+def test_bodies_that_do_not_come_of_somebody_known() -> None:
+    """Equal fields are of a client that is known without being found out: no other way to be."""
+    with bench_of() as bench:
+        for _ in range(3):
+            client = bench.ask(post(4) + b"body")
+            bench.send(bench.origins[0], OK)
+            assert b"200" == status(client.take())
+            bench.end(client)
+        slow = bench.ask(post(4) + b"b")
+        other = bench.ask(post(4) + b"b")
+        bench.wait(61)
+        answers = [slow.take(), other.take()]
+
+        assert [b"408"] * 2 == [status(answer) for answer in answers]
+        assert all(b"X-Kubernetes-PF" not in answer for answer in answers)
+        bench.end(slow)
+        bench.end(other)
+        bench.assert_at_rest()
