@@ -176,13 +176,15 @@ class ReviewSettings:
     Attributes:
         is_enabled: Whether they are asked.
         cache_s: How long an answer counts, yes or no.
-        max_cached: Answers kept.
+        grace_s: How long after that a yes goes on to count while no new answer can be had.
+        max_cached: Answers kept that are yes, and as many that are no.
         max_concurrent: Questions under way.
         timeout_s: For one.
     """
 
     is_enabled: bool = field(default=False, metadata={"key": "enabled"})
     cache_s: float = bounded(10.0, 0)
+    grace_s: float = bounded(110.0, 0)
     max_cached: int = bounded(8192, 1)
     max_concurrent: int = bounded(16, 1)
     timeout_s: float = bounded(10.0, 0.001)

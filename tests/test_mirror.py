@@ -30,7 +30,6 @@ WITHOUT_TESTS = {
     "api/resource/schema.py": "fields only",
     "authn/credentials.py": "fields only",
     "authn/verdict.py": "fields only",
-    "proxy/identification.py": "fields only",
 }
 """Modules that need no tests of their own, with the reason."""
 

@@ -4,6 +4,7 @@ A front proxy names the user in X-Remote-* fields; a proxy with rights of its ow
 Values are bytes of a header field: what could end one, or would lose its ends on the way, is
 refused, so that no name turns into another or into a field of its own.  Keys of extra values are
 part of a field's name: what such a name cannot carry, capital letters among it, is percent-encoded.
+An empty group is a field without a value, as client-go sends it.
 
 Source: kubernetes/client-go, `transport/round_trippers.go`.
 """
@@ -63,7 +64,7 @@ def _lines(prefix: bytes, user: User, groups: tuple[str, ...]) -> bytes:
     lines = [b"%bUser: %b\r\n" % (prefix, _value(user.name))]
     if user.uid:
         lines.append(b"%bUid: %b\r\n" % (prefix, _value(user.uid)))
-    lines += [b"%bGroup: %b\r\n" % (prefix, _value(group)) for group in groups]
+    lines += [b"%bGroup: %b\r\n" % (prefix, _value(group) if group else b"") for group in groups]
     for key, values in user.extra:
         name = b"%bExtra-%b" % (prefix, _NOT_IN_NAMES.sub(_escaped, _key(key)))
         lines += [b"%b: %b\r\n" % (name, _value(value) if value else b"") for value in values]

@@ -37,6 +37,10 @@ if TYPE_CHECKING:
 FOREVER_NS = 1 << 62
 """Later than any clock of nanoseconds gets."""
 UNAUTHORIZED = "Unauthorized"
+NOT_KNOWN_WHO = "whether the token is valid cannot be found out at the moment; try again later"
+NOT_KNOWN_WHETHER = (
+    "whether the user may impersonate cannot be found out at the moment; try again later"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +67,28 @@ class Refusal:
     """Why a request goes no further.
 
     Attributes:
-        code: 401 or 403.
+        code: 401 or 403; 503 if that could not be found out, so that the client may try again.
         message: For the client.
-        problem: For the log: what was wrong with the credentials, without any of them.
+        problem: For the log: what was wrong with the credentials, without any of them; one of few
+            texts, as the log has a line of each.
     """
 
     code: int
     message: str
-    problem: str = ""
+    problem: str
 
 
 class AuthenticationCounters:
     """Requests whose identity had to be found out, by what came of it."""
 
-    __slots__ = ("anonymous", "authenticated", "refused")
+    __slots__ = ("anonymous", "authenticated", "refused", "unavailable")
 
     def __init__(self) -> None:
         self.anonymous = 0
         self.authenticated = 0
         self.refused = 0
+        self.unavailable = 0
+        """It could not be found out."""
 
     def __repr__(self) -> str:
         return f"<AuthenticationCounters: {self.authenticated} known, {self.refused} refused>"
@@ -154,18 +161,26 @@ class Authenticator:
             may_impersonate = allowed
         return self._identity(found, verdict, credentials, may_impersonate=may_impersonate)
 
-    async def identify_later(self, peer: Peer, credentials: Credentials) -> Identity | Refusal:
-        """Who asks, asking other servers for it."""
+    async def identify_later(
+        self, peer: Peer, credentials: Credentials, address: str
+    ) -> Identity | Refusal:
+        """Who asks, asking other servers for it.
+
+        Args:
+            peer: What is known of the client.
+            credentials: Of the request.
+            address: Of the client, among which those who are asked are shared fairly.
+        """
         verdict = self._known_without_token(peer, credentials)
         if verdict is None:
-            verdict = await self._review_token(credentials.token)
+            verdict = await self._review_token(credentials.token, address)
         found = self._resolved(peer, verdict)
         if isinstance(found, Refusal):
             return self._refused(found)
         wanted = credentials.impersonated
-        may_impersonate = False
+        may_impersonate: bool | None = False
         if wanted is not None and self._impersonations is not None:
-            may_impersonate = await self._impersonations.review(found, wanted)
+            may_impersonate = await self._impersonations.review(found, wanted, address)
         return self._identity(found, verdict, credentials, may_impersonate=may_impersonate)
 
     def _known_without_token(self, peer: Peer, credentials: Credentials) -> Verdict | None:
@@ -187,26 +202,28 @@ class Authenticator:
         return Verdict(ANONYMOUS, lifetime_s)
 
     def _check_token(self, token: str) -> Verdict | None:
-        problems: list[str] = []
+        others: list[Verdict] = []
         for authenticator in self._tokens:
             verdict = authenticator.check(token)
             if verdict is None or verdict.user is not None:
                 return verdict
-            problems.append(verdict.problem)
-        return Verdict(None, 0.0, "; ".join(filter(None, problems)))
+            others.append(verdict)
+        return _nobodys(others)
 
-    async def _review_token(self, token: str) -> Verdict:
-        problems: list[str] = []
+    async def _review_token(self, token: str, address: str) -> Verdict:
+        others: list[Verdict] = []
         for authenticator in self._tokens:
-            verdict = authenticator.check(token) or await authenticator.review(token)
+            verdict = authenticator.check(token) or await authenticator.review(token, address)
             if verdict.user is not None:
                 return verdict
-            problems.append(verdict.problem)
-        return Verdict(None, 0.0, "; ".join(filter(None, problems)))
+            others.append(verdict)
+        return _nobodys(others)
 
     def _resolved(self, peer: Peer, verdict: Verdict) -> User | Refusal:
         """The real user, or why there is none."""
         user = verdict.user
+        if verdict.is_open:
+            return Refusal(503, NOT_KNOWN_WHO, verdict.problem)
         if user is None:
             return Refusal(401, UNAUTHORIZED, verdict.problem or peer.problem)
         if user is ANONYMOUS and not self._rules.allows_anonymous:
@@ -219,7 +236,7 @@ class Authenticator:
         verdict: Verdict,
         credentials: Credentials,
         *,
-        may_impersonate: bool,
+        may_impersonate: bool | None,
     ) -> Identity | Refusal:
         wanted = credentials.impersonated
         effective = user
@@ -233,7 +250,9 @@ class Authenticator:
             if rules.assertion == IMPERSONATE:
                 if wanted is not None and not may_impersonate:
                     # Passed on, the proxy's own rights would decide.
-                    return self._refused(Refusal(403, self._forbidden_message(user, wanted)))
+                    return self._refused(
+                        self._forbidden(user, wanted, is_open=may_impersonate is None)
+                    )
                 lines = b"Authorization: Bearer %b\r\n%b" % (
                     self._own_token(),
                     impersonation_lines(effective),
@@ -252,10 +271,14 @@ class Authenticator:
             self.counters.authenticated += 1
         return Identity(effective, lines, self._valid_until_ns(lifetime_s))
 
-    def _forbidden_message(self, user: User, wanted: User) -> str:
+    def _forbidden(self, user: User, wanted: User, *, is_open: bool) -> Refusal:
+        if is_open:
+            return Refusal(503, NOT_KNOWN_WHETHER, "no SubjectAccessReview")
         if self._impersonations is None:
-            return forbidden_message(user, accesses(wanted)[0])
-        return self._impersonations.forbidden_message(user, wanted)
+            message = forbidden_message(user, accesses(wanted)[0])
+        else:
+            message = self._impersonations.forbidden_message(user, wanted)
+        return Refusal(403, message, "the user may not impersonate")
 
     def _valid_until_ns(self, lifetime_s: float) -> int:
         if lifetime_s == float("inf"):
@@ -263,8 +286,17 @@ class Authenticator:
         return min(FOREVER_NS, self._clock.now_ns() + round(lifetime_s * 1e9))
 
     def _refused(self, refusal: Refusal) -> Refusal:
-        self.counters.refused += 1
+        if refusal.code == 503:  # noqa: PLR2004 - its own name
+            self.counters.unavailable += 1
+        else:
+            self.counters.refused += 1
         return refusal
 
     def __repr__(self) -> str:
         return f"<Authenticator with {len(self._tokens)} of tokens, {self.counters!r}>"
+
+
+def _nobodys(others: list[Verdict]) -> Verdict:
+    """What those say together of whom none knows the token: open if it is to any of them."""
+    problem = "; ".join(each.problem for each in others if each.problem)
+    return Verdict(None, 0.0, problem, is_open=any(each.is_open for each in others))

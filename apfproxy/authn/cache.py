@@ -6,6 +6,11 @@ which secrets share a place.
 
 An answer is asked for in a task of its own, so it comes even if nobody waits for it any more;
 whoever asks has to set a limit to that time.
+
+A good answer, such as the user of a token, stands in for a new one that cannot be had: its time is
+over, but it was asked for again without success, or for `STAND_IN_AFTER_S` already.  It does so for
+its grace, and never once another answer has come.  Good answers have places of their own, so that
+no number of others drives them out.
 """
 
 from __future__ import annotations
@@ -25,6 +30,11 @@ V = TypeVar("V")
 
 KEY_BYTES = 32
 """Of the key of the HMAC: as long as what SHA-256 makes, as RFC 2104 advises."""
+STAND_IN_AFTER_S = 1.0
+"""A new answer is waited for so long before the last good one stands in for it."""
+STAND_IN_S = 2.0
+"""A last good answer counts again for so long; then a new one is asked for again, so that one which
+says something else is heard soon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +44,14 @@ class Kept(Generic[V]):
     Attributes:
         value: The answer.
         until_s: When it ends, on the clock of the cache.
+        last_s: When it no longer stands in for a new one; at or before `until_s` if it does not.
+        stands_in: Whether it does so now.
     """
 
     value: V
     until_s: float
+    last_s: float = 0.0
+    stands_in: bool = False
 
 
 class AskFailedError(Exception):
@@ -49,79 +63,128 @@ class AnswerCache(Generic[V]):
 
     Args:
         now_s: A clock that never goes backwards.
-        max_kept: Answers kept; the one that was kept first gives way.
+        max_kept: Good answers kept, and as many others; the one that was kept first gives way.
+        is_good: Whether an answer is good.
+        grace_s: For how long after its time a good answer stands in for a new one.
     """
 
-    def __init__(self, now_s: Callable[[], float], max_kept: int) -> None:
+    def __init__(
+        self,
+        now_s: Callable[[], float],
+        max_kept: int,
+        is_good: Callable[[V], bool],
+        grace_s: float,
+    ) -> None:
         self._now_s = now_s
         self._max_kept = max_kept
+        self._is_good = is_good
+        self._grace_s = grace_s
         self._hmac_key = secrets.token_bytes(KEY_BYTES)
-        # In the order in which they were kept.
-        self._kept: dict[bytes, Kept[V]] = {}
+        # Both in the order in which they were kept; no key is in both.
+        self._good: dict[bytes, Kept[V]] = {}
+        self._others: dict[bytes, Kept[V]] = {}
         self._in_flight: dict[bytes, asyncio.Future[Kept[V]]] = {}
 
     def __repr__(self) -> str:
-        return f"<AnswerCache: {len(self._kept)} kept, {len(self._in_flight)} in flight>"
+        return f"<AnswerCache: {len(self)} kept, {len(self._in_flight)} in flight>"
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._good) + len(self._others)
 
     def get(self, secret: bytes) -> Kept[V] | None:
         """The answer about a secret, if one is kept and still counts."""
-        key = self._key(secret)
-        kept = self._kept.get(key)
-        if kept is None:
-            return None
-        if kept.until_s <= self._now_s():
-            del self._kept[key]
-            return None
-        return kept
+        return self._counting(self._key(secret))
 
     async def get_or_ask(
-        self, secret: bytes, ask: Callable[[], Awaitable[tuple[V, float]]]
+        self, secret: bytes, ask: Callable[[bool], Awaitable[tuple[V, float]]]
     ) -> Kept[V]:
         """The answer that is kept, or that somebody is waiting for already, or a new one.
+
+        If there is none to be had, the last good one, as the module says.
 
         Args:
             secret: What it is about.
             ask: Gives the answer and for how many seconds it counts, 0 for those who wait now.
+                Called with whether there is a last good answer.
 
         Raises:
             Exception: Whatever `ask` raises, to all who wait; nothing is kept then.
         """
-        kept = self.get(secret)
-        if kept is not None:
-            return kept
         key = self._key(secret)
+        if (kept := self._counting(key)) is not None:
+            return kept
+        last = self._good.get(key)
+        future = self._asked(key, ask, has_last=last is not None)
+        if last is not None:
+            if not last.stands_in:
+                await asyncio.wait((future,), timeout=STAND_IN_AFTER_S)
+            if not future.done() or future.exception() is not None:
+                kept = self._counting(key) or self._stand_in(key)
+                if kept is not None:
+                    return kept
+        return await asyncio.shield(future)
+
+    def clear(self) -> None:
+        """Forget all answers; those under way reach who waits for them, and are not kept."""
+        self._good.clear()
+        self._others.clear()
+        self._in_flight.clear()
+
+    def _counting(self, key: bytes) -> Kept[V] | None:
+        """The answer that counts now; one that is of no use any more is dropped."""
+        kept = self._good.get(key) or self._others.get(key)
+        if kept is None:
+            return None
+        now_s = self._now_s()
+        if kept.until_s > now_s:
+            return kept
+        if kept.last_s <= now_s:
+            self._drop(key)
+        return None
+
+    def _stand_in(self, key: bytes) -> Kept[V] | None:
+        """The last good answer, which counts for another moment; None if there is none."""
+        last = self._good.get(key)
+        if last is None:
+            return None
+        until_s = min(self._now_s() + STAND_IN_S, last.last_s)
+        kept = self._good[key] = Kept(last.value, until_s, last.last_s, stands_in=True)
+        return kept
+
+    def _asked(
+        self, key: bytes, ask: Callable[[bool], Awaitable[tuple[V, float]]], *, has_last: bool
+    ) -> asyncio.Future[Kept[V]]:
+        """The answer that is under way, or a new one."""
         future = self._in_flight.get(key)
         if future is None:
             future = self._in_flight[key] = asyncio.get_running_loop().create_future()
             # If nobody waits any more, nobody is to be told of a failure either.
             future.add_done_callback(_retrieved)
-            spawn(self._answer(key, future, ask), name="ask for an answer")
-        return await asyncio.shield(future)
-
-    def clear(self) -> None:
-        """Forget all answers; those under way reach who waits for them, and are not kept."""
-        self._kept.clear()
-        self._in_flight.clear()
+            answered = self._answer(key, future, ask, has_last=has_last)
+            spawn(answered, name="ask for an answer")
+        return future
 
     async def _answer(
         self,
         key: bytes,
         future: asyncio.Future[Kept[V]],
-        ask: Callable[[], Awaitable[tuple[V, float]]],
+        ask: Callable[[bool], Awaitable[tuple[V, float]]],
+        *,
+        has_last: bool,
     ) -> None:
-        is_current = False
         try:
-            value, lifetime_s = await ask()
+            value, lifetime_s = await ask(has_last)
         except Exception as error:  # noqa: BLE001 - theirs who wait
             future.set_exception(error)
         else:
-            kept = Kept(value, self._now_s() + lifetime_s)
-            is_current = self._in_flight.get(key) is future
-            if is_current and lifetime_s > 0:
-                self._keep(key, kept)
+            until_s = self._now_s() + lifetime_s
+            is_good = self._is_good(value)
+            kept = Kept(value, until_s, until_s + self._grace_s if is_good else 0.0)
+            if self._in_flight.get(key) is future:
+                # Whatever was said before counts no more.
+                self._drop(key)
+                if max(kept.until_s, kept.last_s) > self._now_s():
+                    self._keep(self._good if is_good else self._others, key, kept)
             future.set_result(kept)
         finally:
             if self._in_flight.get(key) is future:
@@ -129,11 +192,14 @@ class AnswerCache(Generic[V]):
             if not future.done():
                 future.set_exception(AskFailedError("the question was given up"))
 
-    def _keep(self, key: bytes, kept: Kept[V]) -> None:
-        self._kept.pop(key, None)
-        if len(self._kept) >= self._max_kept:
-            del self._kept[next(iter(self._kept))]
-        self._kept[key] = kept
+    def _keep(self, table: dict[bytes, Kept[V]], key: bytes, kept: Kept[V]) -> None:
+        if len(table) >= self._max_kept:
+            del table[next(iter(table))]
+        table[key] = kept
+
+    def _drop(self, key: bytes) -> None:
+        self._good.pop(key, None)
+        self._others.pop(key, None)
 
     def _key(self, secret: bytes) -> bytes:
         return hmac.digest(self._hmac_key, secret, "sha256")

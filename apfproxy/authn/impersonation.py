@@ -7,8 +7,9 @@ no leave.  Nobody else is special: kube-apiserver's own authorizer lets members 
 do anything, so where it may be asked it says yes for them too; another upstream may say no, and
 without access reviews they have to be on the list.
 
-What the upstream does not answer is no.  Then the real user is classified, so nobody gains anything
-by making reviews fail.
+What the upstream does not answer is open.  Then the real user is classified, or where the proxy's
+own rights would decide the request is refused for now; so nobody gains anything by making reviews
+fail.
 
 The finer verbs of constrained impersonation (`impersonate:user-info` and the like) are not asked
 for: who has only those is classified as who they are, and the upstream decides.
@@ -20,7 +21,6 @@ pkg/endpoints/handlers/responsewriters/errors.go for the words.
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from typing import TYPE_CHECKING
 
@@ -45,8 +45,6 @@ GO_ESCAPES = {
 }  # fmt: skip
 HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 """kube-apiserver's errors never look like HTML."""
-
-logger = logging.getLogger(__name__)
 
 
 class Impersonations:
@@ -104,20 +102,27 @@ class Impersonations:
                 break
         return lifetime_s
 
-    async def review(self, user: User, wanted: User) -> bool:
-        """Whether the user may be the wanted one, whatever it takes; no if nobody says so."""
+    async def review(self, user: User, wanted: User, address: str) -> bool | None:
+        """Whether the user may be the wanted one, whatever it takes.
+
+        Args:
+            user: As for `check`.
+            wanted: As for `check`.
+            address: Of the client, among which the upstream is shared fairly.
+
+        Returns:
+            None if the upstream does not answer; its API warns of that itself.
+        """
         known = self.check(user, wanted)
         if known is not None or self._reviews is None:
             return bool(known)
         try:
             async with asyncio.timeout(self._reviews.timeout_s):
                 for access in accesses(wanted):
-                    if not await self._reviews.review(user, access):
+                    if not await self._reviews.review(user, access, address):
                         return False
-        except (AccessReviewError, TimeoutError) as error:
-            # The upstream's API warns once of a failure of its own.
-            logger.debug("impersonation is denied: %s", error or "no answer in time")
-            return False
+        except (AccessReviewError, TimeoutError):
+            return None
         return True
 
     def effective(self, wanted: User) -> User:

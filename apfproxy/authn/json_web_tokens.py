@@ -121,7 +121,7 @@ class JsonWebTokens:
         """Whose the token is; None if the keys have to be fetched to know."""
         return self._verdict(token, can_wait=True)
 
-    async def review(self, token: str) -> Verdict:
+    async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  one fetch for all
         """Whose the token is, by keys that are fetched if that can help."""
         if (verdict := self._verdict(token, can_wait=True)) is not None:
             return verdict
@@ -156,12 +156,23 @@ class JsonWebTokens:
         keys = self._keys.current()
         kid = kid or None
         if not any(is_signed(token, key.key, algorithm) for key in keys.candidates(kid, algorithm)):
-            if can_wait and not keys.has_kid(kid) and self._keys.can_refresh():
+            is_named = keys.has_kid(kid)
+            if can_wait and not is_named and self._keys.can_refresh():
                 return None
-            if problem := self._keys.problem:
-                return Verdict(None, 0.0, f"not signed by a known key; {problem}")
+            if self._keys.problem and not is_named:
+                return self._unsigned(claims)
             return Verdict(None, UNVERIFIED_LIFETIME_S, "not signed by a key of the issuer")
         return self._verified(claims)
+
+    def _unsigned(self, claims: dict[str, Any]) -> Verdict:
+        """Of a token that only a key can have signed which could not be fetched.
+
+        Nobody's whatever the key if its claims are no good; else open.
+        """
+        verdict = self._verified(claims)
+        if verdict.user is None:
+            return Verdict(None, 0.0, verdict.problem)
+        return Verdict(None, 0.0, f"not signed by a known key; {self._keys.problem}", is_open=True)
 
     def _verified(self, claims: dict[str, Any]) -> Verdict:
         try:

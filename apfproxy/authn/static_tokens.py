@@ -85,7 +85,7 @@ class StaticTokens:
         """Whose the token is, until another content is taken."""
         return self._verdicts.get(self._digest(token), self._unknown)
 
-    async def review(self, token: str) -> Verdict:
+    async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  the protocol's
         """The same: nobody needs to be asked."""
         return self.check(token)
 
@@ -110,7 +110,8 @@ def user_of(fields: list[str], where: str) -> tuple[str, User]:
         raise StaticTokensError(f"{where}: the token is empty")
     if not name:
         raise StaticTokensError(f"{where}: the user is empty")
-    groups = tuple(group for group in rest[0].split(",") if group) if rest else ()
+    # An empty column is one empty group, as in kube-apiserver.
+    groups = tuple(rest[0].split(",")) if rest else ()
     return token, User(name, groups, uid)
 
 

@@ -1,14 +1,14 @@
 """Whose a bearer token is, as the upstream says: TokenReviews of authentication.k8s.io/v1.
 
-What the upstream says counts for some seconds, yes or no; that it says nothing is not kept, and a
-token is nobody's meanwhile.  Kubernetes keeps its own webhook's answers likewise
-(kubernetes/apiserver, pkg/authentication/token/cache).  Stricter than Kubernetes: an answer has to
-be one in every part, and if audiences are asked for, it has to name one of them.
+What the upstream says counts for some seconds, yes or no.  That it says nothing is not kept: the
+last yes goes on to count for a while (`cache`); without one it is open whose the token is.
+Kubernetes keeps its own webhook's answers likewise (kubernetes/apiserver,
+pkg/authentication/token/cache).  Stricter than Kubernetes: an answer has to be one in every part,
+and if audiences are asked for, it has to name one of them.
 """
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.authn.cache import AnswerCache, AskFailedError
@@ -45,7 +45,7 @@ class TokenReviews:
 
     Args:
         api: The upstream's.
-        settings: How many answers are kept, how long, and how long one may take.
+        settings: How many answers are kept, and how long.
         now_s: A clock that never goes backwards.
         audiences: A token has to be for one of these; if empty, for the upstream itself.
     """
@@ -61,7 +61,9 @@ class TokenReviews:
         self._settings = settings
         self._now_s = now_s
         self._audiences = audiences
-        self._answers: AnswerCache[Verdict] = AnswerCache(now_s, settings.max_cached)
+        self._answers: AnswerCache[Verdict] = AnswerCache(
+            now_s, settings.max_cached, lambda verdict: verdict.user is not None, settings.grace_s
+        )
 
     def __repr__(self) -> str:
         return f"<TokenReviews of {self._api!r}: {len(self._answers)} kept>"
@@ -74,15 +76,19 @@ class TokenReviews:
         kept = self._answers.get(secret)
         return None if kept is None else self._aged(kept.value, kept.until_s)
 
-    async def review(self, token: str) -> Verdict:
-        """What the upstream says; a verdict of nobody, which is not kept, if it says nothing."""
+    async def review(self, token: str, address: str) -> Verdict:
+        """What the upstream says; open if it says nothing."""
         secret = token.encode("utf-8", "surrogatepass")
         if len(secret) > MAX_TOKEN_BYTES:
             return TOO_LONG
         try:
-            kept = await self._answers.get_or_ask(secret, lambda: self._ask(token))
-        except AskFailedError as error:
-            return Verdict(None, 0.0, str(error))
+            kept = await self._answers.get_or_ask(
+                secret, lambda has_last: self._ask(token, address, comes_first=has_last)
+            )
+        except (UpstreamApiError, ReviewError, AskFailedError) as error:
+            return Verdict(None, 0.0, f"no TokenReview: {error}", is_open=True)
+        if kept.stands_in:
+            self._api.stand_ins_total += 1
         return self._aged(kept.value, kept.until_s)
 
     def clear(self) -> None:
@@ -93,21 +99,13 @@ class TokenReviews:
         """The verdict with what is left of its time."""
         return Verdict(verdict.user, max(0.0, until_s - self._now_s()), verdict.problem)
 
-    async def _ask(self, token: str) -> tuple[Verdict, float]:
+    async def _ask(self, token: str, address: str, *, comes_first: bool) -> tuple[Verdict, float]:
         spec: dict[str, Any] = {"token": token}
         if self._audiences:
             spec["audiences"] = list(self._audiences)
         obj = {"apiVersion": API_VERSION, "kind": KIND, "spec": spec}
-        try:
-            async with asyncio.timeout(self._settings.timeout_s):
-                answer = await self._api.post(PATH, obj)
-            verdict = verdict_of(answer, self._audiences, self._settings.cache_s)
-        except UpstreamApiError as error:
-            verdict = Verdict(None, 0.0, f"no TokenReview: {error}")
-        except TimeoutError:
-            verdict = Verdict(None, 0.0, "no TokenReview in time")
-        except ReviewError as error:
-            verdict = Verdict(None, 0.0, f"no TokenReview: {error}")
+        answer = await self._api.post(PATH, obj, address, comes_first=comes_first)
+        verdict = verdict_of(answer, self._audiences, self._settings.cache_s)
         return verdict, verdict.lifetime_s
 
 

@@ -75,9 +75,7 @@ def user_of_person(settings: JwtSettings, claims: dict[str, Any]) -> User:
         if not all(isinstance(group, str) and not UNFIT.search(group) for group in groups):
             raise ClaimsError(f"the claim {settings.groups_claim} has something else than texts")
     group_prefix = settings.groups_prefix or ""
-    return User(
-        username_prefix(settings) + name, tuple(group_prefix + group for group in groups if group)
-    )
+    return User(username_prefix(settings) + name, tuple(group_prefix + group for group in groups))
 
 
 def username_prefix(settings: JwtSettings) -> str:

@@ -1,8 +1,9 @@
 """Questions of the proxy itself to the upstream's API: small objects posted and answered as JSON.
 
 Few go out at a time and few wait for their turn, so a flood of unknown tokens cannot become one of
-reviews.  Answers are not trusted: they are bounded in size and time, redirects are not followed,
-and nothing of what was sent or of what came back shows in an error: either may hold a token.
+reviews; clients' addresses take turns (`fair_line`), so that it delays nobody else's.  Answers are
+not trusted: they are bounded in size and time, redirects are not followed, and nothing of what was
+sent or of what came back shows in an error: either may hold a token.
 
 A question is asked again after a failure that may pass, with the waiting times of Kubernetes'
 webhooks (kubernetes/apiserver, pkg/util/webhook/webhook.go), within the one limit of time.
@@ -11,6 +12,7 @@ webhooks (kubernetes/apiserver, pkg/util/webhook/webhook.go), within the one lim
 from __future__ import annotations
 
 import asyncio
+import enum
 import json
 import logging
 import random
@@ -20,6 +22,7 @@ import aiohttp
 import yarl
 
 from apfproxy.authn.api_exchange import EXCHANGE_ERRORS, explained, json_head, new_session
+from apfproxy.authn.fair_line import FairLine, LineFullError, Place
 from apfproxy.authn.strict_json import StrictJsonError, read_object
 
 if TYPE_CHECKING:
@@ -46,6 +49,15 @@ ACCESS_STATUSES = frozenset({401, 403})
 logger = logging.getLogger(__name__)
 
 
+class Unasked(enum.StrEnum):
+    """Why a question was never sent; also the `reason` label of a metric."""
+
+    QUEUE_FULL = "queue-full"
+    """Too many were waiting, and most of them of the same address."""
+    TIME_OUT = "time-out"
+    """Its turn did not come in time."""
+
+
 class UpstreamApiError(Exception):
     """The upstream's API gave no answer that can be used.
 
@@ -67,7 +79,8 @@ class UpstreamApi:
         base_url: http or https, without a path.
         ssl_context: The TLS settings of the moment; None for the system's.
         token: The proxy's own bearer token of the moment, if it has one.
-        max_concurrent: Questions under way; `MAX_WAITING_PER_SLOT` times as many may wait.
+        max_concurrent: Questions under way; `MAX_WAITING_PER_SLOT` times as many may wait.  Of one
+            address three quarters and half of them, as `FairLine` has it.
         timeout_s: For one question, with its waiting for its turn and all attempts.
         server_name: The name in the upstream's certificate, if not that of the URL.
         host: What it gets as Host, if not that of the URL.
@@ -89,48 +102,64 @@ class UpstreamApi:
         self._base_url = yarl.URL(base_url)
         self._ssl_context = ssl_context
         self._token = token
-        self._slots = asyncio.Semaphore(max_concurrent)
-        self._max_waiting = max_concurrent * MAX_WAITING_PER_SLOT
+        self._line = FairLine(max_concurrent, max_concurrent * MAX_WAITING_PER_SLOT)
         self._timeout_s = timeout_s
         self._server_name = server_name
         self._host = host
         self._sleep = sleep
         self._session: aiohttp.ClientSession | None = None
         self._is_closed = False
-        self._waiting = 0
         self.asked_total = 0
         self.failures_total = 0
-        self.refused_total = 0
+        self.unasked_total: dict[str, int] = dict.fromkeys(Unasked, 0)
+        self.stand_ins_total = 0
+        """Times that the last good answer stood in for one; whoever keeps answers counts them."""
         self.problem: str | None = None
         """Why the last question had no answer; None if it had one."""
 
     def __repr__(self) -> str:
         origin = self._base_url.origin() if self._base_url.absolute else "?"
-        return f"<UpstreamApi {origin}: {self._waiting} waiting, {self.problem or 'ok'}>"
+        return f"<UpstreamApi {origin}: {self._line.waiting} waiting, {self.problem or 'ok'}>"
 
-    async def post(self, path: str, obj: object) -> dict[str, Any]:
+    @property
+    def waiting(self) -> int:
+        """Questions that wait for their turn."""
+        return self._line.waiting
+
+    @property
+    def under_way(self) -> int:
+        """Questions that were sent and have no answer yet."""
+        return self._line.under_way
+
+    async def post(
+        self, path: str, obj: object, address: str = "", *, comes_first: bool = False
+    ) -> dict[str, Any]:
         """Ask by posting an object; its answer, a JSON object.
+
+        Args:
+            path: Where.
+            obj: The question.
+            address: Of the client for which it is asked.
+            comes_first: Whether it goes before those of its address that do not.
 
         Raises:
             UpstreamApiError: There is none; without anything of what was sent or answered.
         """
         if self._is_closed:
             raise UpstreamApiError("the proxy is about to end")
-        if self._waiting >= self._max_waiting:
-            self.refused_total += 1
-            raise UpstreamApiError(
-                f"{self._waiting} questions to the upstream wait already; raise maxConcurrent if"
-                " the upstream can bear more"
-            )
-        self.asked_total += 1
         body = json.dumps(obj, separators=(",", ":")).encode()
+        place = Place(address, comes_first=comes_first)
         try:
             async with asyncio.timeout(self._timeout_s):
-                answer = await self._post_until_answered(path, body)
+                answer = await self._post_until_answered(path, body, place)
+        except LineFullError:
+            raise self._unasked(
+                place, Unasked.QUEUE_FULL, f"{path}: too many questions are waiting already"
+            ) from None
         except TimeoutError:
-            error = UpstreamApiError(f"{path}: no answer within {self._timeout_s:g} s")
-            self._failed(error)
-            raise error from None
+            raise self._unasked(
+                place, Unasked.TIME_OUT, f"{path}: no answer within {self._timeout_s:g} s"
+            ) from None
         except UpstreamApiError as error:
             self._failed(error)
             raise
@@ -146,35 +175,43 @@ class UpstreamApi:
         if session is not None:
             await session.close()
 
+    def _unasked(self, place: Place, reason: Unasked, what: str) -> UpstreamApiError:
+        """Count a question that got no answer in its place; the error to raise."""
+        error = UpstreamApiError(what)
+        if place.turns:
+            self._failed(error)
+        else:
+            # That says nothing of the upstream.
+            self.unasked_total[reason] += 1
+        return error
+
     def _failed(self, error: UpstreamApiError) -> None:
         self.failures_total += 1
         if self.problem is None:
             logger.warning("the upstream's API does not answer: %s", error)
         self.problem = str(error)
 
-    async def _post_until_answered(self, path: str, body: bytes) -> dict[str, Any]:
+    async def _post_until_answered(self, path: str, body: bytes, place: Place) -> dict[str, Any]:
         delay_s = FIRST_DELAY_S
         for _ in range(MAX_ATTEMPTS - 1):
             try:
-                return await self._post_in_turn(path, body)
+                return await self._post_in_turn(path, body, place)
             except UpstreamApiError as error:
                 if not error.may_pass:
                     raise
             # The jitter needs no secrecy.
             await self._sleep(delay_s * (1 + random.random() * DELAY_JITTER))  # noqa: S311
             delay_s *= DELAY_FACTOR
-        return await self._post_in_turn(path, body)
+        return await self._post_in_turn(path, body, place)
 
-    async def _post_in_turn(self, path: str, body: bytes) -> dict[str, Any]:
-        self._waiting += 1
+    async def _post_in_turn(self, path: str, body: bytes, place: Place) -> dict[str, Any]:
         try:
-            await self._slots.acquire()
-        finally:
-            self._waiting -= 1
-        try:
+            await self._line.wait(place)
+            if place.turns == 1:
+                self.asked_total += 1
             return await self._post_once(path, body)
         finally:
-            self._slots.release()
+            self._line.leave(place)
 
     async def _post_once(self, path: str, body: bytes) -> dict[str, Any]:
         try:

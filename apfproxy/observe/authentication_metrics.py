@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.observe.families import counter
+from apfproxy.observe.families import counter, gauge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ PREFIX = "apfproxy_"
 
 
 class ReviewCounts(Protocol):
-    """What the questions of one kind have come to; each only goes up."""
+    """What the questions of one kind have come to; totals only go up."""
 
     @property
     def asked_total(self) -> int:
@@ -28,8 +28,20 @@ class ReviewCounts(Protocol):
         """Those of them that had no answer that could be used."""
 
     @property
-    def refused_total(self) -> int:
-        """Questions not asked, because too many waited already."""
+    def unasked_total(self) -> Mapping[str, int]:
+        """Questions that were never sent, by the reason."""
+
+    @property
+    def stand_ins_total(self) -> int:
+        """Times that the last good answer stood in for one that could not be had."""
+
+    @property
+    def waiting(self) -> int:
+        """Questions that wait for their turn now."""
+
+    @property
+    def under_way(self) -> int:
+        """Questions that were sent and have no answer yet."""
 
 
 class AuthenticationMetrics:
@@ -56,6 +68,7 @@ class AuthenticationMetrics:
                 ({"result": "authenticated"}, counters.authenticated),
                 ({"result": "anonymous"}, counters.anonymous),
                 ({"result": "refused"}, counters.refused),
+                ({"result": "unavailable"}, counters.unavailable),
             ],
         )
         reviews = self._reviews
@@ -73,6 +86,25 @@ class AuthenticationMetrics:
         )
         yield counter(
             PREFIX + "reviews_refused_total",
-            "Such questions that were not asked because too many waited already",
-            (({"kind": kind}, counts.refused_total) for kind, counts in reviews.items()),
+            "Such questions that were never sent: queue-full, or time-out before their turn came",
+            (
+                ({"kind": kind, "reason": reason}, number)
+                for kind, counts in reviews.items()
+                for reason, number in counts.unasked_total.items()
+            ),
+        )
+        yield counter(
+            PREFIX + "review_stand_ins_total",
+            "Times that the last good answer went on to count, since no new one could be had",
+            (({"kind": kind}, counts.stand_ins_total) for kind, counts in reviews.items()),
+        )
+        yield gauge(
+            PREFIX + "reviews_waiting",
+            "Such questions that wait for their turn",
+            (({"kind": kind}, counts.waiting) for kind, counts in reviews.items()),
+        )
+        yield gauge(
+            PREFIX + "reviews_under_way",
+            "Such questions that were sent and have no answer yet",
+            (({"kind": kind}, counts.under_way) for kind, counts in reviews.items()),
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from apfproxy.proxy.observed_exchange import ObservedExchange
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
+from apfproxy.rare_log import RareLog
 from apfproxy.settings import IMPERSONATE, OBSERVE, PASS_THROUGH
 
 if TYPE_CHECKING:
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from apfproxy.proxy.request_log import RequestLog
     from apfproxy.proxy.seat_holder import FlowObserver
     from apfproxy.settings import Settings
+
+log = logging.getLogger(__name__)
 
 MAX_KEPT_HEADS = 4096
 """Heads by their bytes, per kind of client without a certificate."""
@@ -101,6 +105,7 @@ class Context:
         is_claim: Whether a field, by its name in lower case, is for front proxies only.
         is_draining: Whether answers say that their connection closes.
         limits: What clients may take.
+        refusals: Why requests were refused without being classified, a line of each a minute.
         sweep_now_ns: The time of the last sweep, for deadlines that need no better.
         top_flows: Gathers what flows take; None for nobody.
     """
@@ -130,6 +135,7 @@ class Context:
         "loop",
         "max_head_bytes",
         "pool",
+        "refusals",
         "sweep_now_ns",
         "top_flows",
         "trusted_networks",
@@ -160,6 +166,7 @@ class Context:
         if counters.is_observing:
             self.exchange_type = ObservedExchange
         self.clock = clock
+        self.refusals = RareLog(log, clock.now_ns)
         self.loop = loop
         self.watch_settings = settings.watch
         self.answer_timeout_ns = round(upstream.answer_timeout_s * 1e9)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from apfproxy.authn.authenticator import Refusal
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
+from apfproxy.proxy.identification import asker_of
 from apfproxy.proxy.request_fields import SIZED, VIA
 from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead
@@ -40,6 +41,7 @@ _IDEMPOTENT = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
 """RFC 9110, section 9.2.2: only these may be sent again without being asked."""
 _OK = 200
 _CONTINUE_STATUS = 100
+_UNAVAILABLE = 503
 _GATEWAY_TIMEOUT = 504
 
 
@@ -185,8 +187,11 @@ class Exchange(SeatHolder):
     async def _identify_later(self) -> None:
         """Find out who asks, asking other servers for it."""
         try:
+            peer = self._downstream.peer
             found = await self._context.authenticator.identify_later(
-                self._downstream.peer, self.head.credentials
+                peer,
+                self.head.credentials,
+                asker_of(peer, self._downstream.address, self.head.forward),
             )
         except Exception as error:  # noqa: BLE001 - as above
             self._identification = None
@@ -214,11 +219,15 @@ class Exchange(SeatHolder):
 
     def _take_identity(self, found: Identity | Refusal) -> bool:
         if isinstance(found, Refusal):
-            log.debug("refused with %d: %.500s", found.code, found.problem or found.message)
+            why = f"refused with {found.code}: {found.problem:.500}"
+            self._context.refusals.log(logging.INFO, why, "%s", why)
             if self.head.upgrade is not None:
                 # What follows may be of the protocol that the client hopes for.
                 self._downstream.keep_alive = False
-            self._answer_status(found.code, found.message, Failure.UNIDENTIFIED)
+            reason, lines = Failure.UNIDENTIFIED, b""
+            if found.code == _UNAVAILABLE:
+                reason, lines = Failure.IDENTIFICATION_UNAVAILABLE, b"Retry-After: 1\r\n"
+            self._answer_status(found.code, found.message, reason, lines)
             return False
         self.head.identify(found)
         return True
@@ -580,11 +589,11 @@ class Exchange(SeatHolder):
             )
         )
 
-    def _answer_status(self, code: int, message: str, reason: str) -> None:
+    def _answer_status(self, code: int, message: str, reason: str, lines: bytes = b"") -> None:
         self._answer(
             code,
             lambda extra, connection: answers.status_answer(
-                code, message, is_head=self.head.is_head, extra=extra, connection=connection
+                code, message, is_head=self.head.is_head, extra=lines + extra, connection=connection
             ),
             reason,
         )

@@ -100,6 +100,8 @@ class Failure(enum.StrEnum):
     """The answer was begun, but its time was over before its end."""
     MALFORMED = "malformed"
     """The proxy refused the request by itself: no proper HTTP, or over a limit."""
+    IDENTIFICATION_UNAVAILABLE = "identification-unavailable"
+    """Whoever knows who asks could not be asked."""
     IDENTIFICATION_TIMEOUT = "identification-timeout"
     """Whoever knows who asks did not say so in time."""
     INTERNAL = "internal"

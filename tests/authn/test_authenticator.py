@@ -18,6 +18,7 @@ from apfproxy.authn.impersonation import Impersonations, effective
 from apfproxy.authn.verdict import Verdict
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH, ImpersonationSettings
+from tests.authn.scripted_api import ADDRESS
 from tests.virtual_clock import VirtualClock
 
 S = 1_000_000_000
@@ -41,6 +42,8 @@ CLAIM = Credentials(claimed=CLAIMED)
 GOOD = Credentials("good")
 SLOW = Credentials("slow")
 WRONG = Credentials("wrong")
+OPEN = Credentials("open")
+SLOW_OPEN = Credentials("slow-open")
 
 CLAIMED_LINES = (
     b"X-Remote-User: claimed\r\nX-Remote-Uid: 1\r\nX-Remote-Group: front\r\nX-Remote-Extra-k: v\r\n"
@@ -48,7 +51,7 @@ CLAIMED_LINES = (
 
 
 class Tokens:
-    """Knows `good` at once, and `slow` once it is asked for."""
+    """Knows `good` at once, and `slow` once it is asked for; `open` cannot be found out."""
 
     def __init__(self, name: str = "", lifetime_s: float = 30.0) -> None:
         self._known = {name + "good": OF_TOKEN}
@@ -59,17 +62,19 @@ class Tokens:
 
     def check(self, token: str) -> Verdict | None:
         """The verdict, if that is known."""
-        if token in self._slow:
+        if token in {*self._slow, "slow-open"}:
             return None
-        return self._verdict(self._known.get(token))
+        return self._verdict(self._known.get(token), is_open=token == self._name + "open")
 
-    async def review(self, token: str) -> Verdict:
+    async def review(self, token: str, address: str) -> Verdict:
         """The verdict."""
+        assert address == ADDRESS
         self.reviewed.append(token)
-        return self._verdict(self._slow.get(token))
+        return self._verdict(self._slow.get(token), is_open=token.endswith("open"))
 
-    def _verdict(self, user: User | None) -> Verdict:
-        return Verdict(user, self._lifetime_s, "" if user else f"no {self._name}token")
+    def _verdict(self, user: User | None, *, is_open: bool) -> Verdict:
+        problem = "" if user else f"{self._name}away" if is_open else f"no {self._name}token"
+        return Verdict(user, self._lifetime_s, problem, is_open)
 
 
 class Leave(Impersonations):
@@ -80,7 +85,7 @@ class Leave(Impersonations):
     """
 
     def __init__(
-        self, *, answer: bool, is_known: bool = True, leave_s: float = float("inf")
+        self, *, answer: bool | None, is_known: bool = True, leave_s: float = float("inf")
     ) -> None:
         super().__init__(ImpersonationSettings(), None)
         self._answer = answer
@@ -93,8 +98,9 @@ class Leave(Impersonations):
         self.asked.append((user, wanted))
         return self._answer if self._is_known else None
 
-    async def review(self, user: User, wanted: User) -> bool:
+    async def review(self, user: User, wanted: User, address: str) -> bool | None:
         """Whether."""
+        assert address == ADDRESS
         self.asked.append((user, wanted))
         return self._answer
 
@@ -124,7 +130,7 @@ async def found(
 ) -> Identity | Refusal | None:
     """Who asks, which must be the same whether it is found out at once or later."""
     at_once = subject.identify(peer, credentials)
-    later = await subject.identify_later(peer, credentials)
+    later = await subject.identify_later(peer, credentials, ADDRESS)
     assert at_once in (None, later)
     return later
 
@@ -187,6 +193,11 @@ def name_of(result: Identity | Refusal | None) -> str:
         pytest.param(FRONT, WRONG, "401 no token", id="bad-token-through-a-front"),
         pytest.param(BAD, WRONG, "401 no token", id="all-bad"),
         pytest.param(UNKNOWN_PEER, replace(WRONG, claimed=CLAIMED), "401 no token", id="forged"),
+        # One that may be good is neither.
+        pytest.param(UNKNOWN_PEER, OPEN, "503 away", id="open"),
+        pytest.param(UNKNOWN_PEER, SLOW_OPEN, "503 away", id="open-after-asking"),
+        pytest.param(BAD, OPEN, "503 away", id="open-and-bad-certificate"),
+        pytest.param(CERTIFICATE, OPEN, "certificate", id="certificate-and-open-token"),
     ],
 )
 @pytest.mark.parametrize("allows_anonymous", [True, False])
@@ -230,10 +241,12 @@ async def test_order_of_those_who_know_tokens() -> None:
     subject = authenticator(None, None, first, second)
     names = [
         name_of(await found(subject, UNKNOWN_PEER, Credentials(token)))
-        for token in ("agood", "bgood", "aslow", "bslow", "wrong")
+        for token in ("agood", "bgood", "aslow", "bslow", "wrong", "aopen", "bopen")
     ]
 
-    assert ["token", "token", "token", "token", "401 no atoken; no btoken"] == names
+    assert ["token", "token", "token", "token", "401 no atoken; no btoken"] == names[:5]
+    # Open to one and nobody's to the other, it is open.
+    assert ["503 aaway; no btoken", "503 no atoken; baway"] == names[5:]
     assert (["aslow"], ["bslow"]) == (first.reviewed, second.reviewed)
     assert subject.identify(UNKNOWN_PEER, Credentials("aslow")) is None
 
@@ -359,6 +372,47 @@ async def test_leave_is_of_the_real_user() -> None:
     forged = Credentials("good", CLAIMED, WANTED)
     await found(subject, UNKNOWN_PEER, forged)
     assert {"token"} == {real.name for real, _ in leaves.asked}
+
+
+@pytest.mark.parametrize(
+    ("assertion", "who"),
+    [
+        pytest.param(PASS_THROUGH, "token", id="pass"),
+        pytest.param(FRONT_PROXY, "token", id="front"),
+        pytest.param(IMPERSONATE, "503 no SubjectAccessReview", id="impersonate"),
+    ],
+)
+async def test_leave_that_is_open(assertion: str, who: str) -> None:
+    """Where the origin judges the fields it goes on as the real user; else not for now."""
+    subject = authenticator(
+        Rules(assertion=assertion), Leave(answer=None, is_known=False, leave_s=0.0)
+    )
+    result = await found(subject, UNKNOWN_PEER, Credentials("good", impersonated=WANTED))
+
+    assert who == name_of(result)
+    assert int(assertion == IMPERSONATE) == subject.counters.unavailable
+    assert 0 == subject.counters.refused
+
+
+async def test_second_decides_what_is_open_to_the_first() -> None:
+    """A token that is somebody's to one issuer is nobody else's to worry about."""
+    first, second = Tokens("a"), Tokens("b")
+    second._known["aopen"] = OF_TOKEN  # noqa: SLF001 - a token of both
+    subject = authenticator(None, None, first, second)
+
+    assert "token" == name_of(await found(subject, UNKNOWN_PEER, Credentials("aopen")))
+
+
+@pytest.mark.parametrize("assertion", [FRONT_PROXY, IMPERSONATE])
+async def test_empty_group(assertion: str) -> None:
+    """A user may be in a group without a name, as in kube-apiserver, in any way of saying so."""
+    user = User("u", ("",))
+    subject = authenticator(Rules(assertion=assertion))
+    result = await found(subject, FRONT, Credentials(claimed=user))
+
+    assert isinstance(result, Identity)
+    assert User("u", ("", AUTHENTICATED)) == result.user
+    assert b"Group: \r\n" in result.lines
 
 
 @pytest.mark.parametrize("assertion", [FRONT_PROXY, IMPERSONATE])

@@ -6,10 +6,18 @@ import asyncio
 
 import pytest
 
-from apfproxy.authn.cache import AnswerCache, AskFailedError
+from apfproxy.authn.cache import AnswerCache, AskFailedError, Kept
 from tests.authn.scripted_api import Clock
 
 SECRET = b"a-very-secret-token"
+
+
+GRACE_S = 100.0
+
+
+def is_good(answer: str) -> bool:
+    """Whether an answer stands in for later ones."""
+    return answer.startswith("good")
 
 
 class Question:
@@ -19,11 +27,13 @@ class Question:
         self.lifetime_s = lifetime_s
         self.error = error
         self.asked = 0
+        self.had_last: list[bool] = []
         self.may_answer = asyncio.Event()
 
-    async def __call__(self) -> tuple[str, float]:
+    async def __call__(self, has_last: bool) -> tuple[str, float]:
         """Wait and answer."""
         self.asked += 1
+        self.had_last.append(has_last)
         await self.may_answer.wait()
         if self.error is not None:
             raise self.error
@@ -38,8 +48,8 @@ def clock() -> Clock:
 
 @pytest.fixture
 def cache(clock: Clock) -> AnswerCache[str]:
-    """One for three answers."""
-    return AnswerCache(clock, 3)
+    """One for three answers that are good, and three that are not."""
+    return AnswerCache(clock, 3, is_good, GRACE_S)
 
 
 async def test_stampede(cache: AnswerCache[str]) -> None:
@@ -160,7 +170,7 @@ async def test_clear(cache: AnswerCache[str]) -> None:
 async def test_given_up(cache: AnswerCache[str]) -> None:
     """If the question itself is cancelled, those who wait learn that, and are not cancelled."""
 
-    async def cancelled() -> tuple[str, float]:
+    async def cancelled(_has_last: bool) -> tuple[str, float]:
         raise asyncio.CancelledError
 
     with pytest.raises(AskFailedError, match="given up"):
@@ -171,10 +181,99 @@ async def test_secrets_are_not_kept(cache: AnswerCache[str]) -> None:
     """Neither a secret nor a plain hash of it is in memory; two caches have other keys."""
     question = Question()
     question.may_answer.set()
-    other: AnswerCache[str] = AnswerCache(Clock(), 3)
+    other: AnswerCache[str] = AnswerCache(Clock(), 3, is_good, GRACE_S)
     await cache.get_or_ask(SECRET, question)
     await other.get_or_ask(SECRET, question)
 
     assert SECRET.decode() not in f"{cache!r}{vars(cache)!r}"
-    assert [32, 32] == [len(key) for each in (cache, other) for key in each._kept]  # noqa: SLF001
-    assert set(cache._kept).isdisjoint(other._kept)  # noqa: SLF001
+    assert [32, 32] == [len(key) for each in (cache, other) for key in each._others]  # noqa: SLF001
+    assert set(cache._others).isdisjoint(other._others)  # noqa: SLF001
+
+
+async def kept_one(cache: AnswerCache[str], clock: Clock) -> None:
+    """Have the cache keep a good answer whose time is over."""
+
+    async def good(_has_last: bool) -> tuple[str, float]:
+        return "good", 10.0
+
+    await cache.get_or_ask(SECRET, good)
+    clock.now_s += 10.0
+    assert cache.get(SECRET) is None
+
+
+async def test_last_good_answer(cache: AnswerCache[str], clock: Clock) -> None:
+    """It stands in for one that fails, for a moment at a time, until its grace is over."""
+    await kept_one(cache, clock)
+    question = Question(error=ValueError("no"))
+    question.may_answer.set()
+    found = await cache.get_or_ask(SECRET, question)
+    assert Kept("good", clock.now_s + 2.0, 1010.0 + GRACE_S, stands_in=True) == found
+    assert found is cache.get(SECRET)
+    clock.now_s += 2.0
+    assert cache.get(SECRET) is None
+    clock.now_s = 1010.0 + GRACE_S - 0.5
+    assert 1010.0 + GRACE_S == (await cache.get_or_ask(SECRET, question)).until_s
+    clock.now_s += 0.5
+    with pytest.raises(ValueError, match="no"):
+        await cache.get_or_ask(SECRET, question)
+    assert [True, True] == question.had_last
+    assert 0 == len(cache)
+
+
+async def test_slow_answer(
+    cache: AnswerCache[str], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last good answer stands in for one that is late, which counts once it is there."""
+    monkeypatch.setattr("apfproxy.authn.cache.STAND_IN_AFTER_S", 0.01)
+    await kept_one(cache, clock)
+    question = Question()
+    found = [(await cache.get_or_ask(SECRET, question)).value]
+    clock.now_s += 2.0
+    # From now on nobody waits for it.
+    found.append((await cache.get_or_ask(SECRET, question)).value)
+    question.may_answer.set()
+    under_way = asyncio.gather(*cache._in_flight.values())  # noqa: SLF001 - nobody else waits
+    await under_way
+    new = cache.get(SECRET)
+
+    assert ["good", "good"] == found
+    assert new is not None
+    assert "answer 1" == new.value
+    assert 1 == question.asked
+
+
+async def test_answer_that_is_not_good_any_more(cache: AnswerCache[str], clock: Clock) -> None:
+    """It ends what was good, even one that is not kept itself, and nothing stands in after it."""
+    await kept_one(cache, clock)
+    question = Question(lifetime_s=0.0)
+    question.may_answer.set()
+    assert "answer 1" == (await cache.get_or_ask(SECRET, question)).value
+    question.error = ValueError("no")
+    with pytest.raises(ValueError, match="no"):
+        await cache.get_or_ask(SECRET, question)
+
+
+async def test_clear_ends_what_was_good(cache: AnswerCache[str], clock: Clock) -> None:
+    """After a clearing nothing stands in, not even for one who was waiting."""
+    await kept_one(cache, clock)
+    question = Question(error=ValueError("no"))
+    waiter = asyncio.create_task(cache.get_or_ask(SECRET, question))
+    await asyncio.sleep(0)
+    cache.clear()
+    question.may_answer.set()
+
+    with pytest.raises(ValueError, match="no"):
+        await waiter
+
+
+async def test_good_answers_have_their_own_places(cache: AnswerCache[str], clock: Clock) -> None:
+    """Others drive them out in no number."""
+    await kept_one(cache, clock)
+    question = Question()
+    question.may_answer.set()
+    for number in range(5):
+        await cache.get_or_ask(b"%d" % number, question)
+
+    assert 4 == len(cache)
+    question.error = ValueError("no")
+    assert "good" == (await cache.get_or_ask(SECRET, question)).value

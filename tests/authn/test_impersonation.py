@@ -19,7 +19,7 @@ from apfproxy.authn.impersonation import (
 )
 from apfproxy.request.user import User
 from apfproxy.settings import ImpersonationSettings, ReviewSettings
-from tests.authn.scripted_api import Answer, Clock, scripted
+from tests.authn.scripted_api import ADDRESS, Answer, Clock, scripted
 
 AUTHENTICATED = "system:authenticated"
 ALICE = User("alice", ("dev", AUTHENTICATED))
@@ -65,7 +65,7 @@ async def test_lists(
     impersonations = Impersonations(settings, None)
 
     assert expected is impersonations.check(user, BOB_AND_ALL)
-    assert expected is await impersonations.review(user, BOB_AND_ALL)
+    assert expected is await impersonations.review(user, BOB_AND_ALL, ADDRESS)
     assert math.inf == impersonations.lifetime_s(user, BOB_AND_ALL)
 
 
@@ -76,7 +76,7 @@ async def test_listed_users_are_not_asked_about() -> None:
         impersonations = Impersonations(ImpersonationSettings(users=("alice",)), reviews)
 
         assert impersonations.check(ALICE, BOB) is True
-        assert await impersonations.review(ALICE, BOB) is True
+        assert await impersonations.review(ALICE, BOB, ADDRESS) is True
     assert script.asked == []
 
 
@@ -86,11 +86,11 @@ async def test_reviews() -> None:
     async with scripted(allowing("bob", "g1", "g2", "42", "view", "edit", "c")) as (script, api):
         impersonations = Impersonations(NOBODY, AccessReviews(api, REVIEWS, clock))
         before = impersonations.check(ALICE, BOB_AND_ALL)
-        answer = await impersonations.review(ALICE, BOB_AND_ALL)
+        answer = await impersonations.review(ALICE, BOB_AND_ALL, ADDRESS)
         clock.now_s += 4.0
         after = impersonations.check(ALICE, BOB_AND_ALL)
         left_s = impersonations.lifetime_s(ALICE, BOB_AND_ALL)
-        again = await impersonations.review(ALICE, BOB_AND_ALL)
+        again = await impersonations.review(ALICE, BOB_AND_ALL, ADDRESS)
         part = impersonations.check(ALICE, BOB)
         more = impersonations.check(ALICE, User("bob", ("g3",)))
         clock.now_s += 6.0
@@ -115,7 +115,7 @@ async def test_first_denied_thing() -> None:
     """Nothing is asked after it; the denial is known at once then, and says which."""
     async with scripted(allowing("bob", "g2", "42")) as (script, api):
         impersonations = Impersonations(NOBODY, AccessReviews(api, REVIEWS, Clock()))
-        answer = await impersonations.review(ALICE, BOB_AND_ALL)
+        answer = await impersonations.review(ALICE, BOB_AND_ALL, ADDRESS)
         known = impersonations.check(ALICE, BOB_AND_ALL)
         message = impersonations.forbidden_message(ALICE, BOB_AND_ALL)
 
@@ -129,24 +129,24 @@ async def test_first_denied_thing() -> None:
 
 
 @pytest.mark.parametrize("status", [403, 404, 500])
-async def test_failures_are_no(status: int) -> None:
-    """Without an answer nobody is anybody else, and the next request asks again."""
+async def test_failures_are_open(status: int) -> None:
+    """Without an answer it is neither yes nor no, and the next request asks again."""
     async with scripted(lambda _: status) as (_, api):
         impersonations = Impersonations(NOBODY, AccessReviews(api, REVIEWS, Clock()))
 
-        assert await impersonations.review(ALICE, BOB) is False
+        assert await impersonations.review(ALICE, BOB, ADDRESS) is None
         assert impersonations.check(ALICE, BOB) is None
         assert impersonations.lifetime_s(ALICE, BOB) == 0.0
 
 
-async def test_slow_answers_are_no() -> None:
+async def test_slow_answers_are_open() -> None:
     """All the questions of one request have the time of one."""
     settings = ReviewSettings(timeout_s=0.05)
     async with scripted(allowing("bob")) as (script, api):
         script.may_answer.clear()
         impersonations = Impersonations(NOBODY, AccessReviews(api, settings, Clock()))
 
-        assert await impersonations.review(ALICE, BOB) is False
+        assert await impersonations.review(ALICE, BOB, ADDRESS) is None
 
 
 async def test_too_many_things() -> None:
@@ -157,7 +157,7 @@ async def test_too_many_things() -> None:
         wanted = User("bob", groups)
 
         assert impersonations.check(ALICE, wanted) is False
-        assert await impersonations.review(ALICE, wanted) is False
+        assert await impersonations.review(ALICE, wanted, ADDRESS) is False
         assert impersonations.lifetime_s(ALICE, wanted) == math.inf
         assert impersonations.check(ALICE, User("bob", groups[1:])) is None
     assert script.asked == []

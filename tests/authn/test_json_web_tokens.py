@@ -111,7 +111,7 @@ async def test_algorithms(algorithm: str, is_named: bool) -> None:
     token = signed(CLAIMS, key_for(algorithm), algorithm, kid=kid)
 
     assert Verdict(JANE, 60) == tokens().check(token)
-    assert Verdict(JANE, 60) == await tokens().review(token)
+    assert Verdict(JANE, 60) == await tokens().review(token, "192.0.2.1")
 
 
 def hmac_of_public_key() -> str:
@@ -175,7 +175,7 @@ async def test_no_token(token: str) -> None:
     verdict = tokens(keys=keys).check(token)
 
     assert Verdict(None, float("inf"), "no JSON Web Token") == verdict
-    assert verdict == await tokens(keys=keys).review(token)
+    assert verdict == await tokens(keys=keys).review(token, "192.0.2.1")
     assert 0 == keys.refreshed
 
 
@@ -195,7 +195,7 @@ async def test_no_token(token: str) -> None:
 async def test_another_issuer(issuer: object) -> None:
     """A token of another issuer is nobody's for ever, whoever signed it, and needs no key."""
     keys = Keys(later=PUBLISHED)
-    verdict = await tokens(keys=keys).review(signed({**CLAIMS, "iss": issuer}))
+    verdict = await tokens(keys=keys).review(signed({**CLAIMS, "iss": issuer}), "192.0.2.1")
 
     assert Verdict(None, float("inf"), "a JSON Web Token of another issuer") == verdict
     assert 0 == keys.refreshed
@@ -223,7 +223,7 @@ async def test_another_issuer(issuer: object) -> None:
 async def test_header_not_taken(header: object) -> None:
     """Nothing but asymmetric algorithms, and nothing that must be understood, is taken."""
     keys = Keys(later=PUBLISHED)
-    verdict = await tokens(keys=keys).review(signed_parts(header, CLAIMS))
+    verdict = await tokens(keys=keys).review(signed_parts(header, CLAIMS), "192.0.2.1")
 
     assert (
         Verdict(None, float("inf"), "a JSON Web Token with a header that is not taken") == verdict
@@ -418,7 +418,7 @@ async def test_keys_that_have_to_come(kid: str | None) -> None:
     token = signed(CLAIMS, kid=kid)
 
     assert known.check(token) is None
-    assert Verdict(JANE, 60) == await known.review(token)
+    assert Verdict(JANE, 60) == await known.review(token, "192.0.2.1")
     assert Verdict(JANE, 60) == known.check(token)
     assert 1 == keys.refreshed
 
@@ -431,7 +431,7 @@ async def test_rotated_keys() -> None:
     forged = known.check(signed(CLAIMS, new, kid="ES256"))
 
     assert Verdict(None, UNVERIFIED_LIFETIME_S, "not signed by a key of the issuer") == forged
-    assert Verdict(JANE, 60) == await known.review(signed(CLAIMS, new, kid="new"))
+    assert Verdict(JANE, 60) == await known.review(signed(CLAIMS, new, kid="new"), "192.0.2.1")
     assert None is verdict_user(known, signed(CLAIMS, kid="ES256"))
 
 
@@ -443,12 +443,34 @@ def verdict_user(known: JsonWebTokens, token: str) -> User | None:
 
 
 async def test_keys_that_do_not_come() -> None:
-    """A token whose key cannot be got is nobody's for now, and says why."""
+    """Whose a token is whose key cannot be got is open, and says why."""
     keys = Keys()
     keys.problem = "status 503"
-    expected = Verdict(None, 0.0, "not signed by a known key; status 503")
+    expected = Verdict(None, 0.0, "not signed by a known key; status 503", is_open=True)
 
-    assert expected == await tokens(keys=keys).review(GOOD)
+    assert expected == await tokens(keys=keys).review(GOOD, "192.0.2.1")
+
+
+@pytest.mark.parametrize(
+    ("published", "token", "problem"),
+    [
+        pytest.param(b"", signed({**CLAIMS, "exp": NOW_S - 1}), "expired", id="expired"),
+        pytest.param(b"", signed({**CLAIMS, "aud": "x"}), "for other audiences", id="audience"),
+        pytest.param(
+            PUBLISHED,
+            signed(CLAIMS, private_key(number=1), kid="ES256"),
+            "not signed by a key of the issuer",
+            id="forged-in-the-name-of-a-known-key",
+        ),
+    ],
+)
+async def test_no_good_whatever_the_keys(published: bytes, token: str, problem: str) -> None:
+    """A token that no further key could make good is nobody's, also while keys do not come."""
+    keys = Keys(published)
+    keys.problem = "status 503"
+    verdict = await tokens(keys=keys).review(token, "192.0.2.1")
+
+    assert (None, problem, False) == (verdict.user, verdict.problem, verdict.is_open)
 
 
 async def test_close() -> None:
@@ -541,7 +563,7 @@ def is_verdict(settings: JwtSettings, token: str) -> bool:
     """Whether there is a verdict of nobody, or of somebody by all rules, at once and on review."""
     known = JsonWebTokens(settings, Keys(later=PUBLISHED), lambda: NOW_S)
     assert isinstance(known.check(token), Verdict | None)
-    verdict = asyncio.run(known.review(token))
+    verdict = asyncio.run(known.review(token, "192.0.2.1"))
     return isinstance(verdict, Verdict) and verdict == known.check(token)
 
 

@@ -436,7 +436,7 @@ async def test_tokens_while_keys_rotate(issuer: Issuer, clock: Clock) -> None:
     old, new = signed(claims, OLD, kid="old"), signed(claims, NEW, kid="new")
 
     async def names(*several: str) -> list[str | None]:
-        users = [(await tokens.review(token)).user for token in several]
+        users = [(await tokens.review(token, "192.0.2.1")).user for token in several]
         return [user.name if user else None for user in users]
 
     assert tokens.check(old) is None

@@ -33,10 +33,11 @@ def taken(data: bytes) -> StaticTokens:
     [
         pytest.param(b"t,jane,7", "t", User("jane", (), "7"), id="without-groups"),
         pytest.param(b"t,jane,\n", "t", User("jane", ()), id="without-uid"),
-        pytest.param(b"t,jane,7,\n", "t", User("jane", (), "7"), id="empty-groups"),
+        pytest.param(b"t,jane,7,\n", "t", User("jane", ("",), "7"), id="empty-group"),
         pytest.param(b"t,jane,7,dev\n", "t", User("jane", ("dev",), "7"), id="one-group"),
         pytest.param(b't,j,7,"a,b"\n', "t", User("j", ("a", "b"), "7"), id="groups"),
-        pytest.param(b't,j,7,"a,,b,"\n', "t", User("j", ("a", "b"), "7"), id="no-empty-group"),
+        pytest.param(b't,j,7,""\n', "t", User("j", ("",), "7"), id="quoted-empty-group"),
+        pytest.param(b't,j,7,"a,,b,"\n', "t", User("j", ("a", "", "b", ""), "7"), id="some-empty"),
         pytest.param(b't,j,7," a,b "\n', "t", User("j", (" a", "b "), "7"), id="spaces-count"),
         pytest.param(b'"a""b",j,7', 'a"b', User("j", (), "7"), id="doubled-quote"),
         pytest.param(b"\n\r\n\nt,j,7\r\n\n", "t", User("j", (), "7"), id="empty-lines"),
@@ -58,7 +59,7 @@ async def test_unknown_token(token: str) -> None:
     tokens = taken(b"t,j,7\n")
 
     assert Verdict(None, INFINITE, "no static token") == tokens.check(token)
-    assert tokens.check(token) == await tokens.review(token)
+    assert tokens.check(token) == await tokens.review(token, "192.0.2.1")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from apfproxy.authn.token_review import (
     MAX_TOKEN_BYTES,
     MAX_USER_CHARACTERS,
+    PATH,
     ReviewError,
     TokenReviews,
     verdict_of,
@@ -18,7 +19,7 @@ from apfproxy.authn.token_review import (
 from apfproxy.authn.verdict import Verdict
 from apfproxy.request.user import User
 from apfproxy.settings import ReviewSettings
-from tests.authn.scripted_api import OWN_TOKEN, TOKEN, Answer, Clock, scripted
+from tests.authn.scripted_api import ADDRESS, OWN_TOKEN, TOKEN, Answer, Clock, scripted
 
 SETTINGS = ReviewSettings(is_enabled=True, cache_s=10.0, timeout_s=30.0)
 ALICE = User("alice", ("dev", "ops"), "42", (("scopes", ("view", "edit")),))
@@ -57,10 +58,10 @@ async def test_review() -> None:
     async with scripted(lambda _: YES) as (script, api):
         reviews = TokenReviews(api, SETTINGS, clock)
         unknown = reviews.check(TOKEN)
-        verdict = await reviews.review(TOKEN)
+        verdict = await reviews.review(TOKEN, ADDRESS)
         clock.now_s += 9.0
         later = reviews.check(TOKEN)
-        again = await reviews.review(TOKEN)
+        again = await reviews.review(TOKEN, ADDRESS)
         clock.now_s += 1.0
         too_late = reviews.check(TOKEN)
 
@@ -83,7 +84,7 @@ async def test_no_is_kept_too() -> None:
     clock = Clock()
     async with scripted(lambda _: NO) as (script, api):
         reviews = TokenReviews(api, SETTINGS, clock)
-        verdict = await reviews.review(TOKEN)
+        verdict = await reviews.review(TOKEN, ADDRESS)
         kept = reviews.check(TOKEN)
 
     assert Verdict(None, 10.0, NOBODY) == verdict == kept
@@ -94,7 +95,7 @@ async def test_without_cache() -> None:
     """With no time to keep them, answers still reach who asked."""
     async with scripted(lambda _: YES) as (script, api):
         reviews = TokenReviews(api, ReviewSettings(cache_s=0.0), Clock())
-        verdicts = [await reviews.review(TOKEN) for _ in range(2)]
+        verdicts = [await reviews.review(TOKEN, ADDRESS) for _ in range(2)]
 
         assert reviews.check(TOKEN) is None
     assert [Verdict(ALICE, 0.0)] * 2 == verdicts
@@ -106,7 +107,7 @@ async def test_stampede() -> None:
     async with scripted(lambda _: YES) as (script, api):
         reviews = TokenReviews(api, SETTINGS, Clock())
         script.may_answer.clear()
-        tasks = [asyncio.create_task(reviews.review(TOKEN)) for _ in range(1000)]
+        tasks = [asyncio.create_task(reviews.review(TOKEN, ADDRESS)) for _ in range(1000)]
         await script.is_asked.wait()
         tasks[0].cancel()
         script.may_answer.set()
@@ -120,7 +121,9 @@ async def test_flood_of_tokens() -> None:
     """Of a thousand different tokens the newest answers are kept, no more than the bound."""
     async with scripted(lambda _: NO, max_concurrent=16) as (script, api):
         reviews = TokenReviews(api, ReviewSettings(max_cached=10), Clock())
-        await asyncio.gather(*(reviews.review(f"token-{number}") for number in range(1000)))
+        await asyncio.gather(
+            *(reviews.review(f"token-{number}", f"192.0.2.{number % 4}") for number in range(1000))
+        )
 
         assert "10 kept" in repr(reviews)
     assert len(script.asked) == 1000
@@ -143,13 +146,13 @@ async def test_failures_are_not_kept(answer: Answer, caplog: pytest.LogCaptureFi
     answers = [answer]
     async with scripted(lambda _: answers[0]) as (_, api):
         reviews = TokenReviews(api, SETTINGS, Clock())
-        verdict = await reviews.review(TOKEN)
+        verdict = await reviews.review(TOKEN, ADDRESS)
         kept = reviews.check(TOKEN)
         answers[0] = YES
-        after = await reviews.review(TOKEN)
+        after = await reviews.review(TOKEN, ADDRESS)
 
         shown = f"{verdict}{reviews!r}{api!r}{vars(reviews)!r}{caplog.text}"
-    assert (None, 0.0) == (verdict.user, verdict.lifetime_s)
+    assert (None, 0.0, True) == (verdict.user, verdict.lifetime_s, verdict.is_open)
     assert verdict.problem.startswith("no TokenReview: ")
     assert kept is None
     assert Verdict(ALICE, 10.0) == after
@@ -159,12 +162,14 @@ async def test_failures_are_not_kept(answer: Answer, caplog: pytest.LogCaptureFi
 
 async def test_slow_answers() -> None:
     """A review has a limit of time, all attempts together."""
-    async with scripted(lambda _: YES) as (script, api):
+    async with scripted(lambda _: YES, timeout_s=0.05) as (script, api):
         script.may_answer.clear()
-        reviews = TokenReviews(api, ReviewSettings(timeout_s=0.05), Clock())
-        verdict = await reviews.review(TOKEN)
+        reviews = TokenReviews(api, SETTINGS, Clock())
+        verdict = await reviews.review(TOKEN, ADDRESS)
 
-    assert Verdict(None, 0.0, "no TokenReview in time") == verdict
+    problem = f"no TokenReview: {PATH}: no answer within 0.05 s"
+    assert Verdict(None, 0.0, problem, is_open=True) == verdict
+    assert (1, 1) == (api.asked_total, api.failures_total)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +183,7 @@ async def test_long_tokens(token: str) -> None:
     """They are nobody's, and never sent."""
     async with scripted(lambda _: YES) as (script, api):
         reviews = TokenReviews(api, SETTINGS, Clock())
-        verdicts = [reviews.check(token), await reviews.review(token)]
+        verdicts = [reviews.check(token), await reviews.review(token, ADDRESS)]
 
     assert [Verdict(None, 0.0, "the token is longer than 16384 bytes")] * 2 == verdicts
     assert script.asked == []
@@ -187,7 +192,7 @@ async def test_long_tokens(token: str) -> None:
 async def test_longest_token() -> None:
     """One of the greatest length is sent as it is."""
     async with scripted(lambda _: YES) as (script, api):
-        await TokenReviews(api, SETTINGS, Clock()).review("x" * MAX_TOKEN_BYTES)
+        await TokenReviews(api, SETTINGS, Clock()).review("x" * MAX_TOKEN_BYTES, ADDRESS)
 
     assert script.asked[0]["spec"]["token"] == "x" * MAX_TOKEN_BYTES
 
@@ -197,7 +202,7 @@ async def test_odd_tokens() -> None:
     async with scripted(lambda _: NO) as (script, api):
         reviews = TokenReviews(api, SETTINGS, Clock())
         for token in ('"}', "\udc80", "\x00"):
-            await reviews.review(token)
+            await reviews.review(token, ADDRESS)
 
     assert ['"}', "\udc80", "\x00"] == [asked["spec"]["token"] for asked in script.asked]
 
@@ -206,7 +211,7 @@ async def test_audiences() -> None:
     """Audiences are asked for; an answer for one of them counts."""
     async with scripted(lambda _: answered(**YES["status"], audiences=["b", "c"])) as (script, api):
         reviews = TokenReviews(api, SETTINGS, Clock(), ("a", "b"))
-        verdict = await reviews.review(TOKEN)
+        verdict = await reviews.review(TOKEN, ADDRESS)
 
     assert verdict.user == ALICE
     assert script.asked[0]["spec"]["audiences"] == ["a", "b"]
@@ -289,20 +294,118 @@ async def test_clear() -> None:
     """What was said can be forgotten."""
     async with scripted(lambda _: YES) as (_, api):
         reviews = TokenReviews(api, SETTINGS, Clock())
-        await reviews.review(TOKEN)
+        await reviews.review(TOKEN, ADDRESS)
         reviews.clear()
 
         assert reviews.check(TOKEN) is None
 
 
 async def test_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A review that is cancelled at the end of the process makes the token nobody's."""
+    """Whose a token is stays open if its review is cancelled, as at the end of the process."""
     async with scripted(lambda _: YES) as (_, api):
 
-        async def post(_path: str, _obj: object) -> dict[str, Any]:
+        async def post(*_: object, comes_first: bool) -> dict[str, Any]:  # noqa: ARG001
             raise asyncio.CancelledError
 
         monkeypatch.setattr(api, "post", post)
-        verdict = await TokenReviews(api, SETTINGS, Clock()).review(TOKEN)
+        verdict = await TokenReviews(api, SETTINGS, Clock()).review(TOKEN, ADDRESS)
 
-    assert Verdict(None, 0.0, "the question was given up") == verdict
+    problem = "no TokenReview: the question was given up"
+    assert Verdict(None, 0.0, problem, is_open=True) == verdict
+
+
+@pytest.mark.parametrize(
+    "failure", [pytest.param(503, id="server-error"), pytest.param(b"{", id="no-json")]
+)
+async def test_last_good_answer(failure: Answer) -> None:
+    """It counts while no new one can be had, for its grace, in short steps."""
+    clock = Clock()
+    answers: list[Answer] = [YES]
+    async with scripted(lambda _: answers[0]) as (_, api):
+        reviews = TokenReviews(api, SETTINGS, clock)
+        await reviews.review(TOKEN, ADDRESS)
+        answers[0] = failure
+        clock.now_s += 10.0
+        verdicts = [await reviews.review(TOKEN, ADDRESS), reviews.check(TOKEN)]
+        clock.now_s += SETTINGS.grace_s - 1.0
+        nearly_over = await reviews.review(TOKEN, ADDRESS)
+        clock.now_s += 1.0
+        over = await reviews.review(TOKEN, ADDRESS)
+
+    assert [Verdict(ALICE, 2.0)] * 2 == verdicts
+    assert Verdict(ALICE, 1.0) == nearly_over
+    assert (None, True) == (over.user, over.is_open)
+    assert api.stand_ins_total == 2
+
+
+async def test_token_that_was_revoked() -> None:
+    """Once the upstream has said so, no answer of before counts, whatever happens to the next."""
+    clock = Clock()
+    answers: list[Answer] = [YES]
+    async with scripted(lambda _: answers[0]) as (_, api):
+        reviews = TokenReviews(api, SETTINGS, clock)
+        await reviews.review(TOKEN, ADDRESS)
+        verdicts = []
+        for answer in (503, NO, 503):
+            answers[0] = answer
+            clock.now_s += 10.0
+            first = await reviews.review(TOKEN, ADDRESS)
+            while reviews._answers._in_flight:  # noqa: ASYNC110, SLF001 - it has no event
+                await asyncio.sleep(0)
+            verdicts.append((first.user, (await reviews.review(TOKEN, ADDRESS)).user))
+
+    # While the upstream does not answer, a new answer is asked for, but not waited for each time.
+    assert [(ALICE, ALICE), (ALICE, None), (None, None)] == verdicts
+
+
+async def test_no_grace() -> None:
+    """Without one only what the upstream said a moment ago counts."""
+    clock = Clock()
+    answers: list[Answer] = [YES]
+    async with scripted(lambda _: answers[0]) as (_, api):
+        reviews = TokenReviews(api, ReviewSettings(grace_s=0.0), clock)
+        await reviews.review(TOKEN, ADDRESS)
+        answers[0] = 503
+        clock.now_s += 10.0
+
+        assert (await reviews.review(TOKEN, ADDRESS)).is_open
+
+
+async def test_unknown_tokens_drive_out_no_known_one() -> None:
+    """However many tokens are nobody's, what was said of good ones stays."""
+    async with scripted(lambda asked: YES if asked["spec"]["token"] == TOKEN else NO) as (_, api):
+        reviews = TokenReviews(api, ReviewSettings(max_cached=10), Clock())
+        await reviews.review(TOKEN, ADDRESS)
+        for number in range(11):
+            await reviews.review(f"token-{number}", ADDRESS)
+
+        assert reviews.check(TOKEN) is not None
+        assert reviews.check("token-0") is None
+
+
+async def test_full_queue() -> None:
+    """It says nothing of tokens; one that was good before is good, and comes first in its line."""
+    clock = Clock()
+    async with scripted(lambda _: YES, max_concurrent=1) as (script, api):
+        reviews = TokenReviews(api, SETTINGS, clock)
+        await reviews.review(TOKEN, ADDRESS)
+        clock.now_s += 10.0
+        script.may_answer.clear()
+        flood = [
+            asyncio.create_task(reviews.review(f"token-{number}", ADDRESS)) for number in range(40)
+        ]
+        while not api.unasked_total["queue-full"]:  # noqa: ASYNC110  no event for it
+            await asyncio.sleep(0)
+        known = asyncio.create_task(reviews.review(TOKEN, ADDRESS))
+        while api.unasked_total["queue-full"] < 8:  # noqa: ASYNC110  no event for it
+            await asyncio.sleep(0)
+        script.may_answer.set()
+        verdicts = await asyncio.gather(*flood)
+
+        assert ALICE == (await known).user
+    problem = f"no TokenReview: {PATH}: too many questions are waiting already"
+    # One is under way and 32 wait, of which one has to give way to the known one.
+    assert [Verdict(None, 0.0, problem, is_open=True)] * 8 == [
+        each for each in verdicts if each.user is None
+    ]
+    assert ["token-0", TOKEN] == [asked["spec"]["token"] for asked in script.asked[1:3]]

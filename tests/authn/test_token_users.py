@@ -110,8 +110,14 @@ def test_username_prefix(settings: dict[str, str], prefix: str) -> None:
         pytest.param(
             {"sub": "j", "roles": ["", "a"]},
             {"username_prefix": "-", "groups_claim": "roles"},
-            User("j", ("a",)),
+            User("j", ("", "a")),
             id="empty-group",
+        ),
+        pytest.param(
+            {"sub": "j", "roles": ""},
+            {"username_prefix": "-", "groups_claim": "roles", "groups_prefix": "p:"},
+            User("j", ("p:",)),
+            id="empty-group-with-prefix",
         ),
         *(
             pytest.param(

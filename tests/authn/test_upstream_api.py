@@ -214,17 +214,34 @@ async def test_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(upstream_api, "MAX_WAITING_PER_SLOT", 2)
     async with scripted(lambda _: {}, max_concurrent=2) as (script, api):
         script.may_answer.clear()
-        tasks = [asyncio.create_task(api.post(PATH, OBJ)) for _ in range(6)]
+        tasks = [
+            asyncio.create_task(api.post(PATH, OBJ, address))
+            for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.1", "", "")
+        ]
         await script.is_asked.wait()
+        assert (2, 4) == (api.under_way, api.waiting)
         error = await failure(api)
         under_way = len(script.asked)
         script.may_answer.set()
         answers = await asyncio.gather(*tasks)
 
     assert under_way <= 2
-    assert str(error).startswith("4 questions to the upstream wait already")
-    assert (1, None) == (api.refused_total, api.problem)
+    assert str(error) == f"{PATH}: too many questions are waiting already"
+    assert ({"queue-full": 1, "time-out": 0}, None) == (api.unasked_total, api.problem)
     assert [{}] * 6 == answers
+
+
+async def test_turn_that_does_not_come() -> None:
+    """That says nothing of the upstream: it is no failure, and counts by itself."""
+    async with scripted(lambda _: {}, timeout_s=0.05, max_concurrent=1) as (script, api):
+        script.may_answer.clear()
+        errors = await asyncio.gather(
+            *(api.post(PATH, OBJ) for _ in range(3)), return_exceptions=True
+        )
+
+    assert [f"{PATH}: no answer within 0.05 s"] * 3 == [str(error) for error in errors]
+    assert (1, 1) == (api.asked_total, api.failures_total)
+    assert {"queue-full": 0, "time-out": 2} == api.unasked_total
 
 
 async def test_own_token_is_missing() -> None:

@@ -17,13 +17,23 @@ class Counts:
 
     asked_total: int
     failures_total: int
-    refused_total: int
+    unasked_total: dict[str, int]
+    stand_ins_total: int
+    waiting: int
+    under_way: int
+
+
+REVIEWS = {
+    "token": Counts(10, 20, {"queue-full": 1, "time-out": 2}, 30, 31, 32),
+    "access": Counts(40, 50, {"queue-full": 3, "time-out": 4}, 60, 61, 62),
+}
 
 
 def registry_of(reviews: dict[str, Counts]) -> CollectorRegistry:
-    """The families, where one client was known, two were anonymous and three refused."""
+    """The families, of one client that was known, two anonymous, three refused, four open."""
     counters = AuthenticationCounters()
     counters.authenticated, counters.anonymous, counters.refused = 1, 2, 3
+    counters.unavailable = 4
     registry = CollectorRegistry()
     registry.register(AuthenticationMetrics(counters, reviews))
     return registry
@@ -35,6 +45,7 @@ def registry_of(reviews: dict[str, Counts]) -> CollectorRegistry:
         pytest.param("authenticated", 1, id="authenticated"),
         pytest.param("anonymous", 2, id="anonymous"),
         pytest.param("refused", 3, id="refused"),
+        pytest.param("unavailable", 4, id="unavailable"),
     ],
 )
 def test_authentications(result: str, count: int) -> None:
@@ -49,16 +60,31 @@ def test_authentications(result: str, count: int) -> None:
     [
         pytest.param("reviews_total", {"token": 10, "access": 40}, id="asked"),
         pytest.param("review_failures_total", {"token": 20, "access": 50}, id="failed"),
-        pytest.param("reviews_refused_total", {"token": 30, "access": 60}, id="refused"),
+        pytest.param("review_stand_ins_total", {"token": 30, "access": 60}, id="stand-ins"),
+        pytest.param("reviews_waiting", {"token": 31, "access": 61}, id="waiting"),
+        pytest.param("reviews_under_way", {"token": 32, "access": 62}, id="under-way"),
     ],
 )
 def test_reviews(name: str, counts: dict[str, int]) -> None:
     """Questions count by their kind."""
-    registry = registry_of({"token": Counts(10, 20, 30), "access": Counts(40, 50, 60)})
+    registry = registry_of(REVIEWS)
 
     assert counts == {
         kind: registry.get_sample_value(f"apfproxy_{name}", {"kind": kind}) for kind in counts
     }
+
+
+def test_questions_that_were_not_sent() -> None:
+    """They count by their kind and by the reason."""
+    registry = registry_of(REVIEWS)
+
+    assert [1.0, 2.0, 3.0, 4.0] == [
+        registry.get_sample_value(
+            "apfproxy_reviews_refused_total", {"kind": kind, "reason": reason}
+        )
+        for kind in ("token", "access")
+        for reason in ("queue-full", "time-out")
+    ]
 
 
 def test_without_reviews() -> None:

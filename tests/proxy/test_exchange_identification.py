@@ -52,11 +52,13 @@ class Tokens:
     Attributes:
         users: Names by their tokens: known at once.
         asked: Tokens that somebody waits for.
+        addresses: For whom tokens were asked about.
     """
 
     def __init__(self) -> None:
         self.users = {"quick": "quick"}
         self.asked: dict[str, asyncio.Future[Verdict]] = {}
+        self.addresses: list[str] = []
 
     def check(self, token: str) -> Verdict | None:
         """The verdict, if the token is known; those that begin with `bad` are."""
@@ -64,11 +66,14 @@ class Tokens:
             raise RuntimeError("a failure of our own")
         if token.startswith("bad"):
             return Verdict(None, LIFETIME_S, "no token")
+        if token == "open":  # noqa: S105 - of nobody
+            return Verdict(None, 0.0, "nobody can be asked", is_open=True)
         name = self.users.get(token)
         return None if name is None else Verdict(User(name, ()), LIFETIME_S)
 
-    async def review(self, token: str) -> Verdict:
+    async def review(self, token: str, address: str) -> Verdict:
         """The verdict that a test gives."""
+        self.addresses.append(address)
         if token == "broken":  # noqa: S105 - of nobody
             raise RuntimeError("a failure of our own")
         answer: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
@@ -220,6 +225,47 @@ def test_refused_at_once(bench: Known) -> None:
         assert b"401" == status(client.take())
     assert b"" == bench.origins[0].take()
     bench.assert_at_rest()
+
+
+def test_cannot_be_found_out(bench: Known) -> None:
+    """The client is told to come again; its credentials may well be good."""
+    client = bench.ask(get("open"))
+    answer = client.take()
+
+    assert b"503" == status(answer)
+    assert b"Retry-After: 1\r\n" in answer
+    assert b'"reason": "ServiceUnavailable", "code": 503' in body(answer)
+    assert b"Connection: close" not in answer
+    bench.send(client, get("quick"))
+    assert (["quick"], b"200") == bench.answer(client)
+    bench.assert_at_rest()
+
+
+def test_why_is_logged(bench: Known, caplog: pytest.LogCaptureFixture) -> None:
+    """Each reason has a line a minute, with a count of those that were left out, and no token."""
+    caplog.set_level(logging.INFO)
+    client = bench.client()
+    for token in ("bad-1", "bad-2", "open", "bad-3"):
+        bench.send(client, get(token))
+    bench.wait(60)
+    bench.send(client, get("bad-4"))
+
+    assert [
+        "refused with 401: no token",
+        "refused with 503: nobody can be asked",
+        "refused with 401: no token (2 more since)",
+    ] == caplog.messages
+
+
+def test_asked_for_an_address(bench: Known) -> None:
+    """Others are asked for the client's own address, or that which a front proxy names."""
+    hops = b"X-Forwarded-For: 192.0.2.7, 192.0.2.8\r\n"
+    bench.ask_slowly(get("slow", hops))
+    front = bench.client(tls=Tls(b"front"))
+    bench.send(front, get("slow", hops))
+    bench.run_tasks()
+
+    assert ["10.0.0.1", "192.0.2.8"] == bench.tokens.addresses
 
 
 def test_refused_before_its_body_is_there(bench: Known) -> None:

@@ -1,0 +1,220 @@
+"""Turns at something scarce, shared fairly between the addresses that ask for it.
+
+So many places may be under way at once, and so many more wait.  Each address has a line of its own,
+and the lines take turns, so an address with a thousand in its line delays another by one turn.  One
+address never has all turns that are under way: what takes long for it leaves room for others.  When
+no more may wait, the newest of the longest line gives way, so that an address gets a place however
+many others have theirs.  Every step takes constant time.
+
+An address is one of IPv4, or the 64 bits of a network of IPv6, of which one client has as many
+addresses as it likes.  Clients behind one proxy or load balancer share one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections import OrderedDict
+
+V6_NETWORK_BITS = 64
+"""A network of IPv6 belongs to one link, and its hosts choose the rest of their addresses."""
+
+
+class LineFullError(Exception):
+    """No place is left, or the place went to another."""
+
+
+class Line:
+    """Those of one address.
+
+    Attributes:
+        address: Its own.
+        waiting: In the order of their turns.
+        under_way: How many have theirs.
+    """
+
+    __slots__ = ("address", "under_way", "waiting")
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.waiting: OrderedDict[Place, None] = OrderedDict()
+        self.under_way = 0
+
+    def __repr__(self) -> str:
+        return f"<Line of {self.address}: {self.under_way} under way, {len(self.waiting)} waiting>"
+
+
+class Place:
+    """One who asks: outside, waiting in a line, or under way.
+
+    Args:
+        address: Whose line it will wait in; "" is one, too.
+        comes_first: Whether it goes before those of its address that do not.
+
+    Attributes:
+        line: The last that it was in.
+        turn: Of its last wait: done when its turn has come.
+        turns: How many turns it has had.
+    """
+
+    __slots__ = ("address", "comes_first", "is_under_way", "line", "turn", "turns")
+
+    def __init__(self, address: str, *, comes_first: bool = False) -> None:
+        self.address = share_of(address)
+        self.comes_first = comes_first
+        self.is_under_way = False
+        self.line: Line | None = None
+        self.turn: asyncio.Future[None] | None = None
+        self.turns = 0
+
+    def __repr__(self) -> str:
+        state = "under way" if self.is_under_way else "not under way"
+        return f"<Place of {self.address}: {state}, {self.turns} turns>"
+
+
+class FairLine:
+    """The lines of all addresses.
+
+    Args:
+        slots: Turns under way at once; >= 1.  One address has at most three quarters of them, but
+            at least one.
+        max_waiting: Those who wait, in all; >= 1.  Those of one address are at most half of them,
+            but at least one.
+
+    Attributes:
+        waiting: How many wait.
+        under_way: How many have their turn.
+    """
+
+    def __init__(self, slots: int, max_waiting: int) -> None:
+        self._slots = slots
+        self._max_under_way_of_one = max(1, slots - -(-slots // 4))
+        self._max_waiting = max_waiting
+        self._max_waiting_of_one = max(1, max_waiting // 2)
+        self._lines: dict[str, Line] = {}
+        # Lines that have somebody waiting and may have one more under way, in the order of turns.
+        self._ready: OrderedDict[Line, None] = OrderedDict()
+        # Lines by how many wait in them, and the largest such number.
+        self._by_length: list[OrderedDict[Line, None]] = [OrderedDict()]
+        self._longest = 0
+        self.waiting = 0
+        self.under_way = 0
+
+    async def wait(self, place: Place) -> None:
+        """Wait for a turn; `leave` has to follow, whatever this raises.
+
+        Raises:
+            LineFullError: There is no place, or it had to give way.
+        """
+        line = self._lines.get(place.address)
+        if line is None:
+            line = self._lines[place.address] = Line(place.address)
+        place.line = line
+        may_begin = line.under_way < self._max_under_way_of_one
+        if self.under_way < self._slots and may_begin and not line.waiting:
+            self._begin(line, place)
+            return
+        if len(line.waiting) >= self._max_waiting_of_one or self.waiting >= self._max_waiting:
+            self._make_room(line, place)
+        place.turn = asyncio.get_running_loop().create_future()
+        self._put_in(line, place)
+        if may_begin:
+            self._ready[line] = None
+        await place.turn
+
+    def leave(self, place: Place) -> None:
+        """Give its turn, or its place in a line, to the next; harmless if it has neither."""
+        line = place.line
+        if line is None:
+            return
+        if place.is_under_way:
+            place.is_under_way = False
+            self.under_way -= 1
+            line.under_way -= 1
+            if line.waiting:
+                self._ready[line] = None
+            self._serve()
+        elif place in line.waiting:
+            self._take_out(line, place)
+        self._forget_if_empty(line)
+
+    def _serve(self) -> None:
+        """Give turns while there are any."""
+        while self._ready and self.under_way < self._slots:
+            line, _ = self._ready.popitem(last=False)
+            place = next(iter(line.waiting))
+            self._take_out(line, place)
+            assert place.turn is not None
+            if not place.turn.done():  # else who waited is gone, but has not left yet
+                place.turn.set_result(None)
+                self._begin(line, place)
+            if line.waiting and line.under_way < self._max_under_way_of_one:
+                self._ready[line] = None
+
+    def _begin(self, line: Line, place: Place) -> None:
+        self.under_way += 1
+        line.under_way += 1
+        place.is_under_way = True
+        place.turns += 1
+
+    def _make_room(self, line: Line, place: Place) -> None:
+        """Have the newest of the longest line give way, which may be the one who comes.
+
+        Raises:
+            LineFullError: It is.
+        """
+        longest = line
+        if len(line.waiting) < min(self._longest, self._max_waiting_of_one):
+            longest = next(reversed(self._by_length[self._longest]))
+        last = next(reversed(longest.waiting))
+        if longest is line and (last.comes_first or not place.comes_first):
+            raise LineFullError
+        self._take_out(longest, last)
+        assert last.turn is not None
+        if not last.turn.done():
+            last.turn.set_exception(LineFullError())
+            last.turn.exception()  # if who waited is gone, too, nobody is to be told
+
+    def _put_in(self, line: Line, place: Place) -> None:
+        line.waiting[place] = None
+        if place.comes_first:
+            line.waiting.move_to_end(place, last=False)
+        self.waiting += 1
+        length = len(line.waiting)
+        self._by_length[length - 1].pop(line, None)
+        if length == len(self._by_length):
+            self._by_length.append(OrderedDict())
+        self._by_length[length][line] = None
+        self._longest = max(self._longest, length)
+
+    def _take_out(self, line: Line, place: Place) -> None:
+        length = len(line.waiting)
+        del line.waiting[place]
+        self.waiting -= 1
+        del self._by_length[length][line]
+        if length > 1:
+            self._by_length[length - 1][line] = None
+        else:
+            self._ready.pop(line, None)
+        if not self._by_length[self._longest]:
+            self._longest -= 1
+
+    def _forget_if_empty(self, line: Line) -> None:
+        if not line.waiting and not line.under_way and self._lines.get(line.address) is line:
+            del self._lines[line.address]
+
+    def __repr__(self) -> str:
+        return f"<FairLine: {self.under_way} under way, {self.waiting} waiting>"
+
+
+def share_of(address: str) -> str:
+    """Whose share an address is of: its own, or that of its network of IPv6."""
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if parsed.version == 4:  # noqa: PLR2004 - its own name
+        return address
+    if parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.IPv6Address(int(parsed) >> V6_NETWORK_BITS << V6_NETWORK_BITS))

@@ -1,0 +1,246 @@
+"""Turns, shared fairly between addresses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.authn.fair_line import FairLine, LineFullError, Place, share_of
+
+
+@dataclass
+class Asked:
+    """Those who ask, in a loop of the test.
+
+    Attributes:
+        line: Where.
+        served: Addresses, in the order of their turns.
+        refused: Those for whom there was no place.
+        waits: The task of each place.
+    """
+
+    line: FairLine
+    served: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+    waits: dict[Place, asyncio.Task[None]] = field(default_factory=dict)
+
+    async def ask(self, address: str, *, comes_first: bool = False) -> Place:
+        """Have one more ask."""
+        place = Place(address, comes_first=comes_first)
+        self.waits[place] = asyncio.create_task(self._wait(place, address))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # for one that had to give way
+        return place
+
+    async def end(self, place: Place) -> None:
+        """Have one leave, whatever it has."""
+        self.waits[place].cancel()
+        self.line.leave(place)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    async def drain(self) -> None:
+        """Have all that are under way leave, until nobody is."""
+        while under_way := [place for place in self.waits if place.is_under_way]:
+            for place in under_way:
+                await self.end(place)
+
+    async def _wait(self, place: Place, address: str) -> None:
+        try:
+            await self.line.wait(place)
+        except LineFullError:
+            self.refused.append(address)
+            self.line.leave(place)
+        else:
+            self.served.append(address)
+
+
+async def test_turns() -> None:
+    """Each address gets every second turn, however many ask from the other."""
+    asked = Asked(FairLine(1, 100))
+    for address in "aaaaaaaabb":
+        await asked.ask(address)
+    await asked.drain()
+
+    assert "ababaaaaaa" == "".join(asked.served)
+    assert "<FairLine: 0 under way, 0 waiting>" == repr(asked.line)
+
+
+async def test_slots_of_one() -> None:
+    """One address leaves a quarter of the slots to others, who need not wait for it."""
+    asked = Asked(FairLine(4, 100))
+    for address in "aaaaab":
+        await asked.ask(address)
+
+    assert "aaab" == "".join(asked.served)
+    assert (4, 2) == (asked.line.under_way, asked.line.waiting)
+    await asked.end(next(place for place in asked.waits if place.address == "b"))
+    # Still three of one address.
+    assert (3, 2) == (asked.line.under_way, asked.line.waiting)
+    await asked.drain()
+    assert "aaabaa" == "".join(asked.served)
+
+
+async def test_one_slot() -> None:
+    """With one there is no quarter to leave."""
+    asked = Asked(FairLine(1, 1))
+    first = await asked.ask("a")
+    await asked.ask("a")
+    await asked.ask("a")
+    assert ["a"] == asked.refused
+    await asked.end(first)
+
+    assert "aa" == "".join(asked.served)
+
+
+async def test_bound_of_one() -> None:
+    """One address has half of the places to wait in; the one that comes last gets none."""
+    asked = Asked(FairLine(1, 8))
+    for _ in range(7):
+        await asked.ask("a")
+
+    assert (["a", "a"], 4) == (asked.refused, asked.line.waiting)
+
+
+async def test_longest_gives_way() -> None:
+    """Where no place is left, the longest line gives one up to an address with fewer."""
+    asked = Asked(FairLine(1, 8))
+    for address in "a" + "aaaa" + "bbb" + "c":
+        await asked.ask(address)
+    assert ([], 8) == (asked.refused, asked.line.waiting)
+    for address in "ddbcccc":
+        await asked.ask(address)
+    await asked.drain()
+
+    # d takes two of a's places; then the lines are a2 b3 c1 d2, and b is the longest itself;
+    # c takes one of b's; then all have two, and no line is longer than that of c.
+    assert "aabbccc" == "".join(sorted(asked.refused))
+    assert Counter("aaabbccdd") == Counter(asked.served)
+
+
+async def test_comes_first() -> None:
+    """Among those of one address it is before the others, and takes the place of the newest."""
+    asked = Asked(FairLine(1, 4))
+    places = [await asked.ask("a") for _ in range(3)]
+    known = await asked.ask("a", comes_first=True)
+    assert ["a"] == asked.refused
+    assert not asked.waits[places[1]].done()
+    await asked.end(places[0])
+    assert known.is_under_way
+    assert "<Place of a: under way, 1 turns>" == repr(known)
+
+    # Those that come first themselves give way to no other of their address.
+    for _ in range(3):
+        await asked.ask("a", comes_first=True)
+    assert ["a", "a", "a"] == asked.refused
+    assert "<Place of a: not under way, 0 turns>" == repr(places[2])
+
+
+async def test_gone() -> None:
+    """Who leaves before its turn takes none, and who left twice changes nothing."""
+    asked = Asked(FairLine(1, 8))
+    first, second, third = [await asked.ask("a") for _ in range(3)]
+    asked.waits[second].cancel()  # it has not left yet
+    asked.line.leave(first)
+    asked.line.leave(second)
+    asked.line.leave(second)
+    asked.line.leave(first)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert (0, 1) == (second.turns, third.turns)
+    assert (1, 0) == (asked.line.under_way, asked.line.waiting)
+    asked.line.leave(Place("a"))
+    assert 1 == asked.line.under_way
+
+
+async def test_turn_as_it_is_given_up() -> None:
+    """A turn for one who is cancelled at that moment goes on to the next."""
+    asked = Asked(FairLine(1, 8))
+    first, second, third = [await asked.ask("a") for _ in range(3)]
+    asked.line.leave(first)
+    asked.waits[second].cancel()
+    await asyncio.sleep(0)
+    asked.line.leave(second)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+    assert third.is_under_way
+    assert 1 == asked.line.under_way
+
+
+async def test_again() -> None:
+    """A place can ask for further turns, also after its line has ended."""
+    line = FairLine(1, 8)
+    place = Place("a")
+    for turn in (1, 2):
+        await line.wait(place)
+        assert (turn, 1) == (place.turns, line.under_way)
+        line.leave(place)
+
+    assert 0 == line.under_way
+
+
+steps = st.lists(
+    st.tuples(st.sampled_from("abc"), st.sampled_from(["ask", "first", "end", "gone"])), max_size=60
+)
+
+
+@given(steps, st.integers(1, 5), st.integers(1, 9))
+def test_bounds_hold(drawn: list[tuple[str, str]], slots: int, max_waiting: int) -> None:
+    """Whatever happens, bounds hold, no turn is lost, and an empty line leaves nothing behind."""
+
+    async def run() -> None:
+        asked = Asked(FairLine(slots, max_waiting))
+        line = asked.line
+        for address, step in drawn:
+            if step in {"ask", "first"}:
+                await asked.ask(address, comes_first=step == "first")
+            else:
+                mine = [
+                    place
+                    for place, task in asked.waits.items()
+                    if place.address == address
+                    and (place.is_under_way if step == "end" else not task.done())
+                ]
+                for place in mine[:1]:
+                    await asked.end(place)
+            under_way = [place for place in asked.waits if place.is_under_way]
+            waiting = [place for place, task in asked.waits.items() if not task.done()]
+            assert (len(under_way), len(waiting)) == (line.under_way, line.waiting)
+            assert line.under_way <= slots
+            assert line.waiting <= max_waiting
+            most = max(1, slots - -(-slots // 4))
+            counts = Counter(place.address for place in under_way)
+            assert all(count <= most for count in counts.values())
+            if line.under_way < slots:
+                assert all(counts[place.address] == most for place in waiting)
+            lengths = Counter(place.address for place in waiting)
+            assert max(lengths.values(), default=0) == line._longest  # noqa: SLF001
+            assert all(length <= max(1, max_waiting // 2) for length in lengths.values())
+        await asked.drain()
+        assert (0, 0) == (line.under_way, line.waiting)
+        assert {} == line._lines  # noqa: SLF001 - what is left behind
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("address", "share"),
+    [
+        ("192.0.2.1", "192.0.2.1"),
+        ("::ffff:192.0.2.1", "192.0.2.1"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ("fe80::1%eth0", "fe80::"),
+        ("", ""),
+        ("unix", "unix"),
+    ],
+)
+def test_share(address: str, share: str) -> None:
+    """An address of IPv6 shares with its network: one client may have all of that."""
+    assert share == share_of(address)
