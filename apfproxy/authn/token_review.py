@@ -40,6 +40,10 @@ class ReviewError(Exception):
     """The answer is no review; says what is wrong with it, and nothing that it holds."""
 
 
+class UnfitUserError(ReviewError):
+    """The answer is a review that names a user whom no request can be forwarded for."""
+
+
 class TokenReviews:
     """Asks the upstream what tokens are; a `TokenAuthenticator`.
 
@@ -105,8 +109,12 @@ class TokenReviews:
             spec["audiences"] = list(self._audiences)
         obj = {"apiVersion": API_VERSION, "kind": KIND, "spec": spec}
         answer = await self._api.post(PATH, obj, address, comes_first=comes_first)
-        verdict = verdict_of(answer, self._audiences, self._settings.cache_s)
-        return verdict, verdict.lifetime_s
+        lifetime_s = self._settings.cache_s
+        try:
+            verdict = verdict_of(answer, self._audiences, lifetime_s)
+        except UnfitUserError as error:
+            verdict = Verdict(None, lifetime_s, f"a TokenReview of a user who is no good: {error}")
+        return verdict, lifetime_s
 
 
 def verdict_of(answer: dict[str, Any], audiences: tuple[str, ...], lifetime_s: float) -> Verdict:
@@ -121,6 +129,7 @@ def verdict_of(answer: dict[str, Any], audiences: tuple[str, ...], lifetime_s: f
 
     Raises:
         ReviewError: It is no TokenReview, or none with an answer.
+        UnfitUserError: Its user cannot be taken.
     """
     status = status_of(answer, API_VERSION, KIND)
     named = texts(status.get("audiences"), "status.audiences")
@@ -151,12 +160,13 @@ def user_of(info: object) -> User:
 
     Raises:
         ReviewError: It names none.
+        UnfitUserError: It names one that cannot be taken.
     """
     if not isinstance(info, dict):
         raise ReviewError("status.user is missing or no object")
     name = text(info.get("username"), "status.user.username")
     if not name:
-        raise ReviewError("status.user.username is empty")
+        raise UnfitUserError("status.user.username is empty")
     uid = text(info.get("uid"), "status.user.uid")
     groups = texts(info.get("groups"), "status.user.groups")
     extra = info.get("extra")
@@ -175,7 +185,7 @@ def user_of(info: object) -> User:
         + sum(len(key) + sum(map(len, values)) for key, values in by_key.items())
         > MAX_USER_CHARACTERS
     ):
-        raise ReviewError(f"status.user has more than {MAX_USER_CHARACTERS} characters")
+        raise UnfitUserError(f"status.user has more than {MAX_USER_CHARACTERS} characters")
     return User(name, groups, uid, tuple(by_key.items()))
 
 
@@ -197,11 +207,14 @@ def text(value: object, where: str) -> str:
 
     Raises:
         ReviewError: It is something else.
+        UnfitUserError: It is a text that no header field can carry.
     """
     if value is None:
         return ""
-    if not isinstance(value, str) or UNFIT.search(value):
-        raise ReviewError(f"{where} is no text, or has control characters")
+    if not isinstance(value, str):
+        raise ReviewError(f"{where} is no text")
+    if UNFIT.search(value):
+        raise UnfitUserError(f"{where} has control characters")
     return value
 
 

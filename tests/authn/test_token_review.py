@@ -409,3 +409,23 @@ async def test_full_queue() -> None:
         each for each in verdicts if each.user is None
     ]
     assert ["token-0", TOKEN] == [asked["spec"]["token"] for asked in script.asked[1:3]]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        pytest.param(user_with(groups=["a\nb"]), "status.user.groups has", id="line-end"),
+        pytest.param(user_with(username=""), "status.user.username is empty", id="no-name"),
+    ],
+)
+async def test_user_who_cannot_be_taken(answer: Answer, problem: str) -> None:
+    """Such a token is nobody's, which is an answer as any other."""
+    async with scripted(lambda _: answer) as (script, api):
+        reviews = TokenReviews(api, SETTINGS, Clock())
+        verdict = await reviews.review(TOKEN, ADDRESS)
+        kept = reviews.check(TOKEN)
+
+    assert (None, False) == (verdict.user, verdict.is_open)
+    assert problem in verdict.problem
+    assert verdict == kept
+    assert 1 == len(script.asked)
