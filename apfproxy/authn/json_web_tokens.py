@@ -8,7 +8,9 @@ In this order, cheapest first, so that tokens of others and rubbish cost next to
 3. its header names an asymmetric algorithm, and nothing that has to be understood (`crit`).  What
    it says of where its key is (`jku`, `jwk`, `x5u`, `x5c`) is never read;
 4. a key of the issuer's set that fits name and algorithm verifies it.  If none of that name is
-   there, the set is fetched again (`web_keys.KeySource.can_refresh`), for which `check` says None;
+   there, the set is fetched again (`web_keys.KeySource.can_refresh`), for which `check` says None.
+   Whose the token is stays open while that fails, or may not be done again yet for a key that can
+   be newer than the set;
 5. audience and times;
 6. the user, `token_users`.
 
@@ -159,20 +161,32 @@ class JsonWebTokens:
             is_named = keys.has_kid(kid)
             if can_wait and not is_named and self._keys.can_refresh():
                 return None
-            if self._keys.problem and not is_named:
-                return self._unsigned(claims)
+            if not is_named and (problem := self._problem(claims, kid)):
+                return self._unsigned(claims, problem)
             return Verdict(None, UNVERIFIED_LIFETIME_S, "not signed by a key of the issuer")
         return self._verified(claims)
 
-    def _unsigned(self, claims: dict[str, Any]) -> Verdict:
-        """Of a token that only a key can have signed which could not be fetched.
+    def _problem(self, claims: dict[str, Any], kid: str | None) -> str:
+        """Why the token's key may be one that is not known here; "" if it cannot."""
+        issued_s, now_s = claims.get("iat"), self._now_s()
+        if (
+            not self._keys.problem
+            and kid is not None
+            and isinstance(issued_s, int | float)
+            and now_s - self._keys.age_s() < issued_s <= now_s
+        ):
+            return "it was issued after they were fetched"
+        return self._keys.problem
+
+    def _unsigned(self, claims: dict[str, Any], problem: str) -> Verdict:
+        """Of a token that a key may have signed which is not known here.
 
         Nobody's whatever the key if its claims are no good; else open.
         """
         verdict = self._verified(claims)
         if verdict.user is None:
             return Verdict(None, 0.0, verdict.problem)
-        return Verdict(None, 0.0, f"not signed by a known key; {self._keys.problem}", is_open=True)
+        return Verdict(None, 0.0, f"not signed by a known key; {problem}", is_open=True)
 
     def _verified(self, claims: dict[str, Any]) -> Verdict:
         try:

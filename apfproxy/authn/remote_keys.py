@@ -114,6 +114,10 @@ class RemoteKeys:
             self._start()
         return self._keys
 
+    def age_s(self) -> float:
+        """Since the last fetch; infinite if there was none."""
+        return self._now_s() - self._fetched_s
+
     def can_refresh(self) -> bool:
         """Whether a fetch is under way, or the last one is long enough ago."""
         pause_s = REFETCH_S if self._keys.keys else FIRST_REFETCH_S

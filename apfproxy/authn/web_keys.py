@@ -120,6 +120,9 @@ class KeySource(Protocol):
     def current(self) -> KeySet:
         """The keys known now."""
 
+    def age_s(self) -> float:
+        """How long ago the keys were those that the issuer has, in seconds."""
+
     def can_refresh(self) -> bool:
         """Whether it is worth to `await refresh` for a token whose key is not among them."""
 
@@ -170,8 +173,12 @@ class FileKeys:
         """The keys of the file."""
         return self._keys
 
+    def age_s(self) -> float:
+        """None: who watches the file says when it changes."""
+        return 0.0
+
     def can_refresh(self) -> bool:
-        """No: who watches the file says when it changes."""
+        """No: likewise."""
         return False
 
     async def refresh(self) -> None:

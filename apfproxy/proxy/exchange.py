@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.proxy.upstream import UpstreamConnection
 
-log = logging.getLogger(__name__)
-
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _IDEMPOTENT = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
 """RFC 9110, section 9.2.2: only these may be sent again without being asked."""
@@ -211,7 +209,9 @@ class Exchange(SeatHolder):
 
     def _answer_unidentified(self, error: Exception) -> None:
         """Let nobody in after a failure of the proxy's own."""
-        log.error("finding out who asks failed", exc_info=error)
+        self._context.refusals.log(
+            logging.ERROR, "internal", "finding out who asks failed", exc_info=error
+        )
         self._downstream.keep_alive = False
         self._answer_status(
             500, "the proxy failed to find out who asks; its log says more", Failure.INTERNAL

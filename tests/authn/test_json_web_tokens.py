@@ -82,6 +82,10 @@ class Keys:
         """The keys known."""
         return parse_keys(self._known, "known") if self._known else KeySet()
 
+    def age_s(self) -> float:
+        """Since they were fetched."""
+        return 5.0
+
     def can_refresh(self) -> bool:
         """Whether there are others later."""
         return bool(self._later)
@@ -471,6 +475,28 @@ async def test_no_good_whatever_the_keys(published: bytes, token: str, problem: 
     verdict = await tokens(keys=keys).review(token, "192.0.2.1")
 
     assert (None, problem, False) == (verdict.user, verdict.problem, verdict.is_open)
+
+
+@pytest.mark.parametrize(
+    ("claims", "kid", "is_open"),
+    [
+        pytest.param({"iat": NOW_S - 4}, "new", True, id="issued-since"),
+        pytest.param({"iat": NOW_S - 6}, "new", False, id="issued-before"),
+        pytest.param({"iat": NOW_S + 1}, "new", False, id="issued-in-the-future"),
+        pytest.param({}, "new", False, id="issued-at-no-time"),
+        pytest.param({"iat": "now"}, "new", False, id="no-time"),
+        pytest.param({"iat": NOW_S - 4, "exp": NOW_S}, "new", False, id="expired"),
+        pytest.param({"iat": NOW_S - 4}, None, False, id="without-a-name"),
+        pytest.param({"iat": NOW_S - 4}, "ES256", False, id="known-name"),
+    ],
+)
+def test_key_newer_than_the_set(claims: dict[str, Any], kid: str | None, is_open: bool) -> None:
+    """While the set may not be fetched again yet, a token that is newer may have a newer key."""
+    token = signed({**CLAIMS, **claims}, private_key(number=1), kid=kid)
+    verdict = tokens().check(token)
+
+    assert verdict is not None
+    assert (None, is_open) == (verdict.user, verdict.is_open)
 
 
 async def test_close() -> None:
