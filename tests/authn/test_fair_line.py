@@ -69,6 +69,7 @@ async def test_turns() -> None:
 
     assert "ababaaaaaa" == "".join(asked.served)
     assert "<FairLine: 0 under way, 0 waiting>" == repr(asked.line)
+    assert "<Line of a: 0 under way, 0 waiting>" == repr(next(iter(asked.waits)).line)
 
 
 async def test_slots_of_one() -> None:

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from apfproxy.authn import upstream_api
+from apfproxy.authn.fair_line import Place
 from apfproxy.authn.upstream_api import MAX_ANSWER_BYTES, UpstreamApi, UpstreamApiError
 from tests.authn.scripted_api import OWN_TOKEN, TOKEN, Answer, ScriptedApi, scripted
 from tests.certificates import Authority
@@ -234,14 +235,16 @@ async def test_line(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_turn_that_does_not_come() -> None:
     """That says nothing of the upstream: it is no failure, and counts by itself."""
     async with scripted(lambda _: {}, timeout_s=0.05, max_concurrent=1) as (script, api):
-        script.may_answer.clear()
-        errors = await asyncio.gather(
-            *(api.post(PATH, OBJ) for _ in range(3)), return_exceptions=True
-        )
+        other = Place("192.0.2.1")
+        await api._line.wait(other)  # noqa: SLF001 - one that takes longer than any question may
+        error = await failure(api)
+        api._line.leave(other)  # noqa: SLF001 - as above
+        assert await api.post(PATH, OBJ) == {}
 
-    assert [f"{PATH}: no answer within 0.05 s"] * 3 == [str(error) for error in errors]
-    assert (1, 1) == (api.asked_total, api.failures_total)
-    assert {"queue-full": 0, "time-out": 2} == api.unasked_total
+    assert f"{PATH}: no answer within 0.05 s" == str(error)
+    assert (1, 0, None) == (api.asked_total, api.failures_total, api.problem)
+    assert {"queue-full": 0, "time-out": 1} == api.unasked_total
+    assert 1 == len(script.asked)
 
 
 async def test_own_token_is_missing() -> None:
