@@ -335,12 +335,21 @@ ENFORCE, OBSERVE = "enforce", "observe"
 """What flow control does: its work, or nothing but count what it would have done."""
 
 
+PROMPT, AS_KUBERNETES = "prompt", "kubernetes"
+"""When idle seats are lent: as soon as a request waits for them, or every 10 s as there."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowControlSettings:
-    """Limits, objects and costs."""
+    """Limits, objects and costs.
+
+    Attributes:
+        limit_adjustment: `PROMPT` or `AS_KUBERNETES`.
+    """
 
     enforcement: str = field(default=ENFORCE, metadata={"choices": (ENFORCE, OBSERVE)})
     server_concurrency_limit: int = bounded(600, 1, (1 << 31) - 1)
+    limit_adjustment: str = field(default=PROMPT, metadata={"choices": (PROMPT, AS_KUBERNETES)})
     objects: tuple[str, ...] = field(default=(), metadata={"form": "path"})
     store: str | None = path_setting()
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)

@@ -182,6 +182,7 @@ def offline(asked: RawRequest, hash_seed: int | None, objects: dict[str, Any]) -
         objects["objects"],
         suggested_objects=objects["suggested_objects"],
         server_concurrency_limit=objects["server_concurrency_limit"],
+        limit_adjustment=objects["limit_adjustment"],
         hash_seed=hash_seed,
     )
     costs = LearnedCosts(lambda: 0)

@@ -12,7 +12,7 @@ from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.offline import objects_options, offline_controller, refuse_with_admin
 from apfproxy.cli.parameters import admin_option, output_option
 from apfproxy.cli.terminal_text import aligned, shown
-from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels
+from apfproxy.flowcontrol.level_summary import LevelsSummary, shortfalls, summarize_levels
 from apfproxy.observe.limits_page import PATH
 
 if TYPE_CHECKING:
@@ -55,7 +55,8 @@ def limits(admin: Address | None, output: str, **objects: Any) -> int:  # noqa: 
     For each level: its shares, what it may lend and borrow in percent, the nominal limit that its
     shares buy it, what it can lend and borrow in seats, the least and the most that its limit can
     be, its current limit, and its seats in use.  Without --admin the current limits are those of a
-    proxy that has just begun.
+    proxy that has just begun.  Below it says for which levels the server's seats are too few, and
+    how many are enough.
     """
     if admin is None:
         summary = summarize_levels(offline_controller(objects.pop("objects"), **objects))
@@ -109,6 +110,10 @@ def table(summary: LevelsSummary) -> Iterator[str]:
     yield click.style(header, bold=True)
     yield from lines
     yield click.style(last, bold=True)
+    notes = shortfalls(summary)
+    if notes:
+        yield ""
+        yield from map(shown, notes)
 
 
 def _row(level: LevelSummary) -> list[str]:

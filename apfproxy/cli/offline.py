@@ -8,7 +8,7 @@ import click
 
 from apfproxy.cli.errors import CommandError
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.settings import FlowControlSettings
+from apfproxy.settings import AS_KUBERNETES, PROMPT, FlowControlSettings
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 
 if TYPE_CHECKING:
@@ -35,9 +35,18 @@ class StillClock:
         return "<StillClock>"
 
 
+limit_adjustment_option = click.option(
+    "--limit-adjustment",
+    type=click.Choice([PROMPT, AS_KUBERNETES]),
+    help="Whether idle seats are lent as soon as a request waits for them, or every 10s only."
+    f" [default: {FlowControlSettings().limit_adjustment}]",
+)
+
+
 def objects_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say which objects and how many seats there are."""
     for option in (
+        limit_adjustment_option,
         click.option(
             "--suggested-objects/--no-suggested-objects",
             default=None,
@@ -80,6 +89,7 @@ def offline_controller(
     *,
     suggested_objects: bool | None,
     server_concurrency_limit: int | None,
+    limit_adjustment: str | None = None,
     hash_seed: int | None = None,
 ) -> Controller:
     """The controller that a proxy with these settings has at its start.
@@ -96,6 +106,7 @@ def offline_controller(
         StillClock(),
         server_concurrency_limit or defaults.server_concurrency_limit,
         EXAMPLE_SEED if hash_seed is None else hash_seed,
+        is_prompt=(limit_adjustment or defaults.limit_adjustment) == PROMPT,
     )
     controller.commit(
         controller.digest(effective_objects(read.objects, with_suggested=with_suggested))

@@ -36,7 +36,7 @@ from apfproxy.observe.metrics import MetricsPage
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import ProxyServer
-from apfproxy.settings import OBSERVE
+from apfproxy.settings import OBSERVE, PROMPT
 from apfproxy.sources.files import ObjectFiles
 from apfproxy.sources.object_counts import ObjectCounts
 from apfproxy.sources.stored_objects import StoredObjects
@@ -111,6 +111,7 @@ class ProxyProcess:
             self.clock,
             flow_control.server_concurrency_limit,
             secrets.randbits(32) if seed is None else seed,
+            is_prompt=flow_control.limit_adjustment == PROMPT,
         )
         self.counters = ProxyCounters()
         self.identities = Identities(

@@ -17,9 +17,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from apfproxy.api.field_errors import counted
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
+from apfproxy.cli.offline import limit_adjustment_option
 from apfproxy.cli.parameters import Parsed, output_option
 from apfproxy.cli.simulate_tables import print_report
 from apfproxy.cli.terminal_text import shown
+from apfproxy.settings import AS_KUBERNETES
 from apfproxy.simulation.html_report import html_report
 from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
 from apfproxy.simulation.mix import Mix, MixError, parse_mix
@@ -139,6 +141,7 @@ class Configuration:
     show_default=True,
     help="Whether the objects that Kubernetes suggests are among the built-in ones.",
 )
+@limit_adjustment_option
 @click.option(
     "--hash-seed",
     type=click.IntRange(0, (1 << 32) - 1),
@@ -153,7 +156,7 @@ class Configuration:
     default="0s",
     show_default=True,
     metavar="DURATION",
-    help="Count nothing before: limits are adjusted every 10s, from low ones at the start.",
+    help="Count nothing before: limits follow demand from low ones at the start.",
 )
 @click.option(
     "--top",
@@ -189,6 +192,7 @@ def simulate(  # noqa: PLR0913  flags
     compare: tuple[str, ...],
     compare_server_concurrency_limit: int | None,
     suggested_objects: bool,
+    limit_adjustment: str | None,
     hash_seed: int,
     warm_up: float,
     top: int,
@@ -239,7 +243,14 @@ def simulate(  # noqa: PLR0913  flags
     reports = []
     for each in configurations:
         with bar(f"simulating {each.name}") as move:
-            simulation = simulated(each, source, move, hash_seed=hash_seed, warm_up_s=warm_up)
+            simulation = simulated(
+                each,
+                source,
+                move,
+                hash_seed=hash_seed,
+                warm_up_s=warm_up,
+                is_prompt=limit_adjustment != AS_KUBERNETES,
+            )
         for problem in simulation.problems:
             click.echo(f"apfproxy simulate: {shown(problem)}", err=True)
         reports.append(configuration_report(each.name, simulation))
@@ -417,6 +428,7 @@ def simulated(
     *,
     hash_seed: int = 0,
     warm_up_s: float = 0.0,
+    is_prompt: bool = True,
 ) -> Simulation:
     """Replay all requests through one configuration; `move` is told which part is done."""
     expected = source.expected_requests() if isinstance(source, Mix) else len(source)
@@ -424,6 +436,7 @@ def simulated(
         each.objects,
         each.limit,
         hash_seed=hash_seed,
+        is_prompt=is_prompt,
         warm_up_ns=round(warm_up_s * 1e9),
         on_progress=lambda arrivals: move(arrivals / max(expected, 1.0)),
     )

@@ -47,14 +47,17 @@ from apfproxy.flowcontrol.limits import (
     round_half_up,
 )
 from apfproxy.flowcontrol.priority_level import PriorityLevel, level_shares, queue_set_config
-from apfproxy.flowcontrol.queue_set import QueueSet
+from apfproxy.flowcontrol.prompt_limits import PromptLimits
+from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetKind
 from apfproxy.flowcontrol.ticket import Flow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.clock import Clock
+    from apfproxy.flowcontrol.limits import Adjustment
+    from apfproxy.flowcontrol.queue_set import QueueSetConfig
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
@@ -169,6 +172,9 @@ class Controller:
         clock: For the levels' queue sets and seat demand.
         server_concurrency_limit: Seats of the whole proxy; >= 0.
         hash_seed: Makes the hashes of flows, and with them their queues, hard to guess.
+        is_prompt: Whether idle seats are lent as soon as a request waits for them, see
+            `prompt_limits`, and a level that has lent all serves one request at a time.  Kubernetes
+            has requests wait for the next adjustment.
 
     Attributes (to read only):
         levels: By name; the quiescing ones too.
@@ -187,6 +193,7 @@ class Controller:
         "_flow_limits",
         "_hash_seed",
         "_mandatory",
+        "_prompt_limits",
         "_routes",
         "classifier",
         "dangling",
@@ -197,11 +204,23 @@ class Controller:
         "unused_additions",
     )
 
-    def __init__(self, clock: Clock, server_concurrency_limit: int, hash_seed: int) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        server_concurrency_limit: int,
+        hash_seed: int,
+        *,
+        is_prompt: bool = False,
+    ) -> None:
         self.server_concurrency_limit = server_concurrency_limit
         self._clock = clock
         self._hash_seed = hash_seed
         self._mandatory = mandatory_objects()
+        self._prompt_limits: PromptLimits | None = None
+        if is_prompt:
+            self._prompt_limits = PromptLimits(
+                clock, lambda: list(self.levels.values()), self._impose
+            )
 
         self.levels: dict[str, PriorityLevel] = {}
         self.generation = 0
@@ -379,6 +398,21 @@ class Controller:
         """The time on the controller's clock."""
         return self._clock.now_ns()
 
+    def foreseen_seat_limit(self, level: PriorityLevel, seats: int) -> int:
+        """The seats that a level's requests may use when one of so many seats has come to wait.
+
+        Args:
+            level: Any of `levels`.
+            seats: Of the request; it waits unless they fit.
+        """
+        queue_set = level.queue_set
+        limit = queue_set.seat_limit
+        fits = not queue_set.requests_waiting and queue_set.seats_in_use + seats <= limit
+        is_queuing = queue_set.config.kind is QueueSetKind.QUEUE
+        if fits or not is_queuing or self._prompt_limits is None:
+            return limit
+        return max(limit, self._prompt_limits.foreseen_limit(level, seats))
+
     def flow_schemas(self) -> list[FlowSchema]:
         """The FlowSchemas in force, in the order in which they are tried."""
         return sorted((route.flow_schema for route in self._routes.values()), key=matching_order)
@@ -406,9 +440,17 @@ class Controller:
         """A level without seats as yet."""
         demand = SeatDemand(now_ns)
         queue_set = QueueSet(
-            configuration.metadata.name, self._clock, queue_set_config(configuration), 0, demand
+            configuration.metadata.name,
+            self._clock,
+            self._queue_set_config(configuration),
+            0,
+            demand,
+            None if self._prompt_limits is None else self._prompt_limits.on_wait,
         )
         return PriorityLevel(configuration, queue_set, demand)
+
+    def _queue_set_config(self, configuration: PriorityLevelConfiguration) -> QueueSetConfig:
+        return queue_set_config(configuration, is_prompt=self._prompt_limits is not None)
 
     def _set_limits(self) -> None:
         """Divide the server's seats among the levels by their configurations."""
@@ -426,7 +468,7 @@ class Controller:
             level.max_seats = max_seats(limits.nominal, hand_size) if hand_size else 0
 
     def _adjust(self, now_ns: int) -> None:
-        """End a period of demand, set the current limits by it, and impose all on the queues."""
+        """End a period of demand, and set the current limits by it."""
         levels = list(self.levels.values())
         demands = []
         for level in levels:
@@ -440,7 +482,10 @@ class Controller:
                     level.current_limit,
                 )
             )
-        adjustment = adjust(demands)
+        self._impose(levels, adjust(demands))
+
+    def _impose(self, levels: Sequence[PriorityLevel], adjustment: Adjustment) -> None:
+        """Put current limits in force, and whatever else the queues should know."""
         self.seat_fair_frac = adjustment.fair_proportion
         for level, current, target in zip(
             levels, adjustment.current, adjustment.targets, strict=True
@@ -451,7 +496,7 @@ class Controller:
         # dispatched may come back here for anything.
         for level in levels:
             queue_set = level.queue_set
-            config = queue_set_config(level.configuration)
+            config = self._queue_set_config(level.configuration)
             # A level without seats is measured against a tenth of the server's.
             queue_set.set_seats_denominator(
                 level.current_limit or max(1, round_half_up(self.server_concurrency_limit / 10))

@@ -6,6 +6,9 @@ wants of the next one (KEP-1040, "Dispatching").  An envelope, average plus one 
 rises at once and decays slowly, so that a level does not lose what it borrowed in a short lull.
 
 The sums are exact integers of seats times nanoseconds; only `reset` turns them into floats.
+
+Beside that it remembers the maximum of the last moments, for whoever looks at it between the ends
+of periods: a period is taken apart by marks, which change none of its statistics.
 """
 
 from __future__ import annotations
@@ -54,7 +57,9 @@ class SeatDemand:
     """
 
     __slots__ = (
+        "_before_mark",
         "_high_watermark",
+        "_period_watermark",
         "_seat_ns",
         "_square_seat_ns",
         "_start_ns",
@@ -72,7 +77,9 @@ class SeatDemand:
         self._updated_ns = now_ns
         self._seat_ns = 0
         self._square_seat_ns = 0
-        self._high_watermark = 0
+        self._high_watermark = 0  # since the last mark
+        self._before_mark = 0  # between the last two marks
+        self._period_watermark = 0  # of the period, up to the last mark
 
     def update(self, now_ns: int, seats: int) -> None:
         """Let the demand be `seats` from `now_ns` on; times must not go backwards."""
@@ -86,6 +93,18 @@ class SeatDemand:
         if seats > self._high_watermark:  # noqa: PLR1730  max() costs 60 ns more per request
             self._high_watermark = seats
 
+    def mark(self) -> None:
+        """Begin anew to remember the maximum of the last moments, with the demand as it is now."""
+        watermark = self._high_watermark
+        self._period_watermark = max(self._period_watermark, watermark)
+        self._before_mark = watermark
+        self._high_watermark = self.seats
+
+    @property
+    def recent_watermark(self) -> int:
+        """The maximum since the mark before the last one; a period's end is a mark."""
+        return max(self._before_mark, self._high_watermark)
+
     def reset(self, now_ns: int) -> DemandStats:
         """End the period and begin the next with the demand as it is now.
 
@@ -94,6 +113,8 @@ class SeatDemand:
             the average and the deviation stay those of the period before, and so does `smoothed`.
         """
         self.update(now_ns, self.seats)
+        self.mark()
+        watermark, self._period_watermark = self._period_watermark, 0
         duration_ns = now_ns - self._start_ns
         if duration_ns > 0:
             # The sums are exact; from here on the floating-point steps are those of Kubernetes
@@ -107,13 +128,12 @@ class SeatDemand:
                 envelope,
                 SMOOTHING_COEFFICIENT * self.smoothed + (1 - SMOOTHING_COEFFICIENT) * envelope,
             )
-            self.stats = DemandStats(average, stddev, self._high_watermark)
+            self.stats = DemandStats(average, stddev, watermark)
         else:
-            self.stats = DemandStats(self.stats.average, self.stats.stddev, self._high_watermark)
+            self.stats = DemandStats(self.stats.average, self.stats.stddev, watermark)
         self._start_ns = now_ns
         self._seat_ns = 0
         self._square_seat_ns = 0
-        self._high_watermark = self.seats
         return self.stats
 
     def __repr__(self) -> str:

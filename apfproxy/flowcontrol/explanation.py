@@ -233,7 +233,8 @@ def explain(
     if refused:
         outcome = _refused(refused)
     elif has_seats:
-        outcome = _outcome(queue_set, estimate, foresee(queue_set, hand, estimate))
+        limit = controller.foreseen_seat_limit(level, estimate.max_seats)
+        outcome = _outcome(queue_set, estimate, foresee(queue_set, hand, estimate, limit), limit)
     else:
         text = "executes at once: it may last as long as its client likes, so it takes no seats"
         outcome = OutcomePart(
@@ -335,12 +336,14 @@ def _flow_part(found: Classification, hand: tuple[int, ...]) -> FlowPart:
     )
 
 
-def _outcome(queue_set: QueueSet, estimate: WorkEstimate, foresight: Foresight) -> OutcomePart:
+def _outcome(
+    queue_set: QueueSet, estimate: WorkEstimate, foresight: Foresight, limit: int
+) -> OutcomePart:
     seats = _counted(estimate.max_seats, "seat")
     if queue_set.config.kind is QueueSetKind.EXEMPT:
         used = f"{queue_set.seats_in_use} seats are in use, and none is counted against a limit"
     else:
-        used = f"{queue_set.seats_in_use} of {queue_set.concurrency_limit} seats are in use"
+        used = f"{queue_set.seats_in_use} of {limit} seats are in use"
     reason = foresight.reason
     if foresight.decision is Decision.EXECUTE:
         text = f"executes at once: it needs {seats}, and {used}"

@@ -10,7 +10,7 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.queue_set import UNLIMITED, QueueSetKind
+from apfproxy.flowcontrol.queue_set import QueueSetKind
 from apfproxy.flowcontrol.ticket import RejectReason
 
 if TYPE_CHECKING:
@@ -51,29 +51,32 @@ class Foresight:
     reason: RejectReason | None = None
 
 
-def foresee(queue_set: QueueSet, hand: tuple[int, ...], estimate: WorkEstimate) -> Foresight:
+def foresee(
+    queue_set: QueueSet, hand: tuple[int, ...], estimate: WorkEstimate, limit: int
+) -> Foresight:
     """Say what `admit` would do now.
 
     Args:
         queue_set: Where the request would arrive; `sync` it first.
         hand: Of the request's flow; empty at a level without queues.
         estimate: What the request is expected to need.
+        limit: The seats that requests may use by then; `queue_set.seat_limit` or more.
     """
     seats = estimate.max_seats
     in_use = queue_set.seats_in_use
     if queue_set.config.kind is not QueueSetKind.QUEUE:
-        if fits(queue_set, in_use, queue_set.requests_executing, seats):
+        if fits(limit, in_use, queue_set.requests_executing, seats):
             return Foresight(Decision.EXECUTE)
         return Foresight(Decision.REJECT, reason=RejectReason.CONCURRENCY_LIMIT)
-    limit = seat_limit(queue_set)
     queue = chosen_queue(queue_set, hand)
     if not queue_set.requests_waiting and in_use + seats <= limit:
         return Foresight(Decision.EXECUTE, queue.index)
-    if queue.requests_waiting >= queue_set.config.queue_length_limit and in_use >= limit:
+    is_full = queue.requests_waiting >= queue_set.config.queue_length_limit
+    if is_full and in_use >= queue_set.seat_limit:
         return Foresight(
             Decision.REJECT, queue.index, queue.requests_waiting, RejectReason.QUEUE_FULL
         )
-    return _after_dispatch(queue_set, queue, estimate)
+    return _after_dispatch(queue_set, queue, estimate, limit)
 
 
 def chosen_queue(queue_set: QueueSet, hand: tuple[int, ...]) -> Queue:
@@ -83,16 +86,8 @@ def chosen_queue(queue_set: QueueSet, hand: tuple[int, ...]) -> Queue:
     return min((queue_set.queues[card] for card in cards), key=lambda queue: queue.work_waiting)
 
 
-def seat_limit(queue_set: QueueSet) -> int:
-    """The seats of a queue set, as far as they are limited."""
-    if queue_set.config.kind is QueueSetKind.EXEMPT:
-        return UNLIMITED
-    return queue_set.concurrency_limit
-
-
-def fits(queue_set: QueueSet, in_use: int, executing: int, seats: int) -> bool:
+def fits(limit: int, in_use: int, executing: int, seats: int) -> bool:
     """Whether there are seats for a request; one wider than the limit has to be alone."""
-    limit = seat_limit(queue_set)
     return executing == 0 if seats > limit else in_use + seats <= limit
 
 
@@ -119,7 +114,9 @@ class _Line:
         return self.arrival
 
 
-def _after_dispatch(queue_set: QueueSet, queue: Queue, estimate: WorkEstimate) -> Foresight:
+def _after_dispatch(
+    queue_set: QueueSet, queue: Queue, estimate: WorkEstimate, limit: int
+) -> Foresight:
     """What becomes of a request in its queue, after the dispatches that its arrival brings."""
     now_r, count = queue_set.current_r, len(queue_set.queues)
     lines = {each.index: _Line(each) for each in queue_set.queues if each.requests_waiting}
@@ -127,7 +124,7 @@ def _after_dispatch(queue_set: QueueSet, queue: Queue, estimate: WorkEstimate) -
     own.arrival = estimate
     if own.oldest is None:
         own.start_r = max(own.start_r, now_r) if queue.is_active else now_r
-    limit, last = seat_limit(queue_set), queue_set.robin.last_index
+    last = queue_set.robin.last_index
     in_use, executing = queue_set.seats_in_use, queue_set.requests_executing
     for _ in range(MAX_DISPATCHES):
         if in_use >= limit:
@@ -140,7 +137,7 @@ def _after_dispatch(queue_set: QueueSet, queue: Queue, estimate: WorkEstimate) -
             ),
         )
         next_estimate = line.next_estimate
-        if not fits(queue_set, in_use, executing, next_estimate.max_seats):
+        if not fits(limit, in_use, executing, next_estimate.max_seats):
             break
         if line.oldest is None:
             return Foresight(Decision.EXECUTE, queue.index)

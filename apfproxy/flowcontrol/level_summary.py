@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.flowcontrol.limits import enough_for_a_seat
 from apfproxy.flowcontrol.priority_level import level_shares
 
 if TYPE_CHECKING:
@@ -78,6 +79,33 @@ def summarize_levels(controller: Controller) -> LevelsSummary:
             seats_in_use=sum(level.seats_in_use for level in levels),
         ),
     )
+
+
+def shortfalls(summary: LevelsSummary) -> list[str]:
+    """What the server's seats are too few for, a sentence each, with the number that is enough."""
+    server, total = summary.server_concurrency_limit, summary.sums.shares
+    levels = [level for level in summary.levels if level.type == "Limited" and level.shares]
+    lent = {
+        level.name: enough
+        for level in levels
+        if not level.minimum
+        and (enough := enough_for_a_seat(level.shares, total, level.lendable_percent)) is not None
+    }
+    rounded = {
+        level.name: -(-total // level.shares) for level in levels if server * level.shares < total
+    }
+    found = []
+    if lent:
+        found.append(
+            f"{server} seats are too few for {', '.join(lent)}: by rounding all may be lent, so"
+            f" that the limit is 0 while the level is idle; {max(lent.values())} are enough"
+        )
+    if rounded:
+        found.append(
+            f"{server} seats are too few for {', '.join(rounded)}: the shares buy less than one"
+            f" seat, which is rounded up; {max(rounded.values())} are enough"
+        )
+    return found
 
 
 def _summary(level: PriorityLevel) -> LevelSummary:

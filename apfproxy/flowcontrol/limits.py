@@ -54,6 +54,25 @@ def nominal_limits(server_limit: int, shares: Mapping[str, int]) -> dict[str, in
     return {name: -(-server_limit * share // total) for name, share in shares.items()}
 
 
+def enough_for_a_seat(shares: int, total_shares: int, lendable_percent: int = 0) -> int | None:
+    """The least server limit at which a level keeps a seat of its own whatever it lends.
+
+    Args:
+        shares: The level's; >= 1.
+        total_shares: Of all levels, this one included.
+        lendable_percent: Of its nominal limit; 0 to 100.
+
+    Returns:
+        None if it keeps none at any limit, since it may lend all.
+    """
+    if lendable_percent >= 100:  # noqa: PLR2004  percent
+        return None
+    nominal = 1
+    while _percent(nominal, lendable_percent) == nominal:
+        nominal += 1
+    return (nominal - 1) * total_shares // shares + 1
+
+
 def level_limits(
     nominal: int,
     server_limit: int,

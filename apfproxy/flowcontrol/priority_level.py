@@ -20,8 +20,16 @@ WAIT_DIVISOR = 4
 """A request waits in a queue for a quarter of its time at most."""
 
 
-def queue_set_config(configuration: PriorityLevelConfiguration) -> QueueSetConfig:
-    """How a level queues, by its validated configuration."""
+def queue_set_config(
+    configuration: PriorityLevelConfiguration, *, is_prompt: bool = False
+) -> QueueSetConfig:
+    """How a level queues, by its validated configuration.
+
+    Args:
+        configuration: The level's.
+        is_prompt: Whether one request at a time goes on even while the level has lent all that it
+            has.  A level without shares is given nothing: to hold requests is what it is for.
+    """
     limited = configuration.spec.limited
     if limited is None:
         return QueueSetConfig(QueueSetKind.EXEMPT)
@@ -29,7 +37,11 @@ def queue_set_config(configuration: PriorityLevelConfiguration) -> QueueSetConfi
     if queuing is None:
         return QueueSetConfig(QueueSetKind.REJECT)
     return QueueSetConfig(
-        QueueSetKind.QUEUE, queuing.queues, queuing.hand_size, queuing.queue_length_limit
+        QueueSetKind.QUEUE,
+        queuing.queues,
+        queuing.hand_size,
+        queuing.queue_length_limit,
+        least_seats=1 if is_prompt and limited.nominal_concurrency_shares else 0,
     )
 
 

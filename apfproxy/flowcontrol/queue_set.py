@@ -30,8 +30,7 @@ requested) or the least of the keys in a `Tournament`, where only queues with so
 take part (see `RoundRobin`).  So an arrival costs its hand, a dispatch or a finish log2(queues).
 Only dropping a queue visits all, once for each queue dropped.  A request that fits while nothing
 waits, the usual one, takes a short way through `admit` that comes to the same as the general one:
-with its `finish` 2.3 us, against 6 us for one that waits in 8 queues and 10 us in 512 (CPython
-3.11; `loadtest/core_bench.py`).
+with its `finish` 2.3 us, against 6 us for one that waits in 8 queues and 10 us in 512.
 
 Differences from Kubernetes.  Python's integers need no epochs.  A queue is dropped once, even if
 several of its requests linger.  The seats of a request that waits are counted out as they were
@@ -92,12 +91,14 @@ class QueueSetConfig:
         queues: How many queues there are; >= 1.
         hand_size: How many of them a flow may use; 1 to `queues`.
         queue_length_limit: Requests that may wait in one queue while all seats are taken.
+        least_seats: Seats that requests may use whatever the limit; Kubernetes has none.
     """
 
     kind: QueueSetKind
     queues: int = 0
     hand_size: int = 0
     queue_length_limit: int = 0
+    least_seats: int = 0
 
 
 class QueueSet:
@@ -109,6 +110,7 @@ class QueueSet:
         config: See `QueueSetConfig`.
         concurrency_limit: Seats; >= 0.  Only counted, not enforced, at an exempt level.
         demand: Told of every change of seats in use plus seats waited for.
+        on_wait: Called when an arrival is about to wait; it may bring about more seats for it.
 
     Raises:
         ValueError: The dealer cannot deal such hands from so many queues.
@@ -121,6 +123,7 @@ class QueueSet:
         timed_out_total, cancelled_total: Those that left their queue unserved.
         current_r: The progress meter as of the last event; call `sync` first to have it now.
         dispatch_r, latest_s: R, and the winner's `next_dispatch_r`, at the last dispatch.
+        seat_limit: The seats that requests may use: the concurrency limit, or what overrides it.
         queues: All of them, surplus ones included; `robin` has the order of their turns.
         enqueues: Arrivals so far that were dealt a hand.
         meter: How the level spent its time; call `sync` first.
@@ -133,9 +136,9 @@ class QueueSet:
         "_is_notifying",
         "_last_ns",
         "_now_ns",
+        "_on_wait",
         "_queue_length_limit",
         "_ready",
-        "_seat_limit",
         "_seats_requested",
         "_state",
         "_time_at",
@@ -156,6 +159,7 @@ class QueueSet:
         "requests_executing",
         "requests_waiting",
         "robin",
+        "seat_limit",
         "seats_in_use",
         "seats_waiting",
         "timed_out_total",
@@ -168,12 +172,14 @@ class QueueSet:
         config: QueueSetConfig,
         concurrency_limit: int,
         demand: SeatDemand,
+        on_wait: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
         self.meter = LevelMeter()
         self._now_ns = clock.now_ns
         self._call_at = clock.call_at
         self._update_demand = demand.update
+        self._on_wait = on_wait
         self._time_at = self.meter.time_at
 
         self.config = config
@@ -194,7 +200,7 @@ class QueueSet:
         self.queues = self.robin.queues
 
         self._dealer: Dealer | None = None  # None: nothing is queued any more
-        self._seat_limit = 0  # the concurrency limit, as far as it is enforced
+        self.seat_limit = 0
         self._queue_length_limit = 0
         self.enqueues = 0
         self._active_queues = 0
@@ -246,7 +252,7 @@ class QueueSet:
         offset = self.enqueues % len(hand)
         self.enqueues += 1
 
-        if self.requests_waiting or self.seats_in_use + seats > self._seat_limit:
+        if self.requests_waiting or self.seats_in_use + seats > self.seat_limit:
             return self._enqueue(hand, offset, flow, estimate, on_dispatch, details, now_ns)
 
         # Nothing waits, so the first card of the hand wins and so does the request in it: what
@@ -367,10 +373,9 @@ class QueueSet:
     # Configuration
 
     def reconfigure(self, config: QueueSetConfig, concurrency_limit: int) -> None:
-        """Queue and limit by other rules from now on; what waits or executes goes on.
+        """Queue and limit by other rules from now on; tells requests of their dispatch if they fit.
 
-        New queues are there at once, surplus ones go away as they become empty.  Tells requests
-        of their dispatch if they fit now.
+        New queues are there at once, surplus ones go away as they become empty.
 
         Raises:
             ValueError: The dealer cannot deal such hands from so many queues; nothing changed.
@@ -378,8 +383,7 @@ class QueueSet:
         is_queuing = config.kind is QueueSetKind.QUEUE
         dealer = Dealer(config.queues, config.hand_size) if is_queuing else None
         self._advance(self._now_ns())
-        self.config = config
-        self._dealer = dealer
+        self.config, self._dealer = config, dealer
         if is_queuing:
             self._queue_length_limit = config.queue_length_limit
             self.robin.grow(config.queues)
@@ -387,15 +391,12 @@ class QueueSet:
         self.set_concurrency_limit(concurrency_limit)
 
     def set_concurrency_limit(self, concurrency_limit: int) -> None:
-        """Have that many seats from now on; tells requests of their dispatch if they fit now.
-
-        Seats beyond a smaller limit come back as their requests end.
-        """
-        now_ns = self._now_ns()
-        self._advance(now_ns)
-        self.concurrency_limit = self._seat_limit = concurrency_limit
-        if self.config.kind is QueueSetKind.EXEMPT:
-            self._seat_limit = UNLIMITED
+        """Have that many seats from now on; dispatches what fits, takes seats back as they end."""
+        self._advance(now_ns := self._now_ns())
+        self.concurrency_limit = concurrency_limit
+        is_exempt = self.config.kind is QueueSetKind.EXEMPT
+        least = UNLIMITED if is_exempt else self.config.least_seats
+        self.seat_limit = max(concurrency_limit, least)
         self._dispatch(now_ns)
         self._settle(now_ns)
 
@@ -439,9 +440,9 @@ class QueueSet:
 
     def __repr__(self) -> str:
         return (
-            f"<QueueSet {self.name}: {self.requests_waiting} waiting,"
-            f" {self.requests_executing} executing, {self.seats_in_use} of"
-            f" {self.concurrency_limit} seats in use, {len(self.queues)} queues>"
+            f"<QueueSet {self.name}: {self.requests_waiting} waiting, {self.requests_executing}"
+            f" executing, {self.seats_in_use} of {self.concurrency_limit} seats in use,"
+            f" {len(self.queues)} queues>"
         )
 
     # Time
@@ -455,8 +456,8 @@ class QueueSet:
         active = self._active_queues
         if active:
             seats = self._seats_requested
-            if seats > self._seat_limit:  # noqa: PLR1730  min() costs 60 ns more
-                seats = self._seat_limit
+            if seats > self.seat_limit:  # noqa: PLR1730  min() costs 60 ns more
+                seats = self.seat_limit
             # `seat_ticks` in place, for numbers that are not negative: 60 ns less.
             exact = seats / active * elapsed_ns / NS_PER_TICK
             ticks = int(exact)
@@ -505,9 +506,9 @@ class QueueSet:
 
     def _fits(self, seats: int) -> bool:
         """Whether there are seats for a request; one wider than the limit has to be alone."""
-        if seats > self._seat_limit:
+        if seats > self.seat_limit:
             return self.requests_executing == 0
-        return self.seats_in_use + seats <= self._seat_limit
+        return self.seats_in_use + seats <= self.seat_limit
 
     def _take_seats(self, ticket: Ticket, now_ns: int) -> None:
         seats = ticket.estimate.max_seats
@@ -582,7 +583,7 @@ class QueueSet:
                 queue = other
         counters = flow.counters
         is_full = queue.requests_waiting >= self._queue_length_limit
-        if is_full and self.seats_in_use >= self._seat_limit:
+        if is_full and self.seats_in_use >= self.seat_limit:
             self.rejected_total += 1
             counters.rejected_queue_full += 1
             counters.wait_rejected_ns.observe(0)
@@ -604,6 +605,8 @@ class QueueSet:
         counters.queue_length_after_enqueue.observe(queue.requests_waiting)
         self._dispatch(now_ns)
         self._settle(now_ns)
+        if ticket.state == WAITING and self._on_wait is not None:
+            self._on_wait()
         # Set only now, so that nobody has told the ticket before the caller has it.
         if ticket.state == WAITING:
             ticket.on_dispatch = on_dispatch
@@ -621,7 +624,7 @@ class QueueSet:
     def _dispatch(self, now_ns: int) -> None:
         """Dispatch requests as long as the next one fits."""
         robin = self.robin
-        while self.requests_waiting and self.seats_in_use < self._seat_limit:
+        while self.requests_waiting and self.seats_in_use < self.seat_limit:
             queue = robin.next()
             ticket = queue.oldest
             assert ticket is not None
@@ -634,8 +637,8 @@ class QueueSet:
             self.dispatch_r = self.current_r
             self.latest_s = queue.next_dispatch_r
             self._leave_queue(ticket, queue)
-            if estimate.final_seats > self._seat_limit:
-                ticket.estimate = estimate.cut(self._seat_limit)
+            if estimate.final_seats > self.seat_limit:
+                ticket.estimate = estimate.cut(self.seat_limit)
                 self._seats_requested += ticket.estimate.max_seats - estimate.max_seats
             self._take_seats(ticket, now_ns)
             queue.requests_executing += 1

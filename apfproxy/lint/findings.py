@@ -265,6 +265,17 @@ LONG_QUEUE = FindingKind(
     " 10 milliseconds: they time out instead of being rejected at once.",
     "Choose a queueLengthLimit that the level can work off, such as 50.",
 )
+TOO_FEW_SEATS = FindingKind(
+    "APF210",
+    "server concurrency limit too small",
+    Severity.WARNING,
+    "At this server concurrency limit the level is entitled to so few seats that, by rounding, it"
+    " may lend all of them.  While it is idle its limit is 0: its next requests are served one at"
+    " a time, or with flowControl.limitAdjustment: kubernetes not at all, until limits are adjusted"
+    " again.",
+    "Raise the server concurrency limit to the number in the message, or raise the level's shares,"
+    " lower its lendablePercent, or merge small levels.",
+)
 
 CROWDED_LEASE = FindingKind(
     "APF301",
@@ -343,6 +354,7 @@ FINDING_KINDS: dict[str, FindingKind] = {
         WIDE_HAND,
         ONE_QUEUE,
         LONG_QUEUE,
+        TOO_FEW_SEATS,
         CROWDED_LEASE,
         SELF_CROWDED_LEASE,
         ADDITION,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from apfproxy.api.field_errors import counted
 from apfproxy.api.flowcontrol.additions import MOST_WAIT_NS, level_additions
 from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
-from apfproxy.flowcontrol.limits import level_limits, nominal_limits
+from apfproxy.flowcontrol.limits import enough_for_a_seat, level_limits, nominal_limits
 from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.lint.findings import (
     LARGE_HAND,
@@ -16,6 +16,7 @@ from apfproxy.lint.findings import (
     ONE_QUEUE,
     REJECTS_ALL,
     ROUNDED_UP,
+    TOO_FEW_SEATS,
     UNUSED,
     WHOLE_HAND,
     WIDE_HAND,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 KIND = "PriorityLevelConfiguration"
 SHARES = "spec.limited.nominalConcurrencyShares"
+LENDABLE = "spec.limited.lendablePercent"
 QUEUING = "spec.limited.limitResponse.queuing"
 
 SHORT_SERVICE_NS = 10_000_000
@@ -81,15 +83,24 @@ def level_findings(
                 name,
                 SHARES,
                 f"{shares[name]} of {total} shares buy {exact:.2g} of"
-                f" {counted(server_concurrency_limit, 'seat')}, which are rounded up to one",
+                f" {counted(server_concurrency_limit, 'seat')}, which are rounded up to one;"
+                f" {-(-total // shares[name])} seats of the server are enough",
+            )
+        _, lendable, borrowing = level_shares(level)
+        bounds = level_limits(seats, server_concurrency_limit, lendable, borrowing)
+        enough = enough_for_a_seat(shares[name], total, lendable) if seats else None
+        if not bounds.lower and enough is not None:
+            yield Finding(
+                TOO_FEW_SEATS,
+                KIND,
+                name,
+                LENDABLE,
+                f"of {counted(server_concurrency_limit, 'seat')} of the server it has {seats}, and"
+                f" may lend {'it' if seats == 1 else 'all of them'}; from {enough} on it keeps one",
             )
         if queuing is not None:
             yield from hand_findings(name, queuing, seats)
-            _, lendable, borrowing = level_shares(level)
-            upper = min(
-                level_limits(seats, server_concurrency_limit, lendable, borrowing).upper,
-                server_concurrency_limit,
-            )
+            upper = min(bounds.upper, server_concurrency_limit)
             wait_ns = additions.wait_limit_ns or MOST_WAIT_NS
             yield from queue_findings(name, queuing, upper, wait_ns)
 

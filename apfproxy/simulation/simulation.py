@@ -1,8 +1,9 @@
 """A configuration with requests replayed through it.
 
 Everything that decides is the proxy's own: the controller, with its adjustment of limits every
-10 s, the queue sets, the work estimator, the times that clients are told to stay away.  Only the
-time is virtual, and service times are given: a server that gets slower under load is not modelled.
+10 s and where a request waits for idle seats, the queue sets, the work estimator, the times that
+clients are told to stay away.  Only the time is virtual, and service times are given: a server that
+gets slower under load is not modelled.
 
 Costs of LISTs are not learned, since nobody answers them: a LIST takes one seat unless it is said
 how many.  WATCHes are counted while they are open, and make writes wider as they do in the proxy.
@@ -123,7 +124,7 @@ class LevelView:
         level: Itself.
         meter: What it used, up to the last sample.
         series: The same over time.
-        max_limit: The highest current limit.
+        max_limit: The highest current limit, as seen after each adjustment by period and each bin.
     """
 
     __slots__ = ("_before", "level", "max_limit", "meter", "series")
@@ -161,6 +162,7 @@ class LevelView:
     def sample(self, bin_ns: int) -> None:
         """End a bin of the series."""
         self.sync()
+        self.note_limit()
         meter, queue_set = self.meter, self.level.queue_set
         now = (
             meter.seat_ns,
@@ -187,6 +189,7 @@ class Simulation(Replay):
         objects: The configuration, built-in objects included.
         server_concurrency_limit: Seats of the whole proxy.
         hash_seed: Decides which queues flows are dealt.
+        is_prompt: As of `Controller`; the proxy's default.
         warm_up_ns: What happens before is in the series, but does not count otherwise.  A level
             that has just been made has few seats until the first adjustment of limits.
         on_progress: Called now and then with the requests so far.
@@ -207,12 +210,15 @@ class Simulation(Replay):
         server_concurrency_limit: int,
         *,
         hash_seed: int = 0,
+        is_prompt: bool = True,
         warm_up_ns: int = 0,
         on_progress: Callable[[int], None] | None = None,
     ) -> None:
         clock = VirtualClock()
         super().__init__(clock)
-        self.controller = Controller(clock, server_concurrency_limit, hash_seed)
+        self.controller = Controller(
+            clock, server_concurrency_limit, hash_seed, is_prompt=is_prompt
+        )
         digest = self.controller.digest(objects)
         self.controller.commit(digest)
         self.problems = digest.problems

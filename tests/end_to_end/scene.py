@@ -16,6 +16,7 @@ from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_obje
 from apfproxy.cli.process import ProxyProcess
 from apfproxy.settings import (
     ENFORCE,
+    PROMPT,
     AccessLogSettings,
     Address,
     AuthenticationSettings,
@@ -141,6 +142,7 @@ class Setup:
         objects: YAML of the objects beside the mandatory ones; None for those that are built in.
         seats: The server concurrency limit.
         enforcement: `enforce` or `observe`.
+        limit_adjustment: `prompt` or `kubernetes`.
         origin_reads, buffer_bytes: As in `Origin`.
         max_connections, connect_timeout_s, ...: Settings by their names.
     """
@@ -148,6 +150,7 @@ class Setup:
     objects: str | None = None
     seats: int = 600
     enforcement: str = ENFORCE
+    limit_adjustment: str = PROMPT
     origin_reads: bool = True
     buffer_bytes: int | None = None
     downstream: DownstreamSettings = field(
@@ -291,6 +294,7 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
             drain=setup.drain,
             flow_control=FlowControlSettings(
                 enforcement=setup.enforcement,
+                limit_adjustment=setup.limit_adjustment,
                 server_concurrency_limit=setup.seats,
                 hash_seed=1,
             ),

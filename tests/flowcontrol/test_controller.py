@@ -465,11 +465,11 @@ def test_reprs_say_what_is_configured() -> None:
 class Reconfiguration(RuleBasedStateMachine):
     """Requests come and go while objects do; no seat is lost and nothing raises."""
 
-    @initialize()
-    def start(self) -> None:
+    @initialize(is_prompt=st.booleans())
+    def start(self, is_prompt: bool) -> None:
         """Begin with the mandatory objects."""
         self.clock = VirtualClock()
-        self.controller = Controller(self.clock, 12, 0)
+        self.controller = Controller(self.clock, 12, 0, is_prompt=is_prompt)
         self.tickets: list[tuple[Classification, Ticket]] = []
         self.dispatched: list[Ticket] = []
 

@@ -43,7 +43,7 @@ class Level:
         if config.kind is QueueSetKind.QUEUE:
             hand = Dealer(config.queues, config.hand_size).deal(hash_)
         self.queue_set.sync()
-        return foresee(self.queue_set, hand, estimate)
+        return foresee(self.queue_set, hand, estimate, self.queue_set.seat_limit)
 
     def admit(self, hash_: int, estimate: WorkEstimate) -> Foresight:
         """What becomes of it, told as if it had been foreseen."""

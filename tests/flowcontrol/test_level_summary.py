@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
+from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.level_summary import LevelSummary, Sums, summarize_levels
+from apfproxy.flowcontrol.level_summary import LevelSummary, Sums, shortfalls, summarize_levels
 from tests.objects import priority_level
 from tests.virtual_clock import VirtualClock
 
+SMALL = "catch-all, global-default, leader-election, system"
+LENT = "by rounding all may be lent, so that the limit is 0 while the level is idle"
+ROUNDED = "the shares buy less than one seat, which is rounded up; 49 are enough"
 QUEUING = QueuingConfiguration(queues=4, hand_size=2, queue_length_limit=5)
 
 
@@ -47,3 +53,30 @@ def test_levels_and_sums() -> None:
         shares=40, nominal=101, lendable=19, minimum=82, current=current, seats_in_use=0
     )
     assert summary.server_concurrency_limit == 100
+
+
+@pytest.mark.parametrize(
+    ("seats", "expected"),
+    [
+        pytest.param(
+            8,
+            [
+                f"8 seats are too few for global-default, workload-low: {LENT}; 13 are enough",
+                f"8 seats are too few for {SMALL}: {ROUNDED}",
+            ],
+            id="far-too-few",
+        ),
+        pytest.param(
+            13,
+            [f"13 seats are too few for catch-all, leader-election: {ROUNDED}"],
+            id="too-few-for-small-levels",
+        ),
+        pytest.param(49, [], id="enough"),
+    ],
+)
+def test_shortfalls(seats: int, expected: list[str]) -> None:
+    """Which levels have too little is told, and how many seats would do."""
+    controller = Controller(VirtualClock(), seats, 0)
+    controller.commit(controller.digest(bootstrap_objects()))
+
+    assert expected == shortfalls(summarize_levels(controller))

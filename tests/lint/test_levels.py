@@ -23,6 +23,12 @@ LONG_OF_ONE = (
     "one flow may have 6006 requests wait, and at most 6000 are served by 1 seat before they time"
     " out"
 )
+ENOUGH = "which are rounded up to one; 10 seats of the server are enough"
+KEEPS = " it keeps one"
+ROUNDED = (
+    "1 of 200 shares buy 0.5 of 100 seats, which are rounded up to one; 200 seats of the server are"
+    " enough"
+)
 QUEUING = QueuingConfiguration(queues=64, hand_size=6, queue_length_limit=50)
 EXEMPT = next(
     each
@@ -120,9 +126,50 @@ def test_rounded_up() -> None:
     level = priority_level("a", shares=1)
 
     assert messages(level, priority_level("others", shares=99), limit=100) == []
-    assert messages(level, priority_level("others", shares=199)) == [
-        ("APF203", "1 of 200 shares buy 0.5 of 100 seats, which are rounded up to one")
+    assert messages(level, priority_level("others", shares=199)) == [("APF203", ROUNDED)]
+
+
+@pytest.mark.parametrize(
+    ("limit", "expected"),
+    [
+        pytest.param(
+            5,
+            [
+                ("APF203", "10 of 100 shares buy 0.5 of 5 seats, " + ENOUGH),
+                (
+                    "APF210",
+                    "of 5 seats of the server it has 1, and may lend it; from 11 on" + KEEPS,
+                ),
+            ],
+            id="half",
+        ),
+        pytest.param(
+            10,
+            [("APF210", "of 10 seats of the server it has 1, and may lend it; from 11 on" + KEEPS)],
+            id="just-too-few",
+        ),
+        pytest.param(11, [], id="just-enough"),
+    ],
+)
+def test_too_few_seats(limit: int, expected: list[tuple[str, str]]) -> None:
+    """A level that may lend all by rounding is told of it, with the limit that would be enough."""
+    level = priority_level("a", shares=10, lendable_percent=50)
+
+    assert expected == messages(level, OTHERS, limit=limit)
+
+
+def test_many_too_few_seats() -> None:
+    """It may have several, and still lend all; one that is to lend all is not told of it."""
+    level = priority_level("a", shares=10, lendable_percent=90)
+
+    assert messages(level, OTHERS, limit=50) == [
+        (
+            "APF210",
+            "of 50 seats of the server it has 5, and may lend all of them; from 51 on" + KEEPS,
+        )
     ]
+    assert messages(level, OTHERS, limit=51) == []
+    assert messages(priority_level("a", lendable_percent=100), OTHERS) == []
 
 
 def test_unused() -> None:

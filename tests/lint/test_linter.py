@@ -181,6 +181,13 @@ EXAMPLES = {
         "spec.limited.nominalConcurrencyShares",
     ),
     "APF204": (level("a"), "a", ""),
+    "APF210": (
+        level("a", shares=1).replace("limited: {", "limited: {lendablePercent: 90, ")
+        + "---\n"
+        + schema(level="a"),
+        "a",
+        "spec.limited.lendablePercent",
+    ),
     "APF205": (
         level(queues=4, hand=4),
         "workload-low",

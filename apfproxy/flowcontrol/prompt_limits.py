@@ -1,0 +1,161 @@
+"""Lends idle seats at once, and gives them back at once: for what waits, limits are adjusted early.
+
+Kubernetes adjusts the current limits every 10 s.  A level that has lent all that it has, or that is
+suddenly in demand, waits until then for seats that nobody uses, or for its own.  Here the arrival
+that has to wait has the limits adjusted, by the same division of seats and these rules:
+
+1. What counts is the demand of now: a level's target is at least its seats in use and waited for.
+   Smoothed demand counts as it was at the last period's end.  Neither it nor the averages of the
+   period are changed by looking.
+2. Nobody goes below what it used of its own in the last `MARK_NS` at least: a level whose requests
+   come and go keeps the seats for the next one.
+3. Limits change only where a level in which requests wait gets more seats by it.
+4. There are at most ten looks a second, fewer with more than a hundred levels, and none where
+   nothing waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.flowcontrol.limits import LevelDemand, LevelLimits, adjust
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from apfproxy.clock import Clock, Timer
+    from apfproxy.flowcontrol.limits import Adjustment
+    from apfproxy.flowcontrol.priority_level import PriorityLevel
+
+LOOK_NS = 100_000_000
+"""Between two looks: short for people, long beside the time that an adjustment takes."""
+LOOK_NS_PER_LEVEL = 1_000_000
+"""The same for each level: so that the looks, 5 us per level, take less than 1 % of the time."""
+MARK_NS = 500_000_000
+"""What a level has used is remembered for once or twice so long."""
+
+
+class PromptLimits:
+    """Adjusts limits when a request begins to wait, and while any waits.
+
+    Args:
+        clock: Tells the time and calls back.
+        levels: Gives all priority levels.
+        impose: Puts an adjustment of these levels in force.
+    """
+
+    __slots__ = ("_clock", "_due_ns", "_impose", "_levels", "_mark_due_ns", "_timer")
+
+    def __init__(
+        self,
+        clock: Clock,
+        levels: Callable[[], Sequence[PriorityLevel]],
+        impose: Callable[[Sequence[PriorityLevel], Adjustment], None],
+    ) -> None:
+        self._clock = clock
+        self._levels = levels
+        self._impose = impose
+        self._due_ns = clock.now_ns()
+        self._mark_due_ns = clock.now_ns()
+        self._timer: Timer | None = None
+
+    def on_wait(self) -> None:
+        """A request is about to wait: look now, or as soon as it is time for it."""
+        if self._timer is not None:
+            return
+        now_ns = self._clock.now_ns()
+        if now_ns >= self._due_ns:
+            self._look(now_ns)
+        else:
+            self._timer = self._clock.call_at(self._due_ns, self._on_due)
+
+    def foreseen_limit(self, level: PriorityLevel, seats: int) -> int:
+        """The current limit that the level would have if an arrival of so many seats had to wait.
+
+        Changes nothing.
+        """
+        if self._timer is not None or self._clock.now_ns() < self._due_ns:
+            return level.current_limit
+        levels = self._levels()
+        adjustment = adjustment_for_waiting(levels, {level.name: seats})
+        if adjustment is None:
+            return level.current_limit
+        return adjustment.current[levels.index(level)]
+
+    def _on_due(self) -> None:
+        self._timer = None
+        self._look(self._clock.now_ns())
+
+    def _look(self, now_ns: int) -> None:
+        """Adjust the limits if that helps, and look again later if anything waits."""
+        levels = self._levels()
+        self._due_ns = now_ns + max(LOOK_NS, LOOK_NS_PER_LEVEL * len(levels))
+        if not any(_may_get_more(level, 0) for level in levels):
+            return
+        # First, so that no error can end the looks.
+        self._timer = self._clock.call_at(self._due_ns, self._on_due)
+        adjustment = adjustment_for_waiting(levels, {})
+        if now_ns >= self._mark_due_ns:
+            self._mark_due_ns = now_ns + MARK_NS
+            for level in levels:
+                level.demand.mark()
+        if adjustment is not None:
+            self._impose(levels, adjustment)
+
+    def __repr__(self) -> str:
+        return f"<PromptLimits, {'looking' if self._timer is not None else 'at rest'}>"
+
+
+def adjustment_for_waiting(
+    levels: Sequence[PriorityLevel], arriving: dict[str, int]
+) -> Adjustment | None:
+    """The adjustment by which a level in which requests wait gets more seats; None if none does.
+
+    Args:
+        levels: All of them.
+        arriving: Level name to seats that a request is about to wait for there.
+    """
+    wanted = [level.demand.seats + arriving.get(level.name, 0) for level in levels]
+    waiting = [_may_get_more(level, arriving.get(level.name, 0)) for level in levels]
+    if not any(
+        _has_idle_seats(level) or (is_waiting and _lacks_its_own(level, seats))
+        for level, is_waiting, seats in zip(levels, waiting, wanted, strict=True)
+    ):
+        return None
+    adjustment = adjust(
+        [_demand_now(level, seats) for level, seats in zip(levels, wanted, strict=True)]
+    )
+    for level, is_waiting, seats in zip(levels, waiting, adjustment.current, strict=True):
+        if is_waiting and seats > level.current_limit:
+            return adjustment
+    return None
+
+
+def _may_get_more(level: PriorityLevel, arriving: int) -> bool:
+    """Whether requests wait for seats that the level may have."""
+    return bool(
+        (arriving or level.queue_set.requests_waiting) and level.current_limit < level.upper_limit
+    )
+
+
+def _has_idle_seats(level: PriorityLevel) -> bool:
+    """Whether others may have seats that the level does not use, and did not use lately."""
+    used = level.demand.recent_watermark
+    return not level.is_exempt and level.current_limit > max(level.lower_limit, used)
+
+
+def _lacks_its_own(level: PriorityLevel, seats: int) -> bool:
+    """Whether the level has lent seats of its own to others that it wants now, so many in all."""
+    return level.current_limit < min(seats, level.nominal_limit)
+
+
+def _demand_now(level: PriorityLevel, seats: int) -> LevelDemand:
+    """What the adjustment needs to know of a level that wants so many seats now."""
+    demand = level.demand
+    return LevelDemand(
+        LevelLimits(level.nominal_limit, level.lower_limit, level.upper_limit),
+        level.is_exempt,
+        max(demand.recent_watermark, seats),
+        max(demand.smoothed, seats),
+        level.current_limit,
+    )

@@ -1,0 +1,286 @@
+"""Tests of the adjustment of limits as soon as a request waits for seats that others have idle."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
+from apfproxy.api.flowcontrol.types import QueuingConfiguration
+from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
+from apfproxy.flowcontrol.explanation import explain
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.prompt_limits import LOOK_NS, MARK_NS, PromptLimits
+from apfproxy.flowcontrol.ticket import RejectReason, Ticket, WorkEstimate
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.user import AUTHENTICATED_GROUP, User
+from tests.objects import flow_schema, priority_level, user_subject
+from tests.virtual_clock import VirtualClock
+
+if TYPE_CHECKING:
+    from apfproxy.api.flowcontrol.types import FlowControlObject
+
+PERIOD_NS = ADJUSTMENT_PERIOD_S * 1_000_000_000
+GET_POD = parse_attributes("GET", b"/api/v1/namespaces/default/pods/a")
+
+
+class Scene:
+    """A controller with some levels, and who asks."""
+
+    def __init__(
+        self, *objects: FlowControlObject, seats: int = 30, is_prompt: bool = True
+    ) -> None:
+        self.clock = VirtualClock()
+        self.controller = Controller(self.clock, seats, 0, is_prompt=is_prompt)
+        self.controller.commit(self.controller.digest(objects))
+
+    def arrive(self, name: str, count: int = 1, seats: int = 1) -> list[Ticket]:
+        """Admit requests of a user."""
+        found = self.controller.classify(User(name, (AUTHENTICATED_GROUP,)), GET_POD)
+        queue_set = found.level.queue_set
+        estimate = WorkEstimate(seats)
+        tickets = [queue_set.admit(found.flow, estimate, lambda _: None) for _ in range(count)]
+        assert not any(isinstance(ticket, RejectReason) for ticket in tickets)
+        return [ticket for ticket in tickets if isinstance(ticket, Ticket)]
+
+    def finish(self, name: str, tickets: list[Ticket]) -> None:
+        """End requests."""
+        for ticket in tickets:
+            self.controller.levels[name].queue_set.withdraw(ticket, None)
+
+    def executing(self, tickets: list[Ticket]) -> int:
+        """How many execute."""
+        return sum(ticket.is_executing for ticket in tickets)
+
+    def limit(self, name: str) -> int:
+        """A current limit."""
+        return self.controller.levels[name].current_limit
+
+    def wait(self, duration_ns: int) -> None:
+        """Let time pass."""
+        self.clock.run_until(self.clock.now_ns() + duration_ns)
+
+
+def two_levels(
+    lendable: int = 50, shares: int = 5, borrowing: int | None = None
+) -> list[FlowControlObject]:
+    """A level for each of two users, which are named as their levels."""
+    queuing = QueuingConfiguration(queues=4, hand_size=1, queue_length_limit=50)
+    objects: list[FlowControlObject] = []
+    for name in "ab":
+        objects += [
+            priority_level(
+                name,
+                shares=shares,
+                queuing=queuing,
+                lendable_percent=lendable,
+                borrowing_limit_percent=borrowing,
+            ),
+            flow_schema(name, name, user_subject(name), precedence=500, distinguish_by=None),
+        ]
+    return objects
+
+
+@pytest.mark.parametrize(("is_prompt", "executing"), [(True, 1), (False, 0)])
+def test_a_level_that_has_lent_all(executing: int, *, is_prompt: bool) -> None:
+    """Of 8 seats global-default has lent its only one; Kubernetes has its first request wait."""
+    scene = Scene(*bootstrap_objects(), seats=8, is_prompt=is_prompt)
+    assert (0, 0) == (scene.limit("global-default"), scene.limit("workload-low"))
+
+    tickets = scene.arrive("somebody")
+
+    assert executing == scene.executing(tickets)
+    scene.wait(PERIOD_NS)
+    scene.controller.adjust_limits()
+    assert 1 == scene.executing(tickets)
+
+
+def test_one_request_at_a_time_whatever_the_limit() -> None:
+    """The next one follows when it has ended, even if nobody has anything to lend."""
+    scene = Scene(*two_levels(lendable=100, shares=100), seats=1)
+    a, b = scene.controller.levels["a"], scene.controller.levels["b"]
+    for level in (a, b):
+        level.queue_set.set_concurrency_limit(0)
+        level.current_limit = level.upper_limit = 0
+    first, second = scene.arrive("a", 2)
+
+    assert (True, False) == (first.is_executing, second.is_executing)
+    a.queue_set.finish(first)
+    assert second.is_executing
+
+
+def test_a_level_without_shares_holds_its_requests() -> None:
+    """That is what it is for: it has what it may borrow, and nothing else."""
+    scene = Scene(*two_levels(shares=0, borrowing=0))
+
+    tickets = scene.arrive("a", 2)
+    scene.wait(PERIOD_NS)
+    scene.controller.adjust_limits()
+
+    assert 0 == scene.executing(tickets)
+
+
+def test_a_level_without_shares_borrows_at_once() -> None:
+    """Where it may, and others have something to lend."""
+    lender = priority_level("lender", shares=5, queuing=None, lendable_percent=50)
+    scene = Scene(*two_levels(shares=0), lender)
+
+    tickets = scene.arrive("a", 2)
+    assert 1 == scene.executing(tickets)
+    scene.wait(LOOK_NS)
+    assert 2 == scene.executing(tickets)
+
+
+def test_idle_seats_are_lent_at_once() -> None:
+    """All that others may lend are used by the arrivals that would wait, but no more."""
+    scene = Scene(*two_levels())
+    before = scene.limit("a")
+
+    tickets = scene.arrive("a", 40)
+    scene.wait(LOOK_NS)
+
+    assert before < scene.limit("a") == scene.executing(tickets)
+    assert scene.controller.levels["b"].lower_limit <= scene.limit("b") < before
+
+
+def test_the_rules_of_kubernetes_know_of_none() -> None:
+    """Without it nothing changes before the period is over."""
+    scene = Scene(*two_levels(), is_prompt=False)
+    before = scene.limit("a")
+
+    tickets = scene.arrive("a", 40)
+    scene.wait(PERIOD_NS - 1)
+
+    assert before == scene.limit("a") == scene.executing(tickets)
+
+
+def test_looks_are_bounded() -> None:
+    """Who begins to wait right after a look is looked after when the next one is due."""
+    scene = Scene(*two_levels())
+    scene.arrive("a", scene.limit("a") + 1)
+    limit = scene.limit("a")
+    more = scene.arrive("a", 40)
+
+    assert limit == scene.limit("a")
+    assert scene.executing(more) < limit
+    scene.wait(LOOK_NS - 1)
+    assert limit == scene.limit("a")
+    scene.wait(1)
+    assert limit < scene.limit("a")
+
+
+def test_looks_end_with_the_wait() -> None:
+    """Where nothing waits no timer is armed, and a wait right after a look arms one."""
+    scene = Scene(*two_levels())
+    tickets = scene.arrive("a", 60)
+    assert "looking" in repr(scene.controller._prompt_limits)  # noqa: SLF001  nothing else tells
+    scene.finish("a", tickets)
+    scene.wait(LOOK_NS)
+    assert "at rest" in repr(scene.controller._prompt_limits)  # noqa: SLF001  as above
+
+    held = scene.arrive("b", scene.limit("b"))
+    scene.clock.run()
+
+    assert len(held) == scene.executing(held)
+
+
+def test_nothing_to_lend_arms_a_timer_at_most_for_one_look() -> None:
+    """A level at its upper limit has nothing to wait for but its own requests."""
+    scene = Scene(*two_levels(borrowing=0))
+    scene.arrive("a", scene.controller.levels["a"].upper_limit + 1)
+    scene.wait(LOOK_NS)
+    scene.arrive("a")
+    scene.arrive("a")
+    scene.clock.run()
+
+    assert "at rest" in repr(scene.controller._prompt_limits)  # noqa: SLF001  as above
+
+
+def test_seats_used_lately_are_kept() -> None:
+    """A level whose requests come and go keeps its own seats until it has gone quiet."""
+    scene = Scene(*two_levels(lendable=100))
+    tickets: list[Ticket] = []
+    for _ in range(30):
+        scene.finish("b", scene.arrive("b", 10))
+        scene.wait(LOOK_NS)
+        tickets += scene.arrive("a")
+    assert (10, 10) == (scene.limit("b"), scene.executing(tickets))
+
+    scene.wait(2 * MARK_NS + 2 * LOOK_NS)
+
+    assert (0, 20) == (scene.limit("b"), scene.executing(tickets))
+
+
+def test_averages_are_not_disturbed() -> None:
+    """Looks change neither the statistics of the period nor the smoothed demand."""
+    scenes = [Scene(*two_levels(), is_prompt=is_prompt) for is_prompt in (True, False)]
+    for scene in scenes:
+        scene.arrive("a", 40)
+        for _ in range(20):
+            scene.wait(PERIOD_NS // 20)
+            scene.finish("b", scene.arrive("b", 3))
+        scene.controller.adjust_limits()
+
+    first, second = ([scene.controller.levels[name].demand for name in "ab"] for scene in scenes)
+
+    assert repr([each.stats for each in second]) == repr([each.stats for each in first])
+    assert [each.smoothed for each in second] == [each.smoothed for each in first]
+
+
+def test_seats_come_back() -> None:
+    """Who lent gets its own back as soon as it needs them; they need not be idle for that."""
+    scene = Scene(*two_levels(lendable=100))
+    borrowed = scene.arrive("a", 40)
+    scene.wait(LOOK_NS)
+    own = scene.arrive("b", 5)
+    scene.wait(LOOK_NS)
+
+    assert 5 == scene.limit("b") == scene.executing(own)
+    scene.finish("a", borrowed)
+
+
+@given(
+    before=st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 12)), max_size=5),
+    pause_ns=st.sampled_from((0, LOOK_NS // 2, LOOK_NS, 2 * MARK_NS)),
+    name=st.sampled_from("ab"),
+    seats=st.integers(1, 3),
+    lendable=st.sampled_from((0, 50, 100)),
+)
+def test_explained_as_it_happens(
+    before: list[tuple[str, int]], pause_ns: int, name: str, seats: int, lendable: int
+) -> None:
+    """An explanation foresees the adjustment that the request would bring about."""
+    scene = Scene(*two_levels(lendable=lendable))
+    for other, count in before:
+        scene.arrive(other, count)
+    scene.wait(pause_ns)
+    asker = User(name, (AUTHENTICATED_GROUP,))
+
+    explained = explain(scene.controller, LearnedCosts(scene.clock.now_ns), asker, GET_POD)
+    (ticket,) = scene.arrive(name)
+
+    assert ticket.is_executing is (explained.outcome.decision == "execute")
+    limit = scene.controller.foreseen_seat_limit(scene.controller.levels[name], seats)
+    assert limit >= scene.limit(name)
+
+
+def test_many_levels_are_looked_at_less_often() -> None:
+    """A look costs as much more as there are levels."""
+    clock = VirtualClock()
+    scene = Scene(*two_levels())
+    level = scene.controller.levels["a"]
+    scene.arrive("a", 60)
+    looks: list[int] = []
+
+    def levels() -> list[object]:
+        looks.append(clock.now_ns())
+        return [level] * 300
+
+    prompt = PromptLimits(clock, levels, lambda *_: None)  # type: ignore[arg-type]  # enough of it
+    prompt.on_wait()
+    clock.run_until(1_000_000_000)
+
+    assert [0, 300_000_000, 600_000_000, 900_000_000] == looks
