@@ -87,7 +87,9 @@ class LimitSettings:
         min_body_rate_bytes: A second, of a request that holds seats; 0 for no minimum.
         body_rate_grace_s: From the dispatch on, before which that rate does not count.
         slow_reader_grace_s: An answer that for so long has waited for its client alone gives its
-            seats back.
+            seats back; None lets it keep them, as in kube-apiserver.
+        slow_readers_per_level: So many such answers of a priority level go on without seats, others
+            keep theirs; None for as many as the level's nominal limit.
     """
 
     max_connections: int | None = bounded(32768, 1)
@@ -97,7 +99,8 @@ class LimitSettings:
     gathered_body_bytes: int = bounded(32768, 0, 32768)
     min_body_rate_bytes: int = bounded(240, 0)
     body_rate_grace_s: float = bounded(5.0, 0.001)
-    slow_reader_grace_s: float | None = bounded(1.0, 0.001)
+    slow_reader_grace_s: float | None = bounded(None, 0.001)
+    slow_readers_per_level: int | None = bounded(None, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,6 +279,8 @@ class UpstreamSettings:
         host_header: What it gets as Host, instead of what the client sent.
         identity: `PASS_THROUGH`, `FRONT_PROXY` or `IMPERSONATE`.
         token_file: The bearer token of the proxy itself, for `IMPERSONATE` and for reviews.
+        abandoned_wait_s: A request whose client is gone keeps its seats until the origin has
+            answered, or for so long; 0 closes the connection and gives the seats back at once.
     """
 
     address: Address = field(
@@ -291,6 +296,7 @@ class UpstreamSettings:
     idle_timeout_s: float = bounded(60.0, 0.001)
     connect_timeout_s: float = bounded(5.0, 0.001)
     answer_timeout_s: float = bounded(60.0, 0.001)
+    abandoned_wait_s: float = bounded(0.0, 0, 86400)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

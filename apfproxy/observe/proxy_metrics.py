@@ -38,6 +38,11 @@ GAUGES: tuple[tuple[str, str, ProxyValue], ...] = (
         lambda counters: counters.connections_open,
     ),
     (
+        "slow_readers",
+        "Answers under way that gave their seats back since their client takes them slowly",
+        lambda counters: counters.slow_readers_open,
+    ),
+    (
         "tunnels_open",
         "Upgraded connections that are open",
         lambda counters: counters.tunnels_open,
@@ -74,6 +79,16 @@ COUNTERS: tuple[tuple[str, str, ProxyValue], ...] = (
         "slow_reader_releases_total",
         "Requests whose seats went back while the rest of their answer waited for its client alone",
         lambda counters: counters.slow_reader_releases,
+    ),
+    (
+        "abandoned_requests_total",
+        "Requests that kept their seats after their client had left, until the origin was through",
+        lambda counters: counters.abandoned_requests,
+    ),
+    (
+        "abandoned_requests_given_up_total",
+        "Of those, the ones that the origin did not answer within upstream.abandonedWait",
+        lambda counters: counters.abandoned_given_up,
     ),
     (
         "upstream_received_bytes_total",

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from apfproxy.authn.credentials import Peer
     from apfproxy.clock import Clock
+    from apfproxy.proxy.abandoned import AbandonedAnswer
     from apfproxy.proxy.admission import Admission
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.downstream import DownstreamConnection
@@ -98,6 +99,8 @@ class Context:
     """Settings as the hot path wants them, and the collaborators of every exchange.
 
     Attributes:
+        abandoned: Answers that nobody waits for any more, but that seats are kept for.
+        abandoned_wait_ns: How long they are; 0 if seats go back at once.
         access_log: Gets each request at its end; None for no log.
         connections: Clients' connections that are open.
         authenticator: Finds out who asks.
@@ -117,6 +120,8 @@ class Context:
         "_heads",
         "_on_connection_closed",
         "_suffixes",
+        "abandoned",
+        "abandoned_wait_ns",
         "access_log",
         "admission",
         "answer_timeout_ns",
@@ -182,6 +187,8 @@ class Context:
         self._suffixes: dict[bytes, bytes] = {}
         self._on_connection_closed: Callable[[], None] | None = None
         self.connections: set[DownstreamConnection] = set()
+        self.abandoned: set[AbandonedAnswer] = set()
+        self.abandoned_wait_ns = round(upstream.abandoned_wait_s * 1e9)
         self.limits = Limits(downstream.limits, counters)
         self._head_limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
         host, port = upstream.address.host, upstream.address.port

@@ -29,18 +29,23 @@ class ProxyCounters:
     """What the data plane did; `*_open` and those marked so are gauges, all else only grows.
 
     Attributes:
+        abandoned_given_up: Of the following, those that the origin did not answer in time.
+        abandoned_requests: Requests whose seats were kept after their client had left.
         connections_refused: By reason.
         handshake_failures: Of clients, by reason.
         is_observing: Whether the flow control is only observed; a gauge.
         loop_delay_ns: How late the event loop is, smoothed; a gauge.
         overloads: Whether new connections are shed, by reason; a gauge.
         slow_reader_releases: Requests whose seats went back since only their client was waited for.
+        slow_readers_open: Those of them whose answer is still under way; a gauge.
         requests_by_status: Final status code sent to a client, to requests.
         tunnels_by_protocol: `websocket` or `SPDY/3.1`, to upgraded connections so far.
         upstream_head_ns: From a request's last byte sent (or dispatch) to the origin's head.
     """
 
     __slots__ = (
+        "abandoned_given_up",
+        "abandoned_requests",
         "bytes_from_clients",
         "bytes_from_origins",
         "bytes_to_clients",
@@ -56,6 +61,7 @@ class ProxyCounters:
         "overloads",
         "requests_by_status",
         "slow_reader_releases",
+        "slow_readers_open",
         "tunnels_by_protocol",
         "tunnels_open",
         "upstream_connect_failures",
@@ -67,6 +73,8 @@ class ProxyCounters:
     )
 
     def __init__(self) -> None:
+        self.abandoned_given_up = 0
+        self.abandoned_requests = 0
         self.bytes_from_clients = 0
         self.bytes_from_origins = 0
         self.bytes_to_clients = 0
@@ -82,6 +90,7 @@ class ProxyCounters:
         self.overloads = dict.fromkeys((Refusal.LOOP_DELAY, Refusal.MEMORY), False)
         self.requests_by_status: dict[int, int] = {}
         self.slow_reader_releases = 0
+        self.slow_readers_open = 0
         self.tunnels_by_protocol = {"SPDY/3.1": 0, "websocket": 0}
         self.tunnels_open = 0
         self.upstream_connect_failures = 0

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING
 
 from apfproxy.authn.authenticator import Refusal
 from apfproxy.proxy import answers
+from apfproxy.proxy.abandoned import AbandonedAnswer
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
 from apfproxy.proxy.identification import asker_of
+from apfproxy.proxy.limits import NEVER_NS
 from apfproxy.proxy.request_fields import SIZED, VIA
 from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead
@@ -202,8 +204,7 @@ class Exchange(SeatHolder):
         except Exception:
             # As the loop does where this happens in the event that brought the request's bytes.
             self._log_end(Failure.INTERNAL)
-            self._drop_upstream()
-            self._give_back(self._context.clock.now_ns())
+            self._leave_origin(self._context.clock.now_ns())
             self._downstream.abort()
             raise
 
@@ -415,15 +416,13 @@ class Exchange(SeatHolder):
         """The client is gone: so is its interest in the answer."""
         self._context.counters.client_aborts += 1
         self._log_end(Failure.CANCELLED)
-        self._drop_upstream()
-        self._give_back(self._context.clock.now_ns())
+        self._leave_origin(self._context.clock.now_ns())
 
     def on_deadline(self) -> None:
         """The request has taken too long."""
         if self.has_answered:
             self._log_end(Failure.DEADLINE)
-            self._drop_upstream()
-            self._give_back(self._context.clock.now_ns())
+            self._leave_origin(self._context.clock.now_ns())
             if self.head.is_http_10:
                 self._downstream.reset()  # as where the origin breaks off
             else:
@@ -480,7 +479,12 @@ class Exchange(SeatHolder):
     def _see_answer_taken(self, period_ns: int) -> None:
         """Give the seats back if the answer has waited too long for its client alone."""
         assert self._upstream is not None
+        assert self.ticket is not None
+        assert self._classification is not None
         limits = self._context.limits
+        if limits.slow_reader_grace_ns == NEVER_NS or self.head.is_watch:
+            limits.watched.discard(self)
+            return
         if not self._upstream.is_read_paused:
             # A client that takes the answer bit by bit is waited for in between, too.
             self._answer_ns -= period_ns
@@ -488,10 +492,12 @@ class Exchange(SeatHolder):
                 limits.watched.discard(self)
             return
         self._answer_ns += period_ns
-        if self._answer_ns >= limits.slow_reader_grace_ns:
+        if self._answer_ns < limits.slow_reader_grace_ns:
+            return
+        place = limits.admit_slow_reader(self._classification.level)
+        if place is not None:  # or it keeps its seats until another such answer is through
             limits.watched.discard(self)
-            self._context.counters.slow_reader_releases += 1
-            assert self.ticket is not None
+            self._place = place
             self._note_use(self.ticket)
             self._give_seats_back(self._context.clock.now_ns())
 
@@ -524,6 +530,26 @@ class Exchange(SeatHolder):
                 upstream.abort()
         self._give_back(now_ns)
         self._downstream.on_exchange_end(self)
+
+    def _leave_origin(self, now_ns: int) -> None:
+        """Give up the answer, and all that the request holds.
+
+        Where the settings say so, its seats are kept while the origin may still work for it.
+        """
+        context, upstream, ticket = self._context, self._upstream, self.ticket
+        if (
+            context.abandoned_wait_ns
+            and upstream is not None
+            and ticket is not None
+            and ticket.is_executing
+        ):
+            self._upstream = self.ticket = None
+            self._give_back(now_ns)  # all but the seats, which are those of the ticket
+            self.ticket = ticket
+            AbandonedAnswer(context, self.head, upstream, self._give_seats_back)
+            return
+        self._drop_upstream()
+        self._give_back(now_ns)
 
     def _drop_upstream(self) -> None:
         """Give up the connection to the origin, or the wait for one, or for who asks."""
@@ -601,8 +627,7 @@ class Exchange(SeatHolder):
     def _answer(self, code: int, build: Callable[[bytes, bytes], bytes], reason: str) -> None:
         ticket = self.ticket
         now_ns = self._context.clock.now_ns()
-        self._drop_upstream()
-        self._give_back(now_ns)
+        self._leave_origin(now_ns)
         self.has_answered = True
         context, downstream = self._context, self._downstream
         context.counters.count_status(code)

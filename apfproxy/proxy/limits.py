@@ -20,6 +20,7 @@ from apfproxy.proxy.counters import Refusal
 if TYPE_CHECKING:
     import asyncio
 
+    from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.exchange import Exchange
     from apfproxy.settings import LimitSettings
@@ -49,6 +50,7 @@ class Limits:
         gathered_body_bytes, max_body_bytes, max_pipelined_requests: As in the settings.
         min_body_rate_bytes, body_rate_grace_ns: As in the settings.
         slow_reader_grace_ns: As in the settings; `NEVER_NS` where seats are kept.
+        slow_readers: Priority level's name to answers that go on without seats; without zeros.
         watched: Exchanges that hold seats and wait for their client: the sweep looks at them.
     """
 
@@ -58,6 +60,7 @@ class Limits:
         "_max_connections",
         "_max_per_address",
         "_open",
+        "_slow_readers_per_level",
         "body_rate_grace_ns",
         "gathered_body_bytes",
         "max_body_bytes",
@@ -65,6 +68,7 @@ class Limits:
         "min_body_rate_bytes",
         "shed",
         "slow_reader_grace_ns",
+        "slow_readers",
         "watched",
     )
 
@@ -82,6 +86,8 @@ class Limits:
         self.body_rate_grace_ns = round(settings.body_rate_grace_s * 1e9)
         grace_s = settings.slow_reader_grace_s
         self.slow_reader_grace_ns = NEVER_NS if grace_s is None else round(grace_s * 1e9)
+        self._slow_readers_per_level = settings.slow_readers_per_level
+        self.slow_readers: dict[str, int] = {}
         self.watched: set[Exchange] = set()
 
     @property
@@ -123,6 +129,26 @@ class Limits:
                 self._by_address[address] = left
             else:
                 del self._by_address[address]
+
+    def admit_slow_reader(self, level: PriorityLevel) -> SlowReaderPlace | None:
+        """Let an answer of a level go on without seats; None if there are enough of them."""
+        count = self.slow_readers.get(level.name, 0)
+        most = self._slow_readers_per_level
+        if count >= (level.nominal_limit if most is None else most):
+            return None
+        self.slow_readers[level.name] = count + 1
+        self._counters.slow_reader_releases += 1
+        self._counters.slow_readers_open += 1
+        return SlowReaderPlace(self, level.name)
+
+    def release_slow_reader(self, level: str) -> None:
+        """Such an answer is through."""
+        self._counters.slow_readers_open -= 1
+        left = self.slow_readers[level] - 1
+        if left:
+            self.slow_readers[level] = left
+        else:
+            del self.slow_readers[level]
 
     def refuse(self, transport: asyncio.Transport, refusal: Refusal) -> None:
         """End a connection over plain TCP that was not admitted.
@@ -170,6 +196,23 @@ class Limits:
 
     def __repr__(self) -> str:
         return f"<Limits: {self._open} of {self._max_connections} connections>"
+
+
+class SlowReaderPlace:
+    """Among the answers of a level that go on without seats, since their clients are slow."""
+
+    __slots__ = ("_level", "_limits")
+
+    def __init__(self, limits: Limits, level: str) -> None:
+        self._limits = limits
+        self._level = level
+
+    def release(self, distinguisher: str) -> None:  # noqa: ARG002  as of a `Place`
+        """The answer is through, or given up."""
+        self._limits.release_slow_reader(self._level)
+
+    def __repr__(self) -> str:
+        return f"<SlowReaderPlace of {self._level}>"
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:

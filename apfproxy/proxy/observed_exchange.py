@@ -103,7 +103,8 @@ class ObservedExchange(Exchange):
     def on_client_left(self) -> None:
         """The client is gone; it would not have waited any longer, either."""
         super().on_client_left()
-        if isinstance(self._verdict, Shadow):
+        # If the ticket is still there, its seats are kept for the origin, which works on.
+        if isinstance(self._verdict, Shadow) and self.ticket is None:
             self._verdict.leave()
 
     def _give_seats_back(self, now_ns: int) -> None:

@@ -252,6 +252,8 @@ class ProxyServer:
             if exchange is not None:
                 exchange.on_client_left()
             connection.abort()
+        for answer in list(self._context.abandoned):
+            answer.end()
         self._pool.close()
         await self._all_closed()
 

@@ -150,6 +150,70 @@ def test_slow_reader_gives_its_seats_back() -> None:
         bench.assert_at_rest()
 
 
+def test_slow_reader_keeps_its_seats_by_default() -> None:
+    """As in kube-apiserver: until its answer is through, or its time over."""
+    with Bench() as bench:
+        client, _ = bench.ask(GET), bench.ask(GET)
+        bench.send(bench.origins[0], CHUNKED_OK)
+        pause(bench, client)
+        sweep(bench, 10)
+
+        assert (1, 1, 0) == bench.use()
+        assert 0 == bench.counters.slow_reader_releases
+        assert set() == bench.context.limits.watched
+        sweep(bench, 50)
+        assert "abort" == client.ended_by
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("per_level", [1, None])
+def test_slow_readers_have_a_limit(per_level: int | None) -> None:
+    """A second one keeps its seat until the first is through, and gives it back then."""
+    with limited(slow_readers_per_level=per_level) as bench:
+        first, second, third = bench.ask(GET), bench.ask(GET), bench.ask(GET)
+        bench.send(bench.origins[0], CHUNKED_OK)
+        pause(bench, first)
+        sweep(bench, 1)
+        bench.connect()
+        bench.send(bench.origins[1], CHUNKED_OK)
+        connection_of(second).pause_writing()
+        bench.send(bench.origins[1], b"4\r\nmore\r\n")
+        sweep(bench, 5)
+
+        assert (1, 1, 0) == bench.use()
+        assert (1, 1) == (bench.counters.slow_reader_releases, bench.counters.slow_readers_open)
+        bench.end(first)
+        assert {} == bench.context.limits.slow_readers
+        sweep(bench, SWEEP_S)
+        assert (1, 0, 1) == bench.use()
+        assert (2, 1) == (bench.counters.slow_reader_releases, bench.counters.slow_readers_open)
+        for client in (second, third):
+            bench.end(client)
+        assert {} == bench.context.limits.slow_readers
+        assert 0 == bench.counters.slow_readers_open
+        bench.assert_at_rest()
+
+
+def test_several_slow_readers_of_a_level() -> None:
+    """Each has a place until its own answer is through."""
+    with limited(slow_readers_per_level=2) as bench:
+        clients = [bench.ask(GET), bench.ask(GET)]
+        for index, client in enumerate(clients):
+            bench.send(bench.origins[index], CHUNKED_OK)
+            connection_of(client).pause_writing()
+            bench.send(bench.origins[index], b"4\r\nmore\r\n")
+            sweep(bench, 1)
+            if not index:
+                bench.connect()
+        assert {"queued": 2} == bench.context.limits.slow_readers
+        assert "<SlowReaderPlace of queued>" in repr(connection_of(clients[0]).exchange._place)  # type: ignore[union-attr]  # noqa: SLF001  nothing else tells
+        bench.end(clients[0])
+
+        assert {"queued": 1} == bench.context.limits.slow_readers
+        bench.end(clients[1])
+        bench.assert_at_rest()
+
+
 def test_slow_reader_still_has_its_deadline() -> None:
     """It may hold a connection to the origin no longer than others."""
     with limited() as bench:

@@ -1,0 +1,115 @@
+"""The answer to a request that nobody waits for any more: its seats are kept until it has come.
+
+A client that leaves, or whose time is over, no longer needs the answer, but the origin may go on
+working for it.  Closing the connection tells the origin so, and servers that notice stop: Go's
+`net/http` cancels the request's context.  Before one that does not notice, clients that ask and
+leave, again and again, would have it work on any number of requests at once, whatever the limits.
+`upstream.abandonedWait` is for such origins:
+
+1. Only our side of the connection is closed, so that a server that notices can stop at once.  TLS
+   has no such half-close: there the origin is not told, and goes on.
+2. The answer is read and thrown away.  With its end, or that of the connection, the seats go back.
+3. After the setting's time, or `MAX_DISCARDED_BYTES` of the body, the connection is closed and the
+   seats go back: who sends an answer notices that its connection is gone.
+4. A watch holds its seats no longer than one whose client stays, `watch.limit`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.proxy.response_head import ResponseError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.proxy.response_head import ResponseHead
+    from apfproxy.proxy.upstream import UpstreamConnection
+
+MAX_DISCARDED_BYTES = 1 << 20
+"""Of the answer's body: it costs the proxy a millisecond, and most answers are smaller."""
+
+
+class AbandonedAnswer:
+    """Takes the place of an exchange as the sink of an answer.
+
+    Args:
+        context: The listener's; its `abandoned` has this until it is over.
+        head: The request's.
+        upstream: The connection that the answer is awaited on.
+        give_back: Gives the seats back; called once, with the time.
+
+    Attributes:
+        head: The request's.
+    """
+
+    __slots__ = ("_context", "_discarded_bytes", "_give_back", "_timer", "_upstream", "head")
+
+    def __init__(
+        self,
+        context: Context,
+        head: RequestHead,
+        upstream: UpstreamConnection,
+        give_back: Callable[[int], None],
+    ) -> None:
+        self.head = head
+        self._context = context
+        self._upstream = upstream
+        self._give_back = give_back
+        self._discarded_bytes = 0
+        wait_ns = context.abandoned_wait_ns
+        if head.is_watch:
+            wait_ns = min(wait_ns, round(context.watch_settings.limit_s * 1e9))
+        self._timer = context.clock.call_at(context.clock.now_ns() + wait_ns, self._on_wait_over)
+        context.abandoned.add(self)
+        context.counters.abandoned_requests += 1
+        upstream.sink = self
+        upstream.end_writing()
+        upstream.resume_reading()
+
+    def end(self) -> None:
+        """Close the connection, and give the seats back; harmless once that is done."""
+        if self not in self._context.abandoned:
+            return
+        self._context.abandoned.discard(self)
+        self._timer.cancel()
+        self._upstream.abort()
+        self._give_back(self._context.clock.now_ns())
+
+    def _on_wait_over(self) -> None:
+        self._context.counters.abandoned_given_up += 1
+        self.end()
+
+    # What the connection says.
+
+    def on_interim(self, head: ResponseHead) -> None:
+        """The answer itself is still to come."""
+
+    def on_answer(self, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:  # noqa: ARG002  the sink's signature
+        """The origin answers."""
+        self._discard(body, is_last=is_whole)
+
+    def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:  # noqa: ARG002  as above
+        """The origin goes on answering."""
+        self._discard(data, is_last=is_last)
+
+    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:  # noqa: ARG002  as above
+        """Refuse a tunnel that nobody is there for."""
+        raise ResponseError("an answer 101 that nobody waits for")
+
+    def on_broken(self, reason: str, *, may_retry: bool) -> None:  # noqa: ARG002  as above
+        """The origin has given up, too."""
+        self.end()
+
+    def on_upstream_writable(self) -> None:
+        """Nothing more is sent."""
+
+    def _discard(self, data: bytes, *, is_last: bool) -> None:
+        self._discarded_bytes += len(data)
+        if is_last or self._discarded_bytes > MAX_DISCARDED_BYTES:
+            self.end()
+
+    def __repr__(self) -> str:
+        return f"<AbandonedAnswer to {self.head!r}, {self._discarded_bytes} bytes discarded>"

@@ -1,0 +1,285 @@
+"""Requests whose client is gone, and whose seats are kept while the origin works on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.proxy.abandoned import MAX_DISCARDED_BYTES
+from apfproxy.settings import OBSERVE, Address, UpstreamSettings, WatchSettings
+from tests.proxy.fakes import (
+    CHUNKED_OK,
+    CHUNKED_POST,
+    GET,
+    OK,
+    POST,
+    WATCH,
+    Bench,
+    connection_of,
+    status,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WAIT_S = 30.0
+
+
+def bench_with(*, wait_s: float = WAIT_S, **others: str) -> Bench:
+    """A data plane with one seat before an origin that may not notice that a client has left."""
+    upstream = UpstreamSettings(address=Address(host="origin", port=80), abandoned_wait_s=wait_s)
+    return Bench(upstream=upstream, **others)  # type: ignore[arg-type]  # settings by their names
+
+
+def assert_over(bench: Bench, *, given_up: int = 0) -> None:
+    """The only abandoned request is through: its connection closed, its seats back."""
+    assert "abort" == bench.origins[0].ended_by
+    assert (1, given_up) == (bench.counters.abandoned_requests, bench.counters.abandoned_given_up)
+    assert set() == bench.context.abandoned
+    bench.assert_at_rest()
+
+
+def leave_at_work(bench: Bench) -> None:
+    """A client leaves while the origin works."""
+    bench.end(bench.ask(GET))
+
+
+def leave_half_way(bench: Bench) -> None:
+    """A client leaves while the origin answers."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.end(client)
+
+
+def leave_unread(bench: Bench) -> None:
+    """A client leaves that was slow to take the answer."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], CHUNKED_OK)
+    connection_of(client).pause_writing()
+    bench.send(bench.origins[0], b"4\r\nmore\r\n")
+    assert not bench.origins[0].reads
+    bench.end(client)
+
+
+def leave_in_the_body(bench: Bench) -> None:
+    """A client leaves before its request is whole."""
+    bench.end(bench.ask(POST + b"\r\nbo"))
+
+
+def break_the_body(bench: Bench) -> None:
+    """A body turns out to be malformed."""
+    client = bench.ask(CHUNKED_POST + b"\r\n4\r\nbo")
+    bench.send(client, b"dyXX")
+    assert b"400" == status(client.take())
+
+
+def body_too_late(bench: Bench) -> None:
+    """A body comes too slowly."""
+    client = bench.ask(POST + b"\r\nbo")
+    for _ in range(5):
+        bench.wait(1)
+    assert b"408" == status(client.take())
+
+
+def answer_too_late(bench: Bench) -> None:
+    """The origin takes too long."""
+    client = bench.ask(GET)
+    bench.wait(60)
+    assert b"504" == status(client.take())
+
+
+def rest_too_late(bench: Bench) -> None:
+    """The rest of an answer takes too long."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], CHUNKED_OK)
+    bench.wait(60)
+    assert "abort" == client.ended_by
+
+
+WAYS_OUT = (
+    leave_at_work,
+    leave_half_way,
+    leave_unread,
+    leave_in_the_body,
+    break_the_body,
+    body_too_late,
+    answer_too_late,
+    rest_too_late,
+)
+
+
+def way_out(function: Callable[[Bench], None]) -> str:
+    """The name of a test's way out."""
+    return function.__name__.replace("_", "-")
+
+
+@pytest.mark.parametrize("abandon", WAYS_OUT, ids=way_out)
+def test_seats_are_kept_until_the_answer(abandon: Callable[[Bench], None]) -> None:
+    """However the request ends, the next one waits until the origin is through with it."""
+    with bench_with() as bench:
+        abandon(bench)
+        second = bench.ask(GET)
+
+        assert (1, 1, 0) == bench.use()
+        assert bench.origins[0].has_eof
+        assert bench.origins[0].reads
+        assert "" == bench.origins[0].ended_by
+        has_begun = abandon in (leave_half_way, leave_unread, rest_too_late)
+        bench.send(bench.origins[0], b"4\r\nmore\r\n0\r\n\r\n" if has_begun else OK)
+        assert (1, 0, 1) == bench.use()
+        bench.end(second)
+        assert_over(bench)
+
+
+@pytest.mark.parametrize("abandon", WAYS_OUT, ids=way_out)
+def test_not_for_ever(abandon: Callable[[Bench], None]) -> None:
+    """An origin that never answers is given up."""
+    with bench_with() as bench:
+        abandon(bench)
+        bench.clock.run_until(bench.clock.now_ns() + round(WAIT_S * 1e9) - 1)
+        assert (1, 0, 0) == bench.use()
+        bench.clock.run_until(bench.clock.now_ns() + 1)
+
+        assert_over(bench, given_up=1)
+
+
+@pytest.mark.parametrize("abandon", WAYS_OUT, ids=way_out)
+def test_seats_go_back_at_once_by_default(abandon: Callable[[Bench], None]) -> None:
+    """As for servers that notice that their client has left."""
+    with Bench() as bench:
+        abandon(bench)
+
+        assert "abort" == bench.origins[0].ended_by
+        assert 0 == bench.counters.abandoned_requests
+        bench.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    "come",
+    [
+        pytest.param(lambda bench: bench.end(bench.origins[0]), id="end"),
+        pytest.param(lambda bench: bench.end(bench.origins[0], OSError()), id="error"),
+        pytest.param(lambda bench: bench.send(bench.origins[0], b"no HTTP\r\n\r\n"), id="nonsense"),
+        pytest.param(
+            lambda bench: bench.send(
+                bench.origins[0], b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n"
+            ),
+            id="switch",
+        ),
+    ],
+)
+def test_an_origin_that_gives_up(come: Callable[[Bench], None]) -> None:
+    """Whatever ends the connection ends the wait."""
+    with bench_with() as bench:
+        leave_at_work(bench)
+        come(bench)
+
+        assert set() == bench.context.abandoned
+        assert (1, 0) == (bench.counters.abandoned_requests, bench.counters.abandoned_given_up)
+        bench.assert_at_rest()
+
+
+def test_interim_answers_and_slow_writes_say_nothing() -> None:
+    """Only the final answer counts."""
+    with bench_with() as bench:
+        leave_at_work(bench)
+        bench.send(bench.origins[0], b"HTTP/1.1 103 Early Hints\r\n\r\n")
+        bench.origins[0].protocol.pause_writing()
+        bench.origins[0].protocol.resume_writing()
+
+        assert (1, 0, 0) == bench.use()
+        (answer,) = bench.context.abandoned
+        assert "0 bytes discarded" in repr(answer)
+        bench.send(bench.origins[0], OK)
+        assert_over(bench)
+        answer.end()
+        assert_over(bench)
+
+
+def test_a_long_answer_is_cut() -> None:
+    """Who sends notices that nobody takes it."""
+    with bench_with() as bench:
+        leave_half_way(bench)
+        chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+        for _ in range(MAX_DISCARDED_BYTES // 0x10000):
+            bench.send(bench.origins[0], chunk)
+        assert (1, 0, 0) == bench.use()
+        bench.send(bench.origins[0], chunk)
+
+        assert_over(bench)
+
+
+def test_a_watch_is_held_no_longer_than_one_that_stays() -> None:
+    """It would have given its seats back by then."""
+    with bench_with() as bench:
+        bench.end(bench.ask(WATCH))
+        bench.wait(WatchSettings().limit_s - 0.001)
+        assert (1, 0, 0) == bench.use()
+        bench.wait(0.001)
+
+        assert_over(bench, given_up=1)
+
+
+def test_over_tls_the_origin_is_not_told() -> None:
+    """There is no half-close: the answer is waited for all the same."""
+    with bench_with() as bench:
+        bench.origins[0].is_tls = True
+        leave_at_work(bench)
+
+        assert not bench.origins[0].has_eof
+        assert (1, 0, 0) == bench.use()
+        bench.send(bench.origins[0], OK)
+        assert_over(bench)
+
+
+def test_nothing_is_kept_for_what_the_origin_does_not_know_of() -> None:
+    """A request that waits for seats, or for a connection, leaves at once."""
+    with bench_with(wait_s=WAIT_S) as bench:
+        first, second = bench.ask(GET), bench.ask(GET)
+        bench.end(second)
+        assert (1, 0, 0) == bench.use()
+        bench.send(bench.origins[0], OK)
+        bench.origins[0].end()
+        third = bench.ask(GET)
+        assert (1, 0, 1) == bench.use()
+        bench.end(third)
+
+        assert b"200" == status(first.take())
+        assert 0 == bench.counters.abandoned_requests
+        bench.assert_at_rest()
+
+
+def test_observed_seats_are_kept_as_well() -> None:
+    """One that executes keeps its seats; one that would still wait would never have been sent."""
+    with bench_with(enforcement=OBSERVE) as bench:
+        first, second = bench.ask(GET), bench.ask(GET)
+        bench.connect()
+        assert (1, 1, 0) == bench.use()
+        bench.end(second)
+        assert (1, 0, 0) == bench.use()
+        assert "abort" == bench.origins[1].ended_by
+        bench.end(first)
+        assert (1, 0, 0) == bench.use()
+        bench.send(bench.origins[0], OK)
+
+        assert_over(bench)
+
+
+def test_an_observed_shadow_keeps_its_seats() -> None:
+    """Once its turn has come, it is as if it had been sent then: it takes as long as the answer."""
+    with bench_with(enforcement=OBSERVE) as bench:
+        first, second = bench.ask(GET), bench.ask(GET)
+        bench.connect()
+        bench.wait(2)
+        bench.send(bench.origins[0], OK)
+        assert b"200" == status(first.take())
+        bench.end(second)
+        bench.wait(1)
+        bench.send(bench.origins[1], OK)
+        assert (1, 0, 0) == bench.use()
+        bench.wait(2)
+
+        assert (0, 0, 0) == bench.use()
+        assert set() == bench.context.abandoned
+        bench.assert_at_rest()
