@@ -8,8 +8,9 @@ how long the worst took, what the proxy holds in memory and in descriptors befor
 after, and that in the end no seat is in use and no connection is left.
 
 Slow bodies hold seats of their level until `downstream.limits.bodyRateGrace` is over, and slow
-readers until `slowReaderGrace` is, so for that long whoever shares the level may have to wait;
-nobody else does.
+readers, by the settings here, until `slowReaderGrace` is, so for that long whoever shares the level
+may have to wait; nobody else does.  (By default slow readers hold theirs for as long as their
+requests may take, as in kube-apiserver, and so could keep whoever shares their level out.)
 
     python loadtest/slow_clients.py --connections 4000 --seconds 40 --json slow.json
     python loadtest/slow_clients.py --only body --connections 500
@@ -59,7 +60,13 @@ TARGETS = {"head": "/slow", "body": "/slow", "read": "/large"}
 REQUESTS_PER_S = 20
 WORST_MS = 1000.0
 GRACE_MS = {"head": 0.0, "body": 5000.0, "read": 1000.0}
-"""For which slow clients hold seats: the defaults of `bodyRateGrace` and `slowReaderGrace`."""
+"""For which slow clients hold seats: `bodyRateGrace`'s default, and `slowReaderGrace` as below."""
+SETTINGS = """
+downstream:
+  limits:
+    slowReaderGrace: 1s
+    slowReadersPerLevel: 100000
+"""
 GROWTH_MIB = 48.0
 """Of memory that may stay after a mode: what the allocator keeps for the next one."""
 SPARE_DESCRIPTORS = 8
@@ -320,7 +327,11 @@ def measure(options: argparse.Namespace, directory: Path) -> list[Findings]:
         "origin", [sys.executable, script, "--port", str(port)], port=port, directory=directory
     )
     with origin:
-        proxy, admin_port = start_apfproxy(upstream_port=port, directory=directory)
+        settings = directory / "settings.yaml"
+        settings.write_text(SETTINGS)
+        proxy, admin_port = start_apfproxy(
+            upstream_port=port, directory=directory, arguments=("--settings", str(settings))
+        )
         with proxy:
 
             async def run() -> list[Findings]:
