@@ -4,9 +4,9 @@ Kubernetes adjusts the current limits every 10 s.  A level that has lent all tha
 suddenly in demand, waits until then for seats that nobody uses, or for its own.  Here the arrival
 that has to wait has the limits adjusted, by the same division of seats and these rules:
 
-1. What counts is the demand of now: a level's target is at least its seats in use and waited for.
-   Smoothed demand counts as it was at the last period's end.  Neither it nor the averages of the
-   period are changed by looking.
+1. What counts is the demand of now, the seats in use and waited for, where Kubernetes has smoothed
+   demand: that forgets in minutes that a level was busy.  Neither it nor the averages of the period
+   are changed by looking, so that the adjustment at the period's end is what it would have been.
 2. Nobody goes below what it used of its own in the last `MARK_NS` at least: a level whose requests
    come and go keeps the seats for the next one.
 3. Limits change only where a level in which requests wait gets more seats by it.
@@ -156,6 +156,6 @@ def _demand_now(level: PriorityLevel, seats: int) -> LevelDemand:
         LevelLimits(level.nominal_limit, level.lower_limit, level.upper_limit),
         level.is_exempt,
         max(demand.recent_watermark, seats),
-        max(demand.smoothed, seats),
+        float(seats),
         level.current_limit,
     )

@@ -67,10 +67,17 @@ class Scene:
 def two_levels(
     lendable: int = 50, shares: int = 5, borrowing: int | None = None
 ) -> list[FlowControlObject]:
-    """A level for each of two users, which are named as their levels."""
+    """The levels of two users."""
+    return levels_of("ab", lendable, shares, borrowing)
+
+
+def levels_of(
+    names: str, lendable: int = 50, shares: int = 5, borrowing: int | None = None
+) -> list[FlowControlObject]:
+    """A level for each user, who is named as the level."""
     queuing = QueuingConfiguration(queues=4, hand_size=1, queue_length_limit=50)
     objects: list[FlowControlObject] = []
-    for name in "ab":
+    for name in names:
         objects += [
             priority_level(
                 name,
@@ -284,3 +291,45 @@ def test_many_levels_are_looked_at_less_often() -> None:
     clock.run_until(1_000_000_000)
 
     assert [0, 300_000_000, 600_000_000, 900_000_000] == looks
+
+
+@pytest.mark.parametrize("borrowing", [0, None])
+def test_nothing_is_foreseen_where_nothing_is_lent(borrowing: int | None) -> None:
+    """A level that may not borrow has its own limit, and so has one to which nobody can lend."""
+    scene = Scene(*two_levels(lendable=0, borrowing=borrowing))
+    level = scene.controller.levels["a"]
+    held = scene.arrive("a", level.current_limit)
+
+    assert level.current_limit == scene.controller.foreseen_seat_limit(level, 1)
+    assert len(held) == scene.executing(held)
+    (last,) = scene.arrive("a")
+    assert not last.is_executing
+    assert level.current_limit == scene.controller.foreseen_seat_limit(level, 1)
+
+
+def test_nothing_is_imposed_where_nobody_gets_more() -> None:
+    """Of one idle seat three levels that wait would have a third each, which is none."""
+    scene = Scene(*levels_of("abcd"))
+    levels = scene.controller.levels
+    for name in "abc":
+        scene.arrive(name, 40)
+    scene.wait(10 * LOOK_NS)
+    levels["d"].current_limit += 1
+    limits = [scene.limit(name) for name in "abcd"]
+    assert 3 == levels["d"].lower_limit < limits[-1]
+    scene.wait(LOOK_NS)
+
+    assert limits == [scene.limit(name) for name in "abcd"]
+
+
+def test_a_busy_past_does_not_count() -> None:
+    """A level that was busy for long has idle seats as soon as it is quiet."""
+    scene = Scene(*two_levels())
+    tickets = scene.arrive("b", 40)
+    waiting = scene.arrive("a", 40)
+    scene.wait(PERIOD_NS)
+    scene.controller.adjust_limits()
+    scene.finish("b", tickets)
+    scene.wait(2 * MARK_NS + 2 * LOOK_NS)
+
+    assert (15, 5) == (scene.executing(waiting), scene.limit("b"))
