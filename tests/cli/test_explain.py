@@ -198,3 +198,20 @@ async def test_other_version(capsys: pytest.CaptureFixture[str]) -> None:
     (line,) = capsys.readouterr().err.splitlines()
 
     assert (1, True) == (code, "answers in another way than this version" in line)
+
+
+@pytest.mark.parametrize(
+    ("flag", "decision"),
+    [
+        pytest.param("", "execute", id="default"),
+        pytest.param("--limit-adjustment prompt", "execute", id="prompt"),
+        pytest.param("--limit-adjustment kubernetes", "wait", id="kubernetes"),
+    ],
+)
+def test_a_level_that_has_lent_all(
+    flag: str, decision: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What becomes of a request is what the proxy would do with that setting."""
+    found = explained(f"get pods a -n x --as u --server-concurrency-limit 8 {flag}", capsys)
+
+    assert (0, decision) == (found["priorityLevel"]["currentLimit"], found["outcome"]["decision"])

@@ -115,3 +115,14 @@ def test_wrong_input(
     (line,) = capsys.readouterr().err.splitlines()
 
     assert message in line
+
+
+def test_too_few_seats(capsys: pytest.CaptureFixture[str]) -> None:
+    """Below the table stands which levels have too few, and how many are enough."""
+    assert main(["limits", "--server-concurrency-limit", "12"]) == 0
+    *_, empty, lent, rounded = capsys.readouterr().out.splitlines()
+
+    assert empty == ""
+    assert lent.startswith("12 seats are too few for global-default, workload-low: ")
+    assert lent.endswith("; 13 are enough")
+    assert rounded.startswith("12 seats are too few for catch-all, global-default, leader-election")

@@ -365,3 +365,19 @@ def test_samples(capsys: pytest.CaptureFixture[str]) -> None:
     assert [20.0, 20.0] == [each["warmUpSeconds"] for each in report["configurations"]]
     assert changes["build"]["executed"] < 0 < changes["build"]["waitMean"]
     assert all(changes[f"operator-{number}"]["queued"] < 0 for number in range(10))
+
+
+@pytest.mark.parametrize(("policy", "waits"), [("prompt", False), ("kubernetes", True)])
+def test_limit_adjustment(
+    policy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], *, waits: bool
+) -> None:
+    """With few seats the first request waits for the first adjustment, in Kubernetes."""
+    path = tmp_path / "one.yaml"
+    path.write_text(MIX.replace("rate: 100", "rate: 1").replace("count: 3", "count: 1"))
+    flags = f"--mix {path} --server-concurrency-limit 8 -o json --limit-adjustment {policy}"
+    assert 0 == main(["simulate", *flags.split()])
+    (found,) = json.loads(capsys.readouterr().out)["configurations"]
+    (level,) = (each for each in found["levels"] if each["executed"])
+
+    assert 2 == level["executed"]
+    assert waits is (level["waitP99"] > 1)
