@@ -6,12 +6,14 @@ working for it.  Closing the connection tells the origin so, and servers that no
 leave, again and again, would have it work on any number of requests at once, whatever the limits.
 `upstream.abandonedWait` is for such origins:
 
-1. Only our side of the connection is closed, so that a server that notices can stop at once.  TLS
-   has no such half-close: there the origin is not told, and goes on.
+1. The connection stays open, and the origin is not told.  Not by a half-close either: many servers
+   close the connection then, although what they have begun goes on.
 2. The answer is read and thrown away.  With its end, or that of the connection, the seats go back.
 3. After the setting's time, or `MAX_DISCARDED_BYTES` of the body, the connection is closed and the
    seats go back: who sends an answer notices that its connection is gone.
 4. A watch holds its seats no longer than one whose client stays, `watch.limit`.
+5. If the request's body is not whole, its rest never comes: an origin that waits for that, too, is
+   given the same time.
 """
 
 from __future__ import annotations
@@ -66,7 +68,6 @@ class AbandonedAnswer:
         context.abandoned.add(self)
         context.counters.abandoned_requests += 1
         upstream.sink = self
-        upstream.end_writing()
         upstream.resume_reading()
 
     def end(self) -> None:

@@ -129,15 +129,6 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._counters.bytes_to_origins += len(data)
         self.write(data)
 
-    def end_writing(self) -> None:
-        """Close our side of the connection, so that the origin can notice that nobody waits.
-
-        Only the last request's answer can still come.  With TLS, which has no half-close, the
-        origin is not told.
-        """
-        if not self.is_closed and self.transport.can_write_eof():
-            self.transport.write_eof()
-
     def hand_over(self, protocol: asyncio.BufferedProtocol) -> None:
         """Let another protocol have the transport, for good; the sink hears no more."""
         self.sink = None

@@ -122,7 +122,7 @@ def test_seats_are_kept_until_the_answer(abandon: Callable[[Bench], None]) -> No
         second = bench.ask(GET)
 
         assert (1, 1, 0) == bench.use()
-        assert bench.origins[0].has_eof
+        assert not bench.origins[0].has_eof
         assert bench.origins[0].reads
         assert "" == bench.origins[0].ended_by
         has_begun = abandon in (leave_half_way, leave_unread, rest_too_late)
@@ -219,18 +219,6 @@ def test_a_watch_is_held_no_longer_than_one_that_stays() -> None:
         bench.wait(0.001)
 
         assert_over(bench, given_up=1)
-
-
-def test_over_tls_the_origin_is_not_told() -> None:
-    """There is no half-close: the answer is waited for all the same."""
-    with bench_with() as bench:
-        bench.origins[0].is_tls = True
-        leave_at_work(bench)
-
-        assert not bench.origins[0].has_eof
-        assert (1, 0, 0) == bench.use()
-        bench.send(bench.origins[0], OK)
-        assert_over(bench)
 
 
 def test_nothing_is_kept_for_what_the_origin_does_not_know_of() -> None:
