@@ -479,8 +479,6 @@ class Exchange(SeatHolder):
     def _see_answer_taken(self, period_ns: int) -> None:
         """Give the seats back if the answer has waited too long for its client alone."""
         assert self._upstream is not None
-        assert self.ticket is not None
-        assert self._classification is not None
         limits = self._context.limits
         if limits.slow_reader_grace_ns == NEVER_NS or self.head.is_watch:
             limits.watched.discard(self)
@@ -492,14 +490,8 @@ class Exchange(SeatHolder):
                 limits.watched.discard(self)
             return
         self._answer_ns += period_ns
-        if self._answer_ns < limits.slow_reader_grace_ns:
-            return
-        place = limits.admit_slow_reader(self._classification.level)
-        if place is not None:  # or it keeps its seats until another such answer is through
+        if self._answer_ns >= limits.slow_reader_grace_ns and self._goes_on_without_seats():
             limits.watched.discard(self)
-            self._place = place
-            self._note_use(self.ticket)
-            self._give_seats_back(self._context.clock.now_ns())
 
     def end_watch(self) -> None:
         """End a long-running answer as if it were through; the proxy is about to stop."""

@@ -327,6 +327,21 @@ class SeatHolder(abc.ABC):
             self._note_use(self.ticket)
             self._give_seats_back(self._context.clock.now_ns())
 
+    def _goes_on_without_seats(self) -> bool:
+        """Give the seats back before the answer is through, unless enough others of the level did.
+
+        Then it keeps them, until one of those others is through.
+        """
+        assert self.ticket is not None
+        assert self._classification is not None
+        place = self._context.limits.admit_slow_reader(self._classification.level)
+        if place is None:
+            return False
+        self._place = place
+        self._note_use(self.ticket)
+        self._give_seats_back(self._context.clock.now_ns())
+        return True
+
     def _give_back(self, now_ns: int) -> None:
         """Give back all that the request holds but its connections."""
         if self._watch is not None:
