@@ -42,10 +42,10 @@ class FlowObserver(Protocol):
 
 
 class Place(Protocol):
-    """Among the long-running requests of a flow."""
+    """Among the long-running requests of a flow, or the slow readers of a level."""
 
     def release(self, distinguisher: str) -> None:
-        """The request of that flow is over."""
+        """The request, of that flow, is over."""
 
 
 class SeatHolder(abc.ABC):
