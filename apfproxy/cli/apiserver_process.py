@@ -27,8 +27,10 @@ from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.apiserver.write_guard import WriteGuard
-from apfproxy.cli.listening import runner_of
+from apfproxy.cli.listening import Listener
+from apfproxy.cli.places import Places, place_limits
 from apfproxy.cli.process import ListenError
+from apfproxy.cli.running import descriptor_limit
 from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
 from apfproxy.observe.health import HEALTHZ, READYZ, HealthRegistry
 from apfproxy.observe.health_pages import HealthPages
@@ -42,6 +44,10 @@ REQUESTS_S = 10.0
 """For requests that are under way when the server is to stop."""
 SHUTDOWN_S = 5.0
 """For answers that are under way once watches were told to end; then connections are cut."""
+MAX_CONNECTIONS = 16384
+"""Far more than the watches of a load test; fewer if the process may not open as many files."""
+SPARE_DESCRIPTORS = 64
+"""For the store's files, and for connections that are accepted only to be refused."""
 BACKLOG = 4096
 """Connections that may wait to be accepted: thousands of watchers come back at once."""
 
@@ -104,7 +110,7 @@ class ApiServerProcess:
         self.seeded = 0
         self._controllers: Controllers | None = None
         self._gate: Gate | None = None
-        self._runner: web.AppRunner | None = None
+        self._listener: Listener | None = None
 
     def __repr__(self) -> str:
         return f"<ApiServerProcess {self.store!r}>"
@@ -112,8 +118,8 @@ class ApiServerProcess:
     @property
     def port(self) -> int:
         """The port that clients connect to."""
-        assert self._runner is not None, "it listens"
-        return int(self._runner.addresses[0][1])
+        assert self._listener is not None, "it listens"
+        return self._listener.addresses[0][1]
 
     async def start(self) -> None:
         """Open the store, listen, and let the objects be there that always are; all or nothing.
@@ -176,19 +182,19 @@ class ApiServerProcess:
         app.add_routes(HealthPages(self.health, metrics).routes())
         app.router.add_get("/", functools.partial(index, paths))
         app.router.add_route("*", "/{path:.*}", not_found)
-        self._runner = runner_of(app, shutdown_s=SHUTDOWN_S)
-        await self._runner.setup()
+        limits = place_limits(min(MAX_CONNECTIONS, descriptor_limit() - SPARE_DESCRIPTORS))
+        places = Places("API", limits, asyncio.get_running_loop().time)
+        self._listener = Listener(app, places, shutdown_s=SHUTDOWN_S)
         try:
-            await web.TCPSite(self._runner, listen.host, listen.port, backlog=BACKLOG).start()
+            await self._listener.start(listen, backlog=BACKLOG)
         except OSError as error:
             raise ListenError(listen, "listen", error) from error
 
     async def stop(self) -> None:
         """Stop listening, end watches, finish writes; harmless if it never started."""
         self.health.report(SHUTDOWN, "the process is shutting down")
-        if self._runner is not None:
-            for site in list(self._runner.sites):
-                await site.stop()
+        if self._listener is not None:
+            self._listener.stop_accepting()
         if self._gate is not None:
             await self._gate.drain(REQUESTS_S)
             self._gate = None
@@ -197,9 +203,9 @@ class ApiServerProcess:
             self._controllers = None
         if self.store is not None:
             await self.store.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
+        if self._listener is not None:
+            await self._listener.close()
+            self._listener = None
 
     def _store_state(self) -> StoreState:
         """What the store has now, for a scrape."""

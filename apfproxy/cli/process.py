@@ -10,14 +10,15 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from aiohttp import web
-
+from apfproxy.cli.descriptors import DescriptorWatch
 from apfproxy.cli.flow_control_api import FlowControlApi
 from apfproxy.cli.identities import Identities
 from apfproxy.cli.kubernetes_source import kubernetes_objects
-from apfproxy.cli.listening import runner_of
+from apfproxy.cli.listening import Listener
 from apfproxy.cli.observation import Observation
+from apfproxy.cli.places import Places, place_limits
 from apfproxy.cli.raw_request import request_of_line
+from apfproxy.cli.running import descriptor_limit
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -25,6 +26,7 @@ from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.loopback import is_loopback
 from apfproxy.observe.access_log_metrics import access_log_families
 from apfproxy.observe.admin import build_admin_app
+from apfproxy.observe.admin_metrics import admin_families
 from apfproxy.observe.authentication_metrics import AuthenticationMetrics
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.configuration_events import ConfigurationEvents, shortfall
@@ -54,6 +56,10 @@ if TYPE_CHECKING:
 
 ADMIN_SHUTDOWN_S = 1.0
 """For a scrape that is under way; the listener closes last, when there is nothing more to see."""
+ADMIN_CONNECTIONS = 64
+"""Scrapers, probes, a team's live pages and terminals, and watches of the store."""
+ADMIN_PART = 8
+"""Of the descriptors it takes no more than one part of so many, however few there are."""
 
 CONFIGURATION = "configuration"
 ENFORCEMENT = "enforcement"
@@ -159,7 +165,8 @@ class ProxyProcess:
             )
             self.health.add(OBJECT_COUNTS, pages=(READYZ,), is_blocking=False)
 
-        self._admin: web.AppRunner | None = None
+        self.descriptors = DescriptorWatch(self._loop.time)
+        self._admin: Listener | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._adjustment: asyncio.Handle | None = None
 
@@ -203,6 +210,7 @@ class ProxyProcess:
             await self.stop()
             raise
         self.start_adjustments(self._loop.call_later)
+        self._tasks.append(spawn(self.descriptors.run(), name="looking for a descriptor"))
         if self.identities.has_files:
             watch = self.identities.watch()
             self._tasks.append(spawn(watch, name="watching certificates, keys and tokens"))
@@ -256,6 +264,8 @@ class ProxyProcess:
             raise ListenError(listen, "listen", error) from error
         if admin is None:
             return
+        limits = place_limits(min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART))
+        places = Places("admin", limits, self._loop.time)
         metrics = MetricsPage(
             self.clock,
             self.controller,
@@ -263,7 +273,7 @@ class ProxyProcess:
             self.counters,
             self.server.pool,
             self.config_status,
-            tuple(self._other_families()),
+            (*self._other_families(), partial(admin_families, places)),
         )
         app = build_admin_app(
             self.controller,
@@ -284,10 +294,9 @@ class ProxyProcess:
                 (NOT_ENFORCED,) if self.settings.flow_control.enforcement == OBSERVE else (),
             ),
         )
-        self._admin = runner_of(app, shutdown_s=ADMIN_SHUTDOWN_S)
-        await self._admin.setup()
+        self._admin = Listener(app, places, shutdown_s=ADMIN_SHUTDOWN_S)
         try:
-            await web.TCPSite(self._admin, admin.host, admin.port).start()
+            await self._admin.start(admin)
         except OSError as error:
             raise ListenError(admin, "admin", error) from error
 
@@ -299,6 +308,7 @@ class ProxyProcess:
         if access_log is not None:
             yield partial(access_log_families, access_log)
         yield partial(health_families, self.health)
+        yield self.descriptors.families
 
     def hurry(self) -> None:
         """Let the start not wait for objects that are yet to come: the process is to end."""
@@ -333,7 +343,7 @@ class ProxyProcess:
             await self._api.stop()  # watches end by this
             self._api = None
         if self._admin is not None:
-            await self._admin.cleanup()
+            await self._admin.close()
             self._admin = None
 
     def _forget_identities(self) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import resource
 import signal
+import sys
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.tasks import spawn
@@ -21,6 +22,12 @@ def raise_descriptor_limit() -> None:
     """Allow as many open files as the system lets us: each request has up to two connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def descriptor_limit() -> int:
+    """How many open files the process may have."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
 
 
 def spare_collector() -> None:

@@ -48,11 +48,13 @@ SECURITY_HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 
+EVENTS_PATH = "/events"
+
 LIVE_INDEX = {
     "/": "this list; in a browser the live page",
     "/debug/live": "the live page's state, as JSON",
     "/debug/live/hand": "a flow's hand of queues; ?priorityLevel=&flowSchema=&flow=",
-    "/events": "the same state as server-sent events, as it changes",
+    EVENTS_PATH: "the same state as server-sent events, as it changes",
 }
 
 SAMPLE_S = 1.0
@@ -97,7 +99,7 @@ class LivePage:
         return [
             web.get("/debug/live", self.state),
             web.get("/debug/live/hand", self.hand),
-            web.get("/events", self.events, allow_head=False),
+            web.get(EVENTS_PATH, self.events, allow_head=False),
             web.get("/page/{path:.+}", self.file),
         ]
 

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from apfproxy.settings import LimitSettings
 
 SPARE_DESCRIPTORS = 256
-"""For files, listeners, the admin listener's clients, questions to the origin's API, and
+"""For files, listeners, 64 clients of the admin listener, questions to the origin's API, and
 connections that are accepted only to be refused."""
+SPARE_QUESTIONS = 32
+"""Of both kinds together, by default; for more of them more descriptors are spared."""
 MIN_CONNECTIONS = 16
 """With fewer the proxy is of no use, whatever the system allows."""
 UNLIMITED = sys.maxsize
@@ -176,18 +178,19 @@ class Limits:
         )
         transport.close()
 
-    def fit(self, descriptors: int, upstream_connections: int) -> int | None:
+    def fit(self, descriptors: int, upstream_connections: int, questions: int = 0) -> int | None:
         """Take no more connections than there are descriptors for.
 
         Args:
             descriptors: Files that the process may have open.
             upstream_connections: The most that there may be towards the origin; each needs one
                 too, but there are never more of them than of clients' connections.
+            questions: The most that may be under way to the origin's API.
 
         Returns:
             The new limit, if there must be one.
         """
-        room = descriptors - SPARE_DESCRIPTORS
+        room = descriptors - SPARE_DESCRIPTORS - max(0, questions - SPARE_QUESTIONS)
         most = max(room // 2, room - upstream_connections, MIN_CONNECTIONS)
         if most >= self._max_connections:
             return None

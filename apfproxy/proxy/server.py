@@ -162,7 +162,13 @@ class ProxyServer:
         if descriptors == resource.RLIM_INFINITY:
             return
         wanted = self._settings.downstream.limits.max_connections
-        most = self._context.limits.fit(descriptors, self._settings.upstream.max_connections)
+        authentication = self._settings.authentication
+        reviews = (authentication.token_review, authentication.impersonation.access_review)
+        most = self._context.limits.fit(
+            descriptors,
+            self._settings.upstream.max_connections,
+            sum(each.max_concurrent for each in reviews if each.is_enabled),
+        )
         # Nobody has asked for the default, nor for a number where there is to be no limit.
         if most is not None and wanted not in (None, LimitSettings().max_connections):
             log.warning(

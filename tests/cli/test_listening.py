@@ -9,7 +9,9 @@ import pytest
 from aiohttp import web
 
 from apfproxy.cli import listening
-from apfproxy.cli.listening import LINE_BYTES, LOOKS, StalledClients, runner_of
+from apfproxy.cli.listening import LINE_BYTES, LOOKS, Listener, StalledClients
+from apfproxy.cli.places import Places, place_limits
+from apfproxy.settings import Address
 
 
 class Transport:
@@ -62,20 +64,26 @@ async def seen(request: web.Request) -> web.Response:
     return web.Response(text=f"{len(request.raw_path)} {len(await request.read())}")
 
 
+async def listening_with(app: web.Application) -> Listener:
+    """A listener for an application, with places enough."""
+    places = Places("test", place_limits(100), asyncio.get_running_loop().time)
+    listener = Listener(app, places, shutdown_s=1)
+    await listener.start(Address(host="127.0.0.1", port=0))
+    return listener
+
+
 async def answer_of(data: bytes) -> bytes:
     """What a listener answers to some bytes until it closes the connection."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", seen)
-    runner = runner_of(app, shutdown_s=1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    listener = await listening_with(app)
     try:
-        reader, writer = await asyncio.open_connection(*runner.addresses[0])
+        reader, writer = await asyncio.open_connection(*listener.addresses[0])
         writer.write(data)
         found = await reader.read()
         writer.close()
     finally:
-        await runner.cleanup()
+        await listener.close()
     return found
 
 
@@ -125,13 +133,11 @@ async def test_clients_that_take_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
     app = web.Application()
     app.router.add_get("/", endless)
-    runner = runner_of(app, shutdown_s=1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    _, writer = await asyncio.open_connection(*runner.addresses[0], limit=1)
+    listener = await listening_with(app)
+    _, writer = await asyncio.open_connection(*listener.addresses[0], limit=1)
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     await ended.wait()
     writer.close()
-    await runner.cleanup()
+    await listener.close()
 
     assert ended.is_set()

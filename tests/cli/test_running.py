@@ -6,11 +6,18 @@ import asyncio
 import gc
 import resource
 import signal
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.cli.running import GC_THRESHOLDS, Signals, raise_descriptor_limit, spare_collector
+from apfproxy.cli.running import (
+    GC_THRESHOLDS,
+    Signals,
+    descriptor_limit,
+    raise_descriptor_limit,
+    spare_collector,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +32,16 @@ def test_descriptor_limit() -> None:
         assert resource.getrlimit(resource.RLIMIT_NOFILE) == (before[1], before[1])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize(
+    ("soft", "expected"), [(1024, 1024), (resource.RLIM_INFINITY, sys.maxsize)]
+)
+def test_descriptors(monkeypatch: pytest.MonkeyPatch, soft: int, expected: int) -> None:
+    """The soft limit counts; without one there is no number that is too large."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (soft, resource.RLIM_INFINITY))
+
+    assert expected == descriptor_limit()
 
 
 def test_spare_collector() -> None:

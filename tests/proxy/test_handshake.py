@@ -383,9 +383,10 @@ async def test_client_leaves_while_its_request_waits(tmp_path: Path) -> None:
 async def test_no_descriptor_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Accepting pauses, since the connection would be offered again and again."""
+    """Accepting pauses, since the connection would be offered again and again; said once."""
     monkeypatch.setattr(handshake_module, "PAUSE_S", 0.01)
-    errors = [OSError(errno.EMFILE, "Too many open files"), OSError(errno.ECONNABORTED, "gone")]
+    full = OSError(errno.EMFILE, "Too many open files")
+    errors = [full, full, OSError(errno.ECONNABORTED, "gone")]
     accept = socket.socket.accept
 
     def failing(listener: socket.socket) -> tuple[socket.socket, object]:

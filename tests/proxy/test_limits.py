@@ -143,17 +143,20 @@ def test_shed_connection_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("descriptors", "upstream", "most"),
+    ("descriptors", "upstream", "questions", "most"),
     [
-        pytest.param(10_000 + SPARE_DESCRIPTORS, 5000, None, id="enough"),
-        pytest.param(9_000 + SPARE_DESCRIPTORS, 5000, 4500, id="one-each"),
-        pytest.param(4_500 + SPARE_DESCRIPTORS, 1000, 3500, id="few-of-the-origin"),
-        pytest.param(100, 5000, MIN_CONNECTIONS, id="hardly-any"),
+        pytest.param(10_000 + SPARE_DESCRIPTORS, 5000, 0, None, id="enough"),
+        pytest.param(9_000 + SPARE_DESCRIPTORS, 5000, 32, 4500, id="one-each"),
+        pytest.param(4_500 + SPARE_DESCRIPTORS, 1000, 0, 3500, id="few-of-the-origin"),
+        pytest.param(9_000 + SPARE_DESCRIPTORS, 5000, 1032, 4000, id="many-questions"),
+        pytest.param(100, 5000, 0, MIN_CONNECTIONS, id="hardly-any"),
     ],
 )
-def test_fits_descriptors(descriptors: int, upstream: int, most: int | None) -> None:
+def test_fits_descriptors(
+    descriptors: int, upstream: int, questions: int, most: int | None
+) -> None:
     """Each connection may need one of the origin too, of which there is a limit."""
     subject, _ = limits(max_connections=5000)
 
-    assert most == subject.fit(descriptors, upstream)
+    assert most == subject.fit(descriptors, upstream, questions)
     assert f"of {most or 5000} connections" in repr(subject)

@@ -1,0 +1,84 @@
+"""Notices when the process has no file descriptor left, which nothing else would tell of.
+
+uvloop resets connections that it cannot accept for want of one, without a word.  The limits keep
+clients, operators and the origin from that; whatever else may open files is seen here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+from apfproxy.observe.families import NO_LABELS, counter
+from apfproxy.observe.proxy_metrics import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from prometheus_client.core import Metric
+
+LOOK_S = 1.0
+LOG_PERIOD_S = 60.0
+NONE_LEFT = frozenset((errno.EMFILE, errno.ENFILE))
+
+log = logging.getLogger(__name__)
+
+
+class DescriptorWatch:
+    """Looks whether there is a descriptor left.
+
+    Args:
+        now_s: The time, in seconds.
+        open_one: Opens a socket, and raises if it cannot.
+
+    Attributes:
+        shortages: Looks at which there was none.
+    """
+
+    def __init__(
+        self, now_s: Callable[[], float], open_one: Callable[[], socket.socket] = socket.socket
+    ) -> None:
+        self._now_s = now_s
+        self._open_one = open_one
+        self.shortages = 0
+        self._say_s = 0.0
+
+    def __repr__(self) -> str:
+        return f"<DescriptorWatch: {self.shortages} shortages>"
+
+    def look(self) -> None:
+        """Look once; takes a few microseconds."""
+        try:
+            self._open_one().close()
+        except OSError as error:
+            if error.errno not in NONE_LEFT:
+                raise
+            self.shortages += 1
+            now_s = self._now_s()
+            if now_s >= self._say_s:
+                self._say_s = now_s + LOG_PERIOD_S
+                log.warning(
+                    "no connection can be accepted or made: %s; raise the limit of open files"
+                    " (ulimit -n, LimitNOFILE=)",
+                    error.strerror,
+                )
+
+    async def run(self) -> None:
+        """Look for ever."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            try:
+                self.look()
+            except OSError:
+                log.exception("whether there are descriptors left cannot be told")
+
+    def families(self) -> Iterator[Metric]:
+        """All metric families of it, as of now."""
+        yield counter(
+            f"{PREFIX}descriptor_shortages_total",
+            "Seconds in which the process had no file descriptor left for a connection",
+            [(NO_LABELS, self.shortages)],
+        )

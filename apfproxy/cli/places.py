@@ -1,0 +1,314 @@
+"""Places for the connections of a listener that aiohttp serves: bounded, and not for idlers.
+
+1. There are only so many.  Who comes when all are taken gets that of another connection: of the
+   address that has the most, one without a request before one with, the longest so first.  So
+   whoever opens connections without end takes places mostly from himself, and a health check
+   always gets through.
+2. Answers that last, such as watches, take their places for good, but never all of them.  Only when
+   nothing but these and requests that have just come are there is a new connection refused.
+3. A connection whose first head does not come within `HEAD_S`, or whose answer is not through
+   within `ANSWER_S`, is cut.
+4. All of this is counted, and logged once a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from aiohttp import web
+
+from apfproxy.apiserver.gate import attributes_of
+from apfproxy.observe.live_page import EVENTS_PATH
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+HEAD_S = 20.0
+"""From the connection to the end of its first request's head; later heads have `IDLE_S`."""
+ANSWER_S = 90.0
+"""From a head to the last byte of its answer that the client takes; the API's own limit is 60 s."""
+BUSY_S = 1.0
+"""A younger request keeps its place: it is most likely about to be answered."""
+LOG_PERIOD_S = 60.0
+MIN_PLACES = 8
+"""With fewer a listener is of no use, whatever the system allows."""
+KEPT_PLACES = 16
+"""But at most a quarter of all."""
+
+FULL_TEXT = "all connections of this listener are in use; try again\n"
+LASTING_TEXT = "as many watches and event streams are open as may be; close one, or try again\n"
+RETRY_S = "1"
+FULL = (
+    "HTTP/1.1 503 Service Unavailable\r\n"
+    "Content-Type: text/plain; charset=utf-8\r\n"
+    f"Content-Length: {len(FULL_TEXT)}\r\n"
+    f"Retry-After: {RETRY_S}\r\n"
+    "Connection: close\r\n"
+    "\r\n"
+    f"{FULL_TEXT}"
+).encode()
+
+log = logging.getLogger(__name__)
+
+
+class Ending(enum.StrEnum):
+    """Why a connection lost or did not get its place; the label `reason` of the metric."""
+
+    REPLACED = "replaced"
+    """Another connection came when all places were taken."""
+    LATE = "late"
+    """Its request did not come in time, or its answer was not taken in time."""
+    FULL = "full"
+    """No place could be freed for it."""
+    LONG_LIVED = "long-lived"
+    """As many answers that last were there as may be; it was answered with 503."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceLimits:
+    """How many places there are.
+
+    Attributes:
+        connections: In all.
+        lasting: Of these, for answers that last; fewer, so that others always have some.
+    """
+
+    connections: int
+    lasting: int
+
+
+class Place(asyncio.Protocol):
+    """A connection between the loop and aiohttp's own protocol, which it passes everything to.
+
+    Args:
+        places: Where it has its place.
+        inner: aiohttp's protocol.
+
+    Attributes:
+        address: Of the client.
+        is_handling: Whether a handler is at its request.
+        is_lasting: Whether that answers for as long as the client wants.
+        has_asked: Whether a whole head has come.
+        began_s: When its last request came; when it was accepted, before the first one.
+        idle_s: When a handler was last through with a request; when it was accepted, before.
+    """
+
+    def __init__(self, places: Places, inner: asyncio.Protocol) -> None:
+        self._places = places
+        self._inner = inner
+        self._transport: asyncio.Transport | None = None
+        self._is_taken = False
+        self.address = ""
+        self.is_handling = False
+        self.is_lasting = False
+        self.has_asked = False
+        self.began_s = 0.0
+        self.idle_s = 0.0
+
+    def __repr__(self) -> str:
+        state = "handling" if self.is_handling else "idle"
+        return f"<Place of {self.address or 'nobody'}, {state}>"
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """Of the connection, once there is one."""
+        assert self._transport is not None, "the connection is made"
+        return self._transport
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way: no handler, and no answer that is not taken yet."""
+        return not self.is_handling and not self.transport.get_write_buffer_size()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Take a place, or refuse the connection."""
+        # Those of uvloop are transports by what they do, not by their class.
+        self._transport = cast("asyncio.Transport", transport)
+        peer = transport.get_extra_info("peername")
+        self.address = str(peer[0]) if isinstance(peer, tuple) else ""
+        self._is_taken = self._places.take(self)
+        if self._is_taken:
+            self._inner.connection_made(transport)
+        else:
+            self.transport.write(FULL)
+            self.transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass it on."""
+        if self._is_taken:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        """Pass it on."""
+        return self._inner.eof_received() if self._is_taken else None
+
+    def pause_writing(self) -> None:
+        """Pass it on."""
+        if self._is_taken:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Pass it on."""
+        if self._is_taken:
+            self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Give the place back."""
+        if self._is_taken:
+            self._places.give_back(self)
+            self._inner.connection_lost(exc)
+
+
+class Places:
+    """The connections of one listener.
+
+    Args:
+        name: Of the listener, for the log.
+        limits: How many there may be.
+        now_s: The time, in seconds.
+
+    Attributes:
+        limits: As given.
+        ended: Connections that lost their place, or did not get one, by reason.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        limits: PlaceLimits,
+        now_s: Callable[[], float],
+    ) -> None:
+        self._name = name
+        self.limits = limits
+        self._now_s = now_s
+        self._open: dict[asyncio.BaseTransport, Place] = {}
+        self._by_address: dict[str, int] = {}
+        self._lasting = 0
+        self.ended = dict.fromkeys(Ending, 0)
+        self._unsaid = 0
+        self._say_s = 0.0
+
+    def __repr__(self) -> str:
+        return f"<Places of {self._name}: {len(self)} of {self.limits.connections} taken>"
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter(self._open.values())
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def take(self, place: Place) -> bool:
+        """Take a place for a new connection, if need be that of another one.
+
+        Returns:
+            Whether it has one; else refuse the connection.
+        """
+        now_s = place.began_s = place.idle_s = self._now_s()
+        if len(self._open) >= self.limits.connections:
+            victim = self._victim(now_s)
+            if victim is None:
+                self._count(Ending.FULL)
+                return False
+            self._end(victim, Ending.REPLACED)
+        self._open[place.transport] = place
+        self._by_address[place.address] = self._by_address.get(place.address, 0) + 1
+        return True
+
+    def give_back(self, place: Place) -> None:
+        """A connection is gone; harmless if it has lost its place already."""
+        if self._open.pop(place.transport, None) is None:
+            return
+        left = self._by_address[place.address] - 1
+        if left:
+            self._by_address[place.address] = left
+        else:
+            del self._by_address[place.address]
+
+    @web.middleware
+    async def handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Keep account of a request; the outermost middleware of the application."""
+        place = None if request.transport is None else self._open.get(request.transport)
+        if place is None:
+            return await handler(request)  # its client is gone
+        is_lasting = lasts(request)
+        if is_lasting and self._lasting >= self.limits.lasting:
+            self._count(Ending.LONG_LIVED)
+            return web.Response(text=LASTING_TEXT, status=503, headers={"Retry-After": RETRY_S})
+        self._lasting += is_lasting
+        place.has_asked = place.is_handling = True
+        place.is_lasting = is_lasting
+        place.began_s = self._now_s()
+        try:
+            return await handler(request)
+        finally:
+            self._lasting -= is_lasting
+            place.is_handling = place.is_lasting = False
+            place.idle_s = self._now_s()
+
+    def sweep(self) -> None:
+        """Cut the connections whose time is over."""
+        now_s = self._now_s()
+        for place in list(self._open.values()):
+            if place.is_idle:
+                is_late = not place.has_asked and now_s - place.began_s > HEAD_S
+            else:
+                is_late = not place.is_lasting and now_s - place.began_s > ANSWER_S
+            if is_late:
+                self._end(place, Ending.LATE)
+
+    def _victim(self, now_s: float) -> Place | None:
+        """Who has to make way; None if nobody may be asked to."""
+
+        def rank(place: Place) -> tuple[int, bool, float]:
+            is_idle = place.is_idle
+            since_s = place.idle_s if is_idle else place.began_s
+            return self._by_address[place.address], is_idle, now_s - since_s
+
+        candidates = [
+            place
+            for place in self._open.values()
+            if place.is_idle or (not place.is_lasting and now_s - place.began_s >= BUSY_S)
+        ]
+        return max(candidates, key=rank, default=None)
+
+    def _end(self, place: Place, ending: Ending) -> None:
+        self.give_back(place)
+        place.transport.abort()
+        self._count(ending)
+
+    def _count(self, ending: Ending) -> None:
+        self.ended[ending] += 1
+        self._unsaid += 1
+        now_s = self._now_s()
+        if now_s < self._say_s:
+            return
+        self._say_s = now_s + LOG_PERIOD_S
+        log.warning(
+            "the %s listener, of at most %d connections, closed or refused %s (the last one: %s)",
+            self._name,
+            self.limits.connections,
+            "a connection" if self._unsaid == 1 else f"{self._unsaid} connections",
+            ending,
+        )
+        self._unsaid = 0
+
+
+def lasts(request: web.Request) -> bool:
+    """Whether an answer lasts for as long as its client wants: a watch, or the live page's events.
+
+    What it costs to tell is linear in the target, as is reading it.
+    """
+    return request.path == EVENTS_PATH or attributes_of(request).verb == "watch"
+
+
+def place_limits(connections: int) -> PlaceLimits:
+    """Limits for so many connections, or `MIN_PLACES`: `KEPT_PLACES` are kept for short answers."""
+    connections = max(connections, MIN_PLACES)
+    lasting = connections - min(KEPT_PLACES, connections // 4)
+    return PlaceLimits(connections=connections, lasting=lasting)

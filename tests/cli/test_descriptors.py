@@ -1,0 +1,62 @@
+"""That the process has no descriptor left is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from typing import TYPE_CHECKING
+
+from apfproxy.cli import descriptors
+from apfproxy.cli.descriptors import LOG_PERIOD_S, DescriptorWatch
+from apfproxy.tasks import spawn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pytest
+
+
+def failing(error: OSError) -> Callable[[], socket.socket]:
+    """A function that cannot open a socket."""
+
+    def open_one() -> socket.socket:
+        raise error
+
+    return open_one
+
+
+def test_shortage(caplog: pytest.LogCaptureFixture) -> None:
+    """Each look without one counts, and once a minute it is said."""
+    now_s = [5.0]
+    full = failing(OSError(errno.EMFILE, "Too many open files"))
+    watch = DescriptorWatch(lambda: now_s[0], full)
+    for now_s[0] in (5.0, 6.0, 5.0 + LOG_PERIOD_S):
+        watch.look()
+    (family,) = watch.families()
+
+    assert "<DescriptorWatch: 3 shortages>" == repr(watch)
+    assert [3] == [sample.value for sample in family.samples]
+    assert 2 == len(caplog.messages)
+    assert "no connection can be accepted or made: Too many open files" in caplog.messages[0]
+
+
+async def test_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """It looks again and again, whatever goes wrong with a look."""
+    monkeypatch.setattr(descriptors, "LOOK_S", 0)
+    looks = asyncio.Event()
+    errors = [OSError(errno.EACCES, "not allowed")]
+
+    def open_one() -> socket.socket:
+        if errors:
+            raise errors.pop()
+        looks.set()
+        return socket.socket()
+
+    watch = DescriptorWatch(asyncio.get_running_loop().time, open_one)
+    task = spawn(watch.run(), name="looking")
+    await looks.wait()
+    task.cancel()
+
+    assert 0 == watch.shortages
+    assert ["whether there are descriptors left cannot be told"] == caplog.messages

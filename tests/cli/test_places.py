@@ -1,0 +1,340 @@
+"""Who gets a place of a listener, who keeps it, and who has to make way."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+
+from apfproxy.cli.places import (
+    ANSWER_S,
+    BUSY_S,
+    FULL,
+    HEAD_S,
+    LOG_PERIOD_S,
+    Ending,
+    Place,
+    PlaceLimits,
+    Places,
+    lasts,
+    place_limits,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Transport(asyncio.Transport):
+    """A connection of a client.
+
+    Args:
+        address: Of the client.
+        on_close: Called when it ends.
+    """
+
+    def __init__(self, address: str) -> None:
+        super().__init__({"peername": (address, 1)})
+        self.unsent = 0
+        self.written = b""
+        self.is_cut = False
+        self.is_closed = False
+
+    def get_write_buffer_size(self) -> int:
+        """Bytes that the client is yet to take."""
+        return self.unsent
+
+    def write(self, data: object) -> None:
+        """Remember what was written."""
+        self.written += cast("bytes", data)
+
+    def close(self) -> None:
+        """Remember it."""
+        self.is_closed = True
+
+    def abort(self) -> None:
+        """Remember it."""
+        self.is_cut = True
+
+
+class Inner(asyncio.Protocol):
+    """What the loop tells aiohttp's protocol."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def connection_made(self, _transport: asyncio.BaseTransport) -> None:
+        """Remember it."""
+        self.heard.append("made")
+
+    def data_received(self, data: bytes) -> None:
+        """Remember it."""
+        self.heard.append(data.decode())
+
+    def eof_received(self) -> None:
+        """Remember it."""
+        self.heard.append("end")
+
+    def pause_writing(self) -> None:
+        """Remember it."""
+        self.heard.append("pause")
+
+    def resume_writing(self) -> None:
+        """Remember it."""
+        self.heard.append("resume")
+
+    def connection_lost(self, _exc: Exception | None) -> None:
+        """Remember it."""
+        self.heard.append("lost")
+
+
+class Site:
+    """Places at a time that the test sets.
+
+    Args:
+        connections: How many there are.
+        lasting: Of these, for answers that last.
+    """
+
+    def __init__(self, connections: int = 3, lasting: int = 2) -> None:
+        self.now_s = 1000.0
+        limits = PlaceLimits(connections=connections, lasting=lasting)
+        self.places = Places("test", limits, lambda: self.now_s)
+
+    def connect(self, address: str = "192.0.2.1") -> Client:
+        """A new client."""
+        return Client(self, address)
+
+
+class Client:
+    """A connection, with its place.
+
+    Args:
+        site: Where to.
+        address: Of the client.
+    """
+
+    def __init__(self, site: Site, address: str) -> None:
+        self.inner = Inner()
+        self.transport = Transport(address)
+        self.place = Place(site.places, self.inner)
+        self._site = site
+        self._answered = asyncio.Event()
+        self.place.connection_made(self.transport)
+
+    def ask(self, target: str = "/metrics") -> asyncio.Task[web.StreamResponse]:
+        """Have a request handled until `answer`."""
+
+        async def handler(_request: web.Request) -> web.StreamResponse:
+            await self._answered.wait()
+            return web.Response(text="well")
+
+        request = make_mocked_request("GET", target, transport=self.transport)
+        return asyncio.ensure_future(self._site.places.handle(request, handler))
+
+    def answer(self) -> None:
+        """Let the handler come to its end."""
+        self._answered.set()
+
+
+def test_passes_everything_on() -> None:
+    """What the loop says reaches aiohttp, and the place is given back at the end."""
+    site = Site()
+    client = site.connect()
+    place = client.place
+    assert "<Place of 192.0.2.1, idle>" == repr(place)
+    assert "<Places of test: 1 of 3 taken>" == repr(site.places)
+    place.data_received(b"GET")
+    place.pause_writing()
+    place.resume_writing()
+    place.eof_received()
+    place.connection_lost(None)
+
+    assert ["made", "GET", "pause", "resume", "end", "lost"] == client.inner.heard
+    assert 0 == len(site.places)
+
+
+async def test_the_longest_idle_makes_way() -> None:
+    """When all is full the one that has been idle for longest goes, not one with a request."""
+    site = Site()
+    clients = []
+    for site.now_s in (1.0, 2.0, 3.0):
+        clients.append(site.connect())
+    task = clients[0].ask()
+    await asyncio.sleep(0)
+    new = site.connect()
+
+    assert [False, True, False] == [client.transport.is_cut for client in clients]
+    assert ["made"] == new.inner.heard
+    assert (3, 1) == (len(site.places), site.places.ended[Ending.REPLACED])
+    clients[1].place.connection_lost(None)
+    assert 3 == len(site.places)
+    clients[0].answer()
+    await task
+
+
+async def test_the_address_with_the_most_makes_way() -> None:
+    """Whoever has the most connections gives one up, though another one is idle for longer."""
+    site = Site()
+    modest = site.connect("192.0.2.1")
+    site.now_s += 100
+    greedy = [site.connect("192.0.2.2") for _ in range(2)]
+    site.connect("192.0.2.3")
+
+    assert not modest.transport.is_cut
+    assert [True, False] == [client.transport.is_cut for client in greedy]
+
+
+async def test_requests_that_take_long_make_way() -> None:
+    """Where nobody is idle a request that has taken a while goes, but none that lasts."""
+    site = Site()
+    clients = [site.connect() for _ in range(3)]
+    tasks = [
+        client.ask(target) for client, target in zip(clients, ("/events", "/a", "/b"), strict=True)
+    ]
+    await asyncio.sleep(0)
+    refused = site.connect()
+    refused.place.data_received(b"GET")
+    refused.place.pause_writing()
+    refused.place.resume_writing()
+    assert None is refused.place.eof_received()
+    refused.place.connection_lost(None)
+
+    assert (FULL, True) == (refused.transport.written, refused.transport.is_closed)
+    assert [] == refused.inner.heard
+    assert (3, 1) == (len(site.places), site.places.ended[Ending.FULL])
+
+    site.now_s += BUSY_S
+    site.connect()
+    assert [False, True, False] == [client.transport.is_cut for client in clients]
+    for client in clients:
+        client.answer()
+    await asyncio.gather(*tasks)
+
+
+async def test_answers_that_last() -> None:
+    """They have their own limit, and give it back when they end, whether their client is gone."""
+    site = Site(connections=4, lasting=1)
+    first, second = site.connect(), site.connect()
+    task = first.ask("/events")
+    await asyncio.sleep(0)
+    assert "<Place of 192.0.2.1, handling>" == repr(first.place)
+    refused = await second.ask("/apis/apps/v1/deployments?watch=1")
+    first.place.connection_lost(None)
+    first.answer()
+    taken = await task
+    again = site.connect()
+    again.answer()
+
+    assert (503, "1") == (refused.status, refused.headers["Retry-After"])
+    assert [200, 200] == [taken.status, (await again.ask("/events")).status]
+    assert 1 == site.places.ended[Ending.LONG_LIVED]
+
+
+async def test_requests_of_those_who_are_gone() -> None:
+    """They are handled, and nobody keeps account."""
+    site = Site()
+    client = site.connect()
+    client.place.connection_lost(None)
+    client.answer()
+
+    assert 200 == (await client.ask()).status
+
+
+async def _nothing(_client: Client) -> None:
+    """A client that says nothing."""
+
+
+async def _handled(client: Client) -> None:
+    """A client whose request is being handled."""
+    client.ask()
+    await asyncio.sleep(0)
+
+
+async def _lasting(client: Client) -> None:
+    """A client that gets events."""
+    client.ask("/events")
+    await asyncio.sleep(0)
+
+
+async def _unsent(client: Client) -> None:
+    """A client that does not take its answer."""
+    client.answer()
+    await client.ask()
+    client.transport.unsent = 1
+
+
+async def _answered(client: Client) -> None:
+    """A client that has its answer."""
+    client.answer()
+    await client.ask()
+
+
+@pytest.mark.parametrize(
+    ("begin", "cut_after_s"),
+    [
+        (_nothing, HEAD_S),
+        (_handled, ANSWER_S),
+        (_unsent, ANSWER_S),
+        (_lasting, None),
+        (_answered, None),
+    ],
+)
+async def test_late(begin: Callable[[Client], object], cut_after_s: float | None) -> None:
+    """A head, and an answer with its taking, have a time; what lasts, and what is idle, has not."""
+    site = Site()
+    client = site.connect()
+    await begin(client)  # type: ignore[misc]  # each is a coroutine function
+    site.now_s += cut_after_s or 10 * ANSWER_S
+    site.places.sweep()
+    assert not client.transport.is_cut
+    site.now_s += 1
+    site.places.sweep()
+    client.answer()
+    await asyncio.sleep(0)
+
+    assert (cut_after_s is not None) == client.transport.is_cut
+    assert int(cut_after_s is not None) == site.places.ended[Ending.LATE]
+
+
+def test_log(caplog: pytest.LogCaptureFixture) -> None:
+    """What ends is said once a minute, with how many they were."""
+    site = Site(connections=1)
+    for _ in range(4):
+        site.connect()
+    site.now_s += LOG_PERIOD_S
+    site.connect()
+
+    assert [
+        f"the test listener, of at most 1 connections, closed or refused {number}"
+        " (the last one: replaced)"
+        for number in ("a connection", "3 connections")
+    ] == caplog.messages
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("/events", True),
+        ("/apis/apps/v1/deployments?watch=true", True),
+        ("/api/v1/watch/pods", True),
+        ("/apis/apps/v1/deployments", False),
+        ("/livez", False),
+        ("/%zz?watch=1", False),
+    ],
+)
+def test_lasts(target: str, expected: bool) -> None:
+    """Watches and the live page's events do."""
+    assert expected == lasts(make_mocked_request("GET", target))
+
+
+@pytest.mark.parametrize(
+    ("connections", "expected"), [(64, (64, 48)), (32, (32, 24)), (-5, (8, 6)), (1000, (1000, 984))]
+)
+def test_limits(connections: int, expected: tuple[int, int]) -> None:
+    """A part is kept for short answers, and there are never too few."""
+    limits = place_limits(connections)
+
+    assert expected == (limits.connections, limits.lasting)

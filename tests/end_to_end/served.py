@@ -1,0 +1,163 @@
+"""`apfproxy serve` and `apfproxy apiserver` as processes of their own, for tests that block."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import os
+import re
+import resource
+import socket
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Iterator
+
+WITHIN_S = 30.0
+
+
+class Served:
+    """A process of a command, and what it logs.
+
+    Args:
+        process: Its stderr is a pipe.
+
+    Attributes:
+        lines: Of its log, as far as they were read.
+    """
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+        self.lines: list[str] = []
+
+    def line(self, pattern: str) -> re.Match[str]:
+        """Read the log to the first line that matches, which was not read before.
+
+        Raises:
+            AssertionError: The process ended without one.
+        """
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.lines.append(line)
+            found = re.search(pattern, line)
+            if found is not None:
+                return found
+        raise AssertionError(f"no line matches {pattern!r} in {self.lines}")
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        os.kill(self.process.pid, number)
+
+    def end(self) -> tuple[int, str]:
+        """End it in order: its exit code, and the rest of its log."""
+        self.process.terminate()
+        return self.rest()
+
+    def rest(self) -> tuple[int, str]:
+        """Wait for its end: its exit code, and the rest of its log."""
+        _, rest = self.process.communicate(timeout=WITHIN_S)
+        self.lines += rest.splitlines(keepends=True)
+        return self.process.returncode, rest
+
+
+@contextlib.contextmanager
+def command(*arguments: str, descriptors: int | None = None) -> Iterator[Served]:
+    """Run a command of the program, and kill it at the end if it is still there.
+
+    Args:
+        arguments: Of the command line.
+        descriptors: How many open files it may have; None for as many as the test.
+    """
+
+    def limit() -> None:
+        if descriptors is not None:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
+    process = subprocess.Popen(  # noqa: S603 - this interpreter
+        [sys.executable, "-m", "apfproxy", *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=limit,  # noqa: PLW1509 - no thread of the test is in the way of a system call
+    )
+    try:
+        yield Served(process)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    """Answers every GET in the same way."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        """Answer."""
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def origin() -> Iterator[str]:
+    """A server that answers every GET: its URL."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, name="origin")
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def ask(port: int, target: str, *, head: str = "") -> tuple[int, str]:
+    """GET something on a connection of its own: the status, 0 for none, and the body.
+
+    Args:
+        port: Of this machine.
+        target: Path and query.
+        head: Further fields, each with its line break.
+    """
+    request = f"GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{head}\r\n"
+    data = b""
+    with (
+        contextlib.suppress(ConnectionError),
+        socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S) as connection,
+    ):
+        connection.sendall(request.encode())
+        while piece := connection.recv(65536):
+            data += piece
+    answer_head, _, body = data.partition(b"\r\n\r\n")
+    return (int(answer_head.split()[1]) if answer_head else 0), body.decode()
+
+
+@contextlib.contextmanager
+def connections(port: int, number: int, first: bytes = b"") -> Iterator[list[socket.socket]]:
+    """Clients of this machine that are connected, and no more.
+
+    Args:
+        port: Where to.
+        number: How many.
+        first: What each sends.
+    """
+    with contextlib.ExitStack() as stack:
+        found = []
+        for _ in range(number):
+            connection = socket.create_connection(("127.0.0.1", port), timeout=WITHIN_S)
+            found.append(stack.enter_context(connection))
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(first)
+        yield found
