@@ -190,7 +190,7 @@ class Places:
         self._open: dict[asyncio.BaseTransport, Place] = {}
         self._by_address: dict[str, int] = {}
         self._lasting = 0
-        self.ended = dict.fromkeys(Ending, 0)
+        self.ended: dict[str, int] = dict.fromkeys(Ending, 0)
         self._unsaid = 0
         self._say_s = 0.0
 
