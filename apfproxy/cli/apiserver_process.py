@@ -183,7 +183,7 @@ class ApiServerProcess:
         app.router.add_get("/", functools.partial(index, paths))
         app.router.add_route("*", "/{path:.*}", not_found)
         limits = place_limits(min(MAX_CONNECTIONS, descriptor_limit() - SPARE_DESCRIPTORS))
-        places = Places("API", limits, asyncio.get_running_loop().time)
+        places = Places("API", limits, time.monotonic_ns)
         self._listener = Listener(app, places, shutdown_s=SHUTDOWN_S)
         try:
             await self._listener.start(listen, backlog=BACKLOG)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.observe.families import NO_LABELS, counter
 from apfproxy.observe.proxy_metrics import PREFIX
+from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 LOOK_S = 1.0
-LOG_PERIOD_S = 60.0
 NONE_LEFT = frozenset((errno.EMFILE, errno.ENFILE))
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ class DescriptorWatch:
     """Looks whether there is a descriptor left.
 
     Args:
-        now_s: The time, in seconds.
+        now_ns: A clock that never goes backwards, in nanoseconds.
         open_one: Opens a socket, and raises if it cannot.
 
     Attributes:
@@ -39,12 +39,11 @@ class DescriptorWatch:
     """
 
     def __init__(
-        self, now_s: Callable[[], float], open_one: Callable[[], socket.socket] = socket.socket
+        self, now_ns: Callable[[], int], open_one: Callable[[], socket.socket] = socket.socket
     ) -> None:
-        self._now_s = now_s
+        self._log = RareLog(log, now_ns)
         self._open_one = open_one
         self.shortages = 0
-        self._say_s = 0.0
 
     def __repr__(self) -> str:
         return f"<DescriptorWatch: {self.shortages} shortages>"
@@ -57,14 +56,13 @@ class DescriptorWatch:
             if error.errno not in NONE_LEFT:
                 raise
             self.shortages += 1
-            now_s = self._now_s()
-            if now_s >= self._say_s:
-                self._say_s = now_s + LOG_PERIOD_S
-                log.warning(
-                    "no connection can be accepted or made: %s; raise the limit of open files"
-                    " (ulimit -n, LimitNOFILE=)",
-                    error.strerror,
-                )
+            self._log.log(
+                logging.WARNING,
+                "none left",
+                "no connection can be accepted or made: %s; raise the limit of open files"
+                " (ulimit -n, LimitNOFILE=)",
+                error.strerror,
+            )
 
     async def run(self) -> None:
         """Look for ever."""

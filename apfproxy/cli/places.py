@@ -6,8 +6,8 @@
    always gets through.
 2. Answers that last, such as watches, take their places for good, but never all of them.  Only when
    nothing but these and requests that have just come are there is a new connection refused.
-3. A connection whose first head does not come within `HEAD_S`, or whose answer is not through
-   within `ANSWER_S`, is cut.
+3. A connection whose first head does not come within `HEAD_NS`, or whose answer is not through
+   within `ANSWER_NS`, is cut.
 4. All of this is counted, and logged once a minute.
 """
 
@@ -23,19 +23,19 @@ from aiohttp import web
 
 from apfproxy.apiserver.gate import attributes_of
 from apfproxy.observe.live_page import EVENTS_PATH
+from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-HEAD_S = 20.0
+HEAD_NS = 20_000_000_000
 """From the connection to the end of its first request's head; later heads have `IDLE_S`."""
-ANSWER_S = 90.0
+ANSWER_NS = 90_000_000_000
 """From a head to the last byte of its answer that the client takes; the API's own limit is 60 s."""
-BUSY_S = 1.0
+BUSY_NS = 1_000_000_000
 """A younger request keeps its place: it is most likely about to be answered."""
-LOG_PERIOD_S = 60.0
 MIN_PLACES = 8
 """With fewer a listener is of no use, whatever the system allows."""
 KEPT_PLACES = 16
@@ -95,8 +95,8 @@ class Place(asyncio.Protocol):
         is_handling: Whether a handler is at its request.
         is_lasting: Whether that answers for as long as the client wants.
         has_asked: Whether a whole head has come.
-        began_s: When its last request came; when it was accepted, before the first one.
-        idle_s: When a handler was last through with a request; when it was accepted, before.
+        began_ns: When its last request came; when it was accepted, before the first one.
+        idle_ns: When a handler was last through with a request; when it was accepted, before.
     """
 
     def __init__(self, places: Places, inner: asyncio.Protocol) -> None:
@@ -108,8 +108,8 @@ class Place(asyncio.Protocol):
         self.is_handling = False
         self.is_lasting = False
         self.has_asked = False
-        self.began_s = 0.0
-        self.idle_s = 0.0
+        self.began_ns = 0
+        self.idle_ns = 0
 
     def __repr__(self) -> str:
         state = "handling" if self.is_handling else "idle"
@@ -171,7 +171,7 @@ class Places:
     Args:
         name: Of the listener, for the log.
         limits: How many there may be.
-        now_s: The time, in seconds.
+        now_ns: A clock that never goes backwards, in nanoseconds.
 
     Attributes:
         limits: As given.
@@ -182,17 +182,16 @@ class Places:
         self,
         name: str,
         limits: PlaceLimits,
-        now_s: Callable[[], float],
+        now_ns: Callable[[], int],
     ) -> None:
         self._name = name
         self.limits = limits
-        self._now_s = now_s
+        self._now_ns = now_ns
         self._open: dict[asyncio.BaseTransport, Place] = {}
         self._by_address: dict[str, int] = {}
         self._lasting = 0
         self.ended: dict[str, int] = dict.fromkeys(Ending, 0)
-        self._unsaid = 0
-        self._say_s = 0.0
+        self._log = RareLog(log, now_ns)
 
     def __repr__(self) -> str:
         return f"<Places of {self._name}: {len(self)} of {self.limits.connections} taken>"
@@ -209,9 +208,9 @@ class Places:
         Returns:
             Whether it has one; else refuse the connection.
         """
-        now_s = place.began_s = place.idle_s = self._now_s()
+        now_ns = place.began_ns = place.idle_ns = self._now_ns()
         if len(self._open) >= self.limits.connections:
-            victim = self._victim(now_s)
+            victim = self._victim(now_ns)
             if victim is None:
                 self._count(Ending.FULL)
                 return False
@@ -243,37 +242,37 @@ class Places:
         self._lasting += is_lasting
         place.has_asked = place.is_handling = True
         place.is_lasting = is_lasting
-        place.began_s = self._now_s()
+        place.began_ns = self._now_ns()
         try:
             return await handler(request)
         finally:
             self._lasting -= is_lasting
             place.is_handling = place.is_lasting = False
-            place.idle_s = self._now_s()
+            place.idle_ns = self._now_ns()
 
     def sweep(self) -> None:
         """Cut the connections whose time is over."""
-        now_s = self._now_s()
+        now_ns = self._now_ns()
         for place in list(self._open.values()):
             if place.is_idle:
-                is_late = not place.has_asked and now_s - place.began_s > HEAD_S
+                is_late = not place.has_asked and now_ns - place.began_ns > HEAD_NS
             else:
-                is_late = not place.is_lasting and now_s - place.began_s > ANSWER_S
+                is_late = not place.is_lasting and now_ns - place.began_ns > ANSWER_NS
             if is_late:
                 self._end(place, Ending.LATE)
 
-    def _victim(self, now_s: float) -> Place | None:
+    def _victim(self, now_ns: int) -> Place | None:
         """Who has to make way; None if nobody may be asked to."""
 
-        def rank(place: Place) -> tuple[int, bool, float]:
+        def rank(place: Place) -> tuple[int, bool, int]:
             is_idle = place.is_idle
-            since_s = place.idle_s if is_idle else place.began_s
-            return self._by_address[place.address], is_idle, now_s - since_s
+            since_ns = place.idle_ns if is_idle else place.began_ns
+            return self._by_address[place.address], is_idle, now_ns - since_ns
 
         candidates = [
             place
             for place in self._open.values()
-            if place.is_idle or (not place.is_lasting and now_s - place.began_s >= BUSY_S)
+            if place.is_idle or (not place.is_lasting and now_ns - place.began_ns >= BUSY_NS)
         ]
         return max(candidates, key=rank, default=None)
 
@@ -284,19 +283,14 @@ class Places:
 
     def _count(self, ending: Ending) -> None:
         self.ended[ending] += 1
-        self._unsaid += 1
-        now_s = self._now_s()
-        if now_s < self._say_s:
-            return
-        self._say_s = now_s + LOG_PERIOD_S
-        log.warning(
-            "the %s listener, of at most %d connections, closed or refused %s (the last one: %s)",
+        self._log.log(
+            logging.WARNING,
+            ending,
+            "the %s listener, of at most %d connections, closed or refused one: %s",
             self._name,
             self.limits.connections,
-            "a connection" if self._unsaid == 1 else f"{self._unsaid} connections",
             ending,
         )
-        self._unsaid = 0
 
 
 def lasts(request: web.Request) -> bool:

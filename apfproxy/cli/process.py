@@ -165,7 +165,7 @@ class ProxyProcess:
             )
             self.health.add(OBJECT_COUNTS, pages=(READYZ,), is_blocking=False)
 
-        self.descriptors = DescriptorWatch(self._loop.time)
+        self.descriptors = DescriptorWatch(self.clock.now_ns)
         self._admin: Listener | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._adjustment: asyncio.Handle | None = None
@@ -265,7 +265,7 @@ class ProxyProcess:
         if admin is None:
             return
         limits = place_limits(min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART))
-        places = Places("admin", limits, self._loop.time)
+        places = Places("admin", limits, self.clock.now_ns)
         metrics = MetricsPage(
             self.clock,
             self.controller,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from apfproxy.proxy.counters import HandshakeFailure
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.limits import folded, reset_socket
+from apfproxy.rare_log import RareLog
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
@@ -37,8 +38,6 @@ MAX_ACCEPTED_AT_ONCE = 256
 """Before the connections that there are get their turn again."""
 PAUSE_S = 0.1
 """Before accepting is tried again, when the system has nothing left for it."""
-LOG_PERIOD_S = 60.0
-"""Between two times that it is said."""
 TLS_BUFFER_BYTES = 256 * 1024
 """What uvloop allocates for each connection with TLS; a request fills the first page or so."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -63,7 +62,7 @@ class TlsListener:
         self._loop = context.loop
         self._handshakes: set[asyncio.Task[None]] = set()
         self._pauses: dict[socket.socket, asyncio.TimerHandle] = {}
-        self._say_s = 0.0
+        self._log = RareLog(log, context.clock.now_ns)
         self.sockets: list[socket.socket] = []
 
     @property
@@ -107,18 +106,17 @@ class TlsListener:
                 return
             except OSError as error:
                 if error.errno in EXHAUSTED:
-                    self._say(f"no connection can be accepted: {error.strerror}")
+                    self._log.log(
+                        logging.WARNING,
+                        "none left",
+                        "no connection can be accepted: %s",
+                        error.strerror,
+                    )
                     self._loop.remove_reader(listener)
                     self._pauses[listener] = self._loop.call_later(PAUSE_S, self._go_on, listener)
                     return
                 continue  # that one connection is gone already
             self.take(client)
-
-    def _say(self, what: str) -> None:
-        now_s = self._loop.time()
-        if now_s >= self._say_s:
-            self._say_s = now_s + LOG_PERIOD_S
-            log.warning("%s", what)
 
     def _go_on(self, listener: socket.socket) -> None:
         del self._pauses[listener]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+import time
 from typing import TYPE_CHECKING
 
 from apfproxy.cli import descriptors
-from apfproxy.cli.descriptors import LOG_PERIOD_S, DescriptorWatch
+from apfproxy.cli.descriptors import DescriptorWatch
+from apfproxy.rare_log import PERIOD_S
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
@@ -28,10 +30,10 @@ def failing(error: OSError) -> Callable[[], socket.socket]:
 
 def test_shortage(caplog: pytest.LogCaptureFixture) -> None:
     """Each look without one counts, and once a minute it is said."""
-    now_s = [5.0]
+    now_ns = [5]
     full = failing(OSError(errno.EMFILE, "Too many open files"))
-    watch = DescriptorWatch(lambda: now_s[0], full)
-    for now_s[0] in (5.0, 6.0, 5.0 + LOG_PERIOD_S):
+    watch = DescriptorWatch(lambda: now_ns[0], full)
+    for now_ns[0] in (5, 6, 5 + round(PERIOD_S * 1e9)):
         watch.look()
     (family,) = watch.families()
 
@@ -53,7 +55,7 @@ async def test_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptur
         looks.set()
         return socket.socket()
 
-    watch = DescriptorWatch(asyncio.get_running_loop().time, open_one)
+    watch = DescriptorWatch(time.monotonic_ns, open_one)
     task = spawn(watch.run(), name="looking")
     await looks.wait()
     task.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import time
 
 import pytest
 from aiohttp import web
@@ -66,7 +67,7 @@ async def seen(request: web.Request) -> web.Response:
 
 async def listening_with(app: web.Application) -> Listener:
     """A listener for an application, with places enough."""
-    places = Places("test", place_limits(100), asyncio.get_running_loop().time)
+    places = Places("test", place_limits(100), time.monotonic_ns)
     listener = Listener(app, places, shutdown_s=1)
     await listener.start(Address(host="127.0.0.1", port=0))
     return listener

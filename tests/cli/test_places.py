@@ -10,11 +10,10 @@ from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
 from apfproxy.cli.places import (
-    ANSWER_S,
-    BUSY_S,
+    ANSWER_NS,
+    BUSY_NS,
     FULL,
-    HEAD_S,
-    LOG_PERIOD_S,
+    HEAD_NS,
     Ending,
     Place,
     PlaceLimits,
@@ -22,6 +21,7 @@ from apfproxy.cli.places import (
     lasts,
     place_limits,
 )
+from apfproxy.rare_log import PERIOD_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -99,9 +99,9 @@ class Site:
     """
 
     def __init__(self, connections: int = 3, lasting: int = 2) -> None:
-        self.now_s = 1000.0
+        self.now_ns = 1000
         limits = PlaceLimits(connections=connections, lasting=lasting)
-        self.places = Places("test", limits, lambda: self.now_s)
+        self.places = Places("test", limits, lambda: self.now_ns)
 
     def connect(self, address: str = "192.0.2.1") -> Client:
         """A new client."""
@@ -160,7 +160,7 @@ async def test_the_longest_idle_makes_way() -> None:
     """When all is full the one that has been idle for longest goes, not one with a request."""
     site = Site()
     clients = []
-    for site.now_s in (1.0, 2.0, 3.0):
+    for site.now_ns in (1, 2, 3):
         clients.append(site.connect())
     task = clients[0].ask()
     await asyncio.sleep(0)
@@ -179,7 +179,7 @@ async def test_the_address_with_the_most_makes_way() -> None:
     """Whoever has the most connections gives one up, though another one is idle for longer."""
     site = Site()
     modest = site.connect("192.0.2.1")
-    site.now_s += 100
+    site.now_ns += 100
     greedy = [site.connect("192.0.2.2") for _ in range(2)]
     site.connect("192.0.2.3")
 
@@ -206,7 +206,7 @@ async def test_requests_that_take_long_make_way() -> None:
     assert [] == refused.inner.heard
     assert (3, 1) == (len(site.places), site.places.ended[Ending.FULL])
 
-    site.now_s += BUSY_S
+    site.now_ns += BUSY_NS
     site.connect()
     assert [False, True, False] == [client.transport.is_cut for client in clients]
     for client in clients:
@@ -273,30 +273,30 @@ async def _answered(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("begin", "cut_after_s"),
+    ("begin", "cut_after_ns"),
     [
-        (_nothing, HEAD_S),
-        (_handled, ANSWER_S),
-        (_unsent, ANSWER_S),
+        (_nothing, HEAD_NS),
+        (_handled, ANSWER_NS),
+        (_unsent, ANSWER_NS),
         (_lasting, None),
         (_answered, None),
     ],
 )
-async def test_late(begin: Callable[[Client], object], cut_after_s: float | None) -> None:
+async def test_late(begin: Callable[[Client], object], cut_after_ns: int | None) -> None:
     """A head, and an answer with its taking, have a time; what lasts, and what is idle, has not."""
     site = Site()
     client = site.connect()
     await begin(client)  # type: ignore[misc]  # each is a coroutine function
-    site.now_s += cut_after_s or 10 * ANSWER_S
+    site.now_ns += cut_after_ns or 10 * ANSWER_NS
     site.places.sweep()
     assert not client.transport.is_cut
-    site.now_s += 1
+    site.now_ns += 1
     site.places.sweep()
     client.answer()
     await asyncio.sleep(0)
 
-    assert (cut_after_s is not None) == client.transport.is_cut
-    assert int(cut_after_s is not None) == site.places.ended[Ending.LATE]
+    assert (cut_after_ns is not None) == client.transport.is_cut
+    assert int(cut_after_ns is not None) == site.places.ended[Ending.LATE]
 
 
 def test_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -304,14 +304,11 @@ def test_log(caplog: pytest.LogCaptureFixture) -> None:
     site = Site(connections=1)
     for _ in range(4):
         site.connect()
-    site.now_s += LOG_PERIOD_S
+    site.now_ns += round(PERIOD_S * 1e9)
     site.connect()
 
-    assert [
-        f"the test listener, of at most 1 connections, closed or refused {number}"
-        " (the last one: replaced)"
-        for number in ("a connection", "3 connections")
-    ] == caplog.messages
+    line = "the test listener, of at most 1 connections, closed or refused one: replaced"
+    assert [line, f"{line} (2 more since)"] == caplog.messages
 
 
 @pytest.mark.parametrize(
