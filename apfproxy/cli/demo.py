@@ -19,7 +19,7 @@ from rich.text import Text
 from apfproxy.cli.demo_clients import ClientKind, Load, Tally
 from apfproxy.cli.demo_servers import SEATS, SERVICE_S, DemoError, demo_servers
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
-from apfproxy.cli.running import raise_descriptor_limit
+from apfproxy.cli.running import meaningless_signals, raise_descriptor_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,6 +40,8 @@ MODEST = ClientKind(
     path=f"/api/v1{NAMESPACE}/pods/app-0-00000",
 )
 KINDS = (GREEDY, MODEST)
+
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 WITHOUT = "without"
 WITH = "with"
@@ -110,7 +112,11 @@ async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
     arms: list[Arm] = []
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()
-    loop.add_signal_handler(signal.SIGINT, interrupted.set)
+    for number in ENDING_SIGNALS:
+        loop.add_signal_handler(number, interrupted.set)
+    ignored = meaningless_signals()
+    for each in ignored:
+        loop.add_signal_handler(each, do_nothing)
     try:
         with contextlib.ExitStack() as stack:
             console.print(places(ports), highlight=False, soft_wrap=True)
@@ -129,10 +135,15 @@ async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
                     arms.append(arm)
                     await run_arm(arm, port, seconds / 2, interrupted, show)
     finally:
-        loop.remove_signal_handler(signal.SIGINT)
+        for number in (*ENDING_SIGNALS, *ignored):
+            loop.remove_signal_handler(number)
     console.print(table_of(arms))
     console.print(summary(arms, is_whole=not interrupted.is_set()), highlight=False)
     return OK if any(arm.duration_s for arm in arms) else FAILED
+
+
+def do_nothing() -> None:
+    """Heed a signal that means nothing here: by default it would end the process."""
 
 
 async def run_arm(

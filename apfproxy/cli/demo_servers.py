@@ -237,7 +237,8 @@ def run_proxies(pipe: Connection, server_port: int) -> None:
 
 def run_process(pipe: Connection, start: Callable[[], Awaitable[tuple[int, ...]]]) -> None:
     """Start servers, tell their ports, and serve until the other end of the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's, who closes the pipe
+    for number in (signal.SIGINT, signal.SIGHUP):  # the parent's, who closes the pipe
+        signal.signal(number, signal.SIG_IGN)
     configure_logging("error")
 
     async def serve() -> None:

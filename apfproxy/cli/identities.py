@@ -132,6 +132,10 @@ class Identities:
         ]
         return "; ".join(problems) or None
 
+    async def check(self) -> None:
+        """Load again what has changed, now."""
+        await self._files.check()
+
     async def watch(self) -> None:
         """Load again what changes, for ever."""
         await self._files.watch()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from apfproxy.clock import Clock
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.proxy.server import ProxyServer
-    from apfproxy.settings import Settings
+    from apfproxy.settings import AccessLogSettings, Settings
 
 ACCESS_LOG = "access-log"
 
@@ -63,6 +63,11 @@ class Observation:
         """
         if self.access_log is not None:
             self.access_log.open()
+
+    def configure(self, settings: AccessLogSettings) -> None:
+        """Log other requests from now on, in the same file."""
+        if self._request_log is not None:
+            self._request_log.configure(settings)
 
     def reopen(self) -> None:
         """Open the access log again, after a rotation."""

@@ -66,6 +66,7 @@ ENFORCEMENT = "enforcement"
 IDENTIFICATION = "identification"
 KUBERNETES = "kubernetes"
 OBJECT_COUNTS = "object-counts"
+SETTINGS = "settings"
 SHUTDOWN = "shutdown"
 STORE = "store"
 
@@ -140,6 +141,7 @@ class ProxyProcess:
         )
         self.health = HealthRegistry()
         self.health.add(CONFIGURATION, pages=(READYZ,), is_blocking=False)
+        self.health.add(SETTINGS, pages=(READYZ,), is_blocking=False)
         if self.identities.can_fail:
             self.health.add(
                 IDENTIFICATION, pages=(READYZ,), is_blocking=False, look=self.identities.problem
@@ -290,7 +292,7 @@ class ProxyProcess:
             ExplainPage(
                 self.controller,
                 self.costs,
-                partial(request_of_line, settings=self.settings.downstream),
+                lambda method, target: request_of_line(method, target, self.settings.downstream),
                 (NOT_ENFORCED,) if self.settings.flow_control.enforcement == OBSERVE else (),
             ),
         )
@@ -309,6 +311,29 @@ class ProxyProcess:
             yield partial(access_log_families, access_log)
         yield partial(health_families, self.health)
         yield self.descriptors.families
+
+    def configure(self, settings: Settings) -> None:
+        """Put other settings in force, for what comes from now on.
+
+        Args:
+            settings: Which differ from those before only in what may change, see `reloading`.
+        """
+        self.settings = settings
+        self.server.configure(settings)
+        self.observation.configure(settings.access_log)
+        if (
+            settings.flow_control.server_concurrency_limit
+            != self.controller.server_concurrency_limit
+        ):
+            self.controller.resize(settings.flow_control.server_concurrency_limit)
+            self._note_limits()
+
+    async def read_again(self) -> None:
+        """Take what has changed of all files, as is done when they change by themselves."""
+        self.observation.reopen()
+        await self.identities.check()
+        if isinstance(self.source, ObjectFiles):
+            await self.source.reload()
 
     def hurry(self) -> None:
         """Let the start not wait for objects that are yet to come: the process is to end."""
@@ -386,11 +411,14 @@ class ProxyProcess:
             time.time(), self.controller.generation, texts, dangling, is_whole=is_whole
         )
         # With problems, too: where objects come one by one, all others are in force.
+        self._note_limits()
+        lacking = shortfall(texts, dangling, is_whole=is_whole)
+        self.health.report(CONFIGURATION, lacking or None)
+
+    def _note_limits(self) -> None:
         self.kinds.set_limits(
             self.clock.now_ns(), self.controller.waiting_limit, self.controller.executing_limit
         )
-        lacking = shortfall(texts, dangling, is_whole=is_whole)
-        self.health.report(CONFIGURATION, lacking or None)
 
     def _on_object_counts(self, problem: str | None) -> None:
         self.health.report(OBJECT_COUNTS, problem)

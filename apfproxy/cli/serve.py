@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from apfproxy.cli.identities import IdentitySettingsError
 from apfproxy.cli.log import configure_logging
 from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NETWORK, NOWHERE, ORIGIN, URL
 from apfproxy.cli.process import ListenError, ProxyProcess
+from apfproxy.cli.reloading import Reloading
 from apfproxy.cli.running import Signals, raise_descriptor_limit, spare_collector
 from apfproxy.observe.access_log import AccessLogError
 from apfproxy.settings import ENFORCE, LOG_LEVELS, OBSERVE, Settings
@@ -41,7 +43,8 @@ Examples:
   apfproxy serve --upstream http://127.0.0.1:8000 --objects-from-kubernetes
 
 SIGTERM or SIGINT drains: /readyz fails at once, connections are accepted for the shutdown delay,
-then requests get their time to end.  A second signal stops at once.
+then requests get their time to end.  A second signal stops at once.  SIGHUP reads the settings and
+all files again; the log says what has changed, and what takes a restart.
 
 {EXIT_CODES}"""
 
@@ -142,18 +145,29 @@ then requests get their time to end.  A second signal stops at once.
 )
 def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as click gives them
     """Forward requests to a server, with flow control."""
-    try:
-        settings = Settings() if settings_path is None else load_settings(settings_path)
-    except SettingsError as error:
-        raise SettingsFileError(*error.problems) from error
     if settings_path is None and flags["upstream"] is None:
         raise click.UsageError("say where to forward: --upstream URL, or --settings FILE")
-    settings = with_flags(settings, flags)
-    check_combination(settings)
+    read = partial(read_settings, settings_path, flags)
+    try:
+        settings = read()
+    except SettingsError as error:
+        raise SettingsFileError(*error.problems) from error
     configure_logging(settings.log_level)
     raise_descriptor_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(run(settings))
+        return runner.run(run(settings, read_again=read))
+
+
+def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
+    """Read the settings file, if there is one, and put the flags over it.
+
+    Raises:
+        SettingsError: The file cannot be used.
+        click.UsageError: Settings make no sense together.
+    """
+    settings = with_flags(Settings() if path is None else load_settings(path), flags)
+    check_combination(settings)
+    return settings
 
 
 def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
@@ -237,12 +251,18 @@ def check_combination(settings: Settings) -> None:
         raise click.UsageError("--admin-token-file is of no use without --store")
 
 
-async def run(settings: Settings, on_started: Callable[[ProxyProcess], None] | None = None) -> int:
+async def run(
+    settings: Settings,
+    on_started: Callable[[ProxyProcess], None] | None = None,
+    *,
+    read_again: Callable[[], Settings] | None = None,
+) -> int:
     """Serve until a signal, then drain.
 
     Args:
         settings: All of them.
         on_started: Called when connections are accepted.
+        read_again: Reads the settings again, at SIGHUP; None where they never change.
 
     Returns:
         `OK` after a drain, `FAILED` if a second signal cut it short.
@@ -250,15 +270,18 @@ async def run(settings: Settings, on_started: Callable[[ProxyProcess], None] | N
     Raises:
         CommandError: It cannot start.
     """
-    signals = Signals(asyncio.get_running_loop())
+    signals = Signals(asyncio.get_running_loop(), reloads=True)
     try:
-        return await run_until(signals, settings, on_started)
+        return await run_until(signals, settings, on_started, read_again or (lambda: settings))
     finally:
         signals.forget()
 
 
 async def run_until(
-    signals: Signals, settings: Settings, on_started: Callable[[ProxyProcess], None] | None
+    signals: Signals,
+    settings: Settings,
+    on_started: Callable[[ProxyProcess], None] | None,
+    read_again: Callable[[], Settings],
 ) -> int:
     """Serve until the first signal, drain until the second."""
     try:
@@ -278,12 +301,15 @@ async def run_until(
         raise CommandError(f"the built-in objects cannot be stored: {error.message}") from error
     finally:
         hurrying.cancel()
-    signals.on_rotation(process.observation.reopen)
+    if process.observation.access_log is not None:
+        signals.on_rotation(process.observation.reopen)
     log_start(process)
     spare_collector()
     if on_started is not None:
         on_started(process)
+    reloading = spawn(Reloading(process, read_again).run(signals.hangup), name="heeding SIGHUP")
     await signals.first.wait()
+    reloading.cancel()
     logger.info("draining; another signal stops at once")
     if await signals.before_second(process.drain(), name="draining"):
         logger.info("stopped")

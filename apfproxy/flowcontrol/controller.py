@@ -330,6 +330,18 @@ class Controller:
         self.generation += 1
         self._adjust(now_ns)
 
+    def resize(self, server_concurrency_limit: int) -> None:
+        """Divide another number of seats; requests that execute or wait go on.
+
+        May dispatch requests, as `commit` may.
+
+        Args:
+            server_concurrency_limit: Seats of the whole proxy; >= 0.
+        """
+        self.server_concurrency_limit = server_concurrency_limit
+        self._set_limits()
+        self._adjust(self._clock.now_ns())
+
     def adjust_limits(self) -> None:
         """Let the current limits follow demand; to be called every `ADJUSTMENT_PERIOD_S`.
 

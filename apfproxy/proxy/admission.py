@@ -59,10 +59,14 @@ class Admission:
         self._estimator = estimator
         self.costs = costs
         self._kinds = kinds.kinds
-        self._default_timeout_ns = round(request_timeout_s * 1e9)
-        self._answer_timeout_ns = round(answer_timeout_s * 1e9)
+        self.configure(request_timeout_s=request_timeout_s, answer_timeout_s=answer_timeout_s)
         self._attributes: Kept[tuple[str, bytes], RequestAttributes] = Kept(MAX_KEPT_TARGETS)
         self._pf_headers: dict[tuple[str, str], bytes] = {}
+
+    def configure(self, *, request_timeout_s: float, answer_timeout_s: float) -> None:
+        """Put time-outs in force, for heads that are prepared from now on."""
+        self._default_timeout_ns = round(request_timeout_s * 1e9)
+        self._answer_timeout_ns = round(answer_timeout_s * 1e9)
 
     def prepare(self, head: RequestHead) -> None:
         """Set what of a head depends on its target only.

@@ -173,15 +173,8 @@ class Context:
         self.clock = clock
         self.refusals = RareLog(log, clock.now_ns)
         self.loop = loop
-        self.watch_settings = settings.watch
-        self.answer_timeout_ns = round(upstream.answer_timeout_s * 1e9)
-        self.head_timeout_ns = round(downstream.head_timeout_s * 1e9)
-        self.idle_timeout_ns = round(downstream.idle_timeout_s * 1e9)
         self.linger_ns = 2_000_000_000
-        self.tunnel_idle_ns = round(settings.tunnel.idle_timeout_s * 1e9)
-        self.max_head_bytes = downstream.max_head_bytes
         self.held_bytes = READ_BYTES // 2
-        self.trusted_networks = downstream.identity_headers_from
         self.is_draining = False
         self.sweep_now_ns = clock.now_ns()
         self._suffixes: dict[bytes, bytes] = {}
@@ -190,7 +183,6 @@ class Context:
         self.abandoned: set[AbandonedAnswer] = set()
         self.abandoned_wait_ns = round(upstream.abandoned_wait_s * 1e9)
         self.limits = Limits(downstream.limits, counters)
-        self._head_limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
         host, port = upstream.address.host, upstream.address.port
         self._field_rules = FieldRules(
             OriginHosts(
@@ -203,6 +195,30 @@ class Context:
         )
         self.is_claim = self._field_rules.credentials.is_claim
         self._heads: dict[tuple[Peer, bool], Heads] = {}
+        self._set(settings)
+
+    def _set(self, settings: Settings) -> None:
+        """Set what of the settings may change later."""
+        downstream, upstream = settings.downstream, settings.upstream
+        self.watch_settings = settings.watch
+        self.answer_timeout_ns = round(upstream.answer_timeout_s * 1e9)
+        self.head_timeout_ns = round(downstream.head_timeout_s * 1e9)
+        self.idle_timeout_ns = round(downstream.idle_timeout_s * 1e9)
+        self.tunnel_idle_ns = round(settings.tunnel.idle_timeout_s * 1e9)
+        self.max_head_bytes = downstream.max_head_bytes
+        self.trusted_networks = downstream.identity_headers_from
+        self._head_limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
+
+    def configure(self, settings: Settings) -> None:
+        """Put limits and time-outs in force, for requests that come from now on."""
+        self._set(settings)
+        self.limits.configure(settings.downstream.limits)
+        self.admission.configure(
+            request_timeout_s=settings.downstream.request_timeout_s,
+            answer_timeout_s=settings.upstream.answer_timeout_s,
+        )
+        # What is kept of heads has the limits in it, and who may say who asks.
+        self.forget_identities()
 
     def heads_of(
         self,

@@ -76,11 +76,17 @@ class Limits:
 
     def __init__(self, settings: LimitSettings, counters: ProxyCounters) -> None:
         self._counters = counters
-        self._max_connections = _or_unlimited(settings.max_connections)
-        self._max_per_address = settings.max_connections_per_address
         self._open = 0
         self._by_address: dict[str, int] = {}
         self.shed: Refusal | None = None
+        self.slow_readers: dict[str, int] = {}
+        self.watched: set[Exchange] = set()
+        self.configure(settings)
+
+    def configure(self, settings: LimitSettings) -> None:
+        """Put limits in force, for whatever comes from now on."""
+        self._max_connections = _or_unlimited(settings.max_connections)
+        self._max_per_address = _or_unlimited(settings.max_connections_per_address)
         self.gathered_body_bytes = settings.gathered_body_bytes
         self.max_body_bytes = _or_unlimited(settings.max_body_bytes)
         self.max_pipelined_requests = _or_unlimited(settings.max_pipelined_requests)
@@ -89,8 +95,6 @@ class Limits:
         grace_s = settings.slow_reader_grace_s
         self.slow_reader_grace_ns = NEVER_NS if grace_s is None else round(grace_s * 1e9)
         self._slow_readers_per_level = settings.slow_readers_per_level
-        self.slow_readers: dict[str, int] = {}
-        self.watched: set[Exchange] = set()
 
     @property
     def max_connections(self) -> int | None:
@@ -107,16 +111,13 @@ class Limits:
         if refusal is None:
             if self._open >= self._max_connections:
                 refusal = Refusal.CONNECTIONS
-            elif self._max_per_address is not None:
-                of_address = self._by_address.get(address, 0)
-                if of_address < self._max_per_address:
-                    self._by_address[address] = of_address + 1
-                else:
-                    refusal = Refusal.CONNECTIONS_OF_ADDRESS
+            elif self._by_address.get(address, 0) >= self._max_per_address:
+                refusal = Refusal.CONNECTIONS_OF_ADDRESS
         if refusal is not None:
             self._counters.connections_refused[refusal] += 1
             return refusal
         self._open += 1
+        self._by_address[address] = self._by_address.get(address, 0) + 1
         self._counters.connections_accepted += 1
         self._counters.connections_open += 1
         return None
@@ -125,12 +126,11 @@ class Limits:
         """A connection that was admitted is gone."""
         self._open -= 1
         self._counters.connections_open -= 1
-        if self._max_per_address is not None:
-            left = self._by_address[address] - 1
-            if left:
-                self._by_address[address] = left
-            else:
-                del self._by_address[address]
+        left = self._by_address[address] - 1
+        if left:
+            self._by_address[address] = left
+        else:
+            del self._by_address[address]
 
     def admit_slow_reader(self, level: PriorityLevel) -> SlowReaderPlace | None:
         """Let an answer of a level go on without seats; None if there are enough of them."""

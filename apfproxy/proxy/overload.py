@@ -65,12 +65,20 @@ class Overload:
         self._limits = limits
         self._counters = counters
         self._memory = memory
-        delay_s = settings.loop_delay_s
-        self._max_delay_ns = None if delay_s is None else round(delay_s * 1e9)
-        self._max_memory_bytes = settings.memory_bytes
         self._delay_ns = 0
         self._late_ns = 0
         self._sweeps = 0
+        self.configure(settings)
+
+    def configure(self, settings: OverloadSettings) -> None:
+        """Put other marks in force; an overload that nobody looks for any more is over."""
+        delay_s = settings.loop_delay_s
+        self._max_delay_ns = None if delay_s is None else round(delay_s * 1e9)
+        self._max_memory_bytes = settings.memory_bytes
+        if delay_s is None:
+            self._set(Refusal.LOOP_DELAY, is_so=False)
+        if settings.memory_bytes is None:
+            self._set(Refusal.MEMORY, is_so=False)
 
     @property
     def is_memory_short(self) -> bool:

@@ -97,6 +97,11 @@ class Pool:
         self._new_line: OrderedDict[Borrower, int] = OrderedDict()
         self._arrivals = 0
 
+    def configure(self, settings: UpstreamSettings) -> None:
+        """Put other limits and time-outs in force; where the origin is must be the same."""
+        self._settings = settings
+        self._connect_for_the_line()
+
     def take(self) -> UpstreamConnection | None:
         """An idle connection, or None: then `wait` for one."""
         return self._idle.popitem()[0] if self._idle else None

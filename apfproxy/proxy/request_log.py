@@ -148,9 +148,7 @@ class RequestLog:
         clock: Clock,
         write: Callable[[bytes, int], None],
     ) -> None:
-        sampled = 0 if settings.requests == ERRORS else settings.sampled_percent
-        self._sampled = sampled / 100
-        self._is_whole = sampled == 100
+        self.configure(settings)
         self._clock = clock
         self._records: list[Record] = []
         self._timer: Timer | None = None
@@ -159,6 +157,12 @@ class RequestLog:
         """By the process's clock: the begin of the second that the text is of, "" for none yet."""
         self._second_text = ""
         self._answers = tuple(answer_text(status, status) for status in range(_STATUSES))
+
+    def configure(self, settings: AccessLogSettings) -> None:
+        """Want other requests from now on."""
+        sampled = 0 if settings.requests == ERRORS else settings.sampled_percent
+        self._sampled = sampled / 100
+        self._is_whole = sampled == 100
 
     def take(self, record: Record) -> None:
         """A request is over."""

@@ -106,6 +106,19 @@ class ProxyServer:
         """
         self._context.access_log, self._context.top_flows = access_log, top_flows
 
+    def configure(self, settings: Settings) -> None:
+        """Put other limits and time-outs in force, for what comes from now on.
+
+        Args:
+            settings: Which differ from those before in nothing else: see `cli.reloading`.
+        """
+        self._settings = settings
+        self._upstream_idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
+        self._pool.configure(settings.upstream)
+        self._overload.configure(settings.downstream.overload)
+        self._context.configure(settings)
+        self._fit_descriptors()
+
     def forget_identities(self) -> None:
         """Find out anew who asks, from each client's next request on."""
         self._context.forget_identities()

@@ -30,6 +30,7 @@ from apfproxy.settings import (
 from tests.cli.test_process import settings_for
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from apfproxy.cli.process import ProxyProcess
@@ -40,7 +41,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings that `serve` would have run with; it runs nothing."""
     seen: list[Settings] = []
 
-    async def run_nothing(settings: Settings) -> int:
+    async def run_nothing(settings: Settings, *, read_again: Callable[[], Settings]) -> int:
+        assert settings == read_again()
         seen.append(settings)
         return 0
 

@@ -1,0 +1,144 @@
+"""Reading settings and files again while the proxy serves, as SIGHUP asks for.
+
+1. First everything is checked; a settings file that is broken leaves all as it was, and so does one
+   that does not go together with itself.
+2. What can change does, for requests and connections that come from then on.
+3. What cannot is named, and keeps its value until a restart.  Flags win, as at the start.
+4. Files that settings name (objects, certificates, keys, tokens) are read again, too.  They are
+   watched anyway, and each group of them is taken as a whole or not at all.  The access log is
+   opened again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import logging
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from apfproxy.cli.identities import IdentitySettingsError, check_settings
+from apfproxy.cli.log import configure_logging
+from apfproxy.cli.process import SETTINGS
+from apfproxy.sources.settings_file import SettingsError, is_section, setting_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from apfproxy.cli.process import ProxyProcess
+    from apfproxy.settings import Settings
+
+CHANGEABLE = (
+    "downstream.headTimeout",
+    "downstream.idleTimeout",
+    "downstream.requestTimeout",
+    "downstream.maxHeadBytes",
+    "downstream.maxHeaderFields",
+    "downstream.maxTargetBytes",
+    "downstream.identityHeadersFrom",
+    "downstream.limits",
+    "downstream.overload",
+    "upstream.maxConnections",
+    "upstream.idleTimeout",
+    "upstream.connectTimeout",
+    "upstream.answerTimeout",
+    "tunnel",
+    "watch",
+    "drain",
+    "flowControl.serverConcurrencyLimit",
+    "accessLog.requests",
+    "accessLog.sampledPercent",
+    "logLevel",
+)
+"""Settings, and sections of them, that change without a restart."""
+
+Record = TypeVar("Record")
+
+log = logging.getLogger(__name__)
+
+
+class Reloading:
+    """Reads settings and files again for a process.
+
+    Args:
+        process: That serves with them.
+        read: Reads the settings, with the flags over them; blocks on the file system.
+    """
+
+    def __init__(self, process: ProxyProcess, read: Callable[[], Settings]) -> None:
+        self._process = process
+        self._read = read
+
+    def __repr__(self) -> str:
+        return f"<Reloading for {self._process!r}>"
+
+    async def run(self, asked: asyncio.Event) -> None:
+        """Reload whenever the event is set, for ever; several at once are one."""
+        while True:
+            await asked.wait()
+            asked.clear()
+            try:
+                await self.reload()
+            except Exception:
+                log.exception("the settings and files were not read again to the end")
+
+    async def reload(self) -> None:
+        """Read everything again, and put in force what can be."""
+        process = self._process
+        try:
+            read = await asyncio.to_thread(self._read)
+            check_settings(read)
+        except (SettingsError, IdentitySettingsError) as error:
+            self._refuse(str(error).splitlines())
+            return
+        except click.ClickException as error:
+            self._refuse([error.format_message()])
+            return
+        before = process.settings
+        settings = merged(before, read)
+        changed, fixed = changes(before, settings), changes(settings, read)
+        process.configure(settings)
+        if settings.log_level != before.log_level:
+            configure_logging(settings.log_level)
+        process.health.report(SETTINGS, None)
+        log.info("read again; changed: %s", ", ".join(changed) or "no setting")
+        if fixed:
+            log.warning("not changed: restart to change %s", ", ".join(fixed))
+        await process.read_again()
+
+    def _refuse(self, problems: list[str]) -> None:
+        for problem in problems:
+            log.error("%s", problem)
+        log.error("the settings cannot be used, and stay as they were; no file was read again")
+        self._process.health.report(SETTINGS, "; ".join(problems))
+
+
+def merged(before: Record, after: Record, prefix: str = "") -> Record:
+    """The settings of `before`, with those of `after` where they may change."""
+    values = {}
+    for field, path in paths_of(before, prefix):
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if path in CHANGEABLE:
+            values[field.name] = new
+        elif is_section(type(old)):
+            values[field.name] = merged(old, new, f"{path}.")
+    return dataclasses.replace(before, **values)  # type: ignore[type-var]  # records are dataclasses
+
+
+def changes(before: Record, after: Record, prefix: str = "") -> list[str]:
+    """The paths of the settings that differ, such as `downstream.headTimeout`."""
+    found = []
+    for field, path in paths_of(before, prefix):
+        old, new = getattr(before, field.name), getattr(after, field.name)
+        if is_section(type(old)) and type(old) is type(new):
+            found += changes(old, new, f"{path}.")
+        elif old != new:
+            found.append(path)
+    return found
+
+
+def paths_of(record: object, prefix: str) -> Iterator[tuple[dataclasses.Field[Any], str]]:
+    """The fields of a record, each with its path in a settings file."""
+    for field in dataclasses.fields(record):  # type: ignore[arg-type]  # records are dataclasses
+        yield field, f"{prefix}{setting_key(field)}"
