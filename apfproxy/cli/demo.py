@@ -135,8 +135,8 @@ async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
                     arms.append(arm)
                     await run_arm(arm, port, seconds / 2, interrupted, show)
     finally:
-        for number in (*ENDING_SIGNALS, *ignored):
-            loop.remove_signal_handler(number)
+        for each in (*ENDING_SIGNALS, *ignored):
+            loop.remove_signal_handler(each)
     console.print(table_of(arms))
     console.print(summary(arms, is_whole=not interrupted.is_set()), highlight=False)
     return OK if any(arm.duration_s for arm in arms) else FAILED

@@ -66,6 +66,7 @@ class Observation:
 
     def configure(self, settings: AccessLogSettings) -> None:
         """Log other requests from now on, in the same file."""
+        self._settings = settings
         if self._request_log is not None:
             self._request_log.configure(settings)
 

@@ -121,15 +121,17 @@ async def test_run_in_a_terminal() -> None:
     assert "with flow control: 0 s left" in output
 
 
-async def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C ends it at once, with what was measured so far."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_interrupted(monkeypatch: pytest.MonkeyPatch, number: signal.Signals) -> None:
+    """Ctrl-C, or the end of the terminal, ends it at once, with what was measured so far."""
     names = []
 
     async def interrupt(arm: Arm, *_: object) -> None:
         names.append(arm.name)
         interrupted = _[2]
         assert isinstance(interrupted, asyncio.Event)
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGUSR2)  # does nothing
+        signal.raise_signal(number)
         await interrupted.wait()
 
     monkeypatch.setattr(demo_module, "run_arm", interrupt)

@@ -84,7 +84,7 @@ async def test_forwards_and_shows_itself() -> None:
     assert forwarded == (200, "/api/v1/pods?limit=1")
     assert ready == (
         200,
-        "[+]ping ok\n[+]configuration ok\n[+]shutdown ok\nreadyz check passed\n",
+        "[+]ping ok\n[+]configuration ok\n[+]settings ok\n[+]shutdown ok\nreadyz check passed\n",
     )
     assert "\napfproxy_config_" in metrics
     assert process.health.problem("shutdown") == "the process is shutting down"
@@ -102,7 +102,8 @@ async def test_observing_shows() -> None:
     await process.stop()
 
     expected = (
-        "[+]ping ok\n[+]configuration ok\n[-]enforcement failed: flow control only observes:"
+        "[+]ping ok\n[+]configuration ok\n[+]settings ok\n"
+        "[-]enforcement failed: flow control only observes:"
         " no request is rejected or delayed (flowControl.enforcement)\n[+]shutdown ok\n"
         "readyz check passed\n"
     )

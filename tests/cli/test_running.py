@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import resource
 import signal
 import sys
@@ -15,6 +16,7 @@ from apfproxy.cli.running import (
     GC_THRESHOLDS,
     Signals,
     descriptor_limit,
+    meaningless_signals,
     raise_descriptor_limit,
     spare_collector,
 )
@@ -71,6 +73,7 @@ async def test_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     signals = Signals(loop)
     seen = []
     signals.on_rotation(lambda: seen.append("rotated"))
+    handlers[signal.SIGUSR2]()
     for number in (signal.SIGUSR1, signal.SIGTERM, signal.SIGINT):
         handlers[number]()
         seen.append(repr(signals))
@@ -80,6 +83,47 @@ async def test_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen == ["rotated", *(f"<Signals: {number} so far>" for number in (0, 1, 2))]
     assert not is_done
     assert handlers == {}
+
+
+async def test_hangup(caplog: pytest.LogCaptureFixture) -> None:
+    """SIGHUP asks for a reload until the end begins, where there is anything to reload."""
+    caplog.set_level(logging.INFO)
+    loop = asyncio.get_running_loop()
+    for reloads in (True, False):
+        signals = Signals(loop, reloads=reloads)
+        signal.raise_signal(signal.SIGHUP)
+        signal.raise_signal(signal.SIGRTMIN + 1)
+        signal.raise_signal(signal.SIGUSR2)
+        await asyncio.wait_for(asyncio.sleep(0.01), 1)
+        assert reloads == signals.hangup.is_set()
+        signals.on_signal()
+        signal.raise_signal(signal.SIGHUP)
+        await asyncio.wait_for(asyncio.sleep(0.01), 1)
+        signals.forget()
+
+    ignored = "means nothing here, and is ignored"
+    assert [
+        f"SIGRTMIN+1 {ignored}",
+        f"SIGUSR2 {ignored}",
+        "SIGHUP: nothing is read again, since the process is about to end",
+        f"SIGHUP {ignored}",
+        f"SIGRTMIN+1 {ignored}",
+        f"SIGUSR2 {ignored}",
+        f"SIGHUP {ignored}",
+    ] == caplog.messages
+
+
+def test_signals_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that has a handler already keeps it; a system may not have them all."""
+    monkeypatch.delattr(signal, "SIGPWR")
+    before = signal.signal(signal.SIGUSR2, lambda *_: None)
+    try:
+        found = meaningless_signals()
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+
+    assert signal.SIGUSR1 in found
+    assert signal.SIGUSR2 not in found
 
 
 async def test_end_before_second() -> None:

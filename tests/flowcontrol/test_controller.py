@@ -280,6 +280,25 @@ def test_a_level_that_comes_back_revives() -> None:
     assert level.queue_set.is_idle
 
 
+def test_another_number_of_seats() -> None:
+    """Requests go on: those that wait get new seats, and those that execute lose none."""
+    controller = controller_of(
+        level_object("a", shares=95), schema_object("s", "a"), server_limit=2
+    )
+    level = controller.levels["a"]
+    found = controller.classify(user("alice"), GET_POD)
+    tickets = [admit(controller, found) for _ in range(4)]
+    before = [ticket.is_executing for ticket in tickets]
+    controller.resize(4)
+
+    assert [True, True, False, False] == before
+    assert [True] * 4 == [ticket.is_executing for ticket in tickets]
+    assert (4, 4) == (controller.server_concurrency_limit, level.nominal_limit)
+
+    controller.resize(1)
+    assert (1, 4) == (level.nominal_limit, level.queue_set.seats_in_use)
+
+
 def test_adjust_limits_follows_demand() -> None:
     """Seats that one level does not use go to the one that does, and come back."""
     busy = level_object("busy", 5, lendable=50)

@@ -64,6 +64,20 @@ def test_release_makes_room(settings: dict[str, int | None]) -> None:
     assert 3 == counters.connections_accepted
 
 
+def test_other_limits() -> None:
+    """They count what was taken before, and let it go."""
+    subject, _ = limits()
+    for address in "aab":
+        subject.admit(address)
+    subject.configure(LimitSettings(max_connections=4, max_connections_per_address=2))
+
+    assert [Refusal.CONNECTIONS_OF_ADDRESS, None, Refusal.CONNECTIONS] == [
+        subject.admit(address) for address in "abc"
+    ]
+    subject.release("a")
+    assert None is subject.admit("a")
+
+
 def test_several_connections_of_one_address() -> None:
     """Each counts, and goes, on its own."""
     subject, _ = limits(max_connections_per_address=2)

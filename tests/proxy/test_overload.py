@@ -111,6 +111,20 @@ def test_both() -> None:
     assert "<Overload: none>" == repr(watched.overload)
 
 
+def test_other_marks() -> None:
+    """What is not looked for any more is over; other marks count from the next look on."""
+    watched = Watched(memory_bytes=160 * MIB, loop_delay_s=0.5)
+    watched.with_memory(200)
+    watched.after(600, 600)
+    watched.overload.configure(OverloadSettings(loop_delay_s=None, memory_bytes=210 * MIB))
+    assert Refusal.MEMORY is watched.limits.shed
+    assert None is watched.with_memory(190)
+
+    watched.with_memory(220)
+    watched.overload.configure(OverloadSettings(loop_delay_s=None, memory_bytes=None))
+    assert None is watched.limits.shed
+
+
 def test_logs_once_an_episode(caplog: pytest.LogCaptureFixture) -> None:
     """Not at each sweep."""
     caplog.set_level(logging.INFO)

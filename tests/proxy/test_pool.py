@@ -87,6 +87,19 @@ def test_opens_as_many_as_the_line_needs(bench: Bench) -> None:
     assert 2 == bench.counters.upstream_connections_opened
 
 
+def test_another_limit(bench: Bench) -> None:
+    """Those in line get the connections that may be opened by then."""
+    borrowers = stand_in_line(bench, 3)
+    before = len(bench.connecting)
+    address = Address(host="origin", port=80)
+    bench.pool.configure(UpstreamSettings(address=address, max_connections=3))
+
+    assert (2, 3) == (before, len(bench.connecting))
+    for _ in borrowers:
+        bench.connect()
+    assert [True] * 3 == served(borrowers)
+
+
 def test_connection_used_last_is_lent_first(bench: Bench) -> None:
     """So the others grow idle."""
     borrowers = stand_in_line(bench, 2)

@@ -154,6 +154,17 @@ def test_sampling(settings: Line, share: float, monkeypatch: pytest.MonkeyPatch)
     assert f"<RequestLog of {share:.0%} and of all errors>" == repr(recorder.log)
 
 
+def test_other_requests() -> None:
+    """Settings that change count for requests that end from then on."""
+    recorder = Recorder(requests=ERRORS)
+    give(recorder)
+    recorder.log.configure(AccessLogSettings())
+    give(recorder)
+    recorder.log.flush()
+
+    assert 1 == len(recorder.lines)
+
+
 def test_lines_are_made_many_at_a_time() -> None:
     """At a number, or after a time; the end hands on the rest."""
     recorder = Recorder()

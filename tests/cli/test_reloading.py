@@ -1,0 +1,192 @@
+"""Reading settings and files again, within a process."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import ipaddress
+import logging
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.cli import reloading
+from apfproxy.cli.process import ProxyProcess
+from apfproxy.cli.reloading import CHANGEABLE, Reloading, changes, merged
+from apfproxy.settings import (
+    AccessLogSettings,
+    Address,
+    DownstreamSettings,
+    DrainSettings,
+    FlowControlSettings,
+    LimitSettings,
+    OverloadSettings,
+    Settings,
+    TopFlowsSettings,
+    TunnelSettings,
+    UpstreamSettings,
+    WatchSettings,
+)
+from apfproxy.sources.settings_file import setting_paths
+from apfproxy.tasks import spawn
+from tests.end_to_end.scene import until
+
+if TYPE_CHECKING:
+    import pytest
+
+ANY_PORT = Address(host="127.0.0.1", port=0)
+BEFORE = Settings(downstream=DownstreamSettings(listen=ANY_PORT), admin=None)
+CHANGED = dataclasses.replace(
+    BEFORE,
+    downstream=DownstreamSettings(
+        listen=ANY_PORT,
+        head_timeout_s=1,
+        idle_timeout_s=2,
+        request_timeout_s=3,
+        max_head_bytes=4096,
+        max_header_fields=5,
+        max_target_bytes=600,
+        identity_headers_from=(ipaddress.ip_network("10.0.0.0/8"),),
+        limits=LimitSettings(
+            max_connections=7,
+            max_connections_per_address=8,
+            max_pipelined_requests=9,
+            max_body_bytes=10,
+            gathered_body_bytes=11,
+            min_body_rate_bytes=12,
+            body_rate_grace_s=13,
+            slow_reader_grace_s=14,
+        ),
+        overload=OverloadSettings(loop_delay_s=15, memory_bytes=1 << 24),
+    ),
+    upstream=UpstreamSettings(
+        max_connections=17, idle_timeout_s=18, connect_timeout_s=19, answer_timeout_s=20
+    ),
+    tunnel=TunnelSettings(idle_timeout_s=21),
+    watch=WatchSettings(silence_s=22, limit_s=23, bookmark_limit_s=24),
+    drain=DrainSettings(shutdown_delay_s=25, idle_grace_s=26, timeout_s=27),
+    flow_control=FlowControlSettings(server_concurrency_limit=28, hash_seed=1),
+    access_log=AccessLogSettings(path="-", sampled_percent=29),
+)
+
+
+def state(value: Any, depth: int = 4) -> object:  # noqa: ANN401  whatever a part keeps
+    """What a part of the proxy keeps of plain values, and so do its parts."""
+    if value is None or isinstance(value, int | float | str | bytes):
+        return value
+    if isinstance(value, tuple):
+        return [state(each, depth) for each in value]
+    if depth == 0 or not type(value).__module__.startswith("apfproxy"):
+        return None
+    names = [*vars(value)] if hasattr(value, "__dict__") else []
+    names += [name for each in type(value).__mro__ for name in getattr(each, "__slots__", ())]
+    return {
+        name: state(getattr(value, name), depth - 1)
+        for name in sorted(names)
+        if name not in {"_controller", "_kinds", "clock", "sweep_now_ns", "_sweep_due_ns"}
+    }
+
+
+async def test_as_if_started_so() -> None:
+    """A process whose settings change is as one that was started with them."""
+    before = dataclasses.replace(
+        BEFORE,
+        flow_control=FlowControlSettings(hash_seed=1),
+        access_log=AccessLogSettings(path="-"),
+    )
+    fresh, changed, same = ProxyProcess(CHANGED), ProxyProcess(before), ProxyProcess(before)
+    unlike = state(same.server) == state(fresh.server)
+    changed.configure(CHANGED)
+    changed.server.forget_identities()
+
+    assert not unlike
+    assert state(fresh.server) == state(changed.server)
+    assert state(fresh.observation) == state(changed.observation)
+    assert CHANGED is changed.settings
+    assert [
+        (level.name, level.nominal_limit, level.lower_limit, level.upper_limit, level.max_seats)
+        for level in fresh.controller.levels.values()
+    ] == [
+        (level.name, level.nominal_limit, level.lower_limit, level.upper_limit, level.max_seats)
+        for level in changed.controller.levels.values()
+    ]
+    for process in (fresh, changed, same):
+        await process.stop()
+
+
+def test_all_that_may_change_is_changed_here() -> None:
+    """The test above changes each of them, and each is a setting, or a section of them."""
+    paths = setting_paths()
+    covered = {
+        path
+        for path in paths
+        if any(path == each or path.startswith(f"{each}.") for each in CHANGEABLE)
+    }
+    found = set(changes(Settings(), dataclasses.replace(CHANGED, log_level="error")))
+
+    assert all(
+        any(path == each or path.startswith(f"{each}.") for path in paths) for each in CHANGEABLE
+    )
+    assert covered - found == {"accessLog.requests"}
+
+
+def test_merged() -> None:
+    """What may change is as it was read, all else as it was; both are told by their paths."""
+    read = Settings(
+        downstream=DownstreamSettings(listen=ANY_PORT, head_timeout_s=1),
+        drain=DrainSettings(timeout_s=2),
+        flow_control=FlowControlSettings(suggested_objects=False),
+        top_flows=TopFlowsSettings(is_enabled=False),
+        admin=None,
+    )
+    settings = merged(Settings(), read)
+
+    assert settings == Settings(
+        downstream=DownstreamSettings(head_timeout_s=1), drain=DrainSettings(timeout_s=2)
+    )
+    assert ["downstream.headTimeout", "drain.timeout"] == changes(Settings(), settings)
+    assert [
+        "downstream.listen",
+        "flowControl.suggestedObjects",
+        "topFlows.enabled",
+        "admin",
+    ] == changes(settings, read)
+
+
+async def test_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It changes, too, but only if it is another one."""
+    levels: list[str] = []
+    monkeypatch.setattr(reloading, "configure_logging", levels.append)
+    process = ProxyProcess(BEFORE)
+    reads = [BEFORE, dataclasses.replace(BEFORE, log_level="debug")]
+    reload = Reloading(process, lambda: reads.pop(0))
+    await reload.reload()
+    await reload.reload()
+    await process.stop()
+
+    assert ["debug"] == levels
+    assert repr(reload).startswith("<Reloading for <ProxyProcess ")
+
+
+async def test_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    """Whatever goes wrong is logged, and the next signal is heeded."""
+    caplog.set_level(logging.INFO)
+    process = ProxyProcess(BEFORE)
+    asked, read = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    failures = [RuntimeError("oh")]
+
+    def read_settings() -> Settings:
+        loop.call_soon_threadsafe(read.set)
+        if failures:
+            raise failures.pop()
+        return BEFORE
+
+    task = spawn(Reloading(process, read_settings).run(asked), name="heeding SIGHUP")
+    for _ in range(2):
+        asked.set()
+        await read.wait()
+        read.clear()
+    await until(lambda: "read again; changed: no setting" in caplog.messages)
+    task.cancel()
+    await process.stop()
+
+    assert "the settings and files were not read again to the end" in caplog.messages
