@@ -1,11 +1,10 @@
 """Places for the connections of a listener that aiohttp serves: bounded, and not for idlers.
 
 1. There are only so many.  Who comes when all are taken gets that of another connection: of the
-   address that has the most, one without a request before one with, the longest so first.  So
-   whoever opens connections without end takes places mostly from himself, and a health check
-   always gets through.
-2. Answers that last, such as watches, take their places for good, but never all of them.  Only when
-   nothing but these and requests that have just come are there is a new connection refused.
+   address that has the most, the one that has done nothing for longest, or else the oldest request.
+   So whoever opens connections without end takes places mostly from himself, and a health check
+   always gets through: many others have to come before it is its turn to make way.
+2. Answers that last, such as watches, keep their places, but never have all of them.
 3. A connection whose first head does not come within `HEAD_NS`, or whose answer is not through
    within `ANSWER_NS`, is cut.
 4. All of this is counted, and logged once a minute.
@@ -34,38 +33,26 @@ HEAD_NS = 20_000_000_000
 """From the connection to the end of its first request's head; later heads have `IDLE_S`."""
 ANSWER_NS = 90_000_000_000
 """From a head to the last byte of its answer that the client takes; the API's own limit is 60 s."""
-BUSY_NS = 1_000_000_000
-"""A younger request keeps its place: it is most likely about to be answered."""
+IDLE_NS = 1_000_000_000
+"""Who has done nothing for so long makes way before requests do, which have come since maybe."""
 MIN_PLACES = 8
 """With fewer a listener is of no use, whatever the system allows."""
 KEPT_PLACES = 16
 """But at most a quarter of all."""
 
-FULL_TEXT = "all connections of this listener are in use; try again\n"
 LASTING_TEXT = "as many watches and event streams are open as may be; close one, or try again\n"
 RETRY_S = "1"
-FULL = (
-    "HTTP/1.1 503 Service Unavailable\r\n"
-    "Content-Type: text/plain; charset=utf-8\r\n"
-    f"Content-Length: {len(FULL_TEXT)}\r\n"
-    f"Retry-After: {RETRY_S}\r\n"
-    "Connection: close\r\n"
-    "\r\n"
-    f"{FULL_TEXT}"
-).encode()
 
 log = logging.getLogger(__name__)
 
 
 class Ending(enum.StrEnum):
-    """Why a connection lost or did not get its place; the label `reason` of the metric."""
+    """Why a connection lost its place, or its request one; the label `reason` of the metric."""
 
     REPLACED = "replaced"
     """Another connection came when all places were taken."""
     LATE = "late"
     """Its request did not come in time, or its answer was not taken in time."""
-    FULL = "full"
-    """No place could be freed for it."""
     LONG_LIVED = "long-lived"
     """As many answers that last were there as may be; it was answered with 503."""
 
@@ -103,7 +90,6 @@ class Place(asyncio.Protocol):
         self._places = places
         self._inner = inner
         self._transport: asyncio.Transport | None = None
-        self._is_taken = False
         self.address = ""
         self.is_handling = False
         self.is_lasting = False
@@ -127,42 +113,34 @@ class Place(asyncio.Protocol):
         return not self.is_handling and not self.transport.get_write_buffer_size()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a place, or refuse the connection."""
+        """Take a place."""
         # Those of uvloop are transports by what they do, not by their class.
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.address = str(peer[0]) if isinstance(peer, tuple) else ""
-        self._is_taken = self._places.take(self)
-        if self._is_taken:
-            self._inner.connection_made(transport)
-        else:
-            self.transport.write(FULL)
-            self.transport.close()
+        self._places.take(self)
+        self._inner.connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
         """Pass it on."""
-        if self._is_taken:
-            self._inner.data_received(data)
+        self._inner.data_received(data)
 
     def eof_received(self) -> bool | None:
         """Pass it on."""
-        return self._inner.eof_received() if self._is_taken else None
+        return self._inner.eof_received()
 
     def pause_writing(self) -> None:
         """Pass it on."""
-        if self._is_taken:
-            self._inner.pause_writing()
+        self._inner.pause_writing()
 
     def resume_writing(self) -> None:
         """Pass it on."""
-        if self._is_taken:
-            self._inner.resume_writing()
+        self._inner.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Give the place back."""
-        if self._is_taken:
-            self._places.give_back(self)
-            self._inner.connection_lost(exc)
+        self._places.give_back(self)
+        self._inner.connection_lost(exc)
 
 
 class Places:
@@ -175,7 +153,7 @@ class Places:
 
     Attributes:
         limits: As given.
-        ended: Connections that lost their place, or did not get one, by reason.
+        ended: Connections that lost their place, and requests that did not get one, by reason.
     """
 
     def __init__(
@@ -202,22 +180,13 @@ class Places:
     def __len__(self) -> int:
         return len(self._open)
 
-    def take(self, place: Place) -> bool:
-        """Take a place for a new connection, if need be that of another one.
-
-        Returns:
-            Whether it has one; else refuse the connection.
-        """
+    def take(self, place: Place) -> None:
+        """Take a place for a new connection, if need be that of another one."""
         now_ns = place.began_ns = place.idle_ns = self._now_ns()
         if len(self._open) >= self.limits.connections:
-            victim = self._victim(now_ns)
-            if victim is None:
-                self._count(Ending.FULL)
-                return False
-            self._end(victim, Ending.REPLACED)
+            self._end(self._victim(now_ns), Ending.REPLACED)
         self._open[place.transport] = place
         self._by_address[place.address] = self._by_address.get(place.address, 0) + 1
-        return True
 
     def give_back(self, place: Place) -> None:
         """A connection is gone; harmless if it has lost its place already."""
@@ -261,20 +230,15 @@ class Places:
             if is_late:
                 self._end(place, Ending.LATE)
 
-    def _victim(self, now_ns: int) -> Place | None:
-        """Who has to make way; None if nobody may be asked to."""
+    def _victim(self, now_ns: int) -> Place:
+        """Who has to make way; there is always somebody whose answer does not last."""
 
         def rank(place: Place) -> tuple[int, bool, int]:
             is_idle = place.is_idle
-            since_ns = place.idle_ns if is_idle else place.began_ns
-            return self._by_address[place.address], is_idle, now_ns - since_ns
+            age_ns = now_ns - (place.idle_ns if is_idle else place.began_ns)
+            return self._by_address[place.address], is_idle and age_ns >= IDLE_NS, age_ns
 
-        candidates = [
-            place
-            for place in self._open.values()
-            if place.is_idle or (not place.is_lasting and now_ns - place.began_ns >= BUSY_NS)
-        ]
-        return max(candidates, key=rank, default=None)
+        return max((place for place in self._open.values() if not place.is_lasting), key=rank)
 
     def _end(self, place: Place, ending: Ending) -> None:
         self.give_back(place)

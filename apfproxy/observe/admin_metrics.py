@@ -18,7 +18,7 @@ class Connections(Protocol):
 
     @property
     def ended(self) -> Mapping[str, int]:
-        """Those that lost their place, or did not get one, by reason; each only goes up."""
+        """Those that lost their place or were refused, by reason; each only goes up."""
 
     def __len__(self) -> int:
         """Those that are open."""
@@ -33,6 +33,6 @@ def admin_families(connections: Connections) -> Iterator[Metric]:
     )
     yield counter(
         f"{PREFIX}admin_connections_ended_total",
-        "Connections of the admin listener that were refused, or closed to make way for others",
+        "Connections of the admin listener that made way, were too late, or were refused",
         [({"reason": str(reason)}, number) for reason, number in connections.ended.items()],
     )

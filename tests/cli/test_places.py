@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
@@ -11,9 +11,8 @@ from aiohttp.test_utils import make_mocked_request
 
 from apfproxy.cli.places import (
     ANSWER_NS,
-    BUSY_NS,
-    FULL,
     HEAD_NS,
+    IDLE_NS,
     Ending,
     Place,
     PlaceLimits,
@@ -38,21 +37,11 @@ class Transport(asyncio.Transport):
     def __init__(self, address: str) -> None:
         super().__init__({"peername": (address, 1)})
         self.unsent = 0
-        self.written = b""
         self.is_cut = False
-        self.is_closed = False
 
     def get_write_buffer_size(self) -> int:
         """Bytes that the client is yet to take."""
         return self.unsent
-
-    def write(self, data: object) -> None:
-        """Remember what was written."""
-        self.written += cast("bytes", data)
-
-    def close(self) -> None:
-        """Remember it."""
-        self.is_closed = True
 
     def abort(self) -> None:
         """Remember it."""
@@ -187,29 +176,29 @@ async def test_the_address_with_the_most_makes_way() -> None:
     assert [True, False] == [client.transport.is_cut for client in greedy]
 
 
-async def test_requests_that_take_long_make_way() -> None:
-    """Where nobody is idle a request that has taken a while goes, but none that lasts."""
+async def test_the_oldest_request_makes_way() -> None:
+    """Where nobody is idle for long, the oldest request goes, but none whose answer lasts."""
     site = Site()
     clients = [site.connect() for _ in range(3)]
-    tasks = [
-        client.ask(target) for client, target in zip(clients, ("/events", "/a", "/b"), strict=True)
-    ]
-    await asyncio.sleep(0)
-    refused = site.connect()
-    refused.place.data_received(b"GET")
-    refused.place.pause_writing()
-    refused.place.resume_writing()
-    assert None is refused.place.eof_received()
-    refused.place.connection_lost(None)
-
-    assert (FULL, True) == (refused.transport.written, refused.transport.is_closed)
-    assert [] == refused.inner.heard
-    assert (3, 1) == (len(site.places), site.places.ended[Ending.FULL])
-
-    site.now_ns += BUSY_NS
-    site.connect()
+    tasks = []
+    for client, target in zip(clients, ("/events", "/a", "/b"), strict=True):
+        site.now_ns += 1
+        tasks.append(client.ask(target))
+        await asyncio.sleep(0)
+    site.now_ns += 1
+    new = site.connect()
     assert [False, True, False] == [client.transport.is_cut for client in clients]
-    for client in clients:
+
+    newer = site.connect()
+    assert [False, True, True] == [client.transport.is_cut for client in clients]
+    site.now_ns += IDLE_NS
+    newer.place.connection_lost(None)
+    tasks.append(newer.ask())
+    site.connect()
+    site.connect()
+    assert new.transport.is_cut
+    assert 3 == site.places.ended[Ending.REPLACED]
+    for client in (*clients, newer):
         client.answer()
     await asyncio.gather(*tasks)
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 DESCRIPTORS = 256
 PLACES = DESCRIPTORS // 8
 MANY = 2 * DESCRIPTORS
+GET = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+POST = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n"
 LISTENS = r"listens on 127\.0\.0\.1:(\d+), .* admin on 127\.0\.0\.1:(\d+)"
 
 
@@ -36,8 +38,10 @@ def metric(page: str, name: str) -> float:
     [
         pytest.param(b"", "replaced", id="nothing"),
         pytest.param(b"GET /livez HTTP/1.1\r\nHost: a\r\n", "replaced", id="half-a-head"),
-        pytest.param(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n", "replaced", id="idle"),
-        pytest.param(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n", "long-lived", id="events"),
+        pytest.param(GET, "replaced", id="idle"),
+        pytest.param(POST, "replaced", id="bodies"),
+        pytest.param(4 * GET.replace(b"livez", b"metrics"), "replaced", id="readers"),
+        pytest.param(GET.replace(b"livez", b"events"), "long-lived", id="events"),
     ],
 )
 def test_connections_without_end(first: bytes, reason: str) -> None:

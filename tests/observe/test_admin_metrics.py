@@ -8,7 +8,7 @@ from apfproxy.observe.admin_metrics import admin_families
 class Connections:
     """Some connections."""
 
-    ended = {"full": 2, "late": 0}  # noqa: RUF012 - never changed
+    ended = {"replaced": 2, "late": 0}  # noqa: RUF012 - never changed
 
     def __len__(self) -> int:
         """How many are open."""
@@ -21,6 +21,6 @@ def test_families() -> None:
 
     assert [
         ("apfproxy_admin_connections", {}, 3),
-        ("apfproxy_admin_connections_ended_total", {"reason": "full"}, 2),
+        ("apfproxy_admin_connections_ended_total", {"reason": "replaced"}, 2),
         ("apfproxy_admin_connections_ended_total", {"reason": "late"}, 0),
     ] == samples
