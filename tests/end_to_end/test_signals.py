@@ -30,7 +30,10 @@ MEANINGLESS = (
 """Of a proxy without an access log."""
 
 SETTINGS = """
-downstream: {{listen: "127.0.0.1:0", limits: {{maxConnections: {connections}}}}}
+downstream:
+  listen: "127.0.0.1:0"
+  limits: {{maxConnections: {connections}}}
+  overload: {{loopDelay: null}}
 upstream: {{url: "{upstream}"}}
 authentication: {{tokenFile: tokens}}
 flowControl: {{serverConcurrencyLimit: {seats}, objects: [objects], hashSeed: {seed}}}
