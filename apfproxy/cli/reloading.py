@@ -43,6 +43,7 @@ CHANGEABLE = (
     "upstream.idleTimeout",
     "upstream.connectTimeout",
     "upstream.answerTimeout",
+    "upstream.abandonedWait",
     "tunnel",
     "watch",
     "drain",

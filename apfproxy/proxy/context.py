@@ -181,7 +181,6 @@ class Context:
         self._on_connection_closed: Callable[[], None] | None = None
         self.connections: set[DownstreamConnection] = set()
         self.abandoned: set[AbandonedAnswer] = set()
-        self.abandoned_wait_ns = round(upstream.abandoned_wait_s * 1e9)
         self.limits = Limits(downstream.limits, counters)
         host, port = upstream.address.host, upstream.address.port
         self._field_rules = FieldRules(
@@ -201,6 +200,7 @@ class Context:
         """Set what of the settings may change later."""
         downstream, upstream = settings.downstream, settings.upstream
         self.watch_settings = settings.watch
+        self.abandoned_wait_ns = round(upstream.abandoned_wait_s * 1e9)
         self.answer_timeout_ns = round(upstream.answer_timeout_s * 1e9)
         self.head_timeout_ns = round(downstream.head_timeout_s * 1e9)
         self.idle_timeout_ns = round(downstream.idle_timeout_s * 1e9)

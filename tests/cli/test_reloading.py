@@ -54,11 +54,16 @@ CHANGED = dataclasses.replace(
             min_body_rate_bytes=12,
             body_rate_grace_s=13,
             slow_reader_grace_s=14,
+            slow_readers_per_level=15,
         ),
         overload=OverloadSettings(loop_delay_s=15, memory_bytes=1 << 24),
     ),
     upstream=UpstreamSettings(
-        max_connections=17, idle_timeout_s=18, connect_timeout_s=19, answer_timeout_s=20
+        max_connections=17,
+        idle_timeout_s=18,
+        connect_timeout_s=19,
+        answer_timeout_s=20,
+        abandoned_wait_s=20,
     ),
     tunnel=TunnelSettings(idle_timeout_s=21),
     watch=WatchSettings(silence_s=22, limit_s=23, bookmark_limit_s=24),
