@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from apfproxy.request.list_options import ListOptions, list_options, watch_and_name
-from apfproxy.request.target import NO_PARAMETERS, TargetError, parse_query, split_target
+from apfproxy.request.target import NO_PARAMETERS, TargetError, known_parameters, split_target
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ class RequestAttributes(msgspec.Struct, frozen=True):
             through.
         long_running: Whether it may last as long as its client likes.
         is_mutating: Whether it may change anything.
-        query: The decoded query, each key with all its values.
+        query: Of the decoded query the parameters that are known, each with its first value.
         list_options: Of a LIST or WATCH only.
     """
 
@@ -100,7 +100,7 @@ def parse_attributes(method: str, target: bytes) -> RequestAttributes:
         path, raw_query = split_target(method, target)
     except TargetError as error:
         raise AttributesError(str(error)) from None
-    query = parse_query(raw_query) if raw_query else NO_PARAMETERS
+    query = known_parameters(raw_query) if raw_query else NO_PARAMETERS
     match path.strip("/").split("/"):
         case ["api", version, *parts] if parts:
             return _resource(method, path, ("api", "", version), parts, query)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from apfproxy.api.integers import parse_int64
-from apfproxy.api.selectors.fields import parse_field_selector
-from apfproxy.api.selectors.labels import parse_label_selector
+from apfproxy.api.selectors.fields import is_field_selector, required_value
+from apfproxy.api.selectors.labels import is_label_selector
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -104,9 +104,9 @@ def required_field(query: Query, field: str) -> str:
     It has none when any of the options cannot be decoded.
     """
     selector = first(query, "fieldSelector")
-    if not selector or not _is_decodable(query):
+    if field not in selector or not _is_decodable(query):
         return ""
-    return parse_field_selector(selector).required(field) or ""
+    return required_value(selector, field) or ""
 
 
 def _is_decodable(query: Query) -> bool:
@@ -114,11 +114,11 @@ def _is_decodable(query: Query) -> bool:
     try:
         _int64(query, "limit")
         _int64(query, "timeoutSeconds")
-        parse_field_selector(first(query, "fieldSelector"))
-        parse_label_selector(first(query, "labelSelector"))
     except ValueError:
         return False
-    return True
+    return is_field_selector(first(query, "fieldSelector")) and is_label_selector(
+        first(query, "labelSelector")
+    )
 
 
 def parse_bool(text: str) -> bool:

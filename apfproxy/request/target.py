@@ -21,6 +21,21 @@ if TYPE_CHECKING:
 MAX_QUERY_PARAMETERS = 10_000
 """With more than these Go sees none at all; its bound against queries made to exhaust memory."""
 
+KNOWN_PARAMETERS = (
+    "allowWatchBookmarks",
+    "continue",
+    "fieldSelector",
+    "labelSelector",
+    "limit",
+    "resourceVersion",
+    "resourceVersionMatch",
+    "sendInitialEvents",
+    "timeout",
+    "timeoutSeconds",
+    "watch",
+)
+"""What a request's attributes know of its query; nothing else of it decides anything."""
+
 NO_PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 CONTROL_BYTE = re.compile(rb"[\x00-\x1f\x7f]")
@@ -31,6 +46,18 @@ USER_INFO = re.compile(rb"[A-Za-z0-9._:~!$&'()*+,;=%@-]*")
 HOST = re.compile(rb"(?:[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\"\x80-\xff-]|%25|%[89A-Fa-f][0-9A-Fa-f])*")
 ZONE = re.compile(rb"(?:[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\"\x80-\xff-]|%[0-9A-Fa-f]{2})*")
 ZONE_TEXT = re.compile(rb"[A-Za-z0-9_.~!$&'()*+,;=:\[\]<>\" %\x80-\xff-]*")
+
+
+def _spellings(name: str) -> str:
+    """A pattern of all ways to write a name in a query."""
+    return "".join(f"(?:{letter}|%(?i:{ord(letter):02x}))" for letter in name)
+
+
+KNOWN_PAIR = re.compile(
+    # A pair with a `;` or a wrong escape does not match: Go drops it.
+    rf"(?<![^&])({'|'.join(map(_spellings, KNOWN_PARAMETERS))})"
+    r"(?:=([^&;%]*+(?:%[0-9A-Fa-f]{2}[^&;%]*+)*+))?+(?![^&])".encode()
+)
 
 LONE_BYTES = dict.fromkeys(range(0xDC80, 0xDD00), "\N{REPLACEMENT CHARACTER}")
 
@@ -126,8 +153,14 @@ def decode_path(path: bytes) -> str:
     if b"%" in path:
         if INVALID_ESCAPE.search(path):
             raise TargetError("invalid percent escape in request target")
-        path = unquote_to_bytes(path)
+        path = unescaped(path)
     return decode_text(path)
+
+
+def unescaped(data: bytes) -> bytes:
+    """Decode escapes, all of which are right, at a fifth of the time of `unquote_to_bytes`."""
+    as_literal = data.replace(b"\\", b"\\\\").replace(b"%", b"\\x")
+    return as_literal.decode("unicode_escape").encode("latin-1")
 
 
 def decode_text(data: bytes) -> str:
@@ -146,19 +179,40 @@ def parse_query(query: bytes) -> Mapping[str, tuple[str, ...]]:
     """
     if not query or query.count(b"&") >= MAX_QUERY_PARAMETERS:
         return NO_PARAMETERS
-    parameters: dict[str, tuple[str, ...]] = {}
+    parameters: dict[str, list[str]] = {}
     for pair in query.split(b"&"):
         if not pair or b";" in pair:
             continue
-        if b"%" in pair or b"+" in pair:
-            if INVALID_ESCAPE.search(pair):
-                continue
-            raw_key, _, raw_value = pair.replace(b"+", b" ").partition(b"=")
-            key = decode_text(unquote_to_bytes(raw_key))
-            value = decode_text(unquote_to_bytes(raw_value))
-        else:
-            raw_key, _, raw_value = pair.partition(b"=")
-            key = decode_text(raw_key)
-            value = decode_text(raw_value)
-        parameters[key] = (*parameters.get(key, ()), value)
+        if b"%" in pair and INVALID_ESCAPE.search(pair):
+            continue
+        raw_key, _, raw_value = pair.partition(b"=")
+        parameters.setdefault(_decode(raw_key), []).append(_decode(raw_value))
+    return {key: tuple(values) for key, values in parameters.items()}
+
+
+def known_parameters(query: bytes) -> Mapping[str, tuple[str, ...]]:
+    """Decode the parameters of a query that are known, and of each the first value only.
+
+    Others are not looked at: a query is anybody's, and may have thousands of them.
+
+    Returns:
+        The value of each, alone.
+    """
+    if not query or query.count(b"&") >= MAX_QUERY_PARAMETERS:
+        return NO_PARAMETERS
+    parameters: dict[str, tuple[str, ...]] = {}
+    seen: set[bytes] = set()
+    for raw_key, raw_value in KNOWN_PAIR.findall(query):
+        if raw_key not in seen:
+            seen.add(raw_key)
+            key = _decode(raw_key)
+            if key not in parameters:
+                parameters[key] = (_decode(raw_value),)
     return parameters
+
+
+def _decode(part: bytes) -> str:
+    """Decode a name or a value, whose escapes are right."""
+    if b"+" in part:
+        part = part.replace(b"+", b" ")
+    return decode_text(unescaped(part) if b"%" in part else part)

@@ -19,6 +19,7 @@ from apfproxy.proxy.request_log import (
     MAX_PATH,
     MAX_RECORDS,
     MAX_TEXT,
+    PARAMETERS,
     Failure,
     RequestLog,
     known_query,
@@ -26,6 +27,7 @@ from apfproxy.proxy.request_log import (
     text_of,
 )
 from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.target import KNOWN_PARAMETERS
 from apfproxy.request.user import User
 from apfproxy.settings import ERRORS, AccessLogSettings
 from tests.virtual_clock import VirtualClock
@@ -256,3 +258,8 @@ def test_any_text_is_json(text: str) -> None:
 def test_every_failure_has_a_plain_name() -> None:
     """They stand in a line as they are."""
     assert [] == [each for each in Failure if not re.fullmatch("[a-z-]+", each)]
+
+
+def test_parameters_are_known() -> None:
+    """What a line says of a query is among what is known of queries."""
+    assert {name for name, _ in PARAMETERS} | {"continue"} <= set(KNOWN_PARAMETERS)

@@ -38,8 +38,8 @@ def test_resource_request() -> None:
 
 def test_non_resource_request() -> None:
     """A request for another URL has its method for a verb."""
-    assert parse_attributes("POST", b"/metrics?a=b") == RequestAttributes(
-        is_resource_request=False, path="/metrics", verb="post", query={"a": ("b",)}
+    assert parse_attributes("POST", b"/metrics?a=b&limit=5&limit=6") == RequestAttributes(
+        is_resource_request=False, path="/metrics", verb="post", query={"limit": ("5",)}
     )
 
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from apfproxy.request.target import (
+    KNOWN_PARAMETERS,
     MAX_QUERY_PARAMETERS,
     TargetError,
     decode_text,
+    known_parameters,
     parse_query,
     split_target,
 )
@@ -96,6 +100,28 @@ def test_connect_has_an_authority_for_a_target() -> None:
 def test_parse_query(query: bytes, parameters: dict[str, tuple[str, ...]]) -> None:
     """A query is decoded as Go decodes it, without the parameters that Go drops."""
     assert parameters == dict(parse_query(query))
+
+
+names = st.sampled_from(["limit", "%6cimi%74", "%6Cimit", "watch", "%57atch", "li", "x", ""])
+parts = st.sampled_from(["=", "=5", "=%zz", "=%41+", "=a;b", "=\\x41", "=%5c%ff", "", "=a=b"])
+
+
+@given(st.lists(st.tuples(names, parts).map("".join)).map("&".join))
+def test_known_parameters(query: str) -> None:
+    """Of what is known the first value is the same as that of all."""
+    parsed = parse_query(query.encode())
+
+    assert known_parameters(query.encode()) == {
+        name: parsed[name][:1] for name in KNOWN_PARAMETERS if name in parsed
+    }
+
+
+def test_known_parameters_are_bounded() -> None:
+    """With one parameter too many there is none."""
+    most = b"&".join(b"limit=7" for _ in range(MAX_QUERY_PARAMETERS))
+
+    assert known_parameters(most) == {"limit": ("7",)}
+    assert known_parameters(most + b"&a") == {}
 
 
 def test_parse_query_is_bounded() -> None:

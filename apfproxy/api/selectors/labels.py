@@ -116,6 +116,58 @@ class LabelSelector:
         return ",".join(map(str, self.requirements))
 
 
+_LABEL_WORD = r"(?=[-.\w]{1,63}(?![-.\w]))[A-Za-z0-9]++(?:[-_.]++[A-Za-z0-9]++)*+"
+_DOMAIN = r"[a-z0-9]++(?:-++[a-z0-9]++)*+"
+_KEY = rf"(?:(?=[-.a-z0-9]{{1,253}}/){_DOMAIN}(?:\.{_DOMAIN})*+/)?+{_LABEL_WORD}"
+_MOST = str((1 << 63) - 1)
+_INT64 = "|".join(
+    ["[0-9]{0,18}"]
+    + [
+        f"{_MOST[:place]}[0-{int(digit) - 1}][0-9]{{{len(_MOST) - place - 1}}}"
+        for place, digit in enumerate(_MOST)
+        if digit != "0"
+    ]
+    + [_MOST]
+)
+
+
+def _token(pattern: str, *, is_word: bool = False) -> str:
+    """A pattern of one token, as `TOKEN` takes it."""
+    ending = r"(?![^\x00 \t\r\n=!(),<>])" if is_word else ""
+    return rf"[ \t\r\n]*+(?:{pattern}){ending}\x00?+"
+
+
+def _next(pattern: str) -> str:
+    """A pattern of what the next token begins with, which stays."""
+    return rf"(?=[ \t\r\n]*+(?:{pattern}))"
+
+
+_REQUIREMENT_END = _next(r"[,\x00]|\Z")
+_VALUE = _token(_LABEL_WORD, is_word=True)
+_MORE_VALUES = _next(r"[^\x00 \t\r\n=!(,<>]")
+_VALUES = (
+    # As `_take_values` has it: commas in pairs, and no end after a whole pair.
+    rf"(?:{_VALUE}{_next('[,)]')}|{_token(',')}(?:{_token(',')}{_next('[^)]')}"
+    rf"|{_MORE_VALUES}))++"
+)
+_INTEGER = _token(rf"(?=[0-9]{{1,63}}(?![0-9]))0*+(?:{_INT64})", is_word=True)
+_CONDITION = (
+    rf"{_REQUIREMENT_END}"
+    rf"|{_token('==|!=|=')}(?:{_VALUE})?+{_REQUIREMENT_END}"
+    rf"|{_token('[<>]')}{_INTEGER}{_REQUIREMENT_END}"
+    rf"|{_token('in|notin', is_word=True)}{_token('[(]')}(?:{_VALUES})?+{_token('[)]')}"
+    rf"{_REQUIREMENT_END}"
+)
+_REQUIREMENT = (
+    rf"(?:{_token('!(?!=)')}{_token(_KEY, is_word=True)}{_REQUIREMENT_END}"
+    rf"|{_token(_KEY, is_word=True)}(?:{_CONDITION}))"
+)
+SELECTOR = re.compile(
+    rf"(?:{_REQUIREMENT}(?:{_token(',')}{_REQUIREMENT})*+)?+[ \t\r\n]*+(?:\x00.*+)?+",
+    re.ASCII | re.DOTALL,
+)
+"""All texts that `parse_label_selector` takes."""
+
 EVERYTHING = LabelSelector()
 NOTHING = LabelSelector(is_nothing=True)
 
@@ -150,6 +202,11 @@ def parse_label_selector(text: str) -> LabelSelector:
         _expect_requirement(tokens, "identifier after ','")
     requirements.sort(key=lambda requirement: requirement.key)
     return LabelSelector(tuple(requirements))
+
+
+def is_label_selector(text: str) -> bool:
+    """Whether Kubernetes can parse the text, in a tenth of the time that it takes to parse it."""
+    return SELECTOR.fullmatch(text) is not None
 
 
 def _expect_requirement(tokens: list[tuple[str, bool]], wanted: str) -> None:

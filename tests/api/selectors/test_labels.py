@@ -16,6 +16,7 @@ from apfproxy.api.selectors.labels import (
     NOTHING,
     LabelSelector,
     Requirement,
+    is_label_selector,
     parse_label_selector,
     selector_of,
     validate_label_selector,
@@ -125,13 +126,32 @@ def test_text(parts: list[Requirement]) -> None:
     assert selector == parse_label_selector(str(selector))
 
 
-@given(st.text(alphabet="ab1in()=!,<> \0/-"))
+pieces = st.sampled_from(
+    [
+        *"ab1()=!,<> \t\0/-._A\u00e9",
+        "in",
+        "notin",
+        "==",
+        "!=",
+        "a in (b,",
+        "c.d/e",
+        63 * "x",
+        60 * "0",
+        str((1 << 63) - 1),
+        str(1 << 63),
+    ]
+)
+
+
+@given(st.lists(pieces).map("".join))
 def test_any_text(text: str) -> None:
-    """Any text is a selector or refused."""
+    """Any text is a selector or refused, and whether it is one can be told without parsing it."""
     try:
         selector = parse_label_selector(text)
     except SelectorError:
+        assert not is_label_selector(text)
         return
+    assert is_label_selector(text)
     assert selector.is_everything == (not selector.requirements)
 
 
