@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import unquote_to_bytes
 
 from apfproxy.authn.credentials import NO_CREDENTIALS, Credentials
+from apfproxy.request.target import unescaped
 from apfproxy.request.user import User
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _IMPERSONATE = b"impersonate-"
 _IMPERSONATE_USER = (b"impersonate-user",)
 _IMPERSONATE_UID = (b"impersonate-uid",)
 _IMPERSONATE_EXTRA = (b"impersonate-extra-",)
-_ESCAPED = re.compile(rb"(?:[^%]|%[0-9a-f]{2})*")
+_ESCAPED = re.compile(rb"[^%]*+(?:%[0-9a-f]{2}[^%]*+)*+")
 
 
 class CredentialsError(ValueError):
@@ -193,7 +193,7 @@ def _key(escaped: bytes) -> str:
 
     As in Go, where one escape is none the others are not either.
     """
-    return _text(unquote_to_bytes(escaped) if _ESCAPED.fullmatch(escaped) else escaped)
+    return _text(unescaped(escaped) if _ESCAPED.fullmatch(escaped) else escaped)
 
 
 def _text(value: bytes) -> str:

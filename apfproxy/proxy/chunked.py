@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from apfproxy.proxy.request_fields import hyphenated
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -22,6 +24,19 @@ MAX_TRAILER_FIELDS = 100
 LAST_CHUNK = b"0\r\n\r\n"
 
 _SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(;[\t\x20-\x7e\x80-\xff]*)?\r\n")
+_SMALL_SIZES = tuple(range(1, 16))
+_SMALL_CHUNKS = re.compile(
+    b"(?:0{0,14}+(?:%b))++"
+    % b"|".join(b"(?i:%x)\r\n.{%d}\r\n" % (size, size) for size in _SMALL_SIZES),
+    re.DOTALL,
+)
+"""Chunks of less than 16 bytes, one behind the other: thousands of them in one call."""
+_SMALL_DATA = re.compile(
+    b"[1-9a-fA-F]\r\n(%b)\r\n"
+    % b"|".join(b"(?<=(?i:%x)\r\n).{%d}" % (size, size) for size in _SMALL_SIZES),
+    re.DOTALL,
+)
+"""The data of the first of them."""
 _TRAILER_LINE = re.compile(
     rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)\r\n", re.DOTALL
 )
@@ -36,7 +51,6 @@ _FORBIDDEN_TRAILERS = frozenset(
     b" x-real-ip".split()
 )
 _FORBIDDEN_PREFIXES = (b"x-remote-", b"impersonate-", b"if-", b"x-kubernetes-pf-")
-_NOT_ALPHANUMERIC = re.compile(rb"[^0-9a-z]")
 
 
 class ChunkedError(ValueError):
@@ -79,7 +93,8 @@ class ChunkedDecoder:
         self._state = self._SIZE
         self._data_left = 0
         self._extension_bytes = 0
-        self._partial = b""
+        self._partial = bytearray()
+        """The start of a line, or of the trailer section, whose end has not come."""
         self.is_done = False
         self.trailers = b""
 
@@ -96,12 +111,19 @@ class ChunkedDecoder:
             ChunkedError: The bytes are malformed or over a limit; the decoder is of no more use.
         """
         if self._partial:
-            data = self._partial + data
-            self._partial = b""
+            self._partial += data
+            if self._is_still_partial(data):
+                return b"", b""
+            data = bytes(self._partial)
+            self._partial.clear()
         pieces: list[bytes] = []
         position, end = 0, len(data)
         while True:
             if self._state == self._SIZE:
+                small = _SMALL_CHUNKS.match(data, position)
+                if small is not None:
+                    pieces += _SMALL_DATA.findall(data, position, small.end())
+                    position = small.end()
                 match = _SIZE_LINE.match(data, position)
                 if match is None:
                     self._keep_partial_line(data, position)
@@ -128,7 +150,7 @@ class ChunkedDecoder:
                 if end - position < 2:
                     if position < end and data[position] != 0x0D:
                         raise ChunkedError("a chunk is longer than its size")
-                    self._partial = data[position:]
+                    self._partial += data[position:]
                     break
                 if data[position : position + 2] != b"\r\n":
                     raise ChunkedError("a chunk is longer than its size")
@@ -146,7 +168,17 @@ class ChunkedDecoder:
             raise ChunkedError("a chunk size is malformed")
         if line and line[0] not in b"0123456789abcdefABCDEF":
             raise ChunkedError("a chunk size is malformed")
-        self._partial = line
+        self._partial += line
+
+    def _is_still_partial(self, data: bytes) -> bool:
+        """Whether what there is, with `data` at its end, need not be looked at yet.
+
+        It would be from its start: too much work for one that comes byte by byte.
+        """
+        if self._state == self._DATA_END or b"\n" in data:
+            return False
+        most = MAX_LINE_BYTES if self._state == self._SIZE else MAX_TRAILER_BYTES
+        return len(self._partial) <= most
 
     def _take_trailers(self, data: bytes) -> bytes:
         if data.startswith(b"\r\n"):
@@ -158,7 +190,7 @@ class ChunkedDecoder:
         if end < 0:
             if data.count(b"\n") > MAX_TRAILER_FIELDS:
                 raise ChunkedError("the trailer section has too many fields")
-            self._partial = data
+            self._partial += data
             return b""
         self.trailers = _passable_trailers(data[: end + 2], self._is_claim)
         self.is_done = True
@@ -180,7 +212,7 @@ def _passable_trailers(section: bytes, is_claim: Callable[[bytes], bool] | None)
         if fields > MAX_TRAILER_FIELDS:
             raise ChunkedError("the trailer section has too many fields")
         # Some servers read any other character as the hyphen, so every such spelling counts.
-        name = _NOT_ALPHANUMERIC.sub(b"-", match[1].lower())
+        name = hyphenated(match[1].lower())
         is_forbidden = name in _FORBIDDEN_TRAILERS or name.startswith(_FORBIDDEN_PREFIXES)
         if not is_forbidden and not (is_claim is not None and is_claim(name)):
             kept.append(match[0])

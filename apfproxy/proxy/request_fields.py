@@ -34,7 +34,7 @@ VIA = b"Via: 1.1 apfproxy\r\n"
 
 _HOST = re.compile(rb"(?:[0-9A-Za-z\-._~!$&'()*+,;=%]*|\[[0-9A-Fa-f:.]+\])(?::[0-9]*)?")
 _DIGITS = re.compile(rb"[0-9]{1,18}")
-_NOT_ALPHANUMERIC = re.compile(rb"[^0-9a-z]")
+_HYPHENATED = re.sub(rb"[^0-9a-z]", b"-", bytes(range(256)))
 _TOKEN = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 
 _HOP_BY_HOP = frozenset(
@@ -83,6 +83,10 @@ _AUTHORIZATION, _IMPERSONATION, _SUBPROTOCOLS, _FORWARDING_FIELD = 5, 6, 7, 8
 MAX_KNOWN_NAMES = 512
 """Of header fields; a few dozen are in use, and what nobody uses twice must not fill the memory."""
 MAX_KNOWN_NAME_BYTES = 64
+
+MAX_LISTED = 1000
+"""Elements of Connection, Upgrade and Sec-WebSocket-Protocol, of a handful that anybody uses: each
+takes a hundred times the work of another byte of the head."""
 
 NO_BODY, SIZED, CHUNKED = 0, 1, 2
 """How a request's body is framed."""
@@ -233,6 +237,8 @@ class _Reader:
         self._authorizations: list[bytes] = []
         self._impersonations: Lines = []
         self._has_proto = False
+        self._listed = 0
+        """Elements of lists so far."""
 
     def read(self) -> RequestFields:
         result, rules = self._result, self._rules
@@ -281,6 +287,7 @@ class _Reader:
         for name, value in self._fields:
             if name.lower() != b"connection":
                 continue
+            self._count_elements(value)
             for raw in value.split(b","):
                 option = raw.strip(b" \t").lower()
                 if option and not _TOKEN.fullmatch(option):
@@ -294,6 +301,15 @@ class _Reader:
             result.keep_alive = True
         return nominated
 
+    def _count_elements(self, value: bytes) -> None:
+        """Count the elements of a list, before anything is made of them."""
+        self._listed += value.count(b",") + 1
+        if self._listed > MAX_LISTED:
+            raise HeadError(
+                431,
+                f"Connection, Upgrade and Sec-WebSocket-Protocol list over {MAX_LISTED} things",
+            )
+
     def _take_guarded(self, lower: bytes, value: bytes) -> None:
         """Take a field that is not forwarded as it stands."""
         if lower == b"host":
@@ -303,6 +319,7 @@ class _Reader:
         elif lower == b"transfer-encoding":
             self._codings.append(value)
         elif lower == b"upgrade":
+            self._count_elements(value)
             self._upgrades.append(value)
         elif lower == b"expect":
             self._take_expect(value)
@@ -337,6 +354,7 @@ class _Reader:
             is_believed = rules.believes_claims
             self._has_proto = self._has_proto or (is_believed and lower == b"x-forwarded-proto")
             return is_believed
+        self._count_elements(value)  # of subprotocols
         return True
 
     def _host_line(self) -> bytes:
@@ -383,6 +401,11 @@ class _Reader:
             raise HeadError(error.code, str(error), error.lines) from error
 
 
+def hyphenated(lower: bytes) -> bytes:
+    """A name, in lower case, as servers read it that take any other character for the hyphen."""
+    return lower.translate(_HYPHENATED)
+
+
 def _kind_of(lower: bytes, rules: FieldRules) -> int:
     """What becomes of fields of a name, in lower case."""
     kind = _PLAIN
@@ -409,7 +432,7 @@ def _kind_of(lower: bytes, rules: FieldRules) -> int:
 
 def _is_look_alike(lower: bytes, credentials: CredentialRules) -> bool:
     """Whether an origin might read the name as that of a field which is guarded."""
-    folded = _NOT_ALPHANUMERIC.sub(b"-", lower)
+    folded = hyphenated(lower)
     return folded != lower and (
         folded in _GUARDED_SPELLINGS
         or _is_like_impersonation(folded, lower)

@@ -184,6 +184,18 @@ class _Collector:
         self.is_complete = True
 
 
+class _Listener:
+    """Hears whether llhttp takes a head for whole, and keeps nothing of it."""
+
+    __slots__ = ("is_complete",)
+
+    def __init__(self) -> None:
+        self.is_complete = False
+
+    def on_headers_complete(self) -> None:
+        self.is_complete = True
+
+
 class HeadProbe:
     """Judges a head that arrives in pieces, so that what cannot become one is refused at once.
 
@@ -195,7 +207,7 @@ class HeadProbe:
 
     def __init__(self) -> None:
         # No method of its own is called back: the two would hold each other, and memory with them.
-        self._found = _Collector()
+        self._found = _Listener()
         self._parser = httptools.HttpRequestParser(self._found)
 
     def feed(self, data: bytes) -> None:
@@ -275,6 +287,9 @@ class HeadParser:
 
     def _parse_fields(self, head: bytes, target: bytes | None) -> RequestFields:
         """Have llhttp judge the whole head, and read its fields."""
+        # None is continued on a line of its own, and beside them are the first and the empty line.
+        if head.count(b"\r\n") - 2 > self._limits.fields:
+            raise HeadError(431, f"the request has more than {self._limits.fields} header fields")
         found = _Collector()
         parser = httptools.HttpRequestParser(found)
         try:
@@ -285,8 +300,6 @@ class HeadParser:
             raise _malformed(error) from error
         if not found.is_complete or found.target != target:
             raise HeadError(400, "malformed request: it does not begin with METHOD TARGET HTTP/1.1")
-        if len(found.fields) > self._limits.fields:
-            raise HeadError(431, f"the request has more than {self._limits.fields} header fields")
         return read_fields(found.fields, self._rules, is_http_10=parser.get_http_version() == "1.0")
 
     def __repr__(self) -> str:

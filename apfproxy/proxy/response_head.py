@@ -130,7 +130,7 @@ def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
             if special.action == _LENGTH:
                 kept.append(line)
     length = -1
-    coding = b""
+    codings: list[bytes] = []
     nominated: set[bytes] | None = None
     for special in specials:
         if special.action == _LENGTH:
@@ -140,9 +140,11 @@ def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
                 raise ResponseError("Content-Length of the answer is not one decimal number")
             length = int(value)
         elif special.action == _CODING:
-            coding += b"," + special.value if coding else special.value or b"?"
+            codings.append(special.value)
         elif special.action == _CONNECTION and special.value != b"keep-alive":
-            nominated = (nominated or set()) | _options(special.value)
+            if nominated is None:
+                nominated = set()
+            nominated |= _options(special.value)
     if length >= 0 and (first.status < 200 or first.status == 204):
         # RFC 9110, section 8.6, forbids it: some clients would wait for a body.
         kept[1:] = [line for line in kept[1:] if not line.lower().startswith(b"content-length:")]
@@ -157,18 +159,22 @@ def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
         kept[0] = b"HTTP/1.1" + lines[0][8:]
     kept.append(b"")
     result = ResponseHead(first.status, b"\r\n".join(kept), length, keep_alive=keep_alive)
-    _frame(result, coding, answers_head=answers_head, is_http_11=is_http_11)
+    _frame(result, codings, answers_head=answers_head, is_http_11=is_http_11)
     return result
 
 
-def _frame(result: ResponseHead, coding: bytes, *, answers_head: bool, is_http_11: bool) -> None:
+def _frame(
+    result: ResponseHead, codings: list[bytes], *, answers_head: bool, is_http_11: bool
+) -> None:
     """Decide the framing, RFC 9112, section 6.3."""
-    if coding and (not is_http_11 or result.length >= 0 or coding.lower() != b"chunked"):
+    if codings and (
+        not is_http_11 or result.length >= 0 or len(codings) > 1 or codings[0].lower() != b"chunked"
+    ):
         raise ResponseError("the answer's Transfer-Encoding is not chunked, alone and of HTTP/1.1")
     status = result.status
     if answers_head or status < 200 or status in (204, 304):
         return
-    if coding:
+    if codings:
         result.framing = CHUNKED
     elif result.length > 0:
         result.framing = SIZED
