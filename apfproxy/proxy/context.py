@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from apfproxy.authn.authenticator import Authenticator
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER
+from apfproxy.proxy.absences import Absences
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.keeping import Kept
@@ -101,6 +102,7 @@ class Context:
     Attributes:
         abandoned: Answers that nobody waits for any more, but that seats are kept for.
         abandoned_wait_ns: How long they are; 0 if seats go back at once.
+        absences: Hears of clients that leave while nothing is read of them.
         access_log: Gets each request at its end; None for no log.
         connections: Clients' connections that are open.
         authenticator: Finds out who asks.
@@ -122,6 +124,7 @@ class Context:
         "_suffixes",
         "abandoned",
         "abandoned_wait_ns",
+        "absences",
         "access_log",
         "admission",
         "answer_timeout_ns",
@@ -173,6 +176,7 @@ class Context:
         self.clock = clock
         self.refusals = RareLog(log, clock.now_ns)
         self.loop = loop
+        self.absences = Absences(loop)
         self.linger_ns = 2_000_000_000
         self.held_bytes = READ_BYTES // 2
         self.is_draining = False

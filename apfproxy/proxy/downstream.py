@@ -57,6 +57,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         "_exchange",
         "_heads",
         "_is_closed",
+        "_is_handed_over",
         "_is_lingering",
         "_is_read_paused",
         "_kept_heads",
@@ -90,12 +91,14 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._body: RequestBody | None = None
         """Of the last request, until it is through."""
         self._discards_body = False
-        self._pending = b""
+        self._pending: bytes | bytearray = b""
+        """What has come and is not taken; once there is more of it than a read, in an array."""
         self._pipelined = 0
         """Requests begun, one after the other, from what had come before the one before ended."""
         self._probe: HeadProbe | None = None
         self._probed_bytes = 0
         self._is_closed = False
+        self._is_handed_over = False
         self._is_read_paused = False
         self._is_lingering = False
         self._linger_bytes = 0
@@ -170,6 +173,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  either way it is gone
         self._is_closed = True
+        self._context.absences.forget(self)
         self._transport.set_protocol(NOBODY)
         self._leave()
         self.deadline_ns = 0
@@ -178,6 +182,11 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._context.limits.release(self._counted_as)
             self._counted_as = ""
             self._context.on_connection_closed()
+
+    def on_absence(self) -> None:
+        """The client has ended or broken its connection, of which nothing is read for now."""
+        self._leave()
+        self.abort_after_write()
 
     def pause_writing(self) -> None:
         self.is_write_paused = True
@@ -211,11 +220,14 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if not self._is_read_paused and not self._is_closed:
             self._is_read_paused = True
             self._transport.pause_reading()
+            if not self._is_handed_over:
+                self._context.absences.watch(self)
 
     def resume_reading(self) -> None:
         """Take more."""
         if self._is_read_paused and not self._is_closed:
             self._is_read_paused = False
+            self._context.absences.forget(self)
             self._transport.resume_reading()
 
     @property
@@ -225,7 +237,8 @@ class DownstreamConnection(asyncio.BufferedProtocol):
 
     def hand_over(self, protocol: asyncio.BufferedProtocol) -> bytes:
         """Let another protocol have the transport, for good: what has come and was not taken."""
-        pending, self._pending = self._pending, b""
+        pending, self._pending = bytes(self._pending), b""
+        self._is_handed_over = True
         self._transport.set_protocol(protocol)
         return pending
 
@@ -321,7 +334,12 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             if body is not None and (self._exchange is not None or self._discards_body):
                 self._take_body(body, data)
             else:
-                self._pending = self._pending + data if self._pending else data
+                if not self._pending:
+                    self._pending = data
+                else:
+                    if type(self._pending) is bytes:
+                        self._pending = bytearray(self._pending)
+                    self._pending += data
                 if self._exchange is None:
                     self._parse_pending()
                 if len(self._pending) >= self._context.held_bytes and self._probe is None:
@@ -382,9 +400,16 @@ class DownstreamConnection(asyncio.BufferedProtocol):
                     " waiting for their answers (downstream.limits.maxPipelinedRequests)",
                 )
         is_alone = end == len(data)
-        self._pending = b"" if is_alone else data[end:]
+        if is_alone:
+            raw = bytes(data)
+            self._pending = b""
+        else:
+            # An array gives up its start at no cost, however many requests there are.
+            raw = bytes(data[:end])
+            self._pending = data if isinstance(data, bytearray) else bytearray(data)
+            del self._pending[:end]
         heads = self._heads or self._learn_peer()
-        head = heads.read(data if is_alone else data[:end], is_alone=is_alone)
+        head = heads.read(raw, is_alone=is_alone)
         self._begin(head)
         if not self._pending:
             self._pipelined = 0
@@ -395,7 +420,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._probe = HeadProbe()
             # The deadline is for the whole head: more bytes do not put it off.
             self.deadline_ns = self._context.clock.now_ns() + self._context.head_timeout_ns
-        self._probe.feed(data[self._probed_bytes :])
+        self._probe.feed(bytes(data[self._probed_bytes :]))
         self._probed_bytes = len(data)
         self.resume_reading()
 
@@ -412,7 +437,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._exchange = exchange
             exchange.start(b"", is_whole=True)
             return
-        data, self._pending = self._pending, b""
+        data, self._pending = bytes(self._pending), b""
         max_bytes = self._context.limits.max_body_bytes
         if head.framing == SIZED and head.body_bytes == len(data) <= max_bytes:
             # Most bodies: all of it with the head, and nothing behind it.

@@ -81,7 +81,7 @@ class Exchange(SeatHolder):
         self._is_logged = False
         self._upstream: UpstreamConnection | None = None
         self._identification: asyncio.Task[None] | None = None
-        self._held = b""
+        self._held: bytes | bytearray = b""
         """Of the body, framed as it will be forwarded, until there is a connection for it."""
         self._is_gathering = False
         self._sent_continue = False
@@ -140,13 +140,20 @@ class Exchange(SeatHolder):
             self._begun_ns = self._begun_ns or now_ns
 
     def _gather(self, data: bytes, *, is_last: bool) -> None:
-        self._held += data
+        self._hold(data)
         is_enough = len(self._held) >= self._context.limits.gathered_body_bytes
         if is_enough and not is_last:
             self._downstream.pause_reading()  # until there is a connection to pass it on to
         if is_last or is_enough:
             self._is_gathering = False
             self._admit()
+
+    def _hold(self, data: bytes) -> None:
+        """Keep a further part of the body until there is a connection to pass it on to."""
+        # An array: one that comes byte by byte would be copied as often else.
+        if type(self._held) is bytes:
+            self._held = bytearray(self._held)
+        self._held += data
 
     def on_request_body(self, data: bytes, *, is_last: bool) -> None:
         """Take a further part of the body, framed as it will be forwarded."""
@@ -159,7 +166,7 @@ class Exchange(SeatHolder):
             self._set_deadline(self._context.clock.now_ns())
         upstream = self._upstream
         if upstream is None:
-            self._held += data
+            self._hold(data)
             if len(self._held) >= self._context.held_bytes:
                 self._downstream.pause_reading()
         elif data:

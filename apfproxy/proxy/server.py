@@ -275,6 +275,7 @@ class ProxyServer:
             answer.end()
         self._pool.close()
         await self._all_closed()
+        self._context.absences.close()
 
     async def _all_closed(self) -> None:
         closed = asyncio.Event()

@@ -109,7 +109,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self.is_read_paused = False
         self.is_write_paused = False
         self._was_used = False
-        self._partial = b""
+        self._partial = bytearray()
+        """Of a head, of which the end has not come."""
         self._head: ResponseHead | None = None
         self._framing = NO_BODY
         self._body_left = 0
@@ -222,15 +223,19 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     def _take_head(self, sink: AnswerSink, data: bytes) -> None:
         if self._partial:
             searched = max(0, len(self._partial) - 3)
-            data = self._partial + data
-            end = data.find(b"\r\n\r\n", searched)
+            self._partial += data
+            end = self._partial.find(b"\r\n\r\n", searched)
+            if end < 0 and len(self._partial) <= MAX_HEAD_BYTES:
+                return
+            data = bytes(self._partial)
+            self._partial.clear()
         else:
             end = data.find(b"\r\n\r\n")
         while True:
             if (len(data) if end < 0 else end) > MAX_HEAD_BYTES:
                 raise ResponseError(f"the head of the answer is over {MAX_HEAD_BYTES} bytes")
             if end < 0:
-                self._partial = data
+                self._partial += data
                 return
             end += 4
             raw = data[:end]
@@ -249,7 +254,6 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                     raise ResponseError(f"a redirect ({head.status}) in answer to an upgrade")
                 break
             if head.status == _SWITCHING_PROTOCOLS:
-                self._partial = b""
                 sink.on_switch(head, raw, data[end:])
                 return
             self._interims += 1
@@ -260,7 +264,6 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 return
             data = data[end:]
             end = data.find(b"\r\n\r\n")
-        self._partial = b""
         body_bytes = len(data) - end
         if (head.framing == NO_BODY and not body_bytes) or (
             head.framing == SIZED and body_bytes == head.length
