@@ -1,0 +1,224 @@
+"""Clients that leave while nothing is read of them: over real sockets, plain and with TLS."""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from apfproxy.proxy import absences as absences_module
+from apfproxy.proxy.absences import Absences
+from apfproxy.settings import DownstreamTlsSettings
+from tests.certificates import Authority
+from tests.end_to_end.scene import GET, NARROW, Setup, on_uvloop, running, until
+from tests.end_to_end.secure_peer import SecurePeer, client_context
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.end_to_end.peer import Peer
+    from tests.end_to_end.scene import Scene
+
+ONE_SEAT = Setup(objects=NARROW, seats=1)
+POST = b"POST /a HTTP/1.1\r\nHost: a.test\r\nContent-Length: 150000\r\n\r\n" + bytes(100_000)
+"""The start of a body of which the proxy takes no more than it needs to admit its request."""
+WAYS_TO_LEAVE = ("close", "reset", "end_sending")
+
+
+@pytest.mark.parametrize("way", WAYS_TO_LEAVE)
+@on_uvloop
+async def test_queued_request(way: str) -> None:
+    """A queued request whose client leaves gives up its place, though its body is not read."""
+    async with running(ONE_SEAT) as scene:
+        await _leave_the_queue(scene, await scene.connect(), way)
+
+
+@pytest.mark.parametrize("way", ["close", "reset"])
+@on_uvloop
+async def test_queued_request_over_tls(way: str, tmp_path: Path) -> None:
+    """So does one over TLS."""
+    authority = Authority("ca")
+    certificate, key = authority.issue("server", usage="server").write(tmp_path, "server")
+    tls = DownstreamTlsSettings(certificate_file=certificate, key_file=key)
+    setup = replace(ONE_SEAT, downstream=replace(ONE_SEAT.downstream, tls=tls))
+    async with running(setup) as scene:
+        holder = await SecurePeer.of(await scene.connect(), client_context(authority))
+        await holder.send(GET)
+        await scene.origin.next_request()
+        client = await SecurePeer.of(await scene.connect(), client_context(authority))
+        await _leave_the_queue(scene, client, way, is_taken=True)
+
+
+async def _leave_the_queue(scene: Scene, client: Peer, way: str, *, is_taken: bool = False) -> None:
+    """Wait for a seat with a body of which nothing is read any more, and leave."""
+    if not is_taken:
+        await scene.take_seat()
+    queue_set = scene.level().queue_set
+    await client.send(POST)
+    await until(lambda: queue_set.requests_waiting == 1)
+
+    getattr(client, way)()
+
+    await until(lambda: queue_set.requests_waiting == 0)
+    assert 1 == scene.process.counters.client_aborts
+
+
+@pytest.mark.parametrize("way", WAYS_TO_LEAVE)
+@on_uvloop
+async def test_pipelined_requests(way: str) -> None:
+    """The request under way is given up, and of those behind it none is begun."""
+    async with running(ONE_SEAT) as scene:
+        queue_set = scene.level().queue_set
+        client = await scene.connect()
+        # More than the proxy keeps, so that it reads no more until the first is answered.
+        await scene.deliver(client, GET, GET * (40_000 // len(GET)))
+        await scene.origin.next_request()
+
+        getattr(client, way)()
+
+        await until(lambda: queue_set.requests_executing == 0)
+        await until(lambda: scene.process.server.connection_count == 0)
+        assert scene.origin.is_quiet
+        assert 1 == queue_set.dispatched_total
+
+
+@on_uvloop
+async def test_client_that_stays() -> None:
+    """One that only sends more than is read is served."""
+    async with running(ONE_SEAT) as scene:
+        hold = await scene.take_seat()
+        queue_set = scene.level().queue_set
+        client = await scene.ask(POST)
+        await until(lambda: queue_set.requests_waiting == 1)
+
+        await hold.end()
+        await client.send(bytes(50_000))
+        arrival = await scene.origin.next_request()
+
+        assert 150_000 == len(arrival.request.body)
+        await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        assert 200 == (await client.read_answer()).status
+
+
+class FakeLoop:
+    """Has one reader."""
+
+    def __init__(self) -> None:
+        self.readers: dict[int, Any] = {}
+
+    def add_reader(self, descriptor: int, callback: Any) -> None:  # noqa: ANN401  a method
+        """Call back when something is to be read."""
+        self.readers[descriptor] = callback
+
+    def remove_reader(self, descriptor: int) -> None:
+        """Do not."""
+        del self.readers[descriptor]
+
+
+class FakeClient:
+    """A client of which nothing is read, and its other end."""
+
+    def __init__(self) -> None:
+        self.socket, self.other = socket.socketpair()
+        self.absences = 0
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """Itself, which knows its socket."""
+        return cast("asyncio.Transport", self)
+
+    def get_extra_info(self, name: str) -> object:
+        """What a transport says of itself."""
+        return {"socket": self.socket}[name]
+
+    def on_absence(self) -> None:
+        """The client has left."""
+        self.absences += 1
+
+    def close(self) -> None:
+        """Close both ends."""
+        self.socket.close()
+        self.other.close()
+
+
+@pytest.fixture
+def loop() -> FakeLoop:
+    """A loop without anything in it."""
+    return FakeLoop()
+
+
+@pytest.fixture
+def clients() -> Iterator[tuple[FakeClient, FakeClient]]:
+    """Two of them."""
+    both = FakeClient(), FakeClient()
+    yield both
+    for client in both:
+        client.close()
+
+
+@pytest.fixture
+def absences(loop: FakeLoop) -> Absences:
+    """Nobody is watched yet."""
+    return Absences(cast("asyncio.AbstractEventLoop", loop))
+
+
+def test_a_descriptor_that_another_has_by_now(
+    loop: FakeLoop, absences: Absences, clients: tuple[FakeClient, FakeClient]
+) -> None:
+    """A client that is forgotten late takes no other's watch with it."""
+    old, new = clients
+    absences.watch(old)
+    descriptor = old.socket.fileno()
+    old.socket.close()
+    new.socket = socket.socket(fileno=_moved(new.socket, descriptor))
+    absences.watch(new)
+    absences.forget(old)
+    new.other.close()
+    for callback in list(loop.readers.values()):
+        callback()
+
+    assert (0, 1) == (old.absences, new.absences)
+    absences.close()
+    assert {} == loop.readers
+
+
+def _moved(connection: socket.socket, descriptor: int) -> int:
+    """The connection at another descriptor, which is free."""
+    os.dup2(connection.fileno(), descriptor)
+    connection.close()
+    return descriptor
+
+
+def test_closed_before_it_is_forgotten(
+    absences: Absences, clients: tuple[FakeClient, FakeClient]
+) -> None:
+    """A descriptor that is closed by then is not asked for."""
+    client, _ = clients
+    absences.watch(client)
+    client.socket.close()
+    absences.forget(client)
+    absences.watch(client)
+
+    assert "<Absences: 0 clients watched>" == repr(absences)
+    absences.close()
+
+
+def test_without_epoll(
+    loop: FakeLoop,
+    absences: Absences,
+    clients: tuple[FakeClient, FakeClient],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On other systems nobody is watched."""
+    monkeypatch.setattr(absences_module, "HAS_EPOLL", False)
+    monkeypatch.delattr(select, "epoll")
+    absences.watch(clients[0])
+    absences.close()
+
+    assert {} == loop.readers
