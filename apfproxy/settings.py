@@ -291,7 +291,7 @@ class UpstreamSettings:
         default=PASS_THROUGH, metadata={"choices": (PASS_THROUGH, FRONT_PROXY, IMPERSONATE)}
     )
     token_file: str | None = path_setting()
-    host_header: str | None = None
+    host_header: str | None = field(default=None, metadata={"form": "host"})
     max_connections: int = bounded(16384, 1)
     idle_timeout_s: float = bounded(60.0, 0.001)
     connect_timeout_s: float = bounded(5.0, 0.001)

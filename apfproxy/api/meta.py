@@ -7,6 +7,7 @@ Sources: Kubernetes API conventions, "Metadata"; Kubernetes documentation, "Obje
 
 from __future__ import annotations
 
+import re
 import uuid
 
 import msgspec
@@ -33,6 +34,10 @@ LARGEST_ANNOTATIONS_BYTES = 256 * 1024
 
 UNQUALIFIED_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 """The only finalizers that need no domain prefix."""
+
+UID = re.compile(r"[\x21-\x7e]{0,253}")
+"""Stricter than Kubernetes, which has only UIDs that it made: others become part of answers' heads,
+and one with a line break would become header fields."""
 
 UID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://flowcontrol.apiserver.k8s.io/apfproxy")
 """Fixed, so that an object without a uid gets the same one in every process."""
@@ -121,6 +126,15 @@ def validate_object_meta(metadata: ObjectMeta, field: str = "metadata") -> list[
         errors.append(required(f"{field}.name", "name or generateName is required"))
     if metadata.namespace:
         errors.append(forbidden(f"{field}.namespace", "not allowed on this type"))
+    if UID.fullmatch(metadata.uid) is None:
+        errors.append(
+            invalid(
+                f"{field}.uid",
+                metadata.uid,
+                "must be at most 253 visible ASCII characters, as header fields of answers have it;"
+                " leave it out for one that is made of the object's kind and name",
+            )
+        )
     if metadata.generation < 0:
         errors.append(invalid(f"{field}.generation", metadata.generation, NOT_NEGATIVE))
     errors += validate_labels(metadata.labels, f"{field}.labels")

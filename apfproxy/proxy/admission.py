@@ -6,6 +6,7 @@ configuration.  All of it is bounded.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from apfproxy.proxy.keeping import Kept
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.ticket import WorkEstimate
     from apfproxy.flowcontrol.work_estimate import WorkEstimator
     from apfproxy.proxy.request_head import RequestHead
+
+_NOT_VISIBLE = re.compile(r"[^\x21-\x7e]")
 
 MAX_KEPT_TARGETS = 8192
 """Attributes by method and target; about 2 KiB each."""
@@ -134,9 +137,11 @@ class Admission:
         if lines is None:
             if len(self._pf_headers) >= MAX_KEPT_TARGETS:
                 self._pf_headers.clear()
+            # Validation refuses such objects; but nothing may end a line, wherever it is from.
+            schema, level = (_NOT_VISIBLE.sub("_", uid) for uid in key)
             lines = self._pf_headers[key] = (
-                f"X-Kubernetes-PF-FlowSchema-UID: {key[0]}\r\n"
-                f"X-Kubernetes-PF-PriorityLevel-UID: {key[1]}\r\n"
+                f"X-Kubernetes-PF-FlowSchema-UID: {schema}\r\n"
+                f"X-Kubernetes-PF-PriorityLevel-UID: {level}\r\n"
             ).encode()
         return lines
 

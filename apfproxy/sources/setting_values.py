@@ -40,6 +40,7 @@ SIZE = re.compile(r"([0-9]+)\s*([A-Za-z]*)")
 # Letters of a DNS name, and the underscore that container runtimes allow in theirs.
 LABEL = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 HOST_NAME = re.compile(rf"(?=.{{1,254}}$){LABEL}(?:\.{LABEL})*\.?")
+HOST_HEADER = re.compile(rf"(?:{LABEL}(?:\.{LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?")
 MAX_PORT = 65535
 DEFAULT_PORTS = {"http": 80, "https": 443}
 HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,125}[A-Za-z0-9-])?")
@@ -144,6 +145,13 @@ def parse_header_name(text: str) -> str:
     """Read the name of a header field, or the start of one."""
     if HEADER_NAME.fullmatch(text) is None:
         raise ValueError(f"expected the name of a header field, not {text!r}")
+    return text
+
+
+def parse_host_header(text: str) -> str:
+    """Read the value of a Host field: a name or an address, perhaps with a port."""
+    if HOST_HEADER.fullmatch(text) is None:
+        raise ValueError(f"expected HOST or HOST:PORT, such as api.example.com, not {text!r}")
     return text
 
 

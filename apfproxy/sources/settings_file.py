@@ -22,6 +22,7 @@ from apfproxy.sources.setting_values import (
     parse_address,
     parse_duration,
     parse_header_name,
+    parse_host_header,
     parse_network,
     parse_origin,
     parse_size,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 MAX_FILE_BYTES = 1 << 20
 """Far more than any settings file; keeps a wrong path, such as a disk image, from being read."""
 
-FORMS = {"header": parse_header_name, "url": parse_url}
+FORMS = {"header": parse_header_name, "host": parse_host_header, "url": parse_url}
 """The forms of texts, by the name that a field's metadata has."""
 
 Record = TypeVar("Record")

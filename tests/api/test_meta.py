@@ -81,6 +81,16 @@ def owned(*owners: OwnerReference) -> ObjectMeta:
             ["finalizers Invalid"],
             id="conflicting-finalizers",
         ),
+        pytest.param(ObjectMeta(name="a", uid="!" * 253), [], id="uid"),
+        *(
+            pytest.param(ObjectMeta(name="a", uid=uid), ["uid Invalid"], id=f"uid-{name}")
+            for name, uid in {
+                "with-a-line-break": "u\r\nX-Evil: 1",
+                "with-a-space": "u 1",
+                "with-a-letter-that-is-not-ascii": "\u00fc",
+                "too-long": "u" * 254,
+            }.items()
+        ),
         pytest.param(owned(OWNER, replace(OWNER, controller=True)), [], id="owners"),
         pytest.param(
             owned(OwnerReference()),

@@ -45,6 +45,17 @@ def test_problems(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert last == "0 valid objects in 1 file, 2 problems, 0 warnings"
 
 
+def test_uid_with_a_header_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A uid that would put a field of its own into answers is a problem, with its path."""
+    path = tmp_path / "a.yaml"
+    path.write_text(
+        level("workload-low").replace("metadata: {", 'metadata: {uid: "u\\r\\nX-Evil: 1", ')
+    )
+    assert 1 == main(["check", str(path)])
+
+    assert "metadata.uid: Invalid value" in capsys.readouterr().out
+
+
 def test_dangling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A FlowSchema without its priority level is only warned about."""
     path = tmp_path / "a.yaml"

@@ -139,6 +139,20 @@ def test_classifies_once_per_configuration(bench: Bench) -> None:
     assert other.priority_level_uid.encode() in head.pf_headers
 
 
+def test_no_uid_ends_a_header_line(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wherever a uid is from, it stays within its line, as visible ASCII."""
+    head = prepare(bench, b"GET /refusing")
+    found = bench.controller.classify(head.user, head.attributes, head.header)
+    found.flow_schema_uid, found.priority_level_uid = "a\r\nX-Evil: 1", "\ud800\0\u00fc \x85z"
+    monkeypatch.setattr(type(bench.controller), "classify", lambda *_: found)
+    bench.admission.classify(head)
+
+    assert head.pf_headers == (
+        b"X-Kubernetes-PF-FlowSchema-UID: a__X-Evil:_1\r\n"
+        b"X-Kubernetes-PF-PriorityLevel-UID: _____z\r\n"
+    )
+
+
 def test_estimates_by_what_is_known_now(bench: Bench) -> None:
     """More objects, more seats, up to what the level allows."""
     head = prepare(bench, b"GET /api/v1/pods")

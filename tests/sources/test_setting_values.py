@@ -14,6 +14,7 @@ from apfproxy.sources.setting_values import (
     parse_address,
     parse_duration,
     parse_header_name,
+    parse_host_header,
     parse_network,
     parse_origin,
     parse_size,
@@ -177,6 +178,15 @@ def test_bad_networks(text: str, message: str) -> None:
     """A network with host bits is refused rather than widened."""
     with pytest.raises(ValueError, match=message):
         parse_network(text)
+
+
+def test_host_headers() -> None:
+    """A Host field has a name or an address and perhaps a port, and no other field behind it."""
+    for text in ("api", "api.example.com:6443", "127.0.0.1", "[::1]:80", "a_b"):
+        assert text == parse_host_header(text)
+    for text in ("", "a\r\nX-Remote-User: root", "a b", "a:b", "http://a", "\u00e9", "a/"):
+        with pytest.raises(ValueError, match="expected HOST or HOST:PORT"):
+            parse_host_header(text)
 
 
 def test_header_names() -> None:

@@ -242,6 +242,12 @@ logLevel: debug
             " the default",
             id="empty-text",
         ),
+        pytest.param(
+            'upstream: {hostHeader: "a\\r\\nX: b"}',
+            "f:1: upstream.hostHeader: expected HOST or HOST:PORT, such as api.example.com, not"
+            " 'a\\r\\nX: b'",
+            id="host-header-with-a-field-behind-it",
+        ),
         pytest.param("a: b: c", "f:1: not YAML: mapping values are not allowed here", id="no-yaml"),
         pytest.param(
             "a: \0",
