@@ -6,14 +6,18 @@ resource request) or of its non-resource rules (for any other).
 
 Source: kubernetes/apiserver pkg/util/flowcontrol/rule.go.
 
-Deviation: a path with dot segments matches a non-resource URL only as a whole, or by `*` or `/*`.
-Kubernetes lets `/healthz/../api/v1/secrets` pass for a part of `/healthz`, which is harmless
-before kube-apiserver, which does not resolve dot segments.  Behind this proxy may be a server that
-does, and its clients must not choose an exempt priority level so.
+Deviation: a path that some server might take for another one matches a non-resource URL only as a
+whole, or by `*` or `/*`.  Kubernetes lets `/healthz/../api/v1/secrets` pass for a part of
+`/healthz`, which is harmless before kube-apiserver, which resolves nothing.  Behind this proxy may
+be a server that does, and its clients must not choose an exempt priority level so.  Such paths are
+those with dot segments, and those with a character that is not unreserved or a delimiter by
+RFC 3986: escapes that are decoded a second time, backslashes, `;` with what belongs to a segment,
+and whatever is no ASCII, which may become it.
 """
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import mmh3
@@ -32,6 +36,7 @@ if TYPE_CHECKING:
     from apfproxy.request.user import User
 
 ALL = "*"
+PLAIN_PATH = re.compile(r"(?:/(?!\.+(?:/|\Z))[A-Za-z0-9._~!$&'()*+,=:@-]*+)*+")
 SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
@@ -250,12 +255,12 @@ class NonResourceMatcher:
             return True
         if not path.startswith(self._prefixes):
             return False
-        return not _has_dot_segment(path) or "/" in self._prefixes
+        return is_plain_path(path) or "/" in self._prefixes
 
 
-def _has_dot_segment(path: str) -> bool:
-    """Whether a server might resolve the path to one that is not below its beginning."""
-    return "/." in path and not {".", ".."}.isdisjoint(path.split("/"))
+def is_plain_path(path: str) -> bool:
+    """Whether every server takes the path, decoded once, for one below its beginning."""
+    return PLAIN_PATH.fullmatch(path) is not None
 
 
 def _set_or_all(values: tuple[str, ...]) -> frozenset[str] | None:

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from apfproxy.flowcontrol.classifier import ALL, Subjects
+from apfproxy.flowcontrol.classifier import ALL, Subjects, is_plain_path
 from apfproxy.lint.identities import Identity, identities
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def values_meet(values: frozenset[str], others: frozenset[str]) -> bool:
 def url_holds(url: str, other: str) -> bool:
     """Whether a URL of a rule matches every path that the other one matches.
 
-    A path with dot segments is matched by `*`, by `/` and by the URL that is the same only.
+    One that is not plain is matched by `*`, by `/` and by the URL that is the same only.
     """
     if url in {ALL, other}:
         return True
@@ -158,8 +158,7 @@ def url_holds(url: str, other: str) -> bool:
     below = path_below(url)
     if below == "/":
         return True
-    is_plain = {".", ".."}.isdisjoint(other.split("/"))
-    return is_plain and other.startswith(below)
+    return other.startswith(below) and is_plain_path(other)
 
 
 def urls_meet(url: str, other: str) -> bool:

@@ -47,10 +47,9 @@ _FORBIDDEN_TRAILERS = frozenset(
     b"authorization cache-control connection content-encoding content-length content-range"
     b" content-type cookie expect forwarded host keep-alive max-forwards proxy-authenticate"
     b" proxy-authorization proxy-connection range set-cookie te trailer transfer-encoding upgrade"
-    b" via www-authenticate x-forwarded-for x-forwarded-host x-forwarded-proto x-forwarded-uri"
-    b" x-real-ip".split()
+    b" via www-authenticate x-original-url x-real-ip x-rewrite-url".split()
 )
-_FORBIDDEN_PREFIXES = (b"x-remote-", b"impersonate-", b"if-", b"x-kubernetes-pf-")
+_FORBIDDEN_PREFIXES = (b"x-remote-", b"x-forwarded-", b"impersonate-", b"if-", b"x-kubernetes-pf-")
 
 
 class ChunkedError(ValueError):

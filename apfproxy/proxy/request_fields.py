@@ -54,18 +54,26 @@ _HOP_BY_HOP = frozenset(
 _NOT_NOMINABLE = frozenset(
     (b"host", b"content-length", b"authorization", b"content-type", b"cookie")
 )
-# Fields that say who forwarded the request; only a trusted front may set them.
+# Fields that say who forwarded the request, and what it was before; only a trusted front may set
+# them, or any other field that begins with X-Forwarded-.
 _FORWARDING = frozenset(
-    (b"x-forwarded-proto", b"x-forwarded-host", b"x-forwarded-uri", b"x-real-ip")
+    (
+        b"forwarded",
+        b"x-forwarded-host",
+        b"x-forwarded-proto",
+        b"x-forwarded-uri",
+        b"x-original-url",
+        b"x-real-ip",
+        b"x-rewrite-url",
+    )
 )
+_FORWARDED_PREFIX = b"x-forwarded-"
 # Names that change a request's framing or route.  Servers that fold other characters into the
 # hyphen (CGI, WSGI, Apache) take `Content_Length` for `Content-Length`, so no other spelling of
 # them is forwarded.
 _GUARDED = _HOP_BY_HOP | {b"content-length", b"expect", b"host", b"x-forwarded-for"}
 # Their look-alikes are not forwarded, nor are those of these.
-_GUARDED_SPELLINGS = (
-    _GUARDED | _FORWARDING | {b"authorization", b"forwarded", b"sec-websocket-protocol"}
-)
+_GUARDED_SPELLINGS = _GUARDED | _FORWARDING | {b"authorization", b"sec-websocket-protocol"}
 
 RESERVED_NAMES = (
     _GUARDED_SPELLINGS
@@ -421,7 +429,7 @@ def _kind_of(lower: bytes, rules: FieldRules) -> int:
         kind = _IMPERSONATION
     elif lower == b"sec-websocket-protocol":
         kind = _SUBPROTOCOLS
-    elif lower in _FORWARDING:
+    elif lower in _FORWARDING or lower.startswith(_FORWARDED_PREFIX):
         kind = _FORWARDING_FIELD
     if len(lower) <= MAX_KNOWN_NAME_BYTES:
         if len(rules.kinds) >= MAX_KNOWN_NAMES:
@@ -435,6 +443,7 @@ def _is_look_alike(lower: bytes, credentials: CredentialRules) -> bool:
     folded = hyphenated(lower)
     return folded != lower and (
         folded in _GUARDED_SPELLINGS
+        or (folded.startswith(_FORWARDED_PREFIX) and not lower.startswith(_FORWARDED_PREFIX))
         or _is_like_impersonation(folded, lower)
         or credentials.is_claim(folded)
     )
