@@ -1,0 +1,336 @@
+"""Work that anybody can cause, without a credential: linear in the bytes that cause it.
+
+Every parser that bytes reach before it is known who sent them is here, with the inputs that would
+cost it most.  Each is given eight small inputs, then one that is eight times as long: the second
+takes about the CPU time of the first if the work is linear, and eight times that if it grows with
+the square.  No time is judged, only their quotient.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import time
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.authn.json_web_tokens import JsonWebTokens
+from apfproxy.authn.static_tokens import StaticTokens
+from apfproxy.authn.web_keys import FileKeys
+from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError
+from apfproxy.proxy.request_fields import HeadError
+from apfproxy.proxy.response_head import ResponseError, parse_response_head
+from apfproxy.settings import DownstreamSettings, JwtSettings
+from tests.proxy.fakes import Bench
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.proxy.fakes import FakeTransport
+
+TIMES = 8
+MOST = 3.0
+"""Quotient of the two times: 1 for linear work, `TIMES` for work that grows with the square."""
+RUNS = 7
+"""Of which the fastest counts: others may have lost the processor's caches to somebody else."""
+
+TRUSTED = "127.0.0.2"
+PODS = b"/api/v1/pods?"
+NAMED = b"watch=FALSE&fieldSelector=metadata.name=x"
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    """A data plane for all of them."""
+    trusted = (ipaddress.ip_network(TRUSTED),)
+    with Bench(downstream=DownstreamSettings(identity_headers_from=trusted)) as bench:
+        yield bench
+
+
+def growth(work: Callable[[bytes], object], small: bytes, large: bytes) -> float:
+    """How much longer one large input takes than as many bytes of small ones."""
+
+    def fastest(data: bytes, times: int) -> int:
+        best = 1 << 62
+        for _ in range(RUNS):
+            begun_ns = time.thread_time_ns()
+            for _ in range(times):
+                work(data)
+            best = min(best, time.thread_time_ns() - begun_ns)
+        return best
+
+    return fastest(large, 1) / fastest(small, TIMES)
+
+
+def repeated(piece: bytes, size: int) -> bytes:
+    """So many bytes of a piece, which stays whole."""
+    return piece * (size // len(piece))
+
+
+def different(piece: bytes, size: int) -> bytes:
+    """So many bytes of a piece with a number in it, which is another one each time."""
+    made = b"".join(piece % number for number in range(size // len(piece % 0)))
+    return made[: made.rindex((piece % 0)[-1:], 0, size) + 1]
+
+
+TARGETS: dict[str, Callable[[int], bytes]] = {
+    "parameters": lambda n: PODS + repeated(b"a&", n),
+    "known-parameters": lambda n: PODS + repeated(b"limit&", n),
+    "different-parameters": lambda n: PODS + different(b"a%x=1&", n),
+    "escaped-parameters": lambda n: PODS + repeated(b"%41&", n),
+    "escaped-known-parameters": lambda n: PODS + repeated(b"%6cimit&", n),
+    "bad-escapes": lambda n: PODS + repeated(b"limit=%zz&", n),
+    "spaces": lambda n: PODS + repeated(b"+&", n),
+    "long-value": lambda n: PODS + b"limit=" + repeated(b"0", n),
+    "not-utf-8": lambda n: PODS + b"continue=" + repeated(b"%ff", n),
+    "duration": lambda n: b"/healthz?timeout=" + repeated(b"1h", n),
+    "field-selector": lambda n: PODS + NAMED + repeated(b",a=b", n),
+    "field-selector-different": lambda n: PODS + NAMED + different(b",a%x=b", n),
+    "field-selector-names": lambda n: PODS + NAMED + repeated(b",metadata.name=x", n),
+    "field-selector-escapes": lambda n: PODS + NAMED + repeated(b"\\,", n),
+    "field-selector-field": lambda n: PODS + NAMED + b"," + repeated(b"!\\", n),
+    "field-selector-commas": lambda n: PODS + NAMED + repeated(b",", n),
+    "label-selector-keys": lambda n: PODS + NAMED + b"&labelSelector=" + repeated(b"a,", n),
+    "label-selector-equals": lambda n: PODS + NAMED + b"&labelSelector=" + repeated(b"a=b,", n),
+    "label-selector-different": lambda n: (
+        PODS + NAMED + b"&labelSelector=a" + different(b",a%x", n)
+    ),
+    "label-selector-sets": lambda n: PODS + NAMED + b"&labelSelector=" + repeated(b"a+in+(b),", n),
+    "label-selector-values": lambda n: (
+        PODS + NAMED + b"&labelSelector=a+in+(" + repeated(b"b,", n) + b"b)"
+    ),
+    "label-selector-commas": lambda n: (
+        PODS + NAMED + b"&labelSelector=a+in+(" + repeated(b",", n) + b"b)"
+    ),
+    "label-selector-numbers": lambda n: PODS + NAMED + b"&labelSelector=" + repeated(b"a>9,", n),
+    "label-selector-word": lambda n: PODS + NAMED + b"&labelSelector=" + repeated(b"a-", n),
+    "label-selector-domain": lambda n: PODS + NAMED + b"&labelSelector=" + repeated(b"a.-", n),
+    "label-selector-nuls": lambda n: PODS + NAMED + b"&labelSelector=" + repeated(b"a%00,", n),
+    "label-selector-spaces": lambda n: PODS + NAMED + b"&labelSelector=" + repeated(b"%20", n),
+    "slashes": lambda n: repeated(b"/", n),
+    "segments": lambda n: b"/api/v1/" + repeated(b"a/", n),
+    "dots": lambda n: b"/healthz" + repeated(b"/..", n),
+    "escaped-path": lambda n: b"/" + repeated(b"%41", n),
+    "backslashes": lambda n: b"/" + repeated(b"%5c", n),
+    "path-that-is-not-utf-8": lambda n: b"/" + repeated(b"%ff", n),
+    "user-of-an-authority": lambda n: b"http://" + repeated(b"a@", n) + b"/",
+    "address-of-an-authority": lambda n: b"http://[" + repeated(b":", n) + b"]/",
+    "zone-of-an-authority": lambda n: b"http://[::1%25" + repeated(b"%41", n) + b"]/",
+    "host-of-an-authority": lambda n: b"http://" + repeated(b"a.", n) + b"/",
+}
+"""Request targets, whose parsers are those of `request.target`, `.attributes`, `.list_options`,
+`.deadline` and of selectors."""
+
+UPGRADE = b"Connection: upgrade\r\nUpgrade: websocket\r\n"
+FIELDS: dict[str, Callable[[int], bytes]] = {
+    "lines": lambda n: repeated(b"a: b\r\n", n),
+    "different-lines": lambda n: different(b"a%x: b\r\n", n),
+    "empty-lines-in-front": lambda n: repeated(b"a:\r\n", n),
+    "value": lambda n: b"A: " + repeated(b"b", n) + b"\r\n",
+    "white-space": lambda n: b"A:" + repeated(b" ", n) + b"x\r\n",
+    "name": lambda n: repeated(b"a-", n) + b": x\r\n",
+    "name-like-another": lambda n: repeated(b"a_", n) + b": x\r\n",
+    "connection": lambda n: b"Connection: " + repeated(b"a,", n) + b"\r\n",
+    "connection-different": lambda n: b"Connection: " + different(b"a%x,", n) + b"\r\n",
+    "connection-spaces": lambda n: b"Connection: " + repeated(b" ,", n) + b"\r\n",
+    "connection-token": lambda n: b"Connection: " + repeated(b"a", n) + b"\r\n",
+    "connection-lines": lambda n: repeated(b"Connection: close\r\n", n),
+    "upgrade": lambda n: UPGRADE + b"Upgrade: " + repeated(b"websocket,", n) + b"\r\n",
+    "subprotocols": lambda n: UPGRADE + b"Sec-WebSocket-Protocol: " + repeated(b"a,", n) + b"\r\n",
+    "bearer-subprotocol": lambda n: (
+        UPGRADE
+        + b"Sec-WebSocket-Protocol: v5, base64url.bearer.authorization.k8s.io."
+        + repeated(b"YWFh", n)
+        + b"\r\n"
+    ),
+    "host": lambda n: b"Host: " + repeated(b"a.", n) + b"\r\n",
+    "content-length": lambda n: b"Content-Length: " + repeated(b"0", n) + b"\r\n",
+    "transfer-encoding": lambda n: b"Transfer-Encoding: " + repeated(b"a,", n) + b"\r\n",
+    "forwarded-for": lambda n: b"X-Forwarded-For: " + repeated(b"a,", n) + b"\r\n",
+    "forwarded": lambda n: b"Forwarded: " + repeated(b"for=a,", n) + b"\r\n",
+    "cookie": lambda n: b"Cookie: " + repeated(b"a=b; ", n) + b"\r\n",
+    "authorization": lambda n: b"Authorization: Bearer" + repeated(b" a", n) + b"\r\n",
+    "remote-user": lambda n: b"X-Remote-User: " + repeated(b"\xc3\xa9", n) + b"\r\n",
+    "remote-extra": lambda n: (
+        b"X-Remote-User: u\r\nX-Remote-Extra-" + repeated(b"%41", n) + b": x\r\n"
+    ),
+    "impersonated-extra": lambda n: (
+        b"Impersonate-User: u\r\nImpersonate-Extra-" + repeated(b"%41", n) + b": x\r\n"
+    ),
+    "impersonated-groups": lambda n: (
+        b"Impersonate-User: u\r\n" + b"Impersonate-Group: " + repeated(b"g,", n) + b"\r\n"
+    ),
+}
+"""Fields of a head, whose parsers are llhttp, `proxy.request_head`, `.request_fields`, `.upgrade`
+and `authn.credential_fields`."""
+
+
+@pytest.mark.parametrize("kind", TARGETS)
+def test_targets(bench: Bench, kind: str) -> None:
+    """Of request targets up to the longest that is taken."""
+
+    def head(size: int) -> bytes:
+        return b"GET %b HTTP/1.1\r\nHost: a\r\n\r\n" % TARGETS[kind](size)
+
+    assert growth(partial(read, bench), head(1960), head(1960 * TIMES)) < MOST
+
+
+@pytest.mark.parametrize("is_trusted", [False, True])
+@pytest.mark.parametrize("kind", FIELDS)
+def test_fields(bench: Bench, kind: str, is_trusted: bool) -> None:
+    """Of heads up to the longest that is taken, from anybody and from what is a front proxy."""
+
+    def head(size: int) -> bytes:
+        host = b"" if kind == "host" else b"Host: a\r\n"
+        return b"GET /a HTTP/1.1\r\n%b%b\r\n" % (host, FIELDS[kind](size))
+
+    address = TRUSTED if is_trusted else "10.0.0.1"
+    work = partial(read, bench, address=address)
+    assert growth(work, head(8000), head(8000 * TIMES)) < MOST
+
+
+def read(bench: Bench, head: bytes, *, address: str = "10.0.0.1") -> None:
+    """Read a head as a connection does: parse, check, make attributes."""
+    with contextlib.suppress(HeadError):
+        bench.context.heads_of(address).read(head, is_alone=True)
+
+
+# What comes bit by bit: each event costs something, whatever it brings, so they are of one size.
+
+PIECE = 8
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(lambda n: b"GET / HTTP/1.1\r\nA: " + bytes([97]) * n, id="head"),
+        pytest.param(lambda n: b"GET / HTTP/1.1\r\n" + repeated(b"A: b\r\n", n), id="lines"),
+        pytest.param(lambda n: repeated(b"\r\n", n), id="empty-lines"),
+    ],
+)
+def test_head_in_pieces(bench: Bench, data: Callable[[int], bytes]) -> None:
+    """Of a head that comes in pieces."""
+
+    def work(data: bytes) -> None:
+        client = bench.client()
+        feed(client, data)
+        client.end()
+        bench.loop.run_ready()
+
+    assert growth(work, data(8000), data(8000 * TIMES)) < MOST
+
+
+def feed(client: FakeTransport, data: bytes) -> None:
+    """Have a client send something in small pieces."""
+    for start in range(0, len(data), PIECE):
+        client.feed(data[start : start + PIECE])
+
+
+CHUNKS: dict[str, Callable[[int], bytes]] = {
+    "one-byte": lambda n: repeated(b"1\r\na\r\n", n),
+    "padded-sizes": lambda n: repeated(b"01\r\na\r\n", n),
+    "small-and-not": lambda n: repeated(b"1\r\na\r\n10\r\n" + bytes(16) + b"\r\n", n),
+    "two-digits": lambda n: repeated(b"10\r\n" + bytes(16) + b"\r\n", n),
+    "extension": lambda n: b"1;" + repeated(b"a", min(n, 4000)),
+    "extensions": lambda n: repeated(b"1;a\r\na\r\n", min(n, 60_000)),
+    "trailer": lambda n: b"0\r\nA: " + repeated(b"b", n) + b"\r\n\r\n",
+    "trailers": lambda n: b"0\r\n" + repeated(b"a: b\r\n", n) + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("piece", [PIECE, 1 << 16])
+@pytest.mark.parametrize("kind", CHUNKS)
+def test_chunks(kind: str, piece: int) -> None:
+    """Of chunked bodies, in large reads and in small ones."""
+
+    def work(data: bytes) -> None:
+        decoder = ChunkedDecoder()
+        with contextlib.suppress(ChunkedError):
+            for start in range(0, len(data), piece):
+                decoder.feed(data[start : start + piece])
+
+    size = 500 if kind == "extension" else 2000 if kind.startswith("trailer") else 7500
+    assert growth(work, CHUNKS[kind](size), CHUNKS[kind](size * TIMES)) < MOST
+
+
+@pytest.mark.parametrize(
+    "framing", [b"Content-Length: 32001", b"Transfer-Encoding: chunked"], ids=["sized", "chunked"]
+)
+def test_waiting_body(bench: Bench, framing: bytes) -> None:
+    """Of a body that comes in pieces while its request waits for a seat."""
+    holder = bench.ask(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+
+    def work(data: bytes) -> None:
+        client = bench.ask(b"POST /a HTTP/1.1\r\nHost: a\r\n%b\r\n\r\n" % framing)
+        feed(client, data)
+        bench.end(client)
+
+    piece = b"3\r\nabc\r\n" if b"chunked" in framing else b"abcdefgh"
+    quotient = growth(work, repeated(piece, 4000), repeated(piece, 4000 * TIMES))
+    bench.end(holder)
+
+    assert quotient < MOST
+
+
+def test_requests_that_wait_for_another(bench: Bench) -> None:
+    """Of requests that come in pieces while one of their connection is under way."""
+
+    def work(data: bytes) -> None:
+        client = bench.ask(b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n")
+        feed(client, data)
+        bench.end(client)
+
+    one = b"GET / HTTP/1.1\r\nHost:\r\n\r\n"
+    assert growth(work, repeated(one, 4000), repeated(one, 4000 * TIMES)) < MOST
+
+
+TOKENS: dict[str, Callable[[int], bytes]] = {
+    "word": lambda n: repeated(b"a", n),
+    "dots": lambda n: repeated(b"a.", n),
+    "json": lambda n: b"YQ." + repeated(b"eyJh", n) + b".YQ",
+    "nested": lambda n: b"YQ.eyJh" + repeated(b"W1tb", n) + b".YQ",
+}
+
+
+@pytest.mark.parametrize("kind", TOKENS)
+def test_tokens(kind: str, tmp_path: Path) -> None:
+    """Of bearer tokens, as they are read before anything is known of their signatures."""
+    path = tmp_path / "tokens.csv"
+    path.write_text("t,user,uid")
+    static = StaticTokens(path)
+    static.load()
+    keys = FileKeys(str(path))
+    tokens = JsonWebTokens(JwtSettings(issuer="https://a", audiences=("b",)), keys)
+
+    def work(data: bytes) -> None:
+        token = data.decode()
+        assert static.check(token).user is None
+        verdict = tokens.check(token)
+        assert verdict is not None
+        assert verdict.user is None
+
+    assert growth(work, TOKENS[kind](1990), TOKENS[kind](1990 * TIMES)) < MOST
+
+
+ANSWERS: dict[str, Callable[[int], bytes]] = {
+    "lines": lambda n: repeated(b"a: b\r\n", n),
+    "different-lines": lambda n: different(b"a%x: b\r\n", n),
+    "connection": lambda n: b"Connection: " + repeated(b"a,", n) + b"\r\n",
+    "connections": lambda n: different(b"Connection: a%x\r\n", n),
+    "codings": lambda n: repeated(b"Transfer-Encoding: a\r\n", n),
+    "name": lambda n: repeated(b"a", n) + b": b\r\n",
+}
+
+
+@pytest.mark.parametrize("kind", ANSWERS)
+def test_answers(kind: str) -> None:
+    """Of an origin's heads."""
+
+    def work(data: bytes) -> None:
+        with contextlib.suppress(ResponseError):
+            parse_response_head(b"HTTP/1.1 200 OK\r\n" + data + b"\r\n", answers_head=False)
+
+    assert growth(work, ANSWERS[kind](30_000), ANSWERS[kind](30_000 * TIMES)) < MOST
