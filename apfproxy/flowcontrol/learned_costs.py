@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
     from apfproxy.request.attributes import RequestAttributes
 
+LONGEST_KEY = 512
+"""Of a resource and its group, in characters; Kubernetes' have 317 at most."""
 MAX_KEYS = 4096
 """Resources and scopes remembered: a large cluster has a few hundred resources."""
 
@@ -122,6 +124,8 @@ class LearnedCosts:
         if attributes.verb != "list" or options is None or not options.is_decodable:
             return
         if attributes.name or options.is_continuation:
+            return
+        if len(attributes.group_resource) > LONGEST_KEY:
             return
         learned = self._learned(attributes)
         if learned is None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from apfproxy.proxy.keeping import Kept
+from apfproxy.proxy.held_bytes import of_target
+from apfproxy.proxy.keeping import Kept, Room
 from apfproxy.proxy.request_fields import HeadError
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
 from apfproxy.request.deadline import DeadlineError, request_timeout_ns
@@ -25,9 +26,11 @@ if TYPE_CHECKING:
 _NOT_VISIBLE = re.compile(r"[^\x21-\x7e]")
 
 MAX_KEPT_TARGETS = 8192
-"""Attributes by method and target; about 2 KiB each."""
+"""Attributes by method and target; a typical one takes 1.5 KiB."""
+KEPT_TARGETS_BYTES = 16 << 20
+"""Of all of them."""
 MAX_KEPT_TARGET_BYTES = 1024
-"""Longer targets are parsed each time, so that the bound above is one in bytes too."""
+"""Longer targets are parsed each time: they would take the room of many."""
 
 
 class Admission:
@@ -63,7 +66,9 @@ class Admission:
         self.costs = costs
         self._kinds = kinds.kinds
         self.configure(request_timeout_s=request_timeout_s, answer_timeout_s=answer_timeout_s)
-        self._attributes: Kept[tuple[str, bytes], RequestAttributes] = Kept(MAX_KEPT_TARGETS)
+        self._attributes: Kept[tuple[str, bytes], RequestAttributes] = Kept(
+            MAX_KEPT_TARGETS, Room(KEPT_TARGETS_BYTES), of_target
+        )
         self._pf_headers: dict[tuple[str, str], bytes] = {}
 
     def configure(self, *, request_timeout_s: float, answer_timeout_s: float) -> None:

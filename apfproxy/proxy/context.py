@@ -12,8 +12,9 @@ from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER
 from apfproxy.proxy.absences import Absences
 from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.held_bytes import of_head
 from apfproxy.proxy.identification import NO_IDENTIFICATION
-from apfproxy.proxy.keeping import Kept
+from apfproxy.proxy.keeping import Kept, Room
 from apfproxy.proxy.limits import Limits
 from apfproxy.proxy.observed_exchange import ObservedExchange
 from apfproxy.proxy.read_buffer import READ_BYTES
@@ -48,7 +49,10 @@ MAX_KEPT_HEADS_OF_ONE = 256
 MAX_KINDS = 4096
 """Kinds of clients whose heads are kept; beyond, certificates that have been met start anew."""
 MAX_KEPT_HEAD_BYTES = 2048
-"""Longer heads are parsed each time, so that the bound above is one in bytes too."""
+"""Longer heads are parsed each time: they would take the room of many."""
+KEPT_BYTES = 64 << 20
+"""Of all heads and field sections, of all kinds of clients together: a typical head takes 3 KiB,
+one with the token of a service account 9."""
 
 
 class Heads:
@@ -66,12 +70,13 @@ class Heads:
         peer: Peer,
         parser: HeadParser,
         admission: Admission,
+        room: Room,
         max_kept: int = MAX_KEPT_HEADS,
     ) -> None:
         self.peer = peer
         self._parser = parser
         self._admission = admission
-        self._kept: Kept[bytes, RequestHead] = Kept(max_kept)
+        self._kept: Kept[bytes, RequestHead] = Kept(max_kept, room, of_head)
         self.kept = self._kept.values
 
     def read(self, data: bytes, *, is_alone: bool) -> RequestHead:
@@ -121,6 +126,7 @@ class Context:
         "_head_limits",
         "_heads",
         "_on_connection_closed",
+        "_room",
         "_suffixes",
         "abandoned",
         "abandoned_wait_ns",
@@ -198,6 +204,7 @@ class Context:
         )
         self.is_claim = self._field_rules.credentials.is_claim
         self._heads: dict[tuple[Peer, bool], Heads] = {}
+        self._room = Room(KEPT_BYTES)
         self._set(settings)
 
     def _set(self, settings: Settings) -> None:
@@ -252,8 +259,9 @@ class Context:
             max_kept = MAX_KEPT_HEADS_OF_ONE if peer.has_certificate else MAX_KEPT_HEADS
             heads = self._heads[peer, is_tls] = Heads(
                 peer,
-                HeadParser(self._head_limits, rules, 4 * max_kept),
+                HeadParser(self._head_limits, rules, self._room, 4 * max_kept),
                 self.admission,
+                self._room,
                 max_kept,
             )
         return heads

@@ -1,47 +1,115 @@
-"""Bounds for what is kept to be used again."""
+"""Bounds for what is kept to be used again: in numbers, and in bytes of memory."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from typing import Generic, TypeVar
+import weakref
+from collections.abc import Callable, Hashable
+from typing import Any, Generic, TypeVar
 
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
+MARK_BYTES = 112
+"""Of a key's hash in a set that is as empty as it gets."""
+
+
+class Room:
+    """The memory that some collections may take together.
+
+    Args:
+        max_bytes: For all of them.
+
+    Attributes:
+        taken: What they take now, in bytes.
+    """
+
+    __slots__ = ("_collections", "_max_bytes", "taken")
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._collections: weakref.WeakSet[Kept[Any, Any]] = weakref.WeakSet()
+        self.taken = 0
+
+    def add(self, collection: Kept[Any, Any]) -> None:
+        """Have one more of them, as long as it is used."""
+        self._collections.add(collection)
+
+    def take(self, size: int) -> None:
+        """Take so many bytes; the older half of all that is kept goes until there is room."""
+        self.taken += size
+        while self.taken > self._max_bytes:
+            taken = self.taken
+            for each in list(self._collections):
+                each.forget_older()
+            if self.taken == taken:
+                return  # the last one alone is larger
+
+    def __repr__(self) -> str:
+        return f"<Room, {self.taken} of {self._max_bytes} bytes taken>"
+
 
 class Kept(Generic[Key, Value]):
-    """Values by their keys: of those that came twice lately, a bounded number.
+    """Values by their keys: of those that came twice lately, a bounded number, in bounded room.
 
     What never comes again is not kept.  It would push out what does, and it would cost more than
     its parsing: new memory for every request takes the interpreter's own place in the CPU's caches.
 
     Args:
         bound: Values kept at most; the older half goes when there are more.
+        room: What they may take together with others.
+        size_of: How much a key and its value take, in bytes.
 
     Attributes:
         values: The values kept, by their keys; to be read, on a hot path without a call.
     """
 
-    __slots__ = ("_bound", "_seen", "values")
+    __slots__ = ("__weakref__", "_bound", "_room", "_seen", "_size_of", "_sizes", "values")
 
-    def __init__(self, bound: int) -> None:
+    def __init__(self, bound: int, room: Room, size_of: Callable[[Key, Value], int]) -> None:
         self._bound = bound
+        self._room = room
+        self._size_of = size_of
         self._seen: set[int] = set()
+        self._sizes: dict[Key, int] = {}
         self.values: dict[Key, Value] = {}
+        room.add(self)
+
+    def __del__(self) -> None:
+        self._room.taken -= sum(self._sizes.values()) + MARK_BYTES * len(self._seen)
 
     def offer(self, key: Key, value: Value) -> None:
         """Keep the value if its key came before; keys are told apart by their hashes there."""
         mark = hash(key)
+        room = self._room
         if mark in self._seen:
             self._seen.discard(mark)
             if len(self.values) >= self._bound:
-                for old in list(self.values)[: (self._bound + 1) // 2]:
-                    del self.values[old]
+                self._forget_half()
+            size = self._size_of(key, value)
+            room.taken -= MARK_BYTES + self._sizes.get(key, 0)
+            self._sizes[key] = size
             self.values[key] = value
+            room.take(size)
             return
         if len(self._seen) >= 2 * self._bound:
-            self._seen.clear()
+            self._forget_marks()
         self._seen.add(mark)
+        room.take(MARK_BYTES)
+
+    def forget_older(self) -> None:
+        """Forget the older half, and what has come once."""
+        self._forget_half()
+        self._forget_marks()
+
+    def _forget_half(self) -> None:
+        values, sizes = self.values, self._sizes
+        for old in list(values)[: (len(values) + 1) // 2]:
+            del values[old]
+            self._room.taken -= sizes.pop(old)
+
+    def _forget_marks(self) -> None:
+        self._room.taken -= MARK_BYTES * len(self._seen)
+        self._seen.clear()
 
     def __repr__(self) -> str:
         return f"<Kept, {len(self.values)} of {self._bound}>"

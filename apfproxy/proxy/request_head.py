@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import httptools
 
 from apfproxy.flowcontrol.kind_meter import KindCounts, RequestCount
-from apfproxy.proxy.keeping import Kept
+from apfproxy.proxy.held_bytes import of_section
+from apfproxy.proxy.keeping import Kept, Room
 from apfproxy.proxy.request_fields import HeadError, RequestFields, read_fields
 from apfproxy.proxy.upgrade import UpgradeError, honoured
 from apfproxy.request.attributes import RequestAttributes
@@ -34,7 +35,7 @@ _ABSOLUTE = re.compile(rb"https?://([^/?#]+)", re.IGNORECASE)
 MAX_KEPT_FIELDS = 16384
 """Field sections by their bytes, per kind of client: enough for a large cluster's nodes."""
 MAX_KEPT_FIELDS_BYTES = 2048
-"""Longer sections are read each time, so that the bound above is one in bytes too."""
+"""Longer sections are read each time: they would take the room of many."""
 
 NO_ATTRIBUTES = RequestAttributes(is_resource_request=False, path="", verb="")
 NO_KIND = KindCounts(RequestCount("", "", 0), RequestCount("", "", 0))
@@ -240,17 +241,18 @@ class HeadParser:
     Args:
         limits: How many fields, how long a target.
         rules: How the fields are read.
+        room: What is kept takes this.
         max_kept: Field sections kept at most.
     """
 
     __slots__ = ("_kept", "_limits", "_rules")
 
     def __init__(
-        self, limits: HeadLimits, rules: FieldRules, max_kept: int = MAX_KEPT_FIELDS
+        self, limits: HeadLimits, rules: FieldRules, room: Room, max_kept: int = MAX_KEPT_FIELDS
     ) -> None:
         self._limits = limits
         self._rules = rules
-        self._kept: Kept[bytes, RequestFields] = Kept(max_kept)
+        self._kept: Kept[bytes, RequestFields] = Kept(max_kept, room, of_section)
 
     def parse(self, head: bytes) -> RequestHead:
         """Parse and check one head.

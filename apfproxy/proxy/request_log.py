@@ -32,6 +32,8 @@ MAX_TEXT = 256
 MAX_PATH = 1024
 """Characters of a path, and of a selector."""
 MAX_GROUPS = 16
+MAX_KEPT_TEXT = 768
+"""Characters that are kept with a head or a client's fields; longer ones are made each time."""
 CUT = "..."
 """Ends what was cut."""
 
@@ -245,7 +247,8 @@ class RequestLog:
                 text = kept[2]
             else:
                 text = f'Z",{text_of(head, user, found)},"seats":'
-                head.logged = (found, user, text)
+                if len(text) <= MAX_KEPT_TEXT:
+                    head.logged = (found, user, text)
             begun_ns = begun_ns or asked_ns  # noqa: PLW2901 - here as everywhere below
             begun_us = (begun_ns - second_ns) // 1000
             if not 0 <= begun_us < _US_PER_S:
@@ -307,7 +310,8 @@ def text_of(head: RequestHead, user: User, found: Classification | None) -> str:
             who = kept[1]
         else:
             who = text_of_user(user)
-            head.fields.logged = (user, who)
+            if len(who) <= MAX_KEPT_TEXT:
+                head.fields.logged = (user, who)
     # Nearly all targets need no escapes, nor any cutting; measured, that saves 2 us per head.
     if len(target) <= MAX_TEXT and _PLAIN.fullmatch(target):
         what = f'"verb":"{attributes.verb}","method":"{head.method}","path":"{attributes.path}"'

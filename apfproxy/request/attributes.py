@@ -55,7 +55,6 @@ class RequestAttributes(msgspec.Struct, frozen=True):
         is_resource_request: Whether the path is that of a resource.
         path: The whole path, decoded but not normalised.
         verb: Kubernetes' verb of a resource request; "" for a method that has none.
-        parts: The path from the resource on; None for other paths.
         name: From the path, or the only name that the field selector of a LIST or WATCH lets
             through.
         long_running: Whether it may last as long as its client likes.
@@ -74,7 +73,6 @@ class RequestAttributes(msgspec.Struct, frozen=True):
     resource: str = ""
     subresource: str = ""
     name: str = ""
-    parts: tuple[str, ...] | None = None
     long_running: bool = False
     is_mutating: bool = True
     query: Mapping[str, tuple[str, ...]] = NO_PARAMETERS
@@ -173,7 +171,6 @@ def _resource(
         resource=resource,
         subresource=subresource,
         name=name,
-        parts=tuple(parts),
         long_running=verb in LONG_RUNNING_VERBS or subresource in LONG_RUNNING_SUBRESOURCES,
         is_mutating=verb not in READ_ONLY_VERBS,
         query=query,

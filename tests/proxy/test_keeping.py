@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from apfproxy.proxy.keeping import Kept
+from apfproxy.proxy.keeping import MARK_BYTES, Kept, Room
+
+ROOMY = 1 << 20
+
+
+def kept_in(room: Room, bound: int = 100) -> Kept[str, int]:
+    """A collection of numbers that say how large they are."""
+    return Kept(bound, room, lambda _, size: size)
 
 
 def test_keeps_what_comes_twice() -> None:
     """What comes once is not kept."""
-    kept: Kept[str, int] = Kept(4)
+    kept = kept_in(Room(ROOMY), 4)
     kept.offer("a", 1)
     kept.offer("b", 2)
     kept.offer("a", 3)
@@ -18,17 +25,66 @@ def test_keeps_what_comes_twice() -> None:
 
 def test_the_older_half_makes_room() -> None:
     """There are never more values than the bound; what was put in first goes."""
-    kept: Kept[str, int] = Kept(3)
+    room = Room(ROOMY)
+    kept = kept_in(room, 3)
     for key in "aabbccdd":
-        kept.offer(key, 0)
+        kept.offer(key, 10)
 
     assert ["c", "d"] == list(kept.values)
+    assert 20 == room.taken
 
 
 def test_keys_seen_once_are_forgotten() -> None:
     """A key that comes again after too many others counts as new."""
-    kept: Kept[int, int] = Kept(2)
-    for key in (1, 2, 3, 4, 5, 1):
+    room = Room(ROOMY)
+    kept = kept_in(room, 2)
+    for key in "abcdea":
         kept.offer(key, 0)
 
     assert {} == kept.values
+    assert 2 * MARK_BYTES == room.taken
+
+
+def test_what_is_kept_again_takes_its_room_once() -> None:
+    """A value in place of another one gives that one's room back."""
+    room = Room(ROOMY)
+    kept = kept_in(room)
+    for size in (1, 10, 1, 20):
+        kept.offer("a", size)
+
+    assert ({"a": 20}, 20) == (kept.values, room.taken)
+
+
+def test_collections_share_their_room() -> None:
+    """When it is full, the older half of each goes, and what has come once."""
+    room = Room(700)
+    one, other = kept_in(room), kept_in(room)
+    for kept, keys in ((one, "aabbx"), (other, "ccdd")):
+        for key in keys:
+            kept.offer(key, 150)
+
+    assert (["b"], ["d"]) == (list(one.values), list(other.values))
+    assert 300 == room.taken
+    assert "<Room, 300 of 700 bytes taken>" == repr(room)
+
+
+def test_what_is_larger_than_the_room_is_not_kept() -> None:
+    """It pushes out everything, itself at last."""
+    room = Room(100)
+    kept = kept_in(room)
+    for key in "aabb":
+        kept.offer(key, 1000)
+
+    assert ({}, 0) == (kept.values, room.taken)
+
+
+def test_a_collection_that_is_gone_takes_no_room() -> None:
+    """Its bytes are those of others again."""
+    room = Room(ROOMY)
+    kept = kept_in(room)
+    for key in "aab":
+        kept.offer(key, 10)
+    assert 10 + MARK_BYTES == room.taken
+    del kept
+
+    assert 0 == room.taken

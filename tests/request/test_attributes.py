@@ -28,7 +28,6 @@ def test_resource_request() -> None:
             api_version="v1",
             namespace="n",
             resource="deployments",
-            parts=("deployments",),
             is_mutating=False,
             query={"limit": ("5",)},
             list_options=ListOptions(limit=5),
@@ -120,7 +119,6 @@ def test_any_target_has_attributes_or_is_refused(method: str, target: bytes) -> 
         return
 
     assert repr(attributes).encode()
-    assert attributes.is_resource_request == (attributes.parts is not None)
     assert (attributes.verb in {"list", "watch"}) == (attributes.list_options is not None)
 
 

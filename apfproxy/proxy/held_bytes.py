@@ -1,0 +1,109 @@
+"""How much memory what is kept of requests takes.
+
+At least as much as it does, also later: who asks, and the lines of the access log, come after.
+What all requests share is not counted: kinds, classes, configuration.
+"""
+
+from __future__ import annotations
+
+from itertools import chain
+from sys import getsizeof
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from apfproxy.proxy.request_fields import RequestFields
+    from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.request.attributes import RequestAttributes
+    from apfproxy.request.user import User
+
+PLACE = 224
+"""In two dictionaries that are as empty as they get, with a key's tuple and a number."""
+STRUCTURE = 320
+"""An object, with what the collector needs, and its options; a dictionary of few values."""
+PARAMETER = 160
+"""A parameter's place in a dictionary, and the tuple of its value."""
+LATER = 1024
+"""The lines of the access log that are kept, and the identity's object."""
+
+
+def of_target(key: tuple[str, bytes], attributes: RequestAttributes) -> int:
+    """Bytes of the attributes of a method and a target, with these.
+
+    Args:
+        key: The method and the target.
+        attributes: Its attributes.
+    """
+    return PLACE + getsizeof(key[1]) + _of_attributes(attributes)
+
+
+def of_section(section: bytes, fields: RequestFields) -> int:
+    """Bytes of what the fields of a head say, with their own.
+
+    Args:
+        section: The bytes that they were read from.
+        fields: What they say.
+    """
+    return PLACE + LATER + getsizeof(section) + 2 * len(section) + _of_fields(fields)
+
+
+def of_head(data: bytes, head: RequestHead) -> int:
+    """Bytes of what is known of a head, with its own.
+
+    Args:
+        data: The head.
+        head: What is known of it.
+    """
+    # Its identity's lines are as long as the fields that they are made of, at most.
+    texts: tuple[bytes, ...] = (data, head.target, head.line, head.forward)
+    return (
+        PLACE
+        + LATER
+        + STRUCTURE
+        + 2 * len(data)
+        + sum(map(getsizeof, texts))
+        + _of_attributes(head.attributes)
+        + _of_fields(head.fields)
+    )
+
+
+def _of_attributes(attributes: RequestAttributes) -> int:
+    query = attributes.query
+    texts = (
+        attributes.path,
+        attributes.verb,
+        attributes.api_group,
+        attributes.api_version,
+        attributes.namespace,
+        attributes.resource,
+        attributes.subresource,
+        attributes.name,
+    )
+    values = chain.from_iterable(query.values())
+    return STRUCTURE + PARAMETER * len(query) + _of_texts(texts) + _of_texts(values)
+
+
+def _of_fields(fields: RequestFields) -> int:
+    credentials, offer = fields.credentials, fields.upgrade
+    size = STRUCTURE + getsizeof(fields.forward) + getsizeof(fields.host)
+    size += getsizeof(credentials.token) + _of_user(credentials.claimed)
+    size += _of_user(credentials.impersonated)
+    if offer is not None:
+        listed = chain(offer.protocols, offer.keys, offer.versions, offer.subprotocols)
+        size += STRUCTURE + _of_texts(listed)
+    return size
+
+
+def _of_user(user: User | None) -> int:
+    if user is None:
+        return 0
+    size = STRUCTURE + _of_texts((user.name, user.uid)) + _of_texts(user.groups)
+    for key, values in user.extra:
+        size += PARAMETER + getsizeof(key) + _of_texts(values)
+    return size
+
+
+def _of_texts(texts: Iterable[str | bytes]) -> int:
+    """Bytes of texts, and of their places in a tuple."""
+    return sum(getsizeof(text) + 8 for text in texts)

@@ -1,0 +1,117 @@
+"""What is said of the memory that is kept is measured: it is never less than that."""
+
+from __future__ import annotations
+
+import gc
+import ipaddress
+import tracemalloc
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.proxy import admission as admission_module
+from apfproxy.proxy import context as context_module
+from apfproxy.settings import DownstreamSettings
+from tests.proxy.fakes import Bench
+from tests.proxy.test_downstream_work import TRUSTED, read
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.proxy.keeping import Room
+
+LINE = b"GET %b HTTP/1.1\r\n%b\r\n"
+HOST = b"Host: a\r\n"
+ENTRIES = 300
+
+HEADS: dict[str, Callable[[int], bytes]] = {
+    "small": lambda n: LINE % (b"/api/v1/pods/%06d" % n, HOST),
+    "long": lambda n: LINE % (b"/api/v1/pods/%06d" % n, HOST + b"A: " + b"a" * 1900 + b"\r\n"),
+    "long-path": lambda n: LINE % (b"/%06d" % n + b"a" * 1900, HOST),
+    "wide-path": lambda n: LINE % (b"/%06d%%f0%%9f%%98%%80" % n + b"a" * 980, HOST),
+    "segments": lambda n: LINE % (b"/api/v1/namespaces/%06d" % n + b"/aa" * 330, HOST),
+    "wide-names": lambda n: (
+        LINE % (b"/api/v1/namespaces/%06d/pods/%%f0%%9f%%98%%80" % n + b"a" * 900, HOST)
+    ),
+    "parameters": lambda n: LINE % (b"/api/v1/pods?%06d" % n + b"&aa=bb" * 160, HOST),
+    "known-parameters": lambda n: (
+        LINE
+        % (
+            b"/api/v1/pods?resourceVersion=%06d"
+            % n
+            + b"&allowWatchBookmarks=aa&continue=aa&fieldSelector=aa&labelSelector=aa&limit=11"
+            b"&resourceVersionMatch=aa&sendInitialEvents=aa&timeoutSeconds=11",
+            HOST,
+        )
+    ),
+    "token": lambda n: LINE % (b"/", HOST + b"Authorization: Bearer %06d%b\r\n" % (n, b"a" * 1900)),
+    "groups": lambda n: (
+        LINE % (b"/", HOST + b"Impersonate-User: %06d\r\n" % n + b"Impersonate-Group: aa\r\n" * 85)
+    ),
+    "extra": lambda n: (
+        LINE
+        % (
+            b"/",
+            HOST
+            + b"X-Remote-User: %06d\r\n" % n
+            + b"".join(b"X-Remote-Extra-%03d: a\r\n" % key for key in range(85)),
+        )
+    ),
+    "subprotocols": lambda n: (
+        LINE
+        % (
+            b"/",
+            HOST
+            + b"B: %06d\r\n" % n
+            + b"Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: "
+            + b"aa," * 600
+            + b"\r\n",
+        )
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HEADS)
+def test_what_is_kept_takes_no_more_than_is_said(kind: str) -> None:
+    """Of each kind of head that takes much for its bytes, and of typical ones."""
+    trusted = (ipaddress.ip_network(TRUSTED),)
+    with Bench(downstream=DownstreamSettings(identity_headers_from=trusted)) as bench:
+        heads = [HEADS[kind](number) for number in range(ENTRIES)]
+        assert max(map(len, heads)) <= context_module.MAX_KEPT_HEAD_BYTES
+        read(bench, HEADS[kind](ENTRIES), address=TRUSTED)
+        gc.collect()
+        tracemalloc.start()
+        for head in heads * 2:
+            # As what comes from the network, in memory of its own.
+            read(bench, bytes(bytearray(head)), address=TRUSTED)
+        gc.collect()
+        held_bytes, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        said = sum(room.taken for room in rooms(bench))
+        kept = bench.context.heads_of(TRUSTED).kept
+
+        assert ENTRIES == len(kept)
+        assert held_bytes <= said <= 8 * held_bytes
+
+
+def rooms(bench: Bench) -> list[Room]:
+    """Those of a data plane."""
+    return [bench.context._room, bench.admission._attributes._room]  # noqa: SLF001  what is tested
+
+
+def test_one_client_takes_no_more_than_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many different heads come, each twice, less is held than may be."""
+    monkeypatch.setattr(context_module, "KEPT_BYTES", 1 << 20)
+    monkeypatch.setattr(admission_module, "KEPT_TARGETS_BYTES", 1 << 20)
+    with Bench() as bench:
+        tracemalloc.start()
+        for number in range(2000):
+            for kind in ("segments", "groups"):
+                for _ in range(2):
+                    read(bench, bytes(bytearray(HEADS[kind](number))))
+        gc.collect()
+        held_bytes, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+
+        assert held_bytes < 2 << 20
+        assert all(room.taken <= 1 << 20 for room in rooms(bench))
