@@ -63,7 +63,9 @@ def classes_of(source: str, where: str) -> Iterator[tuple[str, Class]]:
                     found.methods[each.name] = each
                 case ast.Assign(targets=[ast.Name(id="__slots__")]):
                     slots = ast.literal_eval(each.value)
-                    found.named |= {slots} if isinstance(slots, str) else set(slots)
+                    names = {slots} if isinstance(slots, str) else set(slots)
+                    # Python itself fills a place such as __weakref__.
+                    found.named |= {name for name in names if not name.startswith("__")}
                 case ast.Assign(targets=targets):
                     found.values |= {name.id for name in targets if isinstance(name, ast.Name)}
                 case ast.AnnAssign(target=ast.Name(id=name), value=value):

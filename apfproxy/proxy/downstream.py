@@ -414,7 +414,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if not self._pending:
             self._pipelined = 0
 
-    def _probe_head(self, data: bytes) -> None:
+    def _probe_head(self, data: bytes | bytearray) -> None:
         """Judge the start of a head, so that what is no HTTP is refused at once."""
         if self._probe is None:
             self._probe = HeadProbe()

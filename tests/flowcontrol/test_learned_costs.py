@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.flowcontrol.learned_costs import (
+    LONGEST_KEY,
     MAX_PAGE_OBJECTS,
     OBJECT_COUNTS_FRESH_NS,
     LearnedCosts,
@@ -137,6 +138,14 @@ def test_least_recently_used_is_forgotten(clock: VirtualClock) -> None:
     assert seats(costs, "/api/v1/a") == 5
     assert costs.object_stats(get("/api/v1/b")) is None
     assert seats(costs, "/api/v1/c") == 5
+
+
+def test_long_names_are_not_remembered(costs: LearnedCosts) -> None:
+    """A resource that no server has must not take the memory of many."""
+    for letters in (LONGEST_KEY, LONGEST_KEY + 1):
+        costs.list_finished(get(f"/api/v1/{letters * 'a'}"), 1_000_000)
+
+    assert [LONGEST_KEY] == [len(resource) for resource, _ in costs._lists]  # noqa: SLF001
 
 
 def test_object_counts(costs: LearnedCosts) -> None:
