@@ -79,6 +79,14 @@ class RequestAttributes(msgspec.Struct, frozen=True):
     list_options: ListOptions | None = None
 
     @property
+    def parts(self) -> tuple[str, ...] | None:
+        """The path from the resource on; None for other paths.  Made anew: there may be many."""
+        if not self.is_resource_request:
+            return None
+        parts = self.path.strip("/").split("/")[3 if self.api_prefix == "apis" else 2 :]
+        return tuple(_from_resource(parts[1:] if parts[0] in LONG_RUNNING_VERBS else parts))
+
+    @property
     def group_resource(self) -> str:
         """The resource with its group, such as `pods` or `deployments.apps`."""
         return f"{self.resource}.{self.api_group}" if self.api_group else self.resource
@@ -149,12 +157,8 @@ def _resource(
             raise AttributesError(f"request target ends after the verb {verb}")
     else:
         verb = VERB_OF_METHOD.get(method, "")
-    namespace = ""
-    match parts:
-        case ["namespaces", namespace, resource, *_] if resource not in NAMESPACE_SUBRESOURCES:
-            parts = parts[2:]
-        case ["namespaces", namespace, *_]:
-            pass
+    namespace = parts[1] if parts[0] == "namespaces" and len(parts) > 1 else ""
+    parts = _from_resource(parts)
     resource, name, subresource, *_ = (*parts, "", "")
     if verb == "proxy":
         subresource = ""
@@ -176,6 +180,14 @@ def _resource(
         query=query,
         list_options=list_options(query) if verb in {"list", "watch"} else None,
     )
+
+
+def _from_resource(parts: list[str]) -> list[str]:
+    """The parts without the namespace that the resource is in."""
+    match parts:
+        case ["namespaces", _, resource, *_] if resource not in NAMESPACE_SUBRESOURCES:
+            return parts[2:]
+    return parts
 
 
 def _of_collection(verb: str, query: Mapping[str, tuple[str, ...]]) -> tuple[str, str]:

@@ -58,6 +58,7 @@ class Plain:
     resource: str = ""
     subresource: str = ""
     name: str = ""
+    parts: tuple[str, ...] | None = None
 
 
 def run_one(data: bytes) -> None:
@@ -116,6 +117,7 @@ def read_plainly(method: str, target: bytes) -> Plain:
         result.namespace = segments[1]
         if len(segments) > 2 and segments[2] not in ("status", "finalize"):
             segments = segments[2:]
+    result.parts = tuple(segments)
     result.resource = segments[0]
     if len(segments) > 1:
         result.name = segments[1]
@@ -141,6 +143,7 @@ def _compare(found: RequestAttributes, plain: Plain) -> None:
         plain.namespace,
         plain.resource,
         plain.subresource,
+        plain.parts,
     ) == (
         found.path,
         found.is_resource_request,
@@ -149,6 +152,7 @@ def _compare(found: RequestAttributes, plain: Plain) -> None:
         found.namespace,
         found.resource,
         found.subresource,
+        found.parts,
     ), (found, plain)
 
 

@@ -91,6 +91,7 @@ TARGETS: dict[str, Callable[[int], bytes]] = {
     "field-selector-different": lambda n: PODS + NAMED + different(b",a%x=b", n),
     "field-selector-names": lambda n: PODS + NAMED + repeated(b",metadata.name=x", n),
     "field-selector-escapes": lambda n: PODS + NAMED + repeated(b"\\,", n),
+    "field-selector-backslashes": lambda n: PODS + NAMED + repeated(b"\\\\", n),
     "field-selector-field": lambda n: PODS + NAMED + b"," + repeated(b"!\\", n),
     "field-selector-commas": lambda n: PODS + NAMED + repeated(b",", n),
     "label-selector-keys": lambda n: PODS + NAMED + b"&labelSelector=" + repeated(b"a,", n),

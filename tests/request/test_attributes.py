@@ -119,6 +119,7 @@ def test_any_target_has_attributes_or_is_refused(method: str, target: bytes) -> 
         return
 
     assert repr(attributes).encode()
+    assert attributes.is_resource_request == (attributes.parts is not None)
     assert (attributes.verb in {"list", "watch"}) == (attributes.list_options is not None)
 
 

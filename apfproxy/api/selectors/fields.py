@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 
 TERM = re.compile(r"(?:[^\\,]++|\\.|\\\Z)+", re.DOTALL)
 OPERATOR = re.compile(r"!=|==|=")
-ESCAPED = re.compile(r"\\([\\,=])")
 PLAIN_VALUE = re.compile(r"[^\\,=]*")
-VALUE = re.compile(r"(?:[^\\,=]|\\[\\,=])*", re.DOTALL)
+VALUE = re.compile(r"[^\\,=]*+(?:\\[\\,=][^\\,=]*+)*+")
 
 SELECTOR = re.compile(
     # Of each term: what is before the first operator, escaped or not, that, and the value.
@@ -120,7 +119,9 @@ def _unescaped(value: str) -> str:
     if PLAIN_VALUE.fullmatch(value):
         return value
     if VALUE.fullmatch(value):
-        return ESCAPED.sub(r"\1", value)
+        # A run of backslashes begins where an escape does, so its pairs are escaped backslashes.
+        parts = value.split("\\\\")
+        return "\\".join(part.replace("\\,", ",").replace("\\=", "=") for part in parts)
     position = len(VALUE.match(value)[0])  # type: ignore[index]  # it matches nothing, at least
     wrong = value[position : position + 2]
     if wrong[0] == "\\":
