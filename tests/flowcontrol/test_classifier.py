@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.api.flowcontrol.types import (
     FlowSchema,
     NonResourcePolicyRule,
@@ -252,3 +253,25 @@ def test_flow_hash() -> None:
 def test_repr() -> None:
     """A classifier says how large it is."""
     assert repr(Classifier([schema()])) == "<Classifier of 1 rules>"
+
+
+@pytest.mark.parametrize(
+    ("target", "name"),
+    [
+        (b"/healthz/ping", "probes"),
+        (b"/healthz/../api/v1/pods", "global-default"),
+        (b"/healthz/..;/api/v1/pods", "global-default"),
+        (b"/healthz/..%5capi/v1/pods", "global-default"),
+        (b"/healthz/%252e%252e/api/v1/pods", "global-default"),
+        (b"/livez//..;x=y//api/v1/pods", "global-default"),
+        (b"/readyz/%ef%bc%8e%ef%bc%8e/api/v1/pods", "global-default"),
+    ],
+)
+def test_no_probe_leads_elsewhere(target: bytes, name: str) -> None:
+    """With the built-in objects a path that some server normalises is none of the exempt probes."""
+    schemas = [each for each in bootstrap_objects() if isinstance(each, FlowSchema)]
+    user = User("u", ("system:authenticated",))
+    found = Classifier(schemas).classify(user, parse_attributes("GET", target))
+
+    assert found is not None
+    assert name == found.metadata.name
