@@ -36,6 +36,8 @@ KNOWN_PARAMETERS = (
 )
 """What a request's attributes know of its query; nothing else of it decides anything."""
 
+PLAIN_KEYS = {name.encode(): name for name in KNOWN_PARAMETERS}
+
 NO_PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 CONTROL_BYTE = re.compile(rb"[\x00-\x1f\x7f]")
@@ -201,13 +203,13 @@ def known_parameters(query: bytes) -> Mapping[str, tuple[str, ...]]:
     if not query or query.count(b"&") >= MAX_QUERY_PARAMETERS:
         return NO_PARAMETERS
     parameters: dict[str, tuple[str, ...]] = {}
-    seen: set[bytes] = set()
+    escaped: dict[bytes, str] = {}
     for raw_key, raw_value in KNOWN_PAIR.findall(query):
-        if raw_key not in seen:
-            seen.add(raw_key)
-            key = _decode(raw_key)
-            if key not in parameters:
-                parameters[key] = (_decode(raw_value),)
+        key = PLAIN_KEYS.get(raw_key) or escaped.get(raw_key)
+        if key is None:
+            key = escaped[raw_key] = _decode(raw_key)
+        if key not in parameters:
+            parameters[key] = (_decode(raw_value),)
     return parameters
 
 
@@ -215,4 +217,6 @@ def _decode(part: bytes) -> str:
     """Decode a name or a value, whose escapes are right."""
     if b"+" in part:
         part = part.replace(b"+", b" ")
-    return decode_text(unescaped(part) if b"%" in part else part)
+    if b"%" in part:
+        part = unescaped(part)
+    return part.decode() if part.isascii() else decode_text(part)
