@@ -1,0 +1,390 @@
+"""How long clients wait while a proxy with thousands of objects is told new ones, or shows them.
+
+Starts `apfproxy serve` with so many FlowSchemas and PriorityLevelConfigurations, of files or of a
+store, and has one client send small requests one after the other.  Beside them the objects change,
+the pages of the admin listener are read, and objects of nearly the largest size are written.  Told
+are the client's median and longest wait of each, the CPU time that the proxy took, and how long its
+main thread was ready but had no CPU, which a machine with other work to do adds to every wait.
+
+    python loadtest/large_configuration.py --schemas 5000
+    python loadtest/large_configuration.py --schemas 5000 --levels 1000 --source store
+
+Needs curl, whose work must not hold up the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from aiohttp import ClientSession
+from arguments import Parser, count_up_to
+from processes import LoadTestError, exit_status, start_apfproxy, start_origin
+
+from apfproxy.api.flowcontrol.types import GROUP
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Awaitable, Callable
+
+    from processes import Process
+
+PAUSE_S = 0.002
+"""Between two requests of the client."""
+REST_S = 1.5
+"""After each thing that is done, so that what it set off is seen too."""
+ADJUSTMENT_S = 11.0
+"""Within which the limits are adjusted once."""
+TAKEN_WITHIN_S = 60.0
+AT_ONCE = 16
+LARGEST_RULES = 11_000
+"""Of one FlowSchema: 2 MB."""
+REQUEST = (
+    b"GET /api/v1/namespaces/default/pods/p HTTP/1.1\r\nHost: a\r\n"
+    b"X-Remote-User: user-7\r\nX-Remote-Group: group-7\r\n\r\n"
+)
+PAGES = (
+    "/metrics",
+    "/debug/api_priority_and_fairness/dump_priority_levels",
+    "/debug/api_priority_and_fairness/dump_queues",
+    "/debug/api_priority_and_fairness/dump_requests",
+    "/debug/limits",
+    "/debug/live",
+    "/debug/top_flows",
+)
+
+Object = dict[str, Any]
+
+
+def schema(number: int, level: str, precedence: int = 1000) -> Object:
+    """One FlowSchema."""
+    resource_rule = {
+        "verbs": ["get", "list", "watch"],
+        "apiGroups": [""],
+        "resources": ["pods", "services"],
+        "namespaces": ["*"],
+    }
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "FlowSchema",
+        "metadata": {"name": f"schema-{number:05d}"},
+        "spec": {
+            "matchingPrecedence": precedence,
+            "priorityLevelConfiguration": {"name": level},
+            "distinguisherMethod": {"type": "ByUser"},
+            "rules": [
+                {
+                    "subjects": [
+                        {"kind": "User", "user": {"name": f"user-{number}"}},
+                        {"kind": "Group", "group": {"name": f"group-{number}"}},
+                    ],
+                    "resourceRules": [resource_rule],
+                }
+            ],
+        },
+    }
+
+
+def priority_level(number: int, shares: int = 10) -> Object:
+    """One PriorityLevelConfiguration."""
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "PriorityLevelConfiguration",
+        "metadata": {"name": f"level-{number:04d}"},
+        "spec": {
+            "type": "Limited",
+            "limited": {
+                "nominalConcurrencyShares": shares,
+                "lendablePercent": 50,
+                "limitResponse": {
+                    "type": "Queue",
+                    "queuing": {"queues": 64, "handSize": 8, "queueLengthLimit": 50},
+                },
+            },
+        },
+    }
+
+
+def objects(schemas: int, levels: int, change: int = 0) -> list[Object]:
+    """All objects; those of another change are all others."""
+    return [
+        *(priority_level(number, 10 + change) for number in range(levels)),
+        *(
+            schema(number, f"level-{number % levels:04d}" if levels else "workload-low", 1000 + change)
+            for number in range(schemas)
+        ),
+    ]
+
+
+def large_object() -> Object:
+    """A FlowSchema of 2 MB, which matches nobody."""
+    made = schema(0, "workload-low", 9999)
+    made["metadata"]["name"] = "large"
+    (rule,) = made["spec"]["rules"]
+    rule["subjects"] = [{"kind": "User", "user": {"name": "nobody"}}]
+    rule["resourceRules"] = [
+        {**rule["resourceRules"][0], "apiGroups": [f"group-{number}.example.org"]}
+        for number in range(LARGEST_RULES)
+    ]
+    return made
+
+
+class Client:
+    """Sends small requests one after the other.
+
+    Args:
+        port: Of the proxy.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self.waits_s: list[float] = []
+
+    def __repr__(self) -> str:
+        return f"<Client: {len(self.waits_s)} requests>"
+
+    async def run(self) -> None:
+        """Send until it is cancelled."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            while True:
+                begun_s = time.monotonic()
+                writer.write(REQUEST)
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                if not head.startswith(b"http/1.1 200"):
+                    raise LoadTestError(f"the proxy answers {head!r}")
+                length = head.partition(b"content-length: ")[2].partition(b"\r\n")[0]
+                await reader.readexactly(int(length))
+                self.waits_s.append(time.monotonic() - begun_s)
+                await asyncio.sleep(PAUSE_S)
+        finally:
+            writer.close()
+
+
+class Measured:
+    """What a proxy does to its client.
+
+    Args:
+        proxy: That is measured.
+        client: Of it.
+        is_json: Whether to print JSON.
+    """
+
+    def __init__(self, proxy: Process, client: Client, *, is_json: bool) -> None:
+        self._proxy = proxy
+        self._client = client
+        self._is_json = is_json
+
+    def __repr__(self) -> str:
+        return f"<Measured {self._proxy!r}>"
+
+    async def during(self, name: str, act: Callable[[], Awaitable[object]]) -> None:
+        """Print what the client sees while something is done, and shortly after."""
+        self._client.waits_s.clear()
+        cpu_ns, delay_ns, begun_s = self._proxy.cpu_ns(), self._delay_ns(), time.monotonic()
+        await act()
+        took_s = time.monotonic() - begun_s
+        await asyncio.sleep(REST_S)
+        waits_s = self._client.waits_s
+        found = {
+            "what": name,
+            "took_s": round(took_s, 2),
+            "p50_ms": round(statistics.median(waits_s) * 1e3, 1),
+            "longest_ms": round(max(waits_s) * 1e3, 1),
+            "cpu_s": round((self._proxy.cpu_ns() - cpu_ns) / 1e9, 2),
+            "no_cpu_ms": round((self._delay_ns() - delay_ns) / 1e6, 1),
+        }
+        if self._is_json:
+            print(json.dumps(found), flush=True)
+        else:
+            print(
+                f"{name:<28} {found['took_s']:8.2f} s  p50 {found['p50_ms']:6.1f} ms "
+                f" longest {found['longest_ms']:7.1f} ms  cpu {found['cpu_s']:6.2f} s"
+                f"  no cpu {found['no_cpu_ms']:6.1f} ms",
+                flush=True,
+            )
+
+    def _delay_ns(self) -> int:
+        pid = self._proxy.pid
+        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[1])
+
+
+async def curl(*arguments: str) -> None:
+    """Make a request whose answer goes nowhere.
+
+    Raises:
+        LoadTestError: It failed.
+    """
+    process = await asyncio.create_subprocess_exec(
+        "curl", "-sS", "--fail", "-o", "/dev/null", *arguments
+    )
+    try:
+        if await process.wait() != 0:
+            raise LoadTestError(f"curl {' '.join(arguments)} failed")
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+
+
+class Site:
+    """A proxy with its objects, and the ways to change them.
+
+    Args:
+        arguments: Of the command line.
+        directory: For files.
+        origin_port: Where the proxy forwards to.
+    """
+
+    def __init__(self, arguments: argparse.Namespace, directory: Path, origin_port: int) -> None:
+        self._schemas: int = arguments.schemas
+        self._levels: int = arguments.levels
+        self._directory = directory
+        self._file = directory / "objects.json"
+        self.is_store: bool = arguments.source == "store"
+        self._write(objects(self._schemas, self._levels))
+        where = (
+            ("--store", str(directory / "objects.db"))
+            if self.is_store
+            else ("--objects", str(self._file))
+        )
+        self.proxy, self.admin_port = start_apfproxy(
+            upstream_port=origin_port, directory=directory, core=1, arguments=where
+        )
+        self._change = 0
+
+    def __repr__(self) -> str:
+        return f"<Site of {self.proxy!r}>"
+
+    def url(self, path: str) -> str:
+        """An address of the admin listener."""
+        return f"http://127.0.0.1:{self.admin_port}{path}"
+
+    async def fill(self) -> None:
+        """Put the objects into the store."""
+        async with ClientSession() as session:
+            await self._each(session, objects(self._schemas, self._levels), is_new=True)
+
+    async def change_one(self) -> None:
+        """Change one FlowSchema, and wait until it is in force."""
+        self._change += 1
+        made = objects(self._schemas, self._levels)
+        made[-1]["spec"]["matchingPrecedence"] = 2000 + self._change
+        await self._put(made[-1:], made)
+
+    async def change_all(self) -> None:
+        """Change all objects, and wait until they are in force."""
+        self._change += 1
+        made = objects(self._schemas, self._levels, self._change)
+        await self._put(made, made)
+
+    async def write_large(self) -> None:
+        """Create, replace and delete a very large object."""
+        body = self._directory / "large.json"
+        body.write_text(json.dumps(large_object()))
+        path = self.url(f"/apis/{GROUP}/v1/flowschemas")
+        data = ("-H", "Content-Type: application/json", "--data-binary", f"@{body}")
+        await curl(*data, path)
+        await curl("-X", "PUT", *data, path + "/large")
+        await curl("-X", "DELETE", path + "/large")
+
+    async def listen(self) -> None:
+        """Look at the live page's events for a while."""
+        with suppress(LoadTestError):
+            await curl("--max-time", "5", self.url("/events"))
+
+    async def _put(self, changed: list[Object], made: list[Object]) -> None:
+        before = self._generations()
+        if self.is_store:
+            async with ClientSession() as session:
+                await self._each(session, changed, is_new=False)
+        else:
+            await asyncio.to_thread(self._write, made)
+        async with asyncio.timeout(TAKEN_WITHIN_S):
+            while self._generations() == before:
+                await asyncio.sleep(0.05)
+
+    async def _each(self, session: ClientSession, made: list[Object], *, is_new: bool) -> None:
+        left = iter(made)
+
+        async def send() -> None:
+            for each in left:
+                plural = each["kind"].lower() + "s"
+                url = self.url(f"/apis/{GROUP}/v1/{plural}")
+                if not is_new:
+                    url += "/" + each["metadata"]["name"]
+                async with session.request("POST" if is_new else "PUT", url, json=each) as answer:
+                    if answer.status >= 400:  # noqa: PLR2004 - what HTTP calls an error
+                        raise LoadTestError(await answer.text())
+
+        await asyncio.gather(*(send() for _ in range(AT_ONCE)))
+
+    def _write(self, made: list[Object]) -> None:
+        # YAML, as people have it, though written as JSON, which is YAML but for its first brace.
+        text = "".join(f"---\n{json.dumps(each)}\n" for each in made)
+        new = self._file.with_suffix(".new")
+        new.write_text(text)
+        new.replace(self._file)
+
+    def _generations(self) -> int:
+        return self.proxy.log.read_text().count(" of the configuration: ")
+
+
+async def measure(site: Site, *, is_json: bool) -> None:
+    """Do everything once."""
+    if site.is_store:
+        await site.fill()
+    client = Client(site.proxy.port)
+    running = asyncio.ensure_future(client.run())
+    measured = Measured(site.proxy, client, is_json=is_json)
+
+    async def do_all() -> None:
+        await asyncio.sleep(0.5)
+        await measured.during("nothing but adjustments", lambda: asyncio.sleep(ADJUSTMENT_S))
+        await measured.during("one object changes", site.change_one)
+        await measured.during("all objects change", site.change_all)
+        for path in PAGES:
+            await measured.during(path.rpartition("/")[2], lambda path=path: curl(site.url(path)))
+        url = site.url("/metrics")
+        await measured.during("metrics, gzip", lambda: curl("-H", "Accept-Encoding: gzip", url))
+        await measured.during("live page", site.listen)
+        if site.is_store:
+            await measured.during("large writes", site.write_large)
+
+    doing = asyncio.ensure_future(do_all())
+    done, _ = await asyncio.wait({running, doing}, return_when=asyncio.FIRST_COMPLETED)
+    for task in (running, doing):
+        task.cancel()
+    await asyncio.gather(running, doing, return_exceptions=True)
+    for task in done:
+        task.result()
+
+
+def main() -> int:
+    """Measure, as the command line says."""
+    parser = Parser(__doc__)
+    parser.add_argument("--schemas", type=count_up_to(20_000), default=5000)
+    parser.add_argument("--levels", type=count_up_to(10_000, 0), default=0)
+    parser.add_argument("--source", choices=("files", "store"), default="files")
+    parser.add_argument("--json", action="store_true", help="a line of JSON for each")
+    arguments = parser.parse_args()
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory() as name:
+            directory = Path(name)
+            with start_origin(directory=directory, arguments=["--delay-ms", "0"]) as origin:
+                site = Site(arguments, directory, origin.port)
+                with site.proxy:
+                    asyncio.run(measure(site, is_json=arguments.json))
+
+    return exit_status("large_configuration", run)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
