@@ -44,6 +44,8 @@ ADJUSTMENT_S = 11.0
 """Within which the limits are adjusted once."""
 TAKEN_WITHIN_S = 60.0
 AT_ONCE = 16
+SEATS_A_LEVEL = 10
+"""Of the server: fewer would leave levels without any."""
 LARGEST_RULES = 11_000
 """Of one FlowSchema: 2 MB."""
 REQUEST = (
@@ -117,7 +119,9 @@ def objects(schemas: int, levels: int, change: int = 0) -> list[Object]:
     return [
         *(priority_level(number, 10 + change) for number in range(levels)),
         *(
-            schema(number, f"level-{number % levels:04d}" if levels else "workload-low", 1000 + change)
+            schema(
+                number, f"level-{number % levels:04d}" if levels else "workload-low", 1000 + change
+            )
             for number in range(schemas)
         ),
     ]
@@ -255,7 +259,14 @@ class Site:
             else ("--objects", str(self._file))
         )
         self.proxy, self.admin_port = start_apfproxy(
-            upstream_port=origin_port, directory=directory, core=1, arguments=where
+            upstream_port=origin_port,
+            directory=directory,
+            core=1,
+            arguments=(
+                *where,
+                "--server-concurrency-limit",
+                str(SEATS_A_LEVEL * max(self._levels, 60)),
+            ),
         )
         self._change = 0
 
@@ -307,7 +318,7 @@ class Site:
         else:
             await asyncio.to_thread(self._write, made)
         async with asyncio.timeout(TAKEN_WITHIN_S):
-            while self._generations() == before:
+            while self._generations() == before:  # noqa: ASYNC110 - it tells in its log alone
                 await asyncio.sleep(0.05)
 
     async def _each(self, session: ClientSession, made: list[Object], *, is_new: bool) -> None:
@@ -320,7 +331,7 @@ class Site:
                 if not is_new:
                     url += "/" + each["metadata"]["name"]
                 async with session.request("POST" if is_new else "PUT", url, json=each) as answer:
-                    if answer.status >= 400:  # noqa: PLR2004 - what HTTP calls an error
+                    if answer.status >= 400:
                         raise LoadTestError(await answer.text())
 
         await asyncio.gather(*(send() for _ in range(AT_ONCE)))

@@ -2,6 +2,10 @@
 
 Left out are the two that it has deprecated.  R and the bounds of S are those of the moment of the
 scrape; kube-apiserver sets them at each change and each dispatch, for which it visits all queues.
+
+As there, what has a FlowSchema as a label appears when it is first used: gauges and counters with
+the FlowSchema's first request, a series of a histogram with its first observation.  Families come
+in parts (see `families`), each read when it is made: a series is of one moment, the page is not.
 """
 
 from __future__ import annotations
@@ -26,12 +30,13 @@ from apfproxy.observe.families import (
     NS_PER_S,
     HistogramFamily,
     bound_texts,
-    counter,
+    counter_parts,
     gauge,
+    gauge_parts,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from prometheus_client.core import Metric
 
@@ -270,31 +275,26 @@ class FlowControlMetrics:
         self._is_canonical = is_canonical
 
     def collect(self) -> Iterator[Metric]:
-        """All families, as of now."""
-        levels = list(self._controller.levels.values())
-        for level in levels:
-            level.queue_set.sync()
-        yield from self._level_families(levels)
-        yield from self._schema_families(list(self._controller.flow_schema_counters()))
+        """All families, in parts."""
+        yield from self._level_families(list(self._controller.levels.values()))
+        used = [each for each in self._controller.flow_schema_counters() if each.has_counted]
+        yield from self._schema_families(used)
         yield from self._kind_families()
 
     def _level_families(self, levels: list[PriorityLevel]) -> Iterator[Metric]:
-        labelled: list[tuple[Labels, PriorityLevel]] = [
-            ({"priority_level": level.name}, level) for level in levels
-        ]
         for name, help_text, level_value in LEVEL_GAUGES:
-            yield gauge(
+            yield from gauge_parts(
                 PREFIX + name,
                 help_text,
-                ((labels, level_value(level)) for labels, level in labelled),
+                ((labels, level_value(level)) for labels, level in synced(levels)),
             )
         for name, help_text, bounds_of in S_BOUNDS:
-            yield gauge(
+            yield from gauge_parts(
                 PREFIX + name,
                 help_text,
                 (
                     ({**labels, "bound": bound}, ticks / TICKS_PER_SEAT_SECOND)
-                    for labels, level in labelled
+                    for labels, level in synced(levels)
                     for bound, ticks in zip(("min", "max"), bounds_of(level.queue_set), strict=True)
                 ),
             )
@@ -303,13 +303,15 @@ class FlowControlMetrics:
             "Part of its target that each priority level not at a bound got last time",
             [(NO_LABELS, self._controller.seat_fair_frac)],
         )
-        for name, help_text, ratio_bounds, series in METER_HISTOGRAMS:
-            family = self._histogram(PREFIX + name, help_text, ratio_bounds)
-            for labels, level in labelled:
-                for own_labels, meter_histogram in series:
-                    ratios = meter_histogram(level.queue_set.meter)
-                    family.add({**labels, **own_labels}, ratios.counts, ratios.sum)
-            yield family.metric
+        for name, help_text, ratio_bounds, level_series in METER_HISTOGRAMS:
+            yield from self._histogram(PREFIX + name, help_text, ratio_bounds).parts(
+                ({**labels, **own_labels}, ratios.counts, ratios.sum)
+                for labels, level in synced(levels)
+                for own_labels, ratios in (
+                    (own_labels, meter_histogram(level.queue_set.meter))
+                    for own_labels, meter_histogram in level_series
+                )
+            )
 
     def _schema_families(self, schemas: list[FlowSchemaCounters]) -> Iterator[Metric]:
         labelled: list[tuple[Labels, FlowSchemaCounters]] = [
@@ -319,14 +321,14 @@ class FlowControlMetrics:
             )
             for counters in schemas
         ]
-        for family_of, rows in ((gauge, SCHEMA_GAUGES), (counter, SCHEMA_COUNTERS)):
+        for family_of, rows in ((gauge_parts, SCHEMA_GAUGES), (counter_parts, SCHEMA_COUNTERS)):
             for name, help_text, value in rows:
-                yield family_of(
+                yield from family_of(
                     PREFIX + name,
                     help_text,
                     ((labels, value(counters)) for labels, counters in labelled),
                 )
-        yield counter(
+        yield from counter_parts(
             PREFIX + "rejected_requests_total",
             "Requests that got no seats, by reason",
             (
@@ -336,13 +338,16 @@ class FlowControlMetrics:
                 if (reason, value) in REJECTIONS or value(counters)
             ),
         )
-        for name, help_text, bounds, units, series in SCHEMA_HISTOGRAMS:
-            family = self._histogram(PREFIX + name, help_text, bounds)
-            for labels, counters in labelled:
-                for own_labels, schema_histogram in series:
-                    histogram = schema_histogram(counters)
-                    family.add({**labels, **own_labels}, histogram.counts, histogram.sum / units)
-            yield family.metric
+        for name, help_text, bounds, units, schema_series in SCHEMA_HISTOGRAMS:
+            yield from self._histogram(PREFIX + name, help_text, bounds).parts(
+                ({**labels, **own_labels}, histogram.counts, histogram.sum / units)
+                for labels, counters in labelled
+                for own_labels, histogram in (
+                    (own_labels, schema_histogram(counters))
+                    for own_labels, schema_histogram in schema_series
+                )
+                if any(histogram.counts)
+            )
 
     def _kind_families(self) -> Iterator[Metric]:
         now_ns = self._clock.now_ns()
@@ -371,3 +376,10 @@ class FlowControlMetrics:
         return HistogramFamily(
             name, help_text, bound_texts(bounds, is_canonical=self._is_canonical)
         )
+
+
+def synced(levels: Iterable[PriorityLevel]) -> Iterator[tuple[Labels, PriorityLevel]]:
+    """Each level with its label, its meters up to date when it is its turn."""
+    for level in levels:
+        level.queue_set.sync()
+        yield {"priority_level": level.name}, level

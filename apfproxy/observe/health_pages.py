@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from apfproxy.observe.health import PAGES
-from apfproxy.observe.responses import header, page_response
+from apfproxy.observe.responses import header, sliced_response
 
 if TYPE_CHECKING:
     from apfproxy.observe.health import HealthRegistry
@@ -19,7 +19,7 @@ class HealthPages:
 
     Args:
         health: Checks of the health pages.
-        metrics: Renders `/metrics`.
+        metrics: Makes `/metrics`.
     """
 
     def __init__(self, health: HealthRegistry, metrics: ScrapedPage) -> None:
@@ -37,10 +37,10 @@ class HealthPages:
             routes.append(web.get(f"/{page}/{{check}}", self.health_check))
         return routes
 
-    async def metrics(self, request: web.Request) -> web.Response:
+    async def metrics(self, request: web.Request) -> web.StreamResponse:
         """Answer a scrape."""
-        body, content_type = await self._metrics.render(header(request, "Accept"))
-        return await page_response(request, body, content_type)
+        content_type, slices = self._metrics.slices(header(request, "Accept"))
+        return await sliced_response(request, slices, content_type)
 
     async def health(self, request: web.Request) -> web.Response:
         """Answer for `/livez`, `/readyz` or `/healthz`."""

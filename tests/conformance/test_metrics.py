@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,9 +9,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
+from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.request.attributes import parse_attributes
 from tests.conformance import vectors
 from tests.objects import flow_schema, group_subject, priority_level
-from tests.observe.scene import MS, Scene
+from tests.observe.scene import MS, POD, Scene
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -29,7 +30,7 @@ OPEN = "open"
 
 @pytest.fixture(scope="module")
 def exposed() -> dict[str, Metric]:
-    """Families by name, after requests that executed, waited, timed out and were rejected."""
+    """Families by name, after requests of all kinds executed, waited, timed out, were rejected."""
     scene = Scene(
         (
             priority_level(
@@ -52,9 +53,14 @@ def exposed() -> dict[str, Metric]:
     scene.clock.run_until(2 * MS)
     queue_set.withdraw(second, RejectReason.TIME_OUT)
     queue_set.finish(first)
+    watch = scene.ticket("root", POD + b"?watch=1", group="system:masters")
+    scene.controller.levels["exempt"].queue_set.finish(watch, is_watch=True)
+    scene.ask("eve", group="system:unauthenticated")
+    write = parse_attributes("DELETE", POD)
+    WorkEstimator(lambda _: None, lambda _: 3).estimate(write, 0, first.flow.counters)
     scene.clock.run_until(20 * MS)
     scene.controller.adjust_limits()
-    page, _ = asyncio.run(scene.metrics.render(""))
+    page = b"".join(scene.metrics.slices("")[1])
     return {
         family.name + ("_total" if family.type == "counter" else ""): family
         for family in text_string_to_metric_families(page.decode())
@@ -106,7 +112,7 @@ def test_deprecated_metrics_are_left_out(exposed: dict[str, Metric], name: str) 
 
 
 def test_open_labels_name_what_is_configured(exposed: dict[str, Metric]) -> None:
-    """Priority levels and FlowSchemas are the configured ones and the mandatory ones."""
+    """Priority levels and FlowSchemas are those that had requests, mandatory ones too."""
     executing = exposed["apiserver_flowcontrol_current_executing_requests"]
 
     assert {"queued", "rejecting", "exempt", "catch-all"} == values_of(executing, "priority_level")

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import TYPE_CHECKING
 
+import pytest
 from prometheus_client.openmetrics.parser import (
     text_string_to_metric_families as parse_openmetrics,
 )
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from tests.objects import flow_schema, group_subject
+from apfproxy.observe.families import MOST_SAMPLES
+from tests.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene
+
+if TYPE_CHECKING:
+    from apfproxy.api.flowcontrol.types import FlowControlObject
 
 OPENMETRICS = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.4"
 LEVELS = (flow_schema("everyone", "catch-all", group_subject("everyone")),)
 
 
-async def test_text() -> None:
+def test_text() -> None:
     """Without a wish the page is Prometheus' own text, with bounds as Kubernetes writes them."""
-    page, content_type = await Scene(LEVELS).metrics.render("")
+    content_type, slices = Scene(LEVELS).metrics.slices("")
+    page = b"".join(slices)
     names = {family.name for family in parse_text(page.decode())}
 
     assert content_type.startswith("text/plain; version=0.0.4")
@@ -30,11 +36,12 @@ async def test_text() -> None:
     } <= names
 
 
-async def test_openmetrics() -> None:
+def test_openmetrics() -> None:
     """OpenMetrics is valid, which demands canonical bounds."""
     scene = Scene(LEVELS)
     scene.ticket("ann")
-    page, content_type = await scene.metrics.render(OPENMETRICS)
+    content_type, slices = scene.metrics.slices(OPENMETRICS)
+    page = b"".join(slices)
     # The library does not annotate this function.
     families = parse_openmetrics(page.decode())  # type: ignore[no-untyped-call]
     names = {family.name for family in families}
@@ -48,22 +55,55 @@ async def test_openmetrics() -> None:
     } <= names
 
 
-async def test_names_are_unique() -> None:
+def test_names_are_unique() -> None:
     """No family appears twice, in either format."""
     for accept in ("", OPENMETRICS):
-        page, _ = await Scene(LEVELS).metrics.render(accept)
+        page = b"".join(Scene(LEVELS).metrics.slices(accept)[1])
         types = [line for line in page.splitlines() if line.startswith(b"# TYPE")]
 
         assert len(types) == len(set(types))
 
 
-async def test_other_work_goes_on() -> None:
-    """The event loop gets its turn between families."""
-    page = asyncio.ensure_future(Scene(LEVELS).metrics.render(""))
-    turns = 0
-    while not page.done():
-        await asyncio.sleep(0)
-        turns += 1
-    families = page.result()[0].count(b"# TYPE")
+@pytest.mark.parametrize("accept", ["", OPENMETRICS])
+def test_slices_are_small(accept: str) -> None:
+    """However many levels and used FlowSchemas there are, each slice has a bounded part of them."""
+    scene = Scene(many(schemas=300, levels=150))
+    for number in range(300):
+        scene.ask("ann", group=f"group-{number}")
+    slices = list(scene.metrics.slices(accept)[1])
+    samples = [sum(line[:1] != b"#" for line in each.splitlines()) for each in slices]
+    page = b"".join(slices).decode()
+    parse = parse_openmetrics if accept else parse_text
+    counts = {family.name: len(family.samples) for family in parse(page)}
 
-    assert turns >= families > 30
+    assert MOST_SAMPLES == max(samples)
+    assert counts["apiserver_flowcontrol_work_estimated_seats"] == 300 * 11
+    assert page.count("# TYPE") == len(counts)
+
+
+def test_unused_schemas_have_no_series() -> None:
+    """A FlowSchema that no request came to costs the page nothing; a used one shows as it is."""
+    scene = Scene(many(schemas=1000, levels=1))
+    scene.ticket("ann", group="group-7")
+    page = b"".join(scene.metrics.slices("")[1]).decode()
+    schemas = {
+        sample.labels["flow_schema"]
+        for family in parse_text(page)
+        for sample in family.samples
+        if "flow_schema" in sample.labels
+    }
+
+    assert {"schema-7"} == schemas
+
+
+def many(*, schemas: int, levels: int) -> tuple[FlowControlObject, ...]:
+    """So many FlowSchemas, of groups of their own, and levels."""
+    return (
+        *(priority_level(f"level-{number}") for number in range(levels)),
+        *(
+            flow_schema(
+                f"schema-{number}", f"level-{number % levels}", group_subject(f"group-{number}")
+            )
+            for number in range(schemas)
+        ),
+    )
