@@ -82,11 +82,21 @@ class Classifier:
 
     Args:
         flow_schemas: In any order; names differ.
+        known: One whose work is used for the FlowSchemas that both have, the very same objects.
     """
 
-    __slots__ = ("_by_group", "_by_user", "_flow_schemas", "_for_all", "_prefixes", "_rules")
+    __slots__ = (
+        "_by_group",
+        "_by_user",
+        "_compiled",
+        "_flow_schemas",
+        "_for_all",
+        "_prefixes",
+        "_rules",
+    )
 
-    def __init__(self, flow_schemas: Iterable[FlowSchema]) -> None:
+    def __init__(self, flow_schemas: Iterable[FlowSchema], known: Classifier | None = None) -> None:
+        self._compiled: dict[str, CompiledSchema] = {}
         self._flow_schemas: list[FlowSchema] = []
         self._rules: list[RequestRules] = []
         # Indexes into the two lists above, ascending.
@@ -94,15 +104,20 @@ class Classifier:
         self._by_user: dict[str, list[int]] = {}
         self._by_group: dict[str, list[int]] = {}
         self._prefixes: list[tuple[str, int]] = []
+        before = {} if known is None else known._compiled  # noqa: SLF001 - of this class
         for flow_schema in sorted(flow_schemas, key=matching_order):
-            for rule in flow_schema.spec.rules:
-                self._add(flow_schema, rule)
+            name = flow_schema.metadata.name
+            compiled = before.get(name)
+            if compiled is None or compiled.flow_schema is not flow_schema:
+                compiled = CompiledSchema(flow_schema)
+            self._compiled[name] = compiled
+            for subjects, rules in compiled.rules:
+                self._add(flow_schema, subjects, rules)
 
-    def _add(self, flow_schema: FlowSchema, rule: PolicyRulesWithSubjects) -> None:
+    def _add(self, flow_schema: FlowSchema, subjects: Subjects, rules: RequestRules) -> None:
         index = len(self._rules)
         self._flow_schemas.append(flow_schema)
-        self._rules.append(RequestRules(rule))
-        subjects = Subjects(rule.subjects)
+        self._rules.append(rules)
         if subjects.is_all:
             self._for_all.append(index)
             return
@@ -177,6 +192,18 @@ class Subjects:
             or user.name in self.users
             or not self.groups.isdisjoint(user.groups)
             or user.name.startswith(self.user_prefixes)
+        )
+
+
+class CompiledSchema:
+    """A FlowSchema with what its rules come to; shared by classifiers, so immutable."""
+
+    __slots__ = ("flow_schema", "rules")
+
+    def __init__(self, flow_schema: FlowSchema) -> None:
+        self.flow_schema = flow_schema
+        self.rules = tuple(
+            (Subjects(rule.subjects), RequestRules(rule)) for rule in flow_schema.spec.rules
         )
 
 

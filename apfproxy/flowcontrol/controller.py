@@ -1,7 +1,9 @@
 """Puts FlowSchemas and PriorityLevelConfigurations to work, and others in their place later.
 
 Reconfiguration has two phases.  `digest` checks the objects and makes everything that could fail,
-without touching what is in force; `commit` swaps it in and cannot fail.
+without touching what is in force, so that a thread may do it while requests go on; `commit` swaps
+it in, at once, and cannot fail.  What an object comes to is worked out once: the next digest takes
+it over from the configuration in force, if the object is the same or equal.
 
 1. An object that is broken is skipped and reported.  Of two with one name the first counts.
 2. The mandatory objects, `exempt` and `catch-all` of either kind, exist always: where the
@@ -21,20 +23,16 @@ Source: kubernetes/apiserver pkg/util/flowcontrol/apf_controller.go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.additions import addition_errors, flow_schema_additions
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
-from apfproxy.api.flowcontrol.defaults import with_defaults
 from apfproxy.api.flowcontrol.fixed_specs import CATCH_ALL
 from apfproxy.api.flowcontrol.types import FlowSchema, PriorityLevelConfiguration
-from apfproxy.api.flowcontrol.validation import validate
-from apfproxy.api.meta import stable_uid
 from apfproxy.flowcontrol.added_distinguisher import added_distinguisher, no_header
 from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash, matching_order
 from apfproxy.flowcontrol.counters import FlowSchemaCounters
 from apfproxy.flowcontrol.demand import SeatDemand
+from apfproxy.flowcontrol.digest import Checked, Digest
 from apfproxy.flowcontrol.flow_limits import LONGEST_NAME, FlowLimits
 from apfproxy.flowcontrol.limits import (
     ADJUSTMENT_PERIOD_S,
@@ -52,7 +50,7 @@ from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetKind
 from apfproxy.flowcontrol.ticket import Flow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.clock import Clock
@@ -68,27 +66,6 @@ MAX_KEPT_CLASSIFICATIONS = 16384
 
 A flow that comes back is made anew with the same hash, so nothing depends on it but time.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """A configuration that has been checked and can be committed.
-
-    Attributes:
-        priority_levels: By name, mandatory ones included.
-        flow_schemas: By name, mandatory ones included, dangling ones not.
-        classifier: Over these FlowSchemas.
-        dangling: FlowSchema name to the name of the priority level that does not exist.
-        problems: One line each: what is skipped or not used, and why.
-        unused_additions: How many of them are additions that are wrong.
-    """
-
-    priority_levels: Mapping[str, PriorityLevelConfiguration]
-    flow_schemas: Mapping[str, FlowSchema]
-    classifier: Classifier
-    dangling: Mapping[str, str]
-    problems: tuple[str, ...]
-    unused_additions: int = 0
 
 
 class Classification:
@@ -134,6 +111,7 @@ class Route:
     """
 
     __slots__ = (
+        "configuration",
         "counters",
         "distinguisher",
         "flow_schema",
@@ -146,19 +124,21 @@ class Route:
     def __init__(
         self,
         flow_schema: FlowSchema,
+        checked: Checked,
         level: PriorityLevel,
-        counters: FlowSchemaCounters,
-        limits: FlowLimits,
+        counters: FlowSchemaCounters | None,
+        limits: FlowLimits | None,
     ) -> None:
         self.flow_schema = flow_schema
-        self.flow_schema_uid = stable_uid("FlowSchema", flow_schema.metadata)
+        self.flow_schema_uid = checked.uid
         self.level = level
-        self.counters = counters
-        added = flow_schema_additions(flow_schema)
-        self.distinguisher = added.distinguisher
-        limits.configure(added, level.name, is_ban=level.is_ban)
-        is_limited = limits.rate is not None or limits.long_running_limit is not None
-        self.limits = limits if is_limited or limits.is_ban else None
+        self.configuration = level.configuration
+        self.counters = counters  # None until the first request comes
+        self.distinguisher = checked.additions.distinguisher
+        self.limits = limits
+        is_limited = limits is not None and (
+            limits.rate is not None or limits.long_running_limit is not None
+        )
         self.has_flows = is_limited or queue_set_config(level.configuration).queues > 1
 
     def __repr__(self) -> str:
@@ -192,6 +172,7 @@ class Controller:
         "_counters",
         "_flow_limits",
         "_hash_seed",
+        "_in_force",
         "_mandatory",
         "_prompt_limits",
         "_routes",
@@ -215,7 +196,7 @@ class Controller:
         self.server_concurrency_limit = server_concurrency_limit
         self._clock = clock
         self._hash_seed = hash_seed
-        self._mandatory = mandatory_objects()
+        self._mandatory = tuple(map(Checked, mandatory_objects()))
         self._prompt_limits: PromptLimits | None = None
         if is_prompt:
             self._prompt_limits = PromptLimits(
@@ -230,6 +211,7 @@ class Controller:
         self._flow_limits: dict[str, FlowLimits] = {}  # by FlowSchema
         self._classifications: dict[tuple[str, str], Classification] = {}
         # Set here and by each commit; the digest of nothing has the mandatory objects.
+        self._in_force: Digest | None = None
         self.classifier: Classifier
         self.dangling: Mapping[str, str]
         self._routes: dict[str, Route] = {}
@@ -241,33 +223,43 @@ class Controller:
     def digest(self, objects: Iterable[FlowControlObject]) -> Digest:
         """Check a configuration and prepare it, without touching the one in force.
 
+        Nothing here is changed, so another thread may call it, one at a time.
+
         Args:
             objects: All objects of the new configuration, in any order.
 
         Returns:
             What to `commit`; its `problems` say what is not used.
         """
+        before = self._in_force
+        known_objects = {} if before is None else before.checked
         problems: list[str] = []
         unused: list[str] = []
+        checked: dict[tuple[type, str], Checked] = {}
+        for given in objects:
+            key = type(given), given.metadata.name
+            known = known_objects.get(key)
+            found = known if known is not None and known.is_of(given) else Checked(given)
+            problems += found.errors
+            if found.errors:
+                continue
+            if key in checked:
+                problems.append(
+                    f"{key[0].__name__} {key[1]!r}: metadata.name: there are several of this name;"
+                    " the first is used"
+                )
+                continue
+            checked[key] = found
+            unused += found.unused
+        for found in self._mandatory:
+            checked.setdefault((type(found.object), found.object.metadata.name), found)
         levels: dict[str, PriorityLevelConfiguration] = {}
         schemas: dict[str, FlowSchema] = {}
-        for object_ in map(with_defaults, objects):
-            if isinstance(object_, FlowSchema):
-                found = _problems("FlowSchema", object_, schemas)
-                if not found:
-                    schemas[object_.metadata.name] = object_
+        for found in checked.values():
+            if isinstance(found.object, FlowSchema):
+                schemas[found.object.metadata.name] = found.object
             else:
-                found = _problems("PriorityLevelConfiguration", object_, levels)
-                if not found:
-                    levels[object_.metadata.name] = object_
-            problems += found
-            if not found:
-                unused += _addition_problems(object_)
-        for object_ in self._mandatory:
-            if isinstance(object_, FlowSchema):
-                schemas.setdefault(object_.metadata.name, object_)
-            else:
-                levels.setdefault(object_.metadata.name, object_)
+                levels[found.object.metadata.name] = found.object
         dangling: dict[str, str] = {}
         for name, schema in schemas.items():
             level_name = schema.spec.priority_level_configuration.name
@@ -279,13 +271,20 @@ class Controller:
                 )
         for name in dangling:
             del schemas[name]
+        now_ns, there = self._clock.now_ns(), self.levels
         return Digest(
             priority_levels=levels,
             flow_schemas=schemas,
-            classifier=Classifier(schemas.values()),
+            classifier=Classifier(schemas.values(), None if before is None else before.classifier),
             dangling=dangling,
             problems=(*problems, *unused),
             unused_additions=len(unused),
+            checked=checked,
+            new_levels={
+                name: self._new_level(configuration, now_ns)
+                for name, configuration in levels.items()
+                if name not in there
+            },
         )
 
     def commit(self, digest: Digest) -> None:
@@ -299,9 +298,12 @@ class Controller:
         for name, configuration in digest.priority_levels.items():
             known = self.levels.get(name)
             if known is None:
-                levels[name] = self._new_level(configuration, now_ns)
+                # Made by the digest, unless that was committed before, or the level went since.
+                made = digest.new_levels.pop(name, None)
+                levels[name] = made or self._new_level(configuration, now_ns)
             else:
-                known.configure(configuration)
+                if known.is_quiescing or known.configuration is not configuration:
+                    known.configure(configuration)
                 levels[name] = known
         new = levels.keys() - self.levels.keys()
         for name, level in self.levels.items():
@@ -316,7 +318,11 @@ class Controller:
             level.current_limit = (
                 level.nominal_limit - (level.nominal_limit - level.lower_limit) // 2
             )
-        self._routes = {name: self._route(schema) for name, schema in digest.flow_schemas.items()}
+        self._in_force = digest
+        self._routes = {
+            name: self._route(schema, digest.checked[FlowSchema, name])
+            for name, schema in digest.flow_schemas.items()
+        }
         self._catch_all = self._routes[CATCH_ALL]
         self._flow_limits = {
             name: limits
@@ -403,7 +409,10 @@ class Controller:
         return flow_hash(self._hash_seed, flow_schema, distinguisher)
 
     def flow_schema_counters(self) -> Iterator[FlowSchemaCounters]:
-        """The counters of every FlowSchema at its level, of former configurations too."""
+        """The counters of FlowSchemas at their levels, of former configurations too.
+
+        A FlowSchema has some from its first request on.
+        """
         return iter(self._counters.values())
 
     def now_ns(self) -> int:
@@ -518,18 +527,29 @@ class Controller:
             elif queue_set.concurrency_limit != level.current_limit:
                 queue_set.set_concurrency_limit(level.current_limit)
 
-    def _route(self, schema: FlowSchema) -> Route:
-        """Where a FlowSchema leads, with the counters that it has had there before."""
+    def _route(self, schema: FlowSchema, checked: Checked) -> Route:
+        """Where a FlowSchema leads, with the counters that it has had there before, if any."""
         level = self.levels[schema.spec.priority_level_configuration.name]
-        key = (level.name, schema.metadata.name)
-        counters = self._counters.get(key)
-        if counters is None:
-            counters = self._counters[key] = FlowSchemaCounters(*key)
         name = schema.metadata.name
+        known = self._routes.get(name)
+        if (
+            known is not None
+            and known.flow_schema is schema
+            and known.level is level
+            and known.configuration is level.configuration
+        ):
+            return known
+        added = checked.additions
         limits = self._flow_limits.get(name)
-        if limits is None:
+        is_limited = (
+            added.request_rate is not None or added.long_running_limit is not None or level.is_ban
+        )
+        if limits is None and is_limited:
             limits = self._flow_limits[name] = FlowLimits(name)
-        return Route(schema, level, counters, limits)
+        if limits is not None:
+            limits.configure(added, level.name, is_ban=level.is_ban)
+        counters = self._counters.get((level.name, name))
+        return Route(schema, checked, level, counters, limits if is_limited else None)
 
     def _forget_unused_counters(self) -> None:
         """Drop counters that no route leads to and that never counted a request."""
@@ -540,14 +560,22 @@ class Controller:
             if id(counters) in used or counters.has_counted
         }
 
+    def _counters_of(self, route: Route) -> FlowSchemaCounters:
+        """The counters of a route, which begin with its first request."""
+        if route.counters is None:
+            key = route.level.name, route.flow_schema.metadata.name
+            route.counters = self._counters[key] = FlowSchemaCounters(*key)
+        return route.counters
+
     def _new_classification(
         self, key: tuple[str, str], route: Route, outdated: Classification | None
     ) -> Classification:
         """Make a classification and keep it; its flow is the one it had before if it can be."""
-        if outdated is not None and outdated.flow.counters is route.counters:
+        counters = self._counters_of(route)
+        if outdated is not None and outdated.flow.counters is counters:
             flow = outdated.flow
         else:
-            flow = Flow(flow_hash(self._hash_seed, *key), key[1], route.counters)
+            flow = Flow(flow_hash(self._hash_seed, *key), key[1], counters)
         found = Classification(route, flow, self.generation)
         if len(flow.distinguisher) > LONGEST_NAME:
             return found
@@ -557,23 +585,3 @@ class Controller:
                 del kept[older]
         kept[key] = found
         return found
-
-
-def _problems(kind: str, object_: FlowControlObject, taken: Container[str]) -> list[str]:
-    """What is wrong with an object, one line each; `taken` are the names that are in use."""
-    name = object_.metadata.name
-    errors = [f"{kind} {name!r}: {error}; the object is skipped" for error in validate(object_)]
-    if not errors and name in taken:
-        errors.append(
-            f"{kind} {name!r}: metadata.name: there are several of this name; the first is used"
-        )
-    return errors
-
-
-def _addition_problems(object_: FlowControlObject) -> list[str]:
-    """What is wrong with additions to an object, one line each."""
-    kind = "FlowSchema" if isinstance(object_, FlowSchema) else "PriorityLevelConfiguration"
-    return [
-        f"{kind} {object_.metadata.name!r}: {error}; the addition does not count"
-        for error in addition_errors(object_)
-    ]

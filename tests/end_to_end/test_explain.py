@@ -13,6 +13,7 @@ import msgspec
 from apfproxy.api.flowcontrol.types import FlowSchema
 from apfproxy.cli.process import ProxyProcess
 from apfproxy.flowcontrol.classifier import Classifier
+from apfproxy.flowcontrol.digest import Checked
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.observe.explain_page import PATH
 from apfproxy.request.attributes import parse_attributes
@@ -65,9 +66,12 @@ def configure(process: ProxyProcess, flow_schemas: Sequence[FlowSchema]) -> None
     names = {schema.spec.priority_level_configuration.name for schema in flow_schemas}
     levels = [priority_level(name) for name in names - {"exempt", "catch-all"}]
     controller = process.controller
+    digest = controller.digest(levels)
+    checked = {(FlowSchema, schema.metadata.name): Checked(schema) for schema in flow_schemas}
     controller.commit(
         dataclasses.replace(
-            controller.digest(levels),
+            digest,
+            checked={**digest.checked, **checked},
             flow_schemas={schema.metadata.name: schema for schema in flow_schemas},
             classifier=Classifier(flow_schemas),
         )

@@ -10,7 +10,8 @@ import pytest
 
 from apfproxy.api.flowcontrol.types import FlowSchema, QueuingConfiguration
 from apfproxy.flowcontrol.classifier import Classifier
-from apfproxy.flowcontrol.controller import Controller, Digest
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.digest import Checked, Digest
 from apfproxy.flowcontrol.explanation import Explanation, explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
@@ -43,8 +44,11 @@ def digest_of(controller: Controller, flow_schemas: list[FlowSchema]) -> Digest:
     """A digest of exactly these FlowSchemas, valid or not, with the levels that they name."""
     names = {schema.spec.priority_level_configuration.name for schema in flow_schemas}
     levels = [priority_level(name) for name in names - {"exempt", "catch-all"}]
+    digest = controller.digest(levels)
+    checked = {(FlowSchema, schema.metadata.name): Checked(schema) for schema in flow_schemas}
     return replace(
-        controller.digest(levels),
+        digest,
+        checked={**digest.checked, **checked},
         flow_schemas={schema.metadata.name: schema for schema in flow_schemas},
         classifier=Classifier(flow_schemas),
     )

@@ -1,0 +1,91 @@
+"""A configuration that is ready to be put in force, and what each of its objects comes to.
+
+Both are values: what is in force and what is yet to be share what they have in common.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from apfproxy.api.flowcontrol.additions import (
+    NO_FLOW_SCHEMA_ADDITIONS,
+    addition_errors,
+    flow_schema_additions,
+)
+from apfproxy.api.flowcontrol.defaults import with_defaults
+from apfproxy.api.flowcontrol.types import FlowSchema
+from apfproxy.api.flowcontrol.validation import validate
+from apfproxy.api.meta import stable_uid
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from apfproxy.api.flowcontrol.types import FlowControlObject, PriorityLevelConfiguration
+    from apfproxy.flowcontrol.classifier import Classifier
+    from apfproxy.flowcontrol.priority_level import PriorityLevel
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """A configuration that has been checked and can be committed.
+
+    Attributes:
+        priority_levels: By name, mandatory ones included.
+        flow_schemas: By name, mandatory ones included, dangling ones not.
+        classifier: Over these FlowSchemas.
+        dangling: FlowSchema name to the name of the priority level that does not exist.
+        problems: One line each: what is skipped or not used, and why.
+        unused_additions: How many of them are additions that are wrong.
+        checked: Each object that was given, by its kind and name, with what was found.
+        new_levels: What levels that were not there will be, until they are committed.
+    """
+
+    priority_levels: Mapping[str, PriorityLevelConfiguration]
+    flow_schemas: Mapping[str, FlowSchema]
+    classifier: Classifier
+    dangling: Mapping[str, str]
+    problems: tuple[str, ...]
+    unused_additions: int
+    checked: Mapping[tuple[type, str], Checked]
+    new_levels: dict[str, PriorityLevel]
+
+
+class Checked:
+    """What an object that was given comes to, whatever else is given; immutable.
+
+    Attributes:
+        given: The object.
+        object: With its defaults.
+        errors: Why it is skipped, one line each; empty if it counts.
+        unused: What is wrong with its additions, one line each.
+        uid: As the response's headers name it.
+        additions: Of a FlowSchema that counts; else none.
+    """
+
+    __slots__ = ("additions", "errors", "given", "object", "uid", "unused")
+
+    def __init__(self, given: FlowControlObject) -> None:
+        self.given = given
+        self.object = object_ = with_defaults(given)
+        kind, name = type(object_).__name__, object_.metadata.name
+        self.errors = tuple(
+            f"{kind} {name!r}: {error}; the object is skipped" for error in validate(object_)
+        )
+        self.unused: tuple[str, ...] = ()
+        self.uid = stable_uid(kind, object_.metadata)
+        self.additions = NO_FLOW_SCHEMA_ADDITIONS
+        if not self.errors:
+            self.unused = tuple(
+                f"{kind} {name!r}: {error}; the addition does not count"
+                for error in addition_errors(object_)
+            )
+            if isinstance(object_, FlowSchema):
+                self.additions = flow_schema_additions(object_)
+
+    def is_of(self, given: FlowControlObject) -> bool:
+        """Whether an object comes to the same, since it says the same."""
+        return self.given is given or self.given == given
+
+    def __repr__(self) -> str:
+        return f"<Checked {self.object.metadata.name}: {len(self.errors)} errors>"
