@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.sources.file_changes import (
@@ -28,12 +29,13 @@ from apfproxy.sources.object_files import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
     from apfproxy.api.decode import Problem
     from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.digest import Digest
     from apfproxy.sources.file_changes import Roots
-    from apfproxy.sources.object_files import FileContents, ObjectsRead
+    from apfproxy.sources.object_files import FileContents
 
 MAX_LOGGED_PROBLEMS = 20
 
@@ -62,6 +64,21 @@ class LoadObserver(Protocol):
             problems: Why it, or a part of it, was not taken; empty if all of it is in force.
             dangling: One line for each FlowSchema that is not used now.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What files come to.
+
+    Attributes:
+        problems: Why they are not taken; empty if they are.
+        objects: How many there are.
+        digest: To be committed; None if there are problems.
+    """
+
+    problems: tuple[Problem, ...]
+    objects: int
+    digest: Digest | None
 
 
 class ObjectFiles:
@@ -104,7 +121,7 @@ class ObjectFiles:
         """
         contents = read_files(self.paths)
         self._fingerprint = contents.fingerprint()
-        self._take(decode_files(contents))
+        self._put(self._prepare(contents))
         if self.problems:
             raise ObjectsError(tuple(str(problem) for problem in self.problems))
 
@@ -127,9 +144,10 @@ class ObjectFiles:
             contents, fingerprint = await self._read()
             if fingerprint == before:
                 break
-        read = await asyncio.to_thread(decode_files, contents)
+        # In a thread, as reading: of thousands of objects it takes seconds.
+        prepared = await asyncio.to_thread(self._prepare, contents)
         self._fingerprint = fingerprint
-        self._take(read)
+        self._put(prepared)
         for problem in self.problems[:MAX_LOGGED_PROBLEMS]:
             logger.error("%s", problem)
         if self.problems:
@@ -141,31 +159,37 @@ class ObjectFiles:
         return True
 
     async def _read(self) -> tuple[FileContents, bytes]:
-        # In a thread: a slow file system, or the parser, would hold up requests.
-        contents = await asyncio.to_thread(read_files, self.paths)
-        return contents, contents.fingerprint()
+        # In a thread: a slow file system would hold up requests.
+        return await asyncio.to_thread(contents_of, self.paths)
 
-    def _take(self, read: ObjectsRead) -> None:
-        self.problems = read.problems
-        dangling: tuple[str, ...] = ()
+    def _prepare(self, contents: FileContents) -> Prepared:
+        """Work out what the files come to; nothing is in force yet, so a thread may call this."""
+        read = decode_files(contents)
+        digest = None
         if not read.problems:
             digest = self._controller.digest(
                 effective_objects(read.objects, with_suggested=self._with_suggested)
             )
-            self._controller.commit(digest)
-            dangling = digest.problems
+        return Prepared(read.problems, len(read.objects), digest)
+
+    def _put(self, prepared: Prepared) -> None:
+        self.problems = prepared.problems
+        dangling: tuple[str, ...] = ()
+        if prepared.digest is not None:
+            self._controller.commit(prepared.digest)
+            dangling = prepared.digest.problems
             if self.paths:
+                count = prepared.objects
                 logger.log(
-                    logging.INFO if read.objects else logging.WARNING,
+                    logging.INFO if count else logging.WARNING,
                     "generation %d of the configuration: %s from %s",
                     self._controller.generation,
-                    f"{len(read.objects)} objects" if read.objects else "no objects at all",
+                    f"{count} objects" if count else "no objects at all",
                     ", ".join(self.paths),
                 )
-            for problem in dangling:
-                logger.warning("%s", problem)
+            log_unused(dangling)
         if self._on_load is not None:
-            self._on_load(read.problems, dangling)
+            self._on_load(prepared.problems, dangling)
 
     async def watch(
         self, changes: Callable[[Roots], AsyncGenerator[object, None]] | None = None
@@ -184,3 +208,17 @@ class ObjectFiles:
                     await self.reload()
                     if await asyncio.to_thread(watch_roots, self.paths) != roots:
                         break
+
+
+def contents_of(paths: Sequence[str]) -> tuple[FileContents, bytes]:
+    """What is in the files, and its fingerprint; blocks on the file system."""
+    contents = read_files(paths)
+    return contents, contents.fingerprint()
+
+
+def log_unused(lines: Sequence[str]) -> None:
+    """Log what of a configuration is not used, the first lines of it."""
+    for line in lines[:MAX_LOGGED_PROBLEMS]:
+        logger.warning("%s", line)
+    if len(lines) > MAX_LOGGED_PROBLEMS:
+        logger.warning("and %d more that are not used", len(lines) - MAX_LOGGED_PROBLEMS)

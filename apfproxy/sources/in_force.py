@@ -10,12 +10,13 @@ objects are always in force, even while they are missing.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import Problem
 from apfproxy.api.flowcontrol.additions import PREFIX
 from apfproxy.api.flowcontrol.wire import kind_of
-from apfproxy.sources.files import MAX_LOGGED_PROBLEMS
+from apfproxy.sources.files import MAX_LOGGED_PROBLEMS, log_unused
 from apfproxy.sources.object_files import effective_objects
 
 if TYPE_CHECKING:
@@ -23,9 +24,29 @@ if TYPE_CHECKING:
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.digest import Digest
     from apfproxy.sources.files import LoadObserver
 
+    Relevant = list[tuple[object, ...]]
+
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What is to be put in force.
+
+    Attributes:
+        objects: Those that count, as they last were valid.
+        problems: Why others do not, or not as they are now.
+        relevant: What of the objects makes a difference to requests.
+        digest: To be committed; None where nothing of that has changed.
+    """
+
+    objects: list[FlowControlObject]
+    problems: tuple[Problem, ...]
+    relevant: Relevant
+    digest: Digest | None
 
 
 class InForce:
@@ -46,7 +67,7 @@ class InForce:
         self.name = name
         self._controller = controller
         self._on_load = on_load
-        self._relevant: list[tuple[object, ...]] | None = None
+        self._relevant: Relevant | None = None
         self._valid: dict[tuple[str, str], FlowControlObject] = {}  # by kind and name
         self._dangling: tuple[str, ...] = ()  # told already
         self.problems: tuple[Problem, ...] = ()
@@ -54,8 +75,12 @@ class InForce:
     def __repr__(self) -> str:
         return f"<InForce of {self.name}: {len(self.problems)} problems>"
 
-    def take(self, read: Iterable[FlowControlObject | Problem]) -> None:
-        """Put objects in force that are not yet, and report what is wrong with others."""
+    def prepare(self, read: Iterable[FlowControlObject | Problem]) -> Prepared:
+        """Work out which objects are to be put in force that are not yet.
+
+        Nothing is put in force, so another thread may call this, one at a time: of thousands of
+        objects it takes so long that requests should not wait for it.
+        """
         objects: list[FlowControlObject] = []
         problems: list[Problem] = []
         for each in read:
@@ -66,24 +91,30 @@ class InForce:
             if (former := self._valid.get((each.kind, each.name))) is not None:
                 objects.append(former)
         # Statuses and labels come and go; only this changes what requests are in for.
-        relevant: list[tuple[object, ...]] = [
+        relevant: Relevant = [
             (type(each), each.metadata.name, each.metadata.uid, each.spec, own_annotations(each))
             for each in objects
         ]
-        is_change = relevant != self._relevant
-        if not is_change and tuple(problems) == self.problems:
+        digest = None
+        if relevant != self._relevant:
+            digest = self._controller.digest(effective_objects(objects, with_suggested=False))
+        return Prepared(objects, tuple(problems), relevant, digest)
+
+    def put(self, prepared: Prepared) -> None:
+        """Put in force what was prepared last, and report what is wrong with others."""
+        digest, problems = prepared.digest, prepared.problems
+        if digest is None and problems == self.problems:
             return
-        if tuple(problems) != self.problems:
+        if problems != self.problems:
             self._tell(problems)
-        self.problems = tuple(problems)
-        if is_change:
-            self._commit(objects)
-            self._relevant = relevant
+        self.problems = problems
+        if digest is not None:
+            self._commit(digest, prepared.objects)
+            self._relevant = prepared.relevant
         if self._on_load is not None:
             self._on_load(self.problems, self._dangling)
 
-    def _commit(self, objects: list[FlowControlObject]) -> None:
-        digest = self._controller.digest(effective_objects(objects, with_suggested=False))
+    def _commit(self, digest: Digest, objects: list[FlowControlObject]) -> None:
         self._controller.commit(digest)
         self._valid = {(kind_of(each), each.metadata.name): each for each in objects}
         logger.info(
@@ -92,12 +123,11 @@ class InForce:
             len(objects),
             self.name,
         )
-        for text in digest.problems:
-            if text not in self._dangling:
-                logger.warning("%s", text)
+        told = frozenset(self._dangling)
+        log_unused([text for text in digest.problems if text not in told])
         self._dangling = digest.problems
 
-    def _tell(self, problems: list[Problem]) -> None:
+    def _tell(self, problems: tuple[Problem, ...]) -> None:
         for problem in problems[:MAX_LOGGED_PROBLEMS]:
             logger.error("%s", problem)
         if problems:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.sources.backoff import Backoff
     from apfproxy.sources.files import LoadObserver
+    from apfproxy.sources.in_force import Prepared
     from apfproxy.sources.kubernetes_api import Json, KubernetesApi
 
 PAUSE_S = 0.02
@@ -148,14 +149,22 @@ class KubernetesObjects:
         """Let nobody wait for the objects any more."""
         self._waited.set()
 
-    def load(self) -> None:
+    async def reload(self) -> None:
         """Put in force what is known of the API now, and valid, and not in force yet."""
+        self._in_force.put(await asyncio.to_thread(self._prepare, self._known()))
+
+    def _known(self) -> list[tuple[str, dict[str, Json]]]:
+        """Kinds and their objects by name, which are replaced, never changed."""
+        return [(kind, reflector.objects) for kind, reflector in self.reflectors.items()]
+
+    def _prepare(self, objects: list[tuple[str, dict[str, Json]]]) -> Prepared:
+        """Read all objects, each once for each of its states; a thread may call this."""
         before, self._read = self._read, {}
-        for kind, reflector in self.reflectors.items():
-            for name, wire in sorted(reflector.objects.items()):
+        for kind, wires in objects:
+            for name, wire in sorted(wires.items()):
                 known = before.get(id(wire))  # which keeps it, so that no other has its identity
                 self._read[id(wire)] = known or (wire, self._object(kind, name, wire))
-        self._in_force.take(read for _, read in self._read.values())
+        return self._in_force.prepare(read for _, read in self._read.values())
 
     def _object(self, kind: str, name: str, wire: Json) -> FlowControlObject | Problem:
         found = from_wire(wire)
@@ -179,7 +188,7 @@ class KubernetesObjects:
             self._wake.clear()
             if self.is_synced:
                 try:
-                    self.load()
+                    await self.reload()
                 except Exception:
                     logger.exception("the configuration in %s cannot be taken", self.name)
                 self._is_first_done = True

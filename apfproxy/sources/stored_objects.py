@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.store.store import Store
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.sources.files import LoadObserver
+    from apfproxy.sources.in_force import Prepared
 
 PAUSE_S = 0.02
 """Between two configurations: thousands of objects may be applied in a row, each one a change."""
@@ -77,22 +78,28 @@ class StoredObjects:
         Raises:
             ObjectsError: There are problems, which a process does not start with.
         """
-        self.load()
+        self._in_force.put(self._prepare(self._entries()))
         if self.problems:
             raise ObjectsError(tuple(str(problem) for problem in self.problems))
 
-    def load(self) -> None:
+    async def reload(self) -> None:
         """Put in force what is in the store now, and valid, and not in force yet."""
-        self._in_force.take(self._objects())
+        self._in_force.put(await asyncio.to_thread(self._prepare, self._entries()))
 
-    def _objects(self) -> list[FlowControlObject | Problem]:
-        """All objects, each of which is read once for each of its states."""
+    def _entries(self) -> list[tuple[Kind, list[Entry]]]:
+        """All objects as the store has them."""
+        return [
+            (kind, self._store.collection(kind.resource).snapshot()) for kind in FLOW_CONTROL_KINDS
+        ]
+
+    def _prepare(self, entries: list[tuple[Kind, list[Entry]]]) -> Prepared:
+        """Read all objects, each once for each of its states; a thread may call this."""
         before, self._read = self._read, {}
-        for kind in FLOW_CONTROL_KINDS:
-            for entry in self._store.collection(kind.resource).snapshot():
+        for kind, states in entries:
+            for entry in states:
                 version = entry.resource_version
                 self._read[version] = before.get(version) or self._object(kind, entry)
-        return list(self._read.values())
+        return self._in_force.prepare(self._read.values())
 
     def _object(self, kind: Kind, entry: Entry) -> FlowControlObject | Problem:
         found = from_wire(decoded(kind, entry))
@@ -115,7 +122,7 @@ class StoredObjects:
             await self._wake.wait()
             self._wake.clear()
             try:
-                self.load()
+                await self.reload()
             except Exception:
                 logger.exception("the configuration in %s cannot be taken", self.name)
             await self._sleep(PAUSE_S)

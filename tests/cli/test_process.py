@@ -162,10 +162,10 @@ async def test_an_object_that_is_not_valid(
     process = ProxyProcess(settings_for(9, flow_control))
     await process.start()
     assert isinstance(process.source, StoredObjects | KubernetesObjects)
-    take = InForce.take
+    prepare = InForce.prepare
     bad = Problem("there", ("no good",), None, "FlowSchema", "bad")
-    monkeypatch.setattr(InForce, "take", lambda in_force, read: take(in_force, [*read, bad]))
-    process.source.load()
+    monkeypatch.setattr(InForce, "prepare", lambda in_force, read: prepare(in_force, [*read, bad]))
+    await process.source.reload()
     problem = process.health.problem("configuration")
     *_, event = process.configuration_events
     generation = process.controller.generation

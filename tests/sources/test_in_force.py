@@ -22,9 +22,16 @@ from tests.sources.test_files import Loads
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from apfproxy.api.flowcontrol.types import FlowControlObject
 
 PROBLEM = Problem("here", ("broken",), None, "FlowSchema", "bad")
+
+
+def take(in_force: InForce, read: Iterable[FlowControlObject | Problem]) -> None:
+    """Put objects in force."""
+    in_force.put(in_force.prepare(read))
 
 
 def schema(name: str, level: str = "exempt", **fields: object) -> FlowSchema:
@@ -61,10 +68,10 @@ def test_take(
     """What changes nothing for requests makes no new configuration, but problems are told."""
     controller, observer = Controller(VirtualClock(), 100, 0), Loads()
     in_force = InForce("here", controller, observer)
-    in_force.take([schema("a")])
+    take(in_force, [schema("a")])
     before = controller.generation
-    in_force.take(second)
-    in_force.take(second)
+    take(in_force, second)
+    take(in_force, second)
 
     assert generations == controller.generation - before
     assert loads == observer.outcomes
@@ -77,9 +84,9 @@ def test_dangling_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """A FlowSchema that stays without its level is in the log once, until it is anew."""
     in_force = InForce("here", Controller(VirtualClock(), 100, 0))
     for other in ("a", "b", "c"):
-        in_force.take([schema("lost", "none"), schema(other)])
-    in_force.take([schema("a")])
-    in_force.take([schema("lost", "none")])
+        take(in_force, [schema("lost", "none"), schema(other)])
+    take(in_force, [schema("a")])
+    take(in_force, [schema("lost", "none")])
 
     assert 2 == caplog.text.count("'lost'")
 
@@ -88,7 +95,7 @@ def test_problems_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """Problems are in the log when they come, all of them, and not again while they stay."""
     in_force = InForce("here", Controller(VirtualClock(), 100, 0))
     for _ in range(3):
-        in_force.take([PROBLEM, PROBLEM])
+        take(in_force, [PROBLEM, PROBLEM])
 
     assert 1 == caplog.text.count("2 problems in here: what is not valid stays")
     assert (PROBLEM, PROBLEM) == in_force.problems
@@ -108,7 +115,7 @@ def test_invalid_later() -> None:
     bad = Problem("here", ("broken",), None, "PriorityLevelConfiguration", "bad")
     found = []
     for read in ([level("bad"), level("a")], [bad, level("b")], [bad, level("c")], [level("c")]):
-        in_force.take(read)
+        take(in_force, read)
         found.append(sorted(controller.levels.keys() - {"catch-all", "exempt"}))
 
     assert [["a", "bad"], ["b", "bad"], ["bad", "c"], ["c"]] == found
@@ -117,6 +124,6 @@ def test_invalid_later() -> None:
 def test_invalid_from_the_first() -> None:
     """An object that never was valid is left out; the others and the mandatory ones are there."""
     controller = Controller(VirtualClock(), 100, 0)
-    InForce("here", controller).take([PROBLEM, level("a")])
+    take(InForce("here", controller), [PROBLEM, level("a")])
 
     assert {"a", "catch-all", "exempt"} == set(controller.levels)

@@ -179,7 +179,7 @@ async def test_failure_is_logged(
     source = Source()
     async with source.followed():
         with monkeypatch.context() as patch:
-            patch.setattr(source.objects, "load", lambda: 1 / 0)
+            patch.setattr(source.objects, "reload", lambda: 1 / 0)
             await until(lambda: "cannot be taken" in caplog.text)
         source.api.put(LEVELS, level("mine"))
         await until(lambda: "mine" in source.controller.levels)

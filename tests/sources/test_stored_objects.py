@@ -104,8 +104,8 @@ async def test_spoilt_later(caplog: pytest.LogCaptureFixture) -> None:
     source.stored.load_first()
     source.spoil()
     await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("other"))
-    source.stored.load()
-    source.stored.load()
+    await source.stored.reload()
+    await source.stored.reload()
     during = set(source.controller.levels)
     broken = repr(source.stored)
     (entry,) = [
@@ -116,7 +116,7 @@ async def test_spoilt_later(caplog: pytest.LogCaptureFixture) -> None:
     source.scene.store.delete(
         entry.resource, "", "bad", msgspec.json.decode(entry.data), labels={}, fields={}, uid="u"
     )
-    source.stored.load()
+    await source.stored.reload()
 
     assert {"mine", "other", "exempt", "catch-all"} == during
     assert {"mine", "other", "exempt", "catch-all"} == set(source.controller.levels)
@@ -132,7 +132,7 @@ async def test_dangling() -> None:
     source.stored.load_first()
     dangling = list(source.controller.dangling)
     await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("later"))
-    source.stored.load()
+    await source.stored.reload()
 
     assert 1 == len(dangling)
     assert not source.controller.dangling
@@ -149,7 +149,7 @@ async def test_only_what_matters() -> None:
     obj = source.scene.registry.get(FLOW_SCHEMA, "", "mine")
     obj["metadata"] |= labelled["metadata"]
     await source.scene.change(FLOW_SCHEMA, "mine", {"metadata": obj["metadata"]})
-    source.stored.load()
+    await source.stored.reload()
 
     assert generation == source.controller.generation
 
@@ -196,7 +196,7 @@ async def test_failure_is_logged(
     source = Source()
     source.stored.load_first()
     with monkeypatch.context() as patch:
-        patch.setattr(source.stored, "load", lambda: 1 / 0)
+        patch.setattr(source.stored, "reload", lambda: 1 / 0)
         watching = spawn(source.stored.watch(), name="watching")
         await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("a"))
         await until(lambda: "cannot be taken" in caplog.text)
