@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ from apfproxy.apiserver.answers import (
     STREAMED_ITEMS,
     document,
     headers_for,
-    in_thread_if_large,
     stream,
     wants_indented,
     written_piecemeal,
@@ -41,6 +41,7 @@ from apfproxy.apiserver.bodies import (
 from apfproxy.apiserver.errors import bad_request, method_not_allowed, not_found
 from apfproxy.apiserver.eviction import evict
 from apfproxy.apiserver.identity import check_identity
+from apfproxy.apiserver.large_writes import worked_out
 from apfproxy.apiserver.lists import page, reach
 from apfproxy.apiserver.negotiation import Form, Shape, chosen
 from apfproxy.apiserver.patches import (
@@ -187,7 +188,7 @@ class Call:
         data = await self._body()
         options = parameters.create_options(self._query, self._user_agent)
         sent = await self._sent(data, options.field_validation)
-        write = WriteOptions(options.field_manager, options.is_dry_run)
+        write = WriteOptions(options.field_manager, options.is_dry_run, len(data))
         written = await self._registry.create(
             self._kind, self._version, self._target.namespace, sent.obj, write
         )
@@ -201,15 +202,17 @@ class Call:
         sent = await self._sent(data, options.field_validation)
         target = self._target
         check_identity(sent.obj, target.namespace, target.name)
+        uid = sent.obj["metadata"].get("uid", "")
+        attempts = chain((sent,), iter(lambda: self._decoded(data, options.field_validation), None))
         written = await self._registry.update(
             self._kind,
             self._version,
             target.namespace,
             target.name,
-            lambda _live: sent.obj,
-            WriteOptions(options.field_manager, options.is_dry_run),
+            lambda _live: next(attempts).obj,
+            WriteOptions(options.field_manager, options.is_dry_run, len(data)),
             subresource=target.subresource,
-            uid=sent.obj["metadata"].get("uid", ""),
+            uid=uid,
         )
         return await self._written(form, written, sent.warnings)
 
@@ -224,11 +227,10 @@ class Call:
             self._query, self._user_agent, is_apply=patch_type == APPLY_PATCH
         )
         kind, version, target = self._kind, self._version, self._target
-        write = WriteOptions(options.field_manager, options.is_dry_run)
+        write = WriteOptions(options.field_manager, options.is_dry_run, len(data))
         if patch_type == APPLY_PATCH:
-            configuration, warnings = await in_thread_if_large(
-                lambda body: applied(kind, version, body, options.field_validation), data
-            )
+            read_configuration = partial(applied, kind, version, data, options.field_validation)
+            configuration, warnings = await worked_out(len(data), read_configuration)
             written = await self._registry.apply(
                 kind,
                 version,
@@ -240,7 +242,8 @@ class Call:
                 subresource=target.subresource,
             )
             return await self._written(form, written, warnings)
-        patch = Patch(kind, version, patch_type, data, options.field_validation)
+        read_patch = partial(Patch, kind, version, patch_type, data, options.field_validation)
+        patch = await worked_out(len(data), read_patch)
         written = await self._registry.update(
             kind,
             version,
@@ -290,7 +293,8 @@ class Call:
         if api_version not in EVICTIONS:
             api_version = "policy/v1"
         expected = Expected("Eviction", api_version, EVICTIONS[api_version])
-        sent = decode(expected, parsed, options.field_validation)
+        read_eviction = partial(decode, expected, parsed, options.field_validation)
+        sent = await worked_out(len(data), read_eviction)
         how = parameters.delete_options({}, sent.obj.get("deleteOptions"), self._user_agent)
         if how.is_dry_run != options.is_dry_run and how.is_dry_run and self._query.get("dryRun"):
             raise bad_request("Non-matching dry-run options in request and content")
@@ -387,16 +391,19 @@ class Call:
         return data
 
     async def _parsed(self, data: bytes, kind_name: str, schema_for: SchemaFor) -> Parsed:
-        """The request's body, parsed: in a thread if that takes long, as YAML does."""
-        return await in_thread_if_large(
-            lambda body: parse(self._content_type, body, kind_name, schema_for), data
+        """The request's body, parsed."""
+        return await worked_out(
+            len(data), partial(parse, self._content_type, data, kind_name, schema_for)
         )
 
     async def _sent(self, data: bytes, validation: str) -> Sent:
         """The object in the request's body."""
+        return await worked_out(len(data), partial(self._decoded, data, validation))
+
+    def _decoded(self, data: bytes, validation: str) -> Sent:
         expected = expected_of(self._kind, self._version)
         schemas = versions(expected.kind, {expected.api_version: expected.schema})
-        parsed = await self._parsed(data, expected.kind, schemas)
+        parsed = parse(self._content_type, data, expected.kind, schemas)
         return decode(expected, parsed, validation)
 
     async def _delete_options(self) -> DeleteOptions:

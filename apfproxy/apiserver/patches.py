@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.api.field_errors import invalid as invalid_field
+from apfproxy.api.ownership.managed import copied
 from apfproxy.api.patch.errors import PatchError
 from apfproxy.api.patch.json_patch import json_patch, unknown_members
 from apfproxy.api.patch.merge import merge_patch
@@ -65,12 +66,12 @@ class Patch:
         return f"<Patch {self._type} of {self._expected.kind}>"
 
     def change(self, live: Object) -> Object:
-        """What becomes of an object, canonical and with defaults.
+        """What becomes of an object, canonical and with defaults; may be called again.
 
         Raises:
             StatusError: The patch does not fit the object, or makes none of it.
         """
-        raw = self._parsed.raw
+        raw = copied(self._parsed.raw)  # what comes of it may share parts with it
         unknown_operations: tuple[str, ...] = ()
         try:
             if self._type == JSON_PATCH:

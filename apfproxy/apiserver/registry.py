@@ -4,6 +4,10 @@ A decision (is it there, is it valid, is it still as the client believes) and th
 result to the store are one synchronous step, so that nothing changes in between; what is awaited is
 that the store has it for good.
 
+Of a large object what becomes of it is worked out in a thread, for one write at a time, and handed
+over if the object is still the one that this started from.  Else it is worked out again, as
+`GuaranteedUpdate` of apiserver's etcd3 store does.
+
 Source: apiserver's `registry/generic/registry/store.go`, `registry/rest/{create,update,delete}.go`.
 """
 
@@ -12,40 +16,40 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from apfproxy.api.kind import no_grace
-from apfproxy.api.metadata import carry_over, drop_repeated_owners
 from apfproxy.api.names import SUFFIX_LENGTH, generated_name
-from apfproxy.api.ownership.applied import AppliedTypeError
-from apfproxy.api.ownership.managed import (
-    AppliedObjectError,
-    apply,
-    keep_times,
-    update_managed,
-)
-from apfproxy.api.schema.reading import MismatchError, canonical, read
+from apfproxy.api.schema.reading import canonical
 from apfproxy.api.times import parse_time, rfc3339
 from apfproxy.apiserver.errors import (
     StatusError,
     already_exists,
-    bad_request,
     forbidden,
-    invalid,
     no_name_left,
     not_found,
     unknown_error,
 )
 from apfproxy.apiserver.identity import (
-    check_identity,
     check_no_uid,
     check_preconditions,
     check_uid,
-    check_unchanged,
     is_version,
     place,
+)
+from apfproxy.apiserver.large_writes import LARGE_BYTES, LargeWrites, worked_out
+from apfproxy.apiserver.outcomes import (
+    Beginning,
+    Replacement,
+    Write,
+    applied,
+    begun,
+    completed_creation,
+    decoded,
+    updated,
 )
 from apfproxy.apiserver.store.entries import ObjectTooLargeError
 
@@ -64,8 +68,6 @@ SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 NAME_ATTEMPTS = 8
 """Generated names that are tried before a collision is answered with 409: Kubernetes' number."""
 
-STATUS = "status"
-FINALIZE = "finalize"
 ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 
@@ -77,10 +79,12 @@ class WriteOptions:
     Attributes:
         manager: Field manager, as `managedFields` names it.
         is_dry_run: Whether to answer as if, and store nothing.
+        sent_bytes: How much the client sent.
     """
 
     manager: str
     is_dry_run: bool = False
+    sent_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +148,7 @@ class Registry:
         self.store = store
         self.clock = clock
         self._chance = chance
+        self._large_writes = LargeWrites()
         self._has_namespaces = any(kind.resource == NAMESPACES for kind in self.kinds)
 
     def __repr__(self) -> str:
@@ -177,9 +182,11 @@ class Registry:
         Raises:
             StatusError: It may not be added.
         """
-        warnings = drop_repeated_owners(obj["metadata"])
-        self._own(kind, version, None, obj, options)
-        return await self._create(kind, version, namespace, obj, options, warnings)
+        size = options.sent_bytes
+        async with self._large_writes.turn(size):
+            write = Write(kind, version, options.manager, rfc3339(self.clock()))
+            made = await worked_out(size, partial(begun, write, obj))
+            return await self._create(kind, namespace, made, options)
 
     async def update(
         self,
@@ -201,7 +208,8 @@ class Registry:
             namespace: Of the object; "" for a kind without.
             name: Of the object.
             change: Gets the object, may change it, and returns the new one, canonical and with
-                defaults.
+                defaults.  Of a large one a thread calls it, and again if the object has changed
+                meanwhile.
             options: Who and how.
             subresource: `status`, `finalize` or "".
             uid: The object must have it; "" for any.
@@ -209,14 +217,15 @@ class Registry:
         Raises:
             StatusError: It is not there, not the one that is meant, or may not become that.
         """
-        check_uid(kind, self.store.head(kind.resource, namespace, name), name, uid)
-        entry = self._entry(kind, namespace, name)
-        live = in_version(kind, version, entry)
-        new = change(in_version(kind, version, entry))
-        set_type(new, kind, version)
-        warnings = drop_repeated_owners(new["metadata"])
-        self._own(kind, version, live, new, options, subresource)
-        return await self._replace(kind, version, entry, new, options, subresource, warnings)
+        size = self._size(kind, namespace, name, options)
+        async with self._large_writes.turn(size):
+            while True:
+                check_uid(kind, self.store.head(kind.resource, namespace, name), name, uid)
+                entry = self._entry(kind, namespace, name)
+                write = Write(kind, version, options.manager, rfc3339(self.clock()), subresource)
+                made = await worked_out(size, partial(updated, write, entry, change))
+                if self.store.head(kind.resource, namespace, name) is entry:
+                    return await self._replace(kind, made, options)
 
     async def apply(
         self,
@@ -246,39 +255,22 @@ class Registry:
             StatusError: It may not become that.
             OwnershipConflicts: Other managers own fields with other values.
         """
-        entry = self.store.head(kind.resource, namespace, name)
-        live = in_version(kind, version, entry) if entry else None
-        if entry is None:
-            if subresource:
-                raise not_found(kind.group, kind.plural, name)
-            check_no_uid(kind, name, patch)
-        set_type(patch, kind, version)
-        try:
-            merged = apply(
-                live,
-                patch,
-                version.schema,
-                manager=options.manager,
-                api_version=kind.api_version(version.name),
-                subresource=subresource,
-                time=rfc3339(self.clock()),
-                reset=reset_fields(kind, subresource),
-                force=force,
-            )
-            new = read(version.schema, merged).obj
-        except AppliedObjectError as error:
-            raise bad_request(str(error)) from error
-        except AppliedTypeError as error:
-            raise unknown_error(error.message) from error
-        except MismatchError as error:
-            raise unknown_error(str(error)) from error
-        check_identity(new, namespace, name)
-        version.set_defaults(new)
-        new = canonical(version.schema, new)
-        warnings = drop_repeated_owners(new["metadata"])
-        if entry is None:
-            return await self._create(kind, version, namespace, new, options, warnings)
-        return await self._replace(kind, version, entry, new, options, subresource, warnings)
+        size = self._size(kind, namespace, name, options)
+        async with self._large_writes.turn(size):
+            while True:
+                entry = self.store.head(kind.resource, namespace, name)
+                if entry is None:
+                    if subresource:
+                        raise not_found(kind.group, kind.plural, name)
+                    check_no_uid(kind, name, patch)
+                write = Write(kind, version, options.manager, rfc3339(self.clock()), subresource)
+                make = partial(applied, write, entry, (namespace, name), patch, force=force)
+                made = await worked_out(size, make)
+                if self.store.head(kind.resource, namespace, name) is not entry:
+                    continue
+                if isinstance(made, Replacement):
+                    return await self._replace(kind, made, options)
+                return await self._create(kind, namespace, made, options)
 
     async def delete(
         self, kind: Kind, namespace: str, name: str, options: DeleteOptions
@@ -322,38 +314,16 @@ class Registry:
             raise not_found(kind.group, kind.plural, name)
         return entry
 
-    def _own(
-        self,
-        kind: Kind,
-        version: Version,
-        live: Object | None,
-        new: Object,
-        options: WriteOptions,
-        subresource: str = "",
-    ) -> None:
-        update_managed(
-            live,
-            new,
-            version.schema,
-            manager=options.manager,
-            api_version=kind.api_version(version.name),
-            subresource=subresource,
-            time=rfc3339(self.clock()),
-            reset=reset_fields(kind, subresource),
-        )
+    def _size(self, kind: Kind, namespace: str, name: str, options: WriteOptions) -> int:
+        """Of a write: of what the client sent, or of what is there."""
+        entry = self.store.head(kind.resource, namespace, name)
+        return max(options.sent_bytes, 0 if entry is None else len(entry.data))
 
     async def _create(
-        self,
-        kind: Kind,
-        version: Version,
-        namespace: str,
-        obj: Object,
-        options: WriteOptions,
-        warnings: list[str],
+        self, kind: Kind, namespace: str, made: Beginning, options: WriteOptions
     ) -> Written:
         """Add an object whose fields are owned."""
-        obj = version.to_storage(obj)
-        set_type(obj, kind, kind.storage)
+        obj = made.obj
         metadata = obj["metadata"]
         place(metadata, namespace)
         if self._has_namespaces and kind.is_namespaced:
@@ -369,12 +339,12 @@ class Registry:
         prefix = "" if metadata.get("name") else metadata.get("generateName", "")
         if prefix:
             metadata["name"] = self._new_name(kind, namespace, prefix)
-        kind.rules.stamp(obj, metadata["creationTimestamp"])
-        kind.rules.prepare_create(obj)
         name = metadata.get("name", "")
-        if errors := kind.rules.validate(obj):
-            raise invalid(kind.group, kind.name, name, errors)
-        warnings += kind.rules.warnings(obj, None)
+        warnings = made.warnings + await worked_out(
+            options.sent_bytes, partial(completed_creation, kind, obj)
+        )
+        if options.sent_bytes >= LARGE_BYTES and self._has_namespaces and kind.is_namespaced:
+            self._check_namespace(kind, metadata)  # it may have ended meanwhile
         is_taken = self.store.head(kind.resource, namespace, name) is not None
         if not options.is_dry_run and is_version(metadata.get("resourceVersion", "")):
             raise unknown_error("resourceVersion should not be set on objects to be created")
@@ -384,57 +354,17 @@ class Registry:
             raise already_exists(kind.group, kind.plural, name)
         if not options.is_dry_run:
             await asyncio.shield(self._put(kind, obj))
-        return Written(obj, is_created=True, warnings=tuple(warnings))
+        return Written(obj, is_created=True, warnings=warnings)
 
-    async def _replace(
-        self,
-        kind: Kind,
-        version: Version,
-        entry: Entry,
-        new: Object,
-        options: WriteOptions,
-        subresource: str,
-        warnings: list[str],
-    ) -> Written:
-        """Put an object whose fields are owned in place of the entry."""
-        rules = kind.rules
-        new = version.to_storage(new)
-        set_type(new, kind, kind.storage)
-        old = decoded(kind, entry)
-        metadata = new["metadata"]
-        check_identity(new, entry.namespace, entry.name)
-        place(metadata, entry.namespace)
-        check_unchanged(kind, entry, metadata)
-        metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
-        carry_over(metadata, old["metadata"])
-        validate = rules.validate_update
-        if subresource == STATUS:
-            rules.prepare_status(new, old)
-            validate = rules.validate_status
-        elif subresource == FINALIZE:
-            assert rules.prepare_finalize is not None, "only kinds that have it get here"
-            rules.prepare_finalize(new, old)
-        else:
-            rules.stamp(new, rfc3339(self.clock()))
-            rules.prepare_update(new, old)
-        keep_times(new, old)
-        if errors := validate(new, old):
-            raise invalid(kind.group, kind.name, entry.name, errors)
-        if not subresource:
-            warnings += rules.warnings(new, old)
-        metadata = old["metadata"]
-        is_gone = (
-            "deletionTimestamp" in metadata
-            and not metadata.get("deletionGracePeriodSeconds")
-            and not rules.is_held(new)
-        )
+    async def _replace(self, kind: Kind, made: Replacement, options: WriteOptions) -> Written:
+        """Put an object in place of another one."""
         if not options.is_dry_run:
-            if is_gone:
+            if made.is_gone:
                 # What nothing holds any more is never stored: watchers see what was there last.
-                await asyncio.shield(self._delete(kind, old))
-            elif new != old:
-                await asyncio.shield(self._put(kind, new))
-        return Written(new, is_gone=is_gone, warnings=tuple(warnings))
+                await asyncio.shield(self._delete(kind, made.old))
+            elif made.is_change:
+                await asyncio.shield(self._put(kind, made.new))
+        return Written(made.new, is_gone=made.is_gone, warnings=made.warnings)
 
     def _check_namespace(self, kind: Kind, metadata: Object) -> None:
         """Refuse new objects where no namespace is, or one that is about to end."""
@@ -546,16 +476,6 @@ class Registry:
         )
 
 
-def decoded(kind: Kind, entry: Entry) -> Object:
-    """The object of an entry, in the storage version; a copy of its own for each caller."""
-    obj: Object = {
-        "kind": kind.name,
-        "apiVersion": kind.api_version(kind.storage.name),
-        **msgspec.json.decode(entry.data),
-    }
-    return obj
-
-
 def completed(kind: Kind, raw: Object) -> Object:
     """The object that a client would send, in canonical form of the storage version, with defaults.
 
@@ -567,13 +487,6 @@ def completed(kind: Kind, raw: Object) -> Object:
     obj = canonical(version.schema, raw)
     version.set_defaults(obj)
     return canonical(version.schema, obj)
-
-
-def in_version(kind: Kind, version: Version, entry: Entry) -> Object:
-    """The object of an entry, in a version's form."""
-    obj = version.from_storage(decoded(kind, entry))
-    set_type(obj, kind, version)
-    return obj
 
 
 def entry_metadata(entry: Entry) -> dict[str, Any]:
@@ -590,17 +503,6 @@ def selectable(kind: Kind, obj: Object) -> dict[str, str]:
         "metadata.namespace": metadata.get("namespace", ""),
         **kind.selectable(obj),
     }
-
-
-def set_type(obj: Object, kind: Kind, version: Version) -> None:
-    """Give the object the kind and version that it has the form of."""
-    obj["kind"] = kind.name
-    obj["apiVersion"] = kind.api_version(version.name)
-
-
-def reset_fields(kind: Kind, subresource: str) -> tuple[tuple[str, ...], ...]:
-    """What a write to the subresource, or to the object itself, does not own."""
-    return kind.rules.reset_status_fields if subresource == STATUS else kind.rules.reset_fields
 
 
 def set_propagation(metadata: Object, propagation: str) -> None:

@@ -17,7 +17,7 @@ import yaml
 from apfproxy.api.schema.reading import canonical
 from apfproxy.apiserver.errors import bad_request
 from apfproxy.apiserver.negotiation import META_GROUP, Form, Shape
-from apfproxy.apiserver.registry import decoded, in_version
+from apfproxy.apiserver.outcomes import decoded, in_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from apfproxy.api.decode import Problem
 from apfproxy.api.flowcontrol.wire import from_wire
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
-from apfproxy.apiserver.registry import decoded
+from apfproxy.apiserver.outcomes import decoded
 from apfproxy.apiserver.store.entries import TooOldError
 from apfproxy.sources.files import ObjectsError
 from apfproxy.sources.in_force import InForce

@@ -1,0 +1,49 @@
+"""Writes of large objects: worked out in a thread, one at a time.
+
+To validate the largest object, and to account for who owns its fields, takes up to a second, for
+which nobody else should wait.  What becomes of an object is a function of what is there and of what
+the client sent; only to hand it over to the store takes the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+Made = TypeVar("Made")
+
+LARGE_BYTES = 32 * 1024
+"""Of what a client sends, or of what is there: it takes about 5 ms to work that out."""
+
+
+class LargeWrites:
+    """Where large writes take turns: each needs a processor and several times its size."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        return f"<LargeWrites{': one is under way' if self._lock.locked() else ''}>"
+
+    def turn(self, size: int) -> AbstractAsyncContextManager[None]:
+        """Wait until no other large write is under way; a small one does not wait.
+
+        Args:
+            size: Of the write, in bytes.
+        """
+        return self._lock if size >= LARGE_BYTES else nullcontext()
+
+
+async def worked_out(size: int, work: Callable[[], Made]) -> Made:
+    """What a function comes to: of a large write in a thread, of a small one at once.
+
+    Args:
+        size: Of the write, in bytes.
+        work: Touches nothing that anybody else changes.
+    """
+    return work() if size < LARGE_BYTES else await asyncio.to_thread(work)

@@ -1,0 +1,260 @@
+"""What writes make of objects: functions of what is there and of what a client sent.
+
+They touch nothing else, so that a thread can work them out (see `large_writes`).
+
+Source: apiserver's `registry/rest/{create,update}.go`, `endpoints/handlers/patch.go`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.api.metadata import carry_over, drop_repeated_owners
+from apfproxy.api.ownership.applied import AppliedTypeError
+from apfproxy.api.ownership.managed import (
+    AppliedObjectError,
+    apply,
+    copied,
+    keep_times,
+    update_managed,
+)
+from apfproxy.api.schema.reading import MismatchError, canonical, read
+from apfproxy.apiserver.errors import bad_request, invalid, unknown_error
+from apfproxy.apiserver.identity import check_identity, check_unchanged, place
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.api.kind import Kind, Object, Version
+    from apfproxy.apiserver.store.entries import Entry
+
+STATUS = "status"
+FINALIZE = "finalize"
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Who writes what, in which form and when.
+
+    Attributes:
+        kind: Of the object.
+        version: In whose form the client wrote it.
+        manager: Field manager.
+        time: Now, as objects have it.
+        subresource: `status`, `finalize` or "".
+    """
+
+    kind: Kind
+    version: Version
+    manager: str
+    time: str
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """An object that may come to be.
+
+    Attributes:
+        obj: In the storage version, its fields owned.
+        warnings: For the client.
+    """
+
+    obj: Object
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What an object that is there becomes.
+
+    Attributes:
+        old, new: In the storage version.
+        is_gone: Whether nothing holds it any more.
+        is_change: Whether the new one is any other.
+        warnings: For the client.
+    """
+
+    old: Object
+    new: Object
+    is_gone: bool
+    is_change: bool
+    warnings: tuple[str, ...]
+
+
+def begun(write: Write, obj: Object) -> Beginning:
+    """What a client wants to create; `obj`, which is canonical and has defaults, is changed."""
+    warnings = drop_repeated_owners(obj["metadata"])
+    own(write, None, obj)
+    return beginning(write, obj, warnings)
+
+
+def completed_creation(kind: Kind, obj: Object) -> tuple[str, ...]:
+    """Complete an object that has its metadata, and validate it.
+
+    Returns:
+        Warnings.
+
+    Raises:
+        StatusError: 422.
+    """
+    metadata = obj["metadata"]
+    kind.rules.stamp(obj, metadata["creationTimestamp"])
+    kind.rules.prepare_create(obj)
+    if errors := kind.rules.validate(obj):
+        raise invalid(kind.group, kind.name, metadata.get("name", ""), errors)
+    return tuple(kind.rules.warnings(obj, None))
+
+
+def updated(write: Write, entry: Entry, change: Callable[[Object], Object]) -> Replacement:
+    """What becomes of an object by a change, which gets it in the form of the write's version.
+
+    Raises:
+        StatusError: It may not become that, or is not the one that the client means.
+    """
+    kind, version = write.kind, write.version
+    live = in_version(kind, version, entry)
+    new = change(in_version(kind, version, entry))
+    set_type(new, kind, version)
+    warnings = drop_repeated_owners(new["metadata"])
+    own(write, live, new)
+    return replaced(write, entry, new, warnings)
+
+
+def applied(
+    write: Write, entry: Entry | None, place_: tuple[str, str], patch: Object, *, force: bool
+) -> Beginning | Replacement:
+    """What becomes of an object, if there is one, by an applied configuration.
+
+    Args:
+        write: Who applies.
+        entry: The object that is there.
+        place_: Namespace and name of the object.
+        patch: The configuration, as decoded JSON.
+        force: Whether to take fields from other managers.
+
+    Raises:
+        StatusError: It may not become that.
+        OwnershipConflicts: Other managers own fields with other values.
+    """
+    kind, version = write.kind, write.version
+    patch = copied(patch)  # what comes of it may share parts with it
+    set_type(patch, kind, version)
+    try:
+        merged = apply(
+            in_version(kind, version, entry) if entry else None,
+            patch,
+            version.schema,
+            manager=write.manager,
+            api_version=kind.api_version(version.name),
+            subresource=write.subresource,
+            time=write.time,
+            reset=reset_fields(kind, write.subresource),
+            force=force,
+        )
+        new = read(version.schema, merged).obj
+    except AppliedObjectError as error:
+        raise bad_request(str(error)) from error
+    except AppliedTypeError as error:
+        raise unknown_error(error.message) from error
+    except MismatchError as error:
+        raise unknown_error(str(error)) from error
+    check_identity(new, *place_)
+    version.set_defaults(new)
+    new = canonical(version.schema, new)
+    warnings = drop_repeated_owners(new["metadata"])
+    if entry is None:
+        return beginning(write, new, warnings)
+    return replaced(write, entry, new, warnings)
+
+
+def own(write: Write, live: Object | None, new: Object) -> None:
+    """Account for what the writer owns of the new object from now on."""
+    update_managed(
+        live,
+        new,
+        write.version.schema,
+        manager=write.manager,
+        api_version=write.kind.api_version(write.version.name),
+        subresource=write.subresource,
+        time=write.time,
+        reset=reset_fields(write.kind, write.subresource),
+    )
+
+
+def beginning(write: Write, obj: Object, warnings: list[str]) -> Beginning:
+    """An object whose fields are owned, in the storage version."""
+    obj = write.version.to_storage(obj)
+    set_type(obj, write.kind, write.kind.storage)
+    return Beginning(obj, tuple(warnings))
+
+
+def replaced(write: Write, entry: Entry, new: Object, warnings: list[str]) -> Replacement:
+    """What comes of putting an object, whose fields are owned, in place of what is there.
+
+    Raises:
+        StatusError: It is not valid there, or not the one that the client means.
+    """
+    kind, rules, subresource = write.kind, write.kind.rules, write.subresource
+    new = write.version.to_storage(new)
+    set_type(new, kind, kind.storage)
+    old = decoded(kind, entry)
+    metadata = new["metadata"]
+    check_identity(new, entry.namespace, entry.name)
+    place(metadata, entry.namespace)
+    check_unchanged(kind, entry, metadata)
+    metadata["resourceVersion"] = old["metadata"]["resourceVersion"]
+    carry_over(metadata, old["metadata"])
+    validate = rules.validate_update
+    if subresource == STATUS:
+        rules.prepare_status(new, old)
+        validate = rules.validate_status
+    elif subresource == FINALIZE:
+        assert rules.prepare_finalize is not None, "only kinds that have it get here"
+        rules.prepare_finalize(new, old)
+    else:
+        rules.stamp(new, write.time)
+        rules.prepare_update(new, old)
+    keep_times(new, old)
+    if errors := validate(new, old):
+        raise invalid(kind.group, kind.name, entry.name, errors)
+    if not subresource:
+        warnings += rules.warnings(new, old)
+    metadata = old["metadata"]
+    is_gone = (
+        "deletionTimestamp" in metadata
+        and not metadata.get("deletionGracePeriodSeconds")
+        and not rules.is_held(new)
+    )
+    return Replacement(old, new, is_gone, new != old, tuple(warnings))
+
+
+def decoded(kind: Kind, entry: Entry) -> Object:
+    """The object of an entry, in the storage version; a copy of its own for each caller."""
+    obj: Object = {
+        "kind": kind.name,
+        "apiVersion": kind.api_version(kind.storage.name),
+        **msgspec.json.decode(entry.data),
+    }
+    return obj
+
+
+def in_version(kind: Kind, version: Version, entry: Entry) -> Object:
+    """The object of an entry, in a version's form."""
+    obj = version.from_storage(decoded(kind, entry))
+    set_type(obj, kind, version)
+    return obj
+
+
+def set_type(obj: Object, kind: Kind, version: Version) -> None:
+    """Give the object the kind and version that it has the form of."""
+    obj["kind"] = kind.name
+    obj["apiVersion"] = kind.api_version(version.name)
+
+
+def reset_fields(kind: Kind, subresource: str) -> tuple[tuple[str, ...], ...]:
+    """What a write to the subresource, or to the object itself, does not own."""
+    return kind.rules.reset_status_fields if subresource == STATUS else kind.rules.reset_fields
