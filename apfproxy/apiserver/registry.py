@@ -280,14 +280,37 @@ class Registry:
         Raises:
             StatusError: It is not there, not the one that is meant, or may not be deleted.
         """
-        entry = self._entry(kind, namespace, name)
-        obj = decoded(kind, entry)
+        size = self._size(kind, namespace, name, WriteOptions(options.manager))
+        async with self._large_writes.turn(size):
+            while True:
+                entry = self._entry(kind, namespace, name)
+                made = await worked_out(size, partial(self._ending, kind, entry, options))
+                if self.store.head(kind.resource, namespace, name) is entry:
+                    break
+            if not options.is_dry_run:
+                stored = None
+                if made.is_change:
+                    # One that gets time to end is seen to be deleted even if that is none at all.
+                    stored = self._put(kind, made.new)
+                if made.is_gone:
+                    stored = self._delete(kind, made.new)
+                if stored is not None:
+                    await asyncio.shield(stored)
+        return Written(made.new, is_gone=made.is_gone)
+
+    def _ending(self, kind: Kind, entry: Entry, options: DeleteOptions) -> Replacement:
+        """What a deletion makes of an object; changes nothing.
+
+        Raises:
+            StatusError: It may not be deleted, or is not the one that is meant.
+        """
+        old, obj = decoded(kind, entry), decoded(kind, entry)
         if objection := kind.rules.objection(obj):
-            raise forbidden(kind.group, kind.plural, name, objection)
+            raise forbidden(kind.group, kind.plural, entry.name, objection)
         check_preconditions(kind, entry, options.uid, options.resource_version)
         is_graceful = self._give_grace(kind, obj, options)
         if is_graceful is None:
-            return Written(obj)
+            return Replacement(old, obj, is_gone=False, is_change=False, warnings=())
         metadata = obj["metadata"]
         set_propagation(metadata, options.propagation)
         is_held = kind.rules.is_held(obj)
@@ -296,17 +319,7 @@ class Registry:
             self._mark_held(kind, obj)
         elif not is_graceful:
             obj = decoded(kind, entry)
-        if options.is_dry_run:
-            return Written(obj, is_gone=is_gone)
-        stored = None
-        if obj != decoded(kind, entry):
-            # One that gets time to end is seen to be deleted even if that time is none at all.
-            stored = self._put(kind, obj)
-        if is_gone:
-            stored = self._delete(kind, obj)
-        if stored is not None:
-            await asyncio.shield(stored)
-        return Written(obj, is_gone=is_gone)
+        return Replacement(old, obj, is_gone, is_change=obj != old, warnings=())
 
     def _entry(self, kind: Kind, namespace: str, name: str) -> Entry:
         entry = self.store.head(kind.resource, namespace, name)

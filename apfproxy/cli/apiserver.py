@@ -24,7 +24,7 @@ from apfproxy.cli.load_flags import parse_faults, parse_latencies, parse_seeds
 from apfproxy.cli.log import configure_logging
 from apfproxy.cli.parameters import ADDRESS
 from apfproxy.cli.process import ListenError
-from apfproxy.cli.running import Signals, raise_descriptor_limit, spare_collector
+from apfproxy.cli.running import Signals, raise_descriptor_limit, share_processor, spare_collector
 from apfproxy.settings import LOG_LEVELS
 from apfproxy.tasks import spawn
 
@@ -123,6 +123,7 @@ def apiserver(**flags: Any) -> int:  # noqa: ANN401 - as click gives them
     settings = settings_of(flags)
     configure_logging(settings.log_level)
     raise_descriptor_limit()
+    share_processor()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(run(settings))
 

@@ -21,7 +21,7 @@ from apfproxy.cli.log import configure_logging
 from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NETWORK, NOWHERE, ORIGIN, URL
 from apfproxy.cli.process import ListenError, ProxyProcess
 from apfproxy.cli.reloading import Reloading
-from apfproxy.cli.running import Signals, raise_descriptor_limit, spare_collector
+from apfproxy.cli.running import Signals, raise_descriptor_limit, share_processor, spare_collector
 from apfproxy.observe.access_log import AccessLogError
 from apfproxy.settings import ENFORCE, LOG_LEVELS, OBSERVE, Settings
 from apfproxy.sources.files import ObjectsError
@@ -154,6 +154,7 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
         raise SettingsFileError(*error.problems) from error
     configure_logging(settings.log_level)
     raise_descriptor_limit()
+    share_processor()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(run(settings, read_again=read))
 

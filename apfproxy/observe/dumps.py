@@ -6,7 +6,9 @@ names, queues by index; of each queue first what waits, oldest first, then what 
 executes without a queue.  A request outside a queue has the queue index -1, an executing one the
 request index -1, and a waiting one a start time of Go's zero.
 
-Everything is read when a page is asked for; nothing is kept for it.
+Everything is read when a page is asked for; nothing is kept for it.  Rows and views come one by
+one: a thousand levels have so many that others want their turn in between.  The requests of a level
+are those of one moment.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from apfproxy.flowcontrol.seats import format_seat_seconds
 from apfproxy.observe.go_format import ZERO_TIME, duration_text, time_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.priority_level import PriorityLevel
@@ -86,45 +88,39 @@ class RequestDetails(Protocol):
         """What is asked."""
 
 
-def priority_level_rows(controller: Controller) -> list[Row]:
+def priority_level_rows(controller: Controller) -> Iterator[Row]:
     """The rows of `dump_priority_levels`."""
-    rows: list[Row] = []
     for level in levels_by_name(controller):
         queue_set = level.queue_set
-        rows.append(
-            (
-                level.name,
-                sum(queue.requests_waiting > 0 for queue in queue_set.queues),
-                queue_set.is_idle,
-                level.is_quiescing,
-                queue_set.requests_waiting,
-                queue_set.requests_executing,
-                queue_set.dispatched_total,
-                queue_set.rejected_total,
-                queue_set.timed_out_total,
-                queue_set.cancelled_total,
-            )
-        )
-    return rows
-
-
-def queue_rows(controller: Controller) -> list[Row]:
-    """The rows of `dump_queues`; a level without queues has none."""
-    return [
-        (
+        yield (
             level.name,
-            queue.index,
-            queue.requests_waiting,
-            queue.requests_executing,
-            queue.seats_in_use,
-            format_seat_seconds(queue.next_dispatch_r),
-            queue.initial_seats_waiting,
-            queue.seats_waiting,
-            format_seat_seconds(queue.work_waiting),
+            sum(queue.requests_waiting > 0 for queue in queue_set.queues),
+            queue_set.is_idle,
+            level.is_quiescing,
+            queue_set.requests_waiting,
+            queue_set.requests_executing,
+            queue_set.dispatched_total,
+            queue_set.rejected_total,
+            queue_set.timed_out_total,
+            queue_set.cancelled_total,
         )
-        for level in levels_by_name(controller)
-        for queue in level.queue_set.queues
-    ]
+
+
+def queue_rows(controller: Controller) -> Iterator[Row]:
+    """The rows of `dump_queues`; a level without queues has none."""
+    for level in levels_by_name(controller):
+        for queue in tuple(level.queue_set.queues):
+            yield (
+                level.name,
+                queue.index,
+                queue.requests_waiting,
+                queue.requests_executing,
+                queue.seats_in_use,
+                format_seat_seconds(queue.next_dispatch_r),
+                queue.initial_seats_waiting,
+                queue.seats_waiting,
+                format_seat_seconds(queue.work_waiting),
+            )
 
 
 def request_columns(*, with_details: bool) -> tuple[str, ...]:
@@ -157,14 +153,14 @@ class RequestView:
         self.details: RequestDetails = ticket.details
 
 
-def request_views(controller: Controller) -> list[RequestView]:
+def request_views(controller: Controller) -> Iterator[RequestView]:
     """Every request that waits or executes, in the order of `dump_requests`.
 
     Takes 2 us a request, a tenth of what `request_rows` takes, which another thread may call.
     """
-    views: list[RequestView] = []
     for level in levels_by_name(controller):
         name, queue_set = level.name, level.queue_set
+        views: list[RequestView] = []
         executing: dict[int, list[Ticket]] = {}
         for ticket in queue_set.executing:
             index = -1 if ticket.queue is None else ticket.queue.index
@@ -177,7 +173,7 @@ def request_views(controller: Controller) -> list[RequestView]:
             ]
             views += [RequestView(name, index, -1, ticket) for ticket in executing.get(index, ())]
         views += [RequestView(name, -1, -1, ticket) for ticket in executing.get(-1, ())]
-    return views
+        yield from views
 
 
 def request_rows(

@@ -43,7 +43,9 @@ def table_text(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 def table_json(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     """The table as a JSON array of objects whose keys are the names of the columns."""
-    return json.dumps([dict(zip(header, row, strict=True)) for row in rows])
+    # Row by row: a thread that makes all of a large table in one call stops all others.
+    texts = (json.dumps(dict(zip(header, row, strict=True))) for row in rows)
+    return f"[{', '.join(texts)}]"
 
 
 def cell_text(cell: Cell) -> str:

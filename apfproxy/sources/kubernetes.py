@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 PAUSE_S = 0.02
 """Between two configurations: thousands of objects may be applied in a row, each one a change."""
+REST = 4
+"""A pause is so many times as long as the configuration before it took to make, if that is more: it
+leaves the processor to requests."""
 
 RESOURCES = {
     "PriorityLevelConfiguration": "prioritylevelconfigurations",
@@ -186,6 +189,7 @@ class KubernetesObjects:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            begun_s = time.monotonic()
             if self.is_synced:
                 try:
                     await self.reload()
@@ -195,7 +199,7 @@ class KubernetesObjects:
                 self._waited.set()
                 if self.status is not None:
                     self.status.wake()
-            await self._sleep(PAUSE_S)
+            await self._sleep(max(PAUSE_S, REST * (time.monotonic() - begun_s)))
 
     async def close(self) -> None:
         """Ask the API nothing more."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import Problem
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 PAUSE_S = 0.02
 """Between two configurations: thousands of objects may be applied in a row, each one a change."""
+REST = 4
+"""A pause is so many times as long as the configuration before it took to make, if that is more: it
+leaves the processor to requests."""
 BATCH = 1000
 """Changes that are read in one go; what is in them does not matter here."""
 
@@ -121,11 +125,12 @@ class StoredObjects:
         while True:
             await self._wake.wait()
             self._wake.clear()
+            begun_s = time.monotonic()
             try:
                 await self.reload()
             except Exception:
                 logger.exception("the configuration in %s cannot be taken", self.name)
-            await self._sleep(PAUSE_S)
+            await self._sleep(max(PAUSE_S, REST * (time.monotonic() - begun_s)))
 
     async def _wake_on_changes(self, kind: Kind) -> None:
         collection = self._store.collection(kind.resource)

@@ -14,10 +14,12 @@ import pytest
 
 from apfproxy.cli.running import (
     GC_THRESHOLDS,
+    SWITCH_S,
     Signals,
     descriptor_limit,
     meaningless_signals,
     raise_descriptor_limit,
+    share_processor,
     spare_collector,
 )
 
@@ -56,6 +58,17 @@ def test_spare_collector() -> None:
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
+
+
+def test_share_processor() -> None:
+    """Threads give the processor up sooner than Python has it."""
+    before = sys.getswitchinterval()
+    try:
+        share_processor()
+        assert SWITCH_S == pytest.approx(sys.getswitchinterval())
+        assert SWITCH_S < before
+    finally:
+        sys.setswitchinterval(before)
 
 
 async def test_signals(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,7 @@ def test_queues(scene: Scene) -> None:
         ("queued", 0, 1, 1, 2, f"0.{ready.next_dispatch_r:08d}ss", 1, 1, "0.00300000ss"),
     ]
 
-    assert expected == queue_rows(scene.controller)
+    assert expected == list(queue_rows(scene.controller))
 
 
 def test_requests(scene: Scene) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -23,6 +23,22 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.store.entries import Change
 
 MANAGER = "api-priority-and-fairness-config-consumer-v1"
+
+
+class NamingPart(msgspec.Struct, rename="camel"):
+    """What of a specification names the level."""
+
+    priority_level_configuration: dict[str, str]
+
+
+class DanglingPart(msgspec.Struct):
+    """What of a FlowSchema makes the difference; the rest may be large, and is not read."""
+
+    spec: NamingPart
+    status: dict[str, Any] = {}
+
+
+decode_part = msgspec.json.Decoder(DanglingPart).decode
 
 
 class Dangling:
@@ -61,7 +77,7 @@ class Dangling:
         self._forget(name)
         if is_gone:
             return ()
-        level = msgspec.json.decode(change.entry.data)["spec"]["priorityLevelConfiguration"]["name"]
+        level = decode_part(change.entry.data).spec.priority_level_configuration["name"]
         self._level_of[name] = level
         self._schemas_of.setdefault(level, set()).add(name)
         return [(name,)]
@@ -81,9 +97,12 @@ class Dangling:
         if level is None:
             return
         try:
-            schema = self._registry.get(FLOW_SCHEMA, "", name)
+            entry = self._registry.store.head(FLOW_SCHEMA.resource, "", name)
+            if entry is None:
+                return
             now = rfc3339(self._registry.clock())
-            condition = due_condition(schema, self._levels, now)
+            part = msgspec.to_builtins(decode_part(entry.data))
+            condition = due_condition(part, self._levels, now)
             if condition is None:
                 return
             await self._registry.apply(
