@@ -37,13 +37,13 @@ class Prepared:
     """What is to be put in force.
 
     Attributes:
-        objects: Those that count, as they last were valid.
+        valid: Those that count, as they last were valid, by kind and name.
         problems: Why others do not, or not as they are now.
         relevant: What of the objects makes a difference to requests.
         digest: To be committed; None where nothing of that has changed.
     """
 
-    objects: list[FlowControlObject]
+    valid: dict[tuple[str, str], FlowControlObject]
     problems: tuple[Problem, ...]
     relevant: Relevant
     digest: Digest | None
@@ -98,7 +98,8 @@ class InForce:
         digest = None
         if relevant != self._relevant:
             digest = self._controller.digest(effective_objects(objects, with_suggested=False))
-        return Prepared(objects, tuple(problems), relevant, digest)
+        valid = {(kind_of(each), each.metadata.name): each for each in objects}
+        return Prepared(valid, tuple(problems), relevant, digest)
 
     def put(self, prepared: Prepared) -> None:
         """Put in force what was prepared last, and report what is wrong with others."""
@@ -109,18 +110,18 @@ class InForce:
             self._tell(problems)
         self.problems = problems
         if digest is not None:
-            self._commit(digest, prepared.objects)
+            self._commit(digest, len(prepared.valid))
+            self._valid = prepared.valid
             self._relevant = prepared.relevant
         if self._on_load is not None:
             self._on_load(self.problems, self._dangling)
 
-    def _commit(self, digest: Digest, objects: list[FlowControlObject]) -> None:
+    def _commit(self, digest: Digest, count: int) -> None:
         self._controller.commit(digest)
-        self._valid = {(kind_of(each), each.metadata.name): each for each in objects}
         logger.info(
             "generation %d of the configuration: %d objects from %s",
             self._controller.generation,
-            len(objects),
+            count,
             self.name,
         )
         told = frozenset(self._dangling)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from apfproxy.observe.admin import DUMPS, INDEX, build_admin_app
+from apfproxy.observe.admin import DUMPS, INDEX, ITEMS_AT_ONCE, build_admin_app, gathered
 from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.observe.live_page import LIVE_INDEX
 from tests.objects import flow_schema, group_subject
 from tests.observe.scene import WALL_OFFSET_NS, Scene
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from aiohttp.web import Application, Request
 
@@ -173,3 +175,29 @@ async def test_details_are_asked_for(client: Client) -> None:
         (row,) = await (await client.get(f"{DUMPS}/dump_requests{query}", headers=JSON)).json()
 
         assert expected == ("UserName" in row)
+
+
+async def test_large_dumps_let_others_go_on() -> None:
+    """What a dump has is read in small parts, with the event loop's turns in between."""
+    turns = 0
+    is_done = False
+    seen = []
+
+    def count() -> None:
+        nonlocal turns
+        turns += 1
+        if not is_done:
+            asyncio.get_running_loop().call_soon(count)
+
+    def items() -> Iterator[int]:
+        for number in range(10 * ITEMS_AT_ONCE + 1):
+            seen.append(turns)
+            yield number
+
+    asyncio.get_running_loop().call_soon(count)
+    found = await gathered(items())
+    is_done = True
+    turns_of = Counter(seen)
+
+    assert list(range(10 * ITEMS_AT_ONCE + 1)) == found
+    assert max(turns_of.values()) <= ITEMS_AT_ONCE

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.registry import Collector
 
 from apfproxy.observe.families import (
+    MOST_SAMPLES,
     NO_LABELS,
     HistogramFamily,
     bound_texts,
     counter,
+    counter_parts,
     gauge,
+    gauge_parts,
     info,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 def text_of(metric: object) -> str:
@@ -67,3 +75,31 @@ def test_bound_texts() -> None:
 
     assert bound_texts(bounds, is_canonical=False) == ("0", "0.005", "1", "1.5", "10000")
     assert bound_texts(bounds, is_canonical=True) == ("0.0", "0.005", "1.0", "1.5", "10000.0")
+
+
+def test_parts() -> None:
+    """A large family comes in parts of one name, each read when it is made."""
+    read = []
+
+    def values() -> Iterator[tuple[dict[str, str], float]]:
+        for number in range(2 * MOST_SAMPLES + 1):
+            read.append(number)
+            yield {"a": str(number)}, number
+
+    parts = counter_parts("c_total", "x", values())
+    first = next(parts)
+    read_first = len(read)
+    others = list(parts)
+    samples = [sample for part in (first, *others) for sample in part.samples]
+
+    assert MOST_SAMPLES == read_first
+    assert [MOST_SAMPLES, 1] == [len(part.samples) for part in others]
+    assert {"c"} == {part.name for part in (first, *others)}
+    assert list(range(2 * MOST_SAMPLES + 1)) == [sample.value for sample in samples]
+
+
+def test_parts_of_nothing() -> None:
+    """A family without samples is there all the same."""
+    (part,) = gauge_parts("g", "x", ())
+
+    assert "# HELP g x\n# TYPE g gauge\n" == text_of(part)

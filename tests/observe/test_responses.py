@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+from itertools import pairwise
+from typing import TYPE_CHECKING
 
+import aiohttp
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import make_mocked_request
+from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
-from apfproxy.observe.responses import MIN_COMPRESSED_BYTES, header, page_response, plain_errors
+from apfproxy.observe.responses import (
+    MIN_COMPRESSED_BYTES,
+    header,
+    page_response,
+    plain_errors,
+    sliced_response,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 ACCEPTING = {"Accept-Encoding": "gzip"}
+PLAIN = {"Accept-Encoding": "identity"}
 
 
 @pytest.mark.parametrize(
@@ -47,3 +61,74 @@ async def test_unknown_page() -> None:
 def test_header() -> None:
     """A header that is not there is an empty list."""
     assert "" == header(make_mocked_request("GET", "/"), "Accept")
+
+
+class Sliced:
+    """A server of one sliced page.
+
+    Args:
+        count: Of its slices.
+        breaks: Whether making the last one fails.
+    """
+
+    def __init__(self, count: int, *, breaks: bool = False) -> None:
+        self._count = count
+        self._breaks = breaks
+        self.turns = [0]  # of the event loop, so far, at each slice
+        self._turn = 0
+
+    def client(self) -> TestClient[web.Request, web.Application]:
+        """Of the server."""
+        app = web.Application()
+        app.router.add_get("/", self._page)
+        return TestClient(TestServer(app), auto_decompress=False)
+
+    async def _page(self, request: web.Request) -> web.StreamResponse:
+        asyncio.get_running_loop().call_soon(self._count_turn)
+        return await sliced_response(request, self._slices(), "text/plain")
+
+    def _count_turn(self) -> None:
+        self._turn += 1
+        if len(self.turns) <= self._count:
+            asyncio.get_running_loop().call_soon(self._count_turn)
+
+    def _slices(self) -> Iterator[bytes]:
+        for number in range(self._count):
+            self.turns.append(self._turn)
+            yield b"%09d\n" % number
+        if self._breaks:
+            raise ArithmeticError
+
+
+@pytest.mark.parametrize("headers", [PLAIN, ACCEPTING], ids=["plain", "gzip"])
+async def test_sliced(headers: dict[str, str]) -> None:
+    """The slices come one after the other, and the loop goes round before each next one."""
+    sliced = Sliced(100)
+    async with sliced.client() as client:
+        response = await client.get("/", headers=headers)
+        body = await response.read()
+    if headers is ACCEPTING:
+        assert "gzip" == response.headers["Content-Encoding"]
+        body = gzip.decompress(body)
+
+    assert [b"%09d" % number for number in range(100)] == body.splitlines()
+    assert "nosniff" == response.headers["X-Content-Type-Options"]
+    assert "no-cache, private" == response.headers["Cache-Control"]
+    assert all(after > before for before, after in pairwise(sliced.turns[1:]))
+
+
+async def test_sliced_head() -> None:
+    """The head of a sliced page makes no slice."""
+    sliced = Sliced(1)
+    async with sliced.client() as client:
+        response = await client.head("/")
+
+    assert 200 == response.status
+    assert [0] == sliced.turns
+
+
+async def test_sliced_that_fails() -> None:
+    """A page that cannot be made to its end does not seem to be whole."""
+    async with Sliced(3, breaks=True).client() as client:
+        with pytest.raises(aiohttp.ClientPayloadError):
+            await (await client.get("/")).read()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -51,6 +52,37 @@ class Writer:
         """Wait for nothing, and write."""
         if self._writes:
             self._writes.popleft()()
+
+
+class Threads:
+    """In which threads a controller's configurations are prepared, and put in force.
+
+    Args:
+        patch: For as long as a test runs.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.preparing: set[threading.Thread] = set()
+        self.committing: set[threading.Thread] = set()
+        for name, seen in (("digest", self.preparing), ("commit", self.committing)):
+            patch.setattr(Controller, name, self._seen_by(getattr(Controller, name), seen))
+
+    @staticmethod
+    def _seen_by(
+        act: Callable[[Controller, Any], Any], seen: set[threading.Thread]
+    ) -> Callable[[Controller, Any], Any]:
+        def recorded(controller: Controller, argument: Any) -> Any:  # noqa: ANN401 - of either
+            seen.add(threading.current_thread())
+            return act(controller, argument)
+
+        return recorded
+
+    def check(self) -> None:
+        """The event loop's thread does no more than it has to."""
+        here = {threading.current_thread()}
+        assert self.preparing
+        assert not here & self.preparing
+        assert here == self.committing
 
 
 @pytest.fixture
@@ -232,3 +264,27 @@ async def test_watch_of_nothing(controller: Controller) -> None:
     await ObjectFiles((), controller).watch()
 
     assert {"catch-all", "exempt"} == set(controller.levels)
+
+
+async def test_only_the_commit_is_on_the_loop(
+    tmp_path: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Files are read, decoded and checked in a thread: thousands of objects take seconds."""
+    path = tmp_path / "a.yaml"
+    path.write_text(level("first"))
+    source = ObjectFiles((str(path),), controller, sleep=Writer())
+    source.load_first()
+    path.write_text(level("second"))
+    threads = Threads(monkeypatch)
+    await source.reload()
+
+    threads.check()
+    assert "second" in controller.levels
+
+
+def test_unused_lines_are_logged_up_to_a_number(caplog: pytest.LogCaptureFixture) -> None:
+    """What thousands of objects lack does not fill the log."""
+    files.log_unused([f"line {number}" for number in range(files.MAX_LOGGED_PROBLEMS + 5)])
+
+    assert files.MAX_LOGGED_PROBLEMS + 1 == len(caplog.records)
+    assert "and 5 more that are not used" == caplog.records[-1].getMessage()

@@ -13,7 +13,7 @@ from apfproxy.sources import dangling_status
 from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.tasks import spawn
 from tests.sources.kubernetes_double import LEVELS, SCHEMAS, KubernetesDouble, level, schema
-from tests.sources.test_files import Loads
+from tests.sources.test_files import Loads, Threads
 from tests.sources.test_stored_objects import until
 from tests.virtual_clock import VirtualClock
 
@@ -203,3 +203,15 @@ async def test_status() -> None:
     assert "https://api: status of FlowSchemas: answered 403" in problem
     assert "config/kubernetes/status.yaml" in problem
     assert ["mine"] == [name for name, _, _ in source.api.applied]
+
+
+async def test_only_the_commit_is_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects are read and checked in a thread: thousands of them take their time."""
+    source = Source()
+    async with source.followed():
+        await until(lambda: source.objects.is_synced)
+        threads = Threads(monkeypatch)
+        source.api.put(LEVELS, level("mine"))
+        await until(lambda: "mine" in source.controller.levels)
+
+    threads.check()

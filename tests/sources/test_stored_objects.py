@@ -17,7 +17,7 @@ from apfproxy.sources.files import ObjectsError
 from apfproxy.sources.stored_objects import StoredObjects
 from apfproxy.tasks import spawn
 from tests.apiserver.controllers.scene import Scene
-from tests.sources.test_files import Loads
+from tests.sources.test_files import Loads, Threads
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -205,3 +205,15 @@ async def test_failure_is_logged(
     watching.cancel()
 
     assert {"a", "b", "exempt", "catch-all"} == set(source.controller.levels)
+
+
+async def test_only_the_commit_is_on_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects are read and checked in a thread: thousands of them take their time."""
+    source = Source()
+    source.stored.load_first()
+    await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("mine"))
+    threads = Threads(monkeypatch)
+    await source.stored.reload()
+
+    threads.check()
+    assert "mine" in source.controller.levels

@@ -1,0 +1,81 @@
+"""What writes make of objects."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
+from apfproxy.apiserver.outcomes import Beginning, Replacement, Write, applied, updated
+from apfproxy.apiserver.store.entries import Entry
+
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Object
+
+V1 = FLOW_SCHEMA.storage
+NOW = "2026-10-20T07:27:16Z"
+WRITE = Write(FLOW_SCHEMA, V1, "tester", NOW)
+PATCH: Object = {
+    "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
+    "kind": "FlowSchema",
+    "metadata": {"name": "f", "labels": {"a": "b"}},
+    "spec": {
+        "priorityLevelConfiguration": {"name": "exempt"},
+        "rules": [
+            {
+                "subjects": [{"kind": "User", "user": {"name": "u"}}],
+                "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+            }
+        ],
+    },
+}
+
+
+def entry() -> Entry:
+    """A FlowSchema that is there."""
+    obj = {
+        "metadata": {"name": "f", "uid": "u", "creationTimestamp": NOW, "resourceVersion": "7"},
+        "spec": {"priorityLevelConfiguration": {"name": "exempt"}, "matchingPrecedence": 9},
+        "status": {},
+    }
+    data = msgspec.json.encode(obj)
+    return Entry(FLOW_SCHEMA.resource, "", "f", 7, "u", {}, {}, data)
+
+
+def test_an_update_is_a_function() -> None:
+    """Worked out twice from the same it comes to the same, and what it is made of stays."""
+
+    def change(obj: Object) -> Object:
+        obj["metadata"]["labels"] = {"a": "b"}
+        return obj
+
+    there = entry()
+    before = there.data
+    first, second = (updated(WRITE, there, change) for _ in range(2))
+
+    assert first == second
+    assert before == there.data
+    assert first.is_change
+    assert not first.is_gone
+    assert {"a": "b"} == first.new["metadata"]["labels"]
+    assert "labels" not in first.old["metadata"]
+
+
+def test_no_change() -> None:
+    """What an update leaves as it is is told from what it changes."""
+    assert not updated(WRITE, entry(), lambda obj: obj).is_change
+
+
+def test_an_applied_configuration_stays_as_it_is() -> None:
+    """It can be applied again: to what has come to be meanwhile, say."""
+    patch = copy.deepcopy(PATCH)
+    begun = applied(WRITE, None, ("", "f"), patch, force=False)
+    replaced = applied(WRITE, entry(), ("", "f"), patch, force=False)
+
+    assert isinstance(begun, Beginning)
+    assert isinstance(replaced, Replacement)
+    assert PATCH == patch
+    assert {"a": "b"} == begun.obj["metadata"]["labels"] == replaced.new["metadata"]["labels"]
+    assert "matchingPrecedence" in replaced.new["spec"]
