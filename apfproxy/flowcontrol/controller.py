@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
 from apfproxy.api.flowcontrol.fixed_specs import CATCH_ALL
 from apfproxy.api.flowcontrol.types import FlowSchema, PriorityLevelConfiguration
+from apfproxy.api.flowcontrol.wire import kind_of
 from apfproxy.flowcontrol.added_distinguisher import added_distinguisher, no_header
 from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash, matching_order
 from apfproxy.flowcontrol.counters import FlowSchemaCounters
@@ -235,9 +236,9 @@ class Controller:
         known_objects = {} if before is None else before.checked
         problems: list[str] = []
         unused: list[str] = []
-        checked: dict[tuple[type, str], Checked] = {}
+        checked: dict[tuple[str, str], Checked] = {}
         for given in objects:
-            key = type(given), given.metadata.name
+            key = kind_of(given), given.metadata.name
             known = known_objects.get(key)
             found = known if known is not None and known.is_of(given) else Checked(given)
             problems += found.errors
@@ -245,14 +246,14 @@ class Controller:
                 continue
             if key in checked:
                 problems.append(
-                    f"{key[0].__name__} {key[1]!r}: metadata.name: there are several of this name;"
+                    f"{key[0]} {key[1]!r}: metadata.name: there are several of this name;"
                     " the first is used"
                 )
                 continue
             checked[key] = found
             unused += found.unused
         for found in self._mandatory:
-            checked.setdefault((type(found.object), found.object.metadata.name), found)
+            checked.setdefault((kind_of(found.object), found.object.metadata.name), found)
         levels: dict[str, PriorityLevelConfiguration] = {}
         schemas: dict[str, FlowSchema] = {}
         for found in checked.values():
@@ -320,7 +321,7 @@ class Controller:
             )
         self._in_force = digest
         self._routes = {
-            name: self._route(schema, digest.checked[FlowSchema, name])
+            name: self._route(schema, digest.checked["FlowSchema", name])
             for name, schema in digest.flow_schemas.items()
         }
         self._catch_all = self._routes[CATCH_ALL]

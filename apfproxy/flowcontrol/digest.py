@@ -16,6 +16,7 @@ from apfproxy.api.flowcontrol.additions import (
 from apfproxy.api.flowcontrol.defaults import with_defaults
 from apfproxy.api.flowcontrol.types import FlowSchema
 from apfproxy.api.flowcontrol.validation import validate
+from apfproxy.api.flowcontrol.wire import kind_of
 from apfproxy.api.meta import stable_uid
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ class Digest:
     dangling: Mapping[str, str]
     problems: tuple[str, ...]
     unused_additions: int
-    checked: Mapping[tuple[type, str], Checked]
+    checked: Mapping[tuple[str, str], Checked]
     new_levels: dict[str, PriorityLevel]
 
 
@@ -68,7 +69,7 @@ class Checked:
     def __init__(self, given: FlowControlObject) -> None:
         self.given = given
         self.object = object_ = with_defaults(given)
-        kind, name = type(object_).__name__, object_.metadata.name
+        kind, name = kind_of(object_), object_.metadata.name
         self.errors = tuple(
             f"{kind} {name!r}: {error}; the object is skipped" for error in validate(object_)
         )

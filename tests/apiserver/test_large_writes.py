@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import gc
 import threading
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 
 from apfproxy.api.core.kinds import NAMESPACE, POD
@@ -171,7 +171,7 @@ async def test_a_large_update_from_a_version_that_changes() -> None:
 
     def change(_live: Object) -> Object:
         race()
-        return msgspec.json.decode(msgspec.json.encode(sent))
+        return copy.deepcopy(sent)
 
     with pytest.raises(StatusError) as caught:
         await scene.registry.update(FLOW_SCHEMA, V1, "", "f", change, LARGE)
@@ -229,6 +229,7 @@ async def test_a_namespace_that_ends_during_a_large_creation() -> None:
 
 
 ANNOTATED = {"metadata": {"annotations": {"large": "x" * LARGE_BYTES}}}
+NAMED = {"metadata": {"name": "f", **ANNOTATED["metadata"]}}
 JSON_OPERATIONS = [
     {"op": "add", "path": "/metadata/annotations", "value": ANNOTATED["metadata"]["annotations"]}
 ]
@@ -237,7 +238,13 @@ JSON_OPERATIONS = [
 @pytest.mark.parametrize(
     ("method", "content_type", "body", "keeps"),
     [
-        pytest.param("PUT", "", flow_schema(**ANNOTATED["metadata"]), False, id="put"),
+        pytest.param(
+            "PUT",
+            "",
+            {**flow_schema(), "metadata": {"name": "f", **ANNOTATED["metadata"]}},
+            False,
+            id="put",
+        ),
         pytest.param("PATCH", MERGE, ANNOTATED, True, id="merge-patch"),
         pytest.param("PATCH", STRATEGIC, ANNOTATED, True, id="strategic-merge-patch"),
         pytest.param("PATCH", JSON_PATCH, JSON_OPERATIONS, True, id="json-patch"),

@@ -67,7 +67,7 @@ def configure(process: ProxyProcess, flow_schemas: Sequence[FlowSchema]) -> None
     levels = [priority_level(name) for name in names - {"exempt", "catch-all"}]
     controller = process.controller
     digest = controller.digest(levels)
-    checked = {(FlowSchema, schema.metadata.name): Checked(schema) for schema in flow_schemas}
+    checked = {("FlowSchema", schema.metadata.name): Checked(schema) for schema in flow_schemas}
     controller.commit(
         dataclasses.replace(
             digest,

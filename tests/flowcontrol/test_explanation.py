@@ -45,7 +45,7 @@ def digest_of(controller: Controller, flow_schemas: list[FlowSchema]) -> Digest:
     names = {schema.spec.priority_level_configuration.name for schema in flow_schemas}
     levels = [priority_level(name) for name in names - {"exempt", "catch-all"}]
     digest = controller.digest(levels)
-    checked = {(FlowSchema, schema.metadata.name): Checked(schema) for schema in flow_schemas}
+    checked = {("FlowSchema", schema.metadata.name): Checked(schema) for schema in flow_schemas}
     return replace(
         digest,
         checked={**digest.checked, **checked},
