@@ -1,8 +1,8 @@
 """`apfproxy serve` that tells how much CPU time goes by between two turns of its event loop.
 
-All threads' time counts: one that does not let the loop have its turn holds up requests as well.  What
-other programs do on the machine does not count.  For each beat that took more than 5 ms a line of
-JSON goes to the file that `BEATS` names: when it ended, on the monotonic clock, and its CPU time.
+All threads' time counts: one that does not let the loop have its turn holds up requests as well.
+What other programs do on the machine does not count.  For each beat that took more than 5 ms a line
+of JSON goes to the file that `BEATS` names: when it ended, by the monotonic clock, and its time.
 
     BEATS=beats.jsonl python loadtest/beating_proxy.py --upstream http://127.0.0.1:9000
 """

@@ -140,7 +140,7 @@ class Route:
         is_limited = limits is not None and (
             limits.rate is not None or limits.long_running_limit is not None
         )
-        self.has_flows = is_limited or queue_set_config(level.configuration).queues > 1
+        self.has_flows = is_limited or level.queue_config.queues > 1
 
     def __repr__(self) -> str:
         return f"<Route {self.flow_schema.metadata.name} to {self.level.name}>"
@@ -486,7 +486,7 @@ class Controller:
             level.nominal_limit = limits.nominal
             level.lower_limit = limits.lower
             level.upper_limit = limits.upper
-            hand_size = queue_set_config(level.configuration).hand_size
+            hand_size = level.queue_config.hand_size
             level.max_seats = max_seats(limits.nominal, hand_size) if hand_size else 0
 
     def _adjust(self, now_ns: int) -> None:

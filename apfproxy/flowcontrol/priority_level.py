@@ -74,6 +74,7 @@ class PriorityLevel:
         retry_after: How long a rejected client is asked to stay away.
         uid: Its object's uid, or one made from its name.
         configuration: The object in force; the last one while it is quiescing.
+        queue_config: How it queues by that; the controller has its queue set follow.
         is_ban: Whether every request is rejected, as an addition says.
         is_quiescing: Whether its object is gone and it only drains.
         shares: The nominalConcurrencyShares of its configuration.
@@ -97,6 +98,7 @@ class PriorityLevel:
         "max_seats",
         "name",
         "nominal_limit",
+        "queue_config",
         "queue_set",
         "retry_after",
         "shares",
@@ -127,6 +129,7 @@ class PriorityLevel:
         """Put a configuration in force, but for limits and queues, which the controller sets."""
         self.configuration = configuration
         self.uid = stable_uid("PriorityLevelConfiguration", configuration.metadata)
+        self.queue_config = queue_set_config(configuration)
         self.shares = level_shares(configuration)[0]
         added = level_additions(configuration)
         self.is_ban = added.is_ban

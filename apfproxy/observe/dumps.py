@@ -160,6 +160,8 @@ def request_views(controller: Controller) -> Iterator[RequestView]:
     """
     for level in levels_by_name(controller):
         name, queue_set = level.name, level.queue_set
+        if not queue_set.requests_waiting and not queue_set.executing:
+            continue
         views: list[RequestView] = []
         executing: dict[int, list[Ticket]] = {}
         for ticket in queue_set.executing:
