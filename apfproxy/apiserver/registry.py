@@ -72,6 +72,15 @@ ORPHAN = "orphan"
 FOREGROUND = "foregroundDeletion"
 
 
+class MetadataPart(msgspec.Struct):
+    """What of an object says what it is; the rest may be large, and is not read."""
+
+    metadata: dict[str, Any]
+
+
+decode_metadata = msgspec.json.Decoder(MetadataPart).decode
+
+
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
     """Who writes, and how.
@@ -504,8 +513,7 @@ def completed(kind: Kind, raw: Object) -> Object:
 
 def entry_metadata(entry: Entry) -> dict[str, Any]:
     """The metadata of an entry's object."""
-    metadata: dict[str, Any] = msgspec.json.decode(entry.data)["metadata"]
-    return metadata
+    return decode_metadata(entry.data).metadata
 
 
 def selectable(kind: Kind, obj: Object) -> dict[str, str]:

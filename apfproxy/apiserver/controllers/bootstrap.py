@@ -24,7 +24,7 @@ from apfproxy.api.flowcontrol.bootstrap import CHECKOUT, INSTALLED, directory
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.apiserver.controllers.runner import is_not_found
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, completed
+from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, completed, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
 
 if TYPE_CHECKING:
@@ -220,7 +220,10 @@ class Bootstrap:
     async def _remove_former(self, plural: str, name: str) -> None:
         """Remove an object that was built in once, going by its annotation."""
         kind = next(kind for kind in self.kinds if kind.plural == plural)
-        metadata = self._registry.get(kind, "", name)["metadata"]
+        entry = self._registry.store.head(kind.resource, "", name)
+        if entry is None:
+            return
+        metadata = entry_metadata(entry)
         annotation = metadata.get("annotations", {}).get(AUTO_UPDATE, "")
         if BOOLEANS.get(annotation) and "deletionTimestamp" not in metadata:
             options = DeleteOptions(uid=metadata["uid"], manager=FLOW_CONTROL_MANAGER)

@@ -9,15 +9,13 @@ import asyncio
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from apfproxy.api.conditions import FALSE, TRUE, set_condition
 from apfproxy.api.core.kinds import NAMESPACE
 from apfproxy.api.core.namespaces import KUBERNETES_FINALIZER
 from apfproxy.api.times import rfc3339
 from apfproxy.apiserver.controllers.runner import is_not_found
 from apfproxy.apiserver.errors import StatusError, unknown_error
-from apfproxy.apiserver.registry import DeleteOptions, WriteOptions
+from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
 
 if TYPE_CHECKING:
@@ -135,7 +133,7 @@ class Namespaces:
         entry, is_gone = change.entry, change.type is ChangeType.DELETED
         if kind is not NAMESPACE:
             return [(entry.namespace,)] if is_gone and entry.namespace in self._ending else ()
-        if is_gone or "deletionTimestamp" not in msgspec.json.decode(entry.data)["metadata"]:
+        if is_gone or "deletionTimestamp" not in entry_metadata(entry):
             self._ending.discard(entry.name)
             return ()
         self._ending.add(entry.name)
@@ -175,7 +173,7 @@ class Namespaces:
         for kind in self._contents:
             resource = f"{kind.plural}.{kind.group}"
             for entry in self._registry.store.heads(kind.resource, name):
-                metadata = msgspec.json.decode(entry.data)["metadata"]
+                metadata = entry_metadata(entry)
                 if "deletionTimestamp" not in metadata:
                     deletions += 1
                     if deletions % DELETIONS_IN_A_ROW == 0:

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from apfproxy.api.core.kinds import POD
 from apfproxy.api.times import parse_time
 from apfproxy.apiserver.controllers.runner import is_not_found
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.registry import DeleteOptions
+from apfproxy.apiserver.registry import DeleteOptions, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
 
 if TYPE_CHECKING:
@@ -50,7 +48,7 @@ class PodTermination:
         entry = change.entry
         if change.type is ChangeType.DELETED or MARK not in entry.data:
             return ()
-        metadata = msgspec.json.decode(entry.data)["metadata"]
+        metadata = entry_metadata(entry)
         if "deletionTimestamp" not in metadata:
             return ()
         return [(entry.namespace, entry.name)]
