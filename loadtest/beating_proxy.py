@@ -21,6 +21,8 @@ from apfproxy.cli import serve
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from apfproxy.cli.process import ProxyProcess
     from apfproxy.settings import Settings
 
@@ -43,13 +45,13 @@ async def beat(path: Path) -> None:
             before_ns = now_ns
 
 
-async def run(settings: Settings) -> int:
+async def run(settings: Settings, *, read_again: Callable[[], Settings]) -> int:
     """Serve, and beat from the start on."""
 
     def begin(_process: ProxyProcess) -> None:
         spawn(beat(Path(os.environ["BEATS"])), name="beating")
 
-    return await serve_until_stopped(settings, begin)
+    return await serve_until_stopped(settings, begin, read_again=read_again)
 
 
 if __name__ == "__main__":

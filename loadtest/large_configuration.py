@@ -1,11 +1,11 @@
 """How long clients wait while a proxy with thousands of objects is told new ones, or shows them.
 
-Starts `apfproxy serve` with so many FlowSchemas and PriorityLevelConfigurations, of files or of a
-store, and has one client send small requests one after the other.  Beside them the objects change,
-the pages of the admin listener are read, and objects of nearly the largest size are written.  Told
-are of each the client's median and longest wait, and the most CPU time that went by between two
-turns of the proxy's event loop: other than a wait that does not depend on what else the machine
-has to do.
+Starts `apfproxy serve` with so many FlowSchemas and PriorityLevelConfigurations, of files, of a
+store or of `apfproxy apiserver`, and has one client send small requests one after the other.
+Beside them the objects change, the pages of the admin listener are read, and objects of nearly the
+largest size are written.  Told are of each the client's median and longest wait, and the most CPU
+time that went by between two turns of the proxy's event loop, which does not depend on what else
+the machine has to do.
 
     python loadtest/large_configuration.py --schemas 5000
     python loadtest/large_configuration.py --schemas 5000 --levels 1000 --source store
@@ -21,7 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -62,6 +62,15 @@ PAGES = (
     "/debug/live",
     "/debug/top_flows",
 )
+
+KUBECONFIG = """
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:PORT"}}]
+contexts: [{name: x, context: {cluster: c, user: u}}]
+current-context: x
+users: [{name: u, user: {token: t}}]
+"""
 
 Object = dict[str, Any]
 
@@ -240,6 +249,13 @@ async def curl(*arguments: str) -> None:
             process.kill()
 
 
+def start_api(port: int, directory: Path) -> Process:
+    """Start an API server to take objects from."""
+    program = str(Path(sys.executable).parent / "apfproxy")
+    listen = ("apiserver", "--listen", f"127.0.0.1:{port}")
+    return Process("apiserver", [program, *listen], port=port, core=0, directory=directory)
+
+
 class Site:
     """A proxy with its objects, and the ways to change them.
 
@@ -254,13 +270,18 @@ class Site:
         self._levels: int = arguments.levels
         self._directory = directory
         self._file = directory / "objects.json"
-        self.is_store: bool = arguments.source == "store"
+        self.source: str = arguments.source
+        self.api: Process | None = None
         self._write(objects(self._schemas, self._levels))
-        where = (
-            ("--store", str(directory / "objects.db"))
-            if self.is_store
-            else ("--objects", str(self._file))
-        )
+        where = ("--objects", str(self._file))
+        if self.source == "store":
+            where = ("--store", str(directory / "objects.db"))
+        elif self.source == "kubernetes":
+            (api_port,) = free_ports(1)
+            self.api = start_api(api_port, directory)
+            kubeconfig = directory / "kubeconfig"
+            kubeconfig.write_text(KUBECONFIG.replace("PORT", str(api_port)))
+            where = ("--objects-from-kubernetes", "--kubeconfig", str(kubeconfig))
         self.beats = directory / "beats.jsonl"
         port, self.admin_port = free_ports(2)
         seats = SEATS_A_LEVEL * max(self._levels, 60)
@@ -289,6 +310,17 @@ class Site:
         """An address of the admin listener."""
         return f"http://127.0.0.1:{self.admin_port}{path}"
 
+    def object_url(self, plural: str) -> str:
+        """Where objects are written, if not to files."""
+        port = self.admin_port if self.api is None else self.api.port
+        return f"http://127.0.0.1:{port}/apis/{GROUP}/v1/{plural}"
+
+    def stop(self) -> None:
+        """End what runs."""
+        self.proxy.stop()
+        if self.api is not None:
+            self.api.stop()
+
     async def fill(self) -> None:
         """Put the objects into the store."""
         async with ClientSession() as session:
@@ -311,7 +343,7 @@ class Site:
         """Create, replace and delete a very large object."""
         body = self._directory / "large.json"
         body.write_text(json.dumps(large_object()))
-        path = self.url(f"/apis/{GROUP}/v1/flowschemas")
+        path = self.object_url("flowschemas")
         data = ("-H", "Content-Type: application/json", "--data-binary", f"@{body}")
         await curl(*data, path)
         await curl("-X", "PUT", *data, path + "/large")
@@ -324,7 +356,7 @@ class Site:
 
     async def _put(self, changed: list[Object], made: list[Object]) -> None:
         before = self._generations()
-        if self.is_store:
+        if self.source != "files":
             async with ClientSession() as session:
                 await self._each(session, changed, is_new=False)
         else:
@@ -339,7 +371,7 @@ class Site:
         async def send() -> None:
             for each in left:
                 plural = each["kind"].lower() + "s"
-                url = self.url(f"/apis/{GROUP}/v1/{plural}")
+                url = self.object_url(plural)
                 if not is_new:
                     url += "/" + each["metadata"]["name"]
                 async with session.request("POST" if is_new else "PUT", url, json=each) as answer:
@@ -361,7 +393,7 @@ class Site:
 
 async def measure(site: Site, *, is_json: bool) -> None:
     """Do everything once."""
-    if site.is_store:
+    if site.source != "files":
         await site.fill()
     client = Client(site.proxy.port)
     running = asyncio.ensure_future(client.run())
@@ -377,7 +409,7 @@ async def measure(site: Site, *, is_json: bool) -> None:
         url = site.url("/metrics")
         await measured.during("metrics, gzip", lambda: curl("-H", "Accept-Encoding: gzip", url))
         await measured.during("live page", site.listen)
-        if site.is_store:
+        if site.source != "files":
             await measured.during("large writes", site.write_large)
 
     doing = asyncio.ensure_future(do_all())
@@ -394,7 +426,7 @@ def main() -> int:
     parser = Parser(__doc__)
     parser.add_argument("--schemas", type=count_up_to(20_000), default=5000)
     parser.add_argument("--levels", type=count_up_to(10_000, 0), default=0)
-    parser.add_argument("--source", choices=("files", "store"), default="files")
+    parser.add_argument("--source", choices=("files", "store", "kubernetes"), default="files")
     parser.add_argument("--json", action="store_true", help="a line of JSON for each")
     arguments = parser.parse_args()
 
@@ -403,7 +435,8 @@ def main() -> int:
             directory = Path(name)
             with start_origin(directory=directory, arguments=["--delay-ms", "0"]) as origin:
                 site = Site(arguments, directory, origin.port)
-                with site.proxy:
+                with ExitStack() as stack:
+                    stack.callback(site.stop)
                     asyncio.run(measure(site, is_json=arguments.json))
 
     return exit_status("large_configuration", run)
