@@ -273,7 +273,7 @@ class Site:
         self.source: str = arguments.source
         self.api: Process | None = None
         self._write(objects(self._schemas, self._levels))
-        where = ("--objects", str(self._file))
+        where: tuple[str, ...] = ("--objects", str(self._file))
         if self.source == "store":
             where = ("--store", str(directory / "objects.db"))
         elif self.source == "kubernetes":
