@@ -188,7 +188,7 @@ class Gate:
             *resource,
             subresource if subresource in SUBRESOURCES else OTHER,
             scope_of(attributes),
-            dry_run_of(attributes),
+            dry_run_of(request),
         )
 
 
@@ -233,9 +233,9 @@ def scope_of(attributes: RequestAttributes) -> str:
     return "namespace" if attributes.namespace else "cluster"
 
 
-def dry_run_of(attributes: RequestAttributes) -> str:
+def dry_run_of(request: web.Request) -> str:
     """The parameter, if it makes sense."""
-    values = attributes.query.get("dryRun", ())
-    if not values or values == ("",):
+    values = request.query.getall("dryRun", [])
+    if values in ([], [""]):
         return ""
     return "All" if set(values) == {"All"} else "invalid"
