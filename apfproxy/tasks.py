@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
+
+from apfproxy.faults import Part, report
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
-
-log = logging.getLogger(__name__)
 
 # The loop itself holds tasks weakly; without this one could vanish half-way.
 _running: set[asyncio.Task[Any]] = set()
@@ -26,4 +25,4 @@ def spawn(coroutine: Coroutine[Any, Any, None], *, name: str) -> asyncio.Task[No
 def _on_done(task: asyncio.Task[Any]) -> None:
     _running.discard(task)
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("%s failed", task.get_name(), exc_info=error)
+        report(Part.TASK, error, f"{task.get_name()} failed", loop=task.get_loop())

@@ -21,7 +21,7 @@ PURE = CORE | {"lint", "simulation"}
 EVERYWHERE = frozenset({"clock", "errors", "loopback"})
 """Modules beside the packages that all may import, and that import none."""
 
-SHARED = frozenset({"rare_log", "settings", "tasks"})
+SHARED = frozenset({"duties", "faults", "rare_log", "settings", "tasks"})
 """Modules beside the packages that all may import but the pure ones."""
 
 ARROWS: dict[str, frozenset[str]] = {
@@ -30,7 +30,9 @@ ARROWS: dict[str, frozenset[str]] = {
     "loopback": frozenset(),
     "rare_log": frozenset(),
     "settings": frozenset(),
-    "tasks": frozenset(),
+    "faults": frozenset({"rare_log"}),
+    "tasks": frozenset({"faults"}),
+    "duties": frozenset({"faults", "tasks"}),
     "__main__": frozenset({"cli"}),
     "api": frozenset(),
     "request": frozenset({"api"}),

@@ -153,6 +153,9 @@ class RemoteKeys:
             self._fail(f"no answer within {TIMEOUT_S:g} s")
         except (WebKeysError, aiohttp.ClientError, OSError, ValueError) as error:
             self._fail(str(error) or type(error).__name__)
+        except Exception:
+            self._fail("an error of the proxy itself, see its log")
+            raise
         else:
             self._fetched_s = self._now_s()
             self.problem = ""

@@ -136,9 +136,9 @@ class Identities:
         """Load again what has changed, now."""
         await self._files.check()
 
-    async def watch(self) -> None:
-        """Load again what changes, for ever."""
-        await self._files.watch()
+    async def watch(self, beat: Callable[[], None]) -> None:
+        """Load again what changes, for ever; calls `beat` after each look."""
+        await self._files.watch(beat)
 
     async def close(self) -> None:
         """Ask nobody any more."""

@@ -10,12 +10,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
 from apfproxy.cli.places import Place, Places
-from apfproxy.tasks import spawn
+from apfproxy.duties import Recurring
+from apfproxy.faults import Part
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Hashable, Iterable
@@ -144,21 +146,18 @@ class Listener:
         await self._runner.cleanup()
 
     async def _looking(self, _app: web.Application) -> AsyncIterator[None]:
-        tasks = [
-            spawn(self._look(), name="looking for stalled clients"),
-            spawn(self._sweep(), name="looking for late requests"),
-        ]
-        yield
-        for task in tasks:
-            task.cancel()
-
-    async def _look(self) -> None:
+        loop = asyncio.get_running_loop()
         clients = StalledClients()
-        while True:
-            await asyncio.sleep(LOOK_S)
+
+        def look() -> None:
             clients.look((each, each.transport) for each in self.places)
 
-    async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(SWEEP_S)
-            self.places.sweep()
+        duties = [
+            Recurring(Part.ADMIN, loop, LOOK_S, math.inf, look),
+            Recurring(Part.ADMIN, loop, SWEEP_S, math.inf, self.places.sweep),
+        ]
+        for duty in duties:
+            duty.start()
+        yield
+        for duty in duties:
+            duty.stop()

@@ -19,6 +19,8 @@ from apfproxy.cli.observation import Observation
 from apfproxy.cli.places import Places, place_limits
 from apfproxy.cli.raw_request import request_of_line
 from apfproxy.cli.running import descriptor_limit
+from apfproxy.duties import Recurring, Supervised
+from apfproxy.faults import Faults, Part
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -31,6 +33,7 @@ from apfproxy.observe.authentication_metrics import AuthenticationMetrics
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.configuration_events import ConfigurationEvents, shortfall
 from apfproxy.observe.explain_page import NOT_ENFORCED, ExplainPage
+from apfproxy.observe.fault_metrics import fault_families
 from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.observe.health_metrics import health_families
 from apfproxy.observe.live_state import LiveInputs
@@ -39,13 +42,13 @@ from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.settings import OBSERVE, PROMPT
+from apfproxy.sources.file_changes import REREAD_PERIOD_S
 from apfproxy.sources.files import ObjectFiles
 from apfproxy.sources.object_counts import ObjectCounts
 from apfproxy.sources.stored_objects import StoredObjects
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from apfproxy.api.decode import Problem
     from apfproxy.observe.metrics import Families
@@ -61,14 +64,22 @@ ADMIN_CONNECTIONS = 64
 ADMIN_PART = 8
 """Of the descriptors it takes no more than one part of so many, however few there are."""
 
+STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
+"""Two adjustments in a row that did not come to their end."""
+STALE_FILES_S = 6 * REREAD_PERIOD_S
+"""Files are read every few seconds, unless their file system hangs."""
+
 CONFIGURATION = "configuration"
 ENFORCEMENT = "enforcement"
 IDENTIFICATION = "identification"
 KUBERNETES = "kubernetes"
+LIMITS = "limits"
 OBJECT_COUNTS = "object-counts"
 SETTINGS = "settings"
+OBJECTS = "objects"
 SHUTDOWN = "shutdown"
 STORE = "store"
+SWEEP = "sweep"
 
 OBSERVES = "flow control only observes: no request is rejected or delayed (flowControl.enforcement)"
 
@@ -111,6 +122,8 @@ class ProxyProcess:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._loop = asyncio.get_running_loop()
+        self.faults = Faults()
+        self.faults.watch(self._loop)
         flow_control = settings.flow_control
         self.clock = LoopClock(self._loop)
         seed = flow_control.hash_seed
@@ -139,12 +152,31 @@ class ProxyProcess:
             self.clock,
             self.identities.identification,
         )
+        self._adjustments = Recurring(
+            Part.LIMITS,
+            self._loop,
+            ADJUSTMENT_PERIOD_S,
+            STALE_LIMITS_S,
+            self.controller.adjust_limits,
+        )
         self.health = HealthRegistry()
+        self.health.add(SWEEP, look=self.server.sweep.problem)
+        # Without adjustments the limits stay as they are: no reason to lose the requests.
+        self.health.add(LIMITS, pages=(READYZ,), is_blocking=False, look=self._adjustments.problem)
         self.health.add(CONFIGURATION, pages=(READYZ,), is_blocking=False)
         self.health.add(SETTINGS, pages=(READYZ,), is_blocking=False)
+        self._watching_identities = Supervised(
+            Part.IDENTITY_FILES,
+            "watching certificates, keys and tokens",
+            self.identities.watch,
+            stale_after_s=STALE_FILES_S,
+        )
         if self.identities.can_fail:
             self.health.add(
-                IDENTIFICATION, pages=(READYZ,), is_blocking=False, look=self.identities.problem
+                IDENTIFICATION,
+                pages=(READYZ,),
+                is_blocking=False,
+                look=lambda: self._watching_identities.problem() or self.identities.problem(),
             )
         if flow_control.enforcement == OBSERVE:
             self.health.add(ENFORCEMENT, pages=(READYZ,), is_blocking=False, problem=OBSERVES)
@@ -157,20 +189,30 @@ class ProxyProcess:
         self.kubernetes: KubernetesObjects | None = None  # the source, if it is this one
         self._api: FlowControlApi | None = None
         self.object_counts: ObjectCounts | None = None
+        self._reading_counts: Supervised | None = None
         if flow_control.object_counts_from is not None:
-            self.object_counts = ObjectCounts(
+            self.object_counts = counts = ObjectCounts(
                 flow_control.object_counts_from,
                 self.costs,
                 self.clock.now_ns,
                 flow_control.object_counts_interval_s,
-                on_change=self._on_object_counts,
             )
-            self.health.add(OBJECT_COUNTS, pages=(READYZ,), is_blocking=False)
+            self._reading_counts = reading = Supervised(
+                Part.OBJECT_COUNTS, "reading object counts", lambda _beat: counts.run()
+            )
+            self.health.add(
+                OBJECT_COUNTS,
+                pages=(READYZ,),
+                is_blocking=False,
+                look=lambda: counts.problem or reading.problem(),
+            )
 
-        self.descriptors = DescriptorWatch(self.clock.now_ns)
+        self.descriptors = descriptors = DescriptorWatch(self.clock.now_ns)
+        self._watching_descriptors = Supervised(
+            Part.ADMIN, "looking for a descriptor", lambda _beat: descriptors.run()
+        )
         self._admin: Listener | None = None
         self._tasks: list[asyncio.Task[None]] = []
-        self._adjustment: asyncio.Handle | None = None
 
     def __repr__(self) -> str:
         return f"<ProxyProcess {self.server!r}, {self.controller!r}>"
@@ -203,7 +245,9 @@ class ProxyProcess:
             self.observation.open()
             self.source = await self._objects()
             self.source.load_first()
-            self._tasks.append(spawn(self.source.watch(), name="watching the objects"))
+            watching = self._watching(self.source)
+            self.health.add(OBJECTS, pages=(READYZ,), is_blocking=False, look=watching.problem)
+            self._tasks.append(watching.start())
             if self.kubernetes is not None:
                 timeout_s = self.settings.flow_control.kubernetes.first_sync_timeout_s
                 await self.kubernetes.wait_until_synced(timeout_s)
@@ -211,13 +255,20 @@ class ProxyProcess:
         except BaseException:
             await self.stop()
             raise
-        self.start_adjustments(self._loop.call_later)
-        self._tasks.append(spawn(self.descriptors.run(), name="looking for a descriptor"))
+        self._adjustments.start()
+        self._tasks.append(self._watching_descriptors.start())
         if self.identities.has_files:
-            watch = self.identities.watch()
-            self._tasks.append(spawn(watch, name="watching certificates, keys and tokens"))
-        if self.object_counts is not None:
-            self._tasks.append(spawn(self.object_counts.run(), name="reading object counts"))
+            self._tasks.append(self._watching_identities.start())
+        if self._reading_counts is not None:
+            self._tasks.append(self._reading_counts.start())
+
+    def _watching(self, source: Source) -> Supervised:
+        """The task that keeps what is in force as its source has it."""
+        name = "watching the objects"
+        if isinstance(source, ObjectFiles):
+            return Supervised(Part.OBJECTS, name, source.watch, stale_after_s=STALE_FILES_S)
+        # The others are told of changes, and say by themselves when they are not.
+        return Supervised(Part.OBJECTS, name, lambda _beat: source.watch())
 
     async def _objects(self) -> Source:
         """Where the objects come from; a store has the built-in ones by then."""
@@ -311,6 +362,7 @@ class ProxyProcess:
             yield partial(access_log_families, access_log)
         yield partial(health_families, self.health)
         yield self.descriptors.families
+        yield partial(fault_families, self.faults)
 
     def configure(self, settings: Settings) -> None:
         """Put other settings in force, for what comes from now on.
@@ -353,8 +405,7 @@ class ProxyProcess:
 
     async def stop(self) -> None:
         """End at once; harmless if it never started."""
-        if self._adjustment is not None:
-            self._adjustment.cancel()
+        self._adjustments.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -376,24 +427,6 @@ class ProxyProcess:
 
     def _renew_pool(self) -> None:
         self.server.pool.renew()
-
-    def start_adjustments(
-        self, call_later: Callable[[float, Callable[[], None]], asyncio.Handle]
-    ) -> None:
-        """Adjust the limits of the priority levels at the end of each period.
-
-        Args:
-            call_later: Calls back after so many seconds, as the loop's method does.
-        """
-
-        def arm() -> None:
-            self._adjustment = call_later(ADJUSTMENT_PERIOD_S, adjust)
-
-        def adjust() -> None:
-            arm()  # first, so that no error can end the adjustments
-            self.controller.adjust_limits()
-
-        arm()
 
     def _on_load(
         self, problems: tuple[Problem, ...], dangling: tuple[str, ...], *, is_whole: bool
@@ -419,9 +452,6 @@ class ProxyProcess:
         self.kinds.set_limits(
             self.clock.now_ns(), self.controller.waiting_limit, self.controller.executing_limit
         )
-
-    def _on_object_counts(self, problem: str | None) -> None:
-        self.health.report(OBJECT_COUNTS, problem)
 
     def _wall_offset_ns(self) -> int:
         return time.time_ns() - self.clock.now_ns()

@@ -40,6 +40,8 @@ CACHED_BYTES = 8 << 20
 """Written since the page cache was asked to let the file go: who follows the log reads it there."""
 CLOSE_TIMEOUT_S = 5.0
 """For whoever reads our stdout, say, and reads it no more."""
+STALLED_NS = 5_000_000_000
+"""Without a line written, though some wait: as where a pipe's reader hangs."""
 MODE = 0o640
 """The log names users."""
 
@@ -59,7 +61,6 @@ class AccessLog:
     Attributes:
         dropped: Lines that were dropped, since too many waited or since writing failed.
         write_errors: Writes and openings that failed.
-        problem: What is wrong now; None while all is well.
     """
 
     def __init__(self, path: str, max_queued: int, clock: Clock) -> None:
@@ -81,7 +82,9 @@ class AccessLog:
         self._is_torn = False
         self._cached_bytes = 0
         self.write_errors = 0
-        self.problem: str | None = None
+        self._failure: str | None = None
+        self._progress_ns = 0
+        """When the last order was done, or the first after a rest was given."""
         # Written by the loop only:
         self._refused = 0
 
@@ -89,6 +92,17 @@ class AccessLog:
     def dropped(self) -> int:
         """Lines that are in no file."""
         return self._refused + self._lost
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong now; None while all is well."""
+        if self._failure is not None:
+            return self._failure
+        stalled_ns = self._clock.now_ns() - self._progress_ns
+        handed_over = self.queued - self._gathered
+        if handed_over and stalled_ns >= STALLED_NS:
+            return f"{self._path}: no line was written for {stalled_ns / 1e9:.0f} s"
+        return None
 
     @property
     def written(self) -> int:
@@ -157,6 +171,8 @@ class AccessLog:
 
     def _hand_over(self) -> None:
         if self._chunks:
+            if self.queued == self._gathered:  # nothing else is on its way
+                self._progress_ns = self._clock.now_ns()
             self._orders.put(self._chunks)
             self._chunks = []
             self._gathered = 0
@@ -165,10 +181,17 @@ class AccessLog:
 
     def _run(self) -> None:
         while (chunks := self._orders.get()) is not None:
-            if chunks:
-                self._write_chunks(chunks)
-            else:
-                self._open_again()
+            done = self._done + sum(number for _, number in chunks)
+            try:
+                if chunks:
+                    self._write_chunks(chunks)
+                else:
+                    self._open_again()
+            except Exception as error:  # noqa: BLE001  whatever it is, later lines may be written
+                self._lost += done - self._done
+                self._done = done
+                self._fail(f"cannot be written: {error!r}")
+            self._progress_ns = self._clock.now_ns()
         if self._path != STDOUT:
             os.close(self._descriptor)
 
@@ -223,13 +246,13 @@ class AccessLog:
 
     def _fail(self, problem: str) -> None:
         self.write_errors += 1
-        if self.problem is None:
+        if self._failure is None:
             log.error("access log %s %s; lines are dropped until it works", self._path, problem)
-        self.problem = f"{self._path} {problem}"
+        self._failure = f"{self._path} {problem}"
 
     def _recover(self) -> None:
-        if self.problem is not None:
-            self.problem = None
+        if self._failure is not None:
+            self._failure = None
             log.warning("access log %s works again", self._path)
 
     def __repr__(self) -> str:

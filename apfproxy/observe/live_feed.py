@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from apfproxy.faults import Part, contained
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
@@ -165,6 +166,7 @@ class LiveFeed:
     async def _run(self) -> None:
         while True:
             begun_ns = self._now_ns()
-            self.serve()
+            with contained(Part.LIVE_PAGE):
+                self.serve()
             cost_s = (self._now_ns() - begun_ns) / NS_PER_S
             await self._sleep(max(INTERVAL_S, cost_s / MAX_LOOP_SHARE))

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from apfproxy.duties import Recurring
+from apfproxy.faults import Part
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.queue_set import QueueSetKind
 from apfproxy.observe.live_feed import Listener, LiveFeed, event
@@ -22,7 +25,6 @@ from apfproxy.observe.live_history import LiveHistory
 from apfproxy.observe.live_state import live_state
 from apfproxy.observe.negotiation import qualities
 from apfproxy.observe.responses import page_response
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
@@ -202,14 +204,14 @@ class LivePage:
         return response
 
     async def _sampling(self, _app: web.Application) -> AsyncIterator[None]:
-        task = spawn(self._sample(), name="sampling for the live page")
+        loop = asyncio.get_running_loop()
+        sampling = Recurring(Part.LIVE_PAGE, loop, SAMPLE_S, math.inf, self._sample)
+        sampling.start()
         yield
-        task.cancel()
+        sampling.stop()
 
-    async def _sample(self) -> None:
-        while True:
-            await asyncio.sleep(SAMPLE_S)
-            self.history.sample(time.monotonic_ns(), time.time())
+    def _sample(self) -> None:
+        self.history.sample(time.monotonic_ns(), time.time())
 
     async def _close(self, _app: web.Application) -> None:
         self.feed.close()

@@ -21,6 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from apfproxy.faults import Part, contained
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -174,6 +176,10 @@ class TopFlows:
     def _fold(self) -> None:
         """Put what was gathered into the sketches."""
         batch, self._batch = self._batch, {}
+        with contained(Part.TOP_FLOWS):  # whoever meets it has nothing to do with it
+            self._put(batch)
+
+    def _put(self, batch: dict[Flow, list[int]]) -> None:
         growth = self._growth()
         seats, waits, rejections = self._sketches
         for flow, (taken, waited_ns, rejected) in batch.items():

@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.faults import Part, contained, report
+from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.response_head import ResponseError
 
 if TYPE_CHECKING:
@@ -76,9 +78,19 @@ class AbandonedAnswer:
             return
         self._context.abandoned.discard(self)
         self._timer.cancel()
-        self._upstream.abort()
-        self._give_back(self._context.clock.now_ns())
+        try:
+            self._upstream.abort()
+        finally:
+            self._give_back(self._context.clock.now_ns())
 
+    def fail(self, error: Exception) -> None:
+        """End after an error of the program; never raises."""
+        loop = self._context.loop
+        report(Part.CONNECTION, error, "an error of the proxy itself: an answer ends", loop=loop)
+        with contained(Part.CONNECTION, loop):
+            self.end()
+
+    @guarded
     def _on_wait_over(self) -> None:
         self._context.counters.abandoned_given_up += 1
         self.end()

@@ -116,7 +116,6 @@ class Context:
         is_draining: Whether answers say that their connection closes.
         limits: What clients may take.
         refusals: Why requests were refused without being classified, a line of each a minute.
-        sweep_now_ns: The time of the last sweep, for deadlines that need no better.
         top_flows: Gathers what flows take; None for nobody.
     """
 
@@ -150,7 +149,6 @@ class Context:
         "max_head_bytes",
         "pool",
         "refusals",
-        "sweep_now_ns",
         "top_flows",
         "trusted_networks",
         "tunnel_idle_ns",
@@ -186,7 +184,6 @@ class Context:
         self.linger_ns = 2_000_000_000
         self.held_bytes = READ_BYTES // 2
         self.is_draining = False
-        self.sweep_now_ns = clock.now_ns()
         self._suffixes: dict[bytes, bytes] = {}
         self._on_connection_closed: Callable[[], None] | None = None
         self.connections: set[DownstreamConnection] = set()

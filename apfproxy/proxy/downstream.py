@@ -10,8 +10,10 @@ import asyncio
 import re
 from typing import TYPE_CHECKING, cast
 
+from apfproxy.faults import Part, contained, report
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import ChunkedError
+from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.limits import address_of, reset
 from apfproxy.proxy.read_buffer import (
     NOBODY,
@@ -110,6 +112,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
 
     # What the transport says.
 
+    @guarded
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         context = self._context
         self.was_made = True
@@ -155,14 +158,18 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         context = self._context
         context.counters.bytes_from_clients += nbytes
         data = READ_VIEW[:nbytes].tobytes()
-        if self._exchange is None and not self._pending and self._body is None:
-            # Most requests are one read, and most are like one before: no parsing then.
-            head = self._kept_heads.get(data)
-            if head is not None and not self._is_lingering:
-                self._begin(head)
-                return
-        self._receive(data)
+        try:  # as `guarded`, at no cost
+            if self._exchange is None and not self._pending and self._body is None:
+                # Most requests are one read, and most are like one before: no parsing then.
+                head = self._kept_heads.get(data)
+                if head is not None and not self._is_lingering:
+                    self._begin(head)
+                    return
+            self._receive(data)
+        except Exception as error:  # noqa: BLE001  as there
+            self.fail(error)
 
+    @guarded
     def eof_received(self) -> None:
         """The client sends no more.
 
@@ -175,7 +182,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._is_closed = True
         self._context.absences.forget(self)
         self._transport.set_protocol(NOBODY)
-        self._leave()
+        self._leave()  # which raises nothing
         self.deadline_ns = 0
         if self._counted_as:
             self._context.connections.discard(self)
@@ -183,16 +190,19 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._counted_as = ""
             self._context.on_connection_closed()
 
+    @guarded
     def on_absence(self) -> None:
         """The client has ended or broken its connection, of which nothing is read for now."""
         self._leave()
         self.abort_after_write()
 
+    @guarded
     def pause_writing(self) -> None:
         self.is_write_paused = True
         if self._exchange is None:
             self._wait_for_client()
 
+    @guarded
     def resume_writing(self) -> None:
         self.is_write_paused = False
         if self._exchange is not None:
@@ -249,7 +259,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self.keep_alive = False
         return self.keep_alive
 
-    def on_exchange_end(self, exchange: Exchange) -> None:
+    def on_exchange_end(self, exchange: Exchange, now_ns: int) -> None:
         """The answer is through: go on to the next request, or close."""
         if self._exchange is not exchange:
             return
@@ -260,7 +270,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if not self.keep_alive:
             self._linger()
             return
-        self.deadline_ns = self._context.sweep_now_ns + self._context.idle_timeout_ns
+        self.deadline_ns = now_ns + self._context.idle_timeout_ns
         if self.is_write_paused:
             self._wait_for_client()
             return
@@ -282,6 +292,23 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._exchange = None
         self._is_closed = True
         reset(self._transport)
+
+    def fail(self, error: Exception, exchange: Exchange | None = None) -> None:
+        """Close after an error of the program, wherever it came up; never raises.
+
+        Args:
+            error: What it is; it is reported.
+            exchange: In which it came up, if that is not under way here any more.
+        """
+        loop = self._context.loop
+        report(Part.CONNECTION, error, "an error of the proxy itself: closed", loop=loop)
+        current, self._exchange = self._exchange, None
+        if exchange is not None:
+            exchange.give_up()
+        if current is not None and current is not exchange:
+            current.give_up()
+        with contained(Part.CONNECTION, loop):
+            self.abort()
 
     def abort_after_write(self) -> None:
         """Send what is buffered, then close without ending the answer."""
@@ -309,6 +336,12 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if self.is_idle and self.deadline_ns > deadline_ns:
             self.deadline_ns = deadline_ns
 
+    def leave(self) -> None:
+        """Close at once, as if the client had: the proxy stops."""
+        self._leave()
+        self.abort()
+
+    @guarded
     def on_deadline(self) -> None:
         """The deadline is over."""
         self.deadline_ns = 0
@@ -352,6 +385,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if self._body is None and not self._is_lingering:
             self.pause_reading()
 
+    @guarded
     def _take_pending(self) -> None:
         """Go on with requests that came while another one was under way."""
         if self._exchange is None and self._pending and not self._is_closed:
@@ -476,9 +510,8 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if exchange is not None:
             # The body broke off after the request was admitted.
             has_answered = exchange.has_answered
-            self._exchange = None
             exchange.log_malformed(refused.code)
-            exchange.on_client_left()
+            self._leave()
             if has_answered:
                 self.abort_after_write()
                 return
@@ -525,7 +558,10 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         exchange = self._exchange
         if exchange is not None:
             self._exchange = None
-            exchange.on_client_left()
+            try:
+                exchange.on_client_left()
+            except Exception as error:  # noqa: BLE001  as `guarded`
+                self.fail(error, exchange)
 
     def __repr__(self) -> str:
         return f"<DownstreamConnection {'idle' if self.is_idle else self._exchange}>"

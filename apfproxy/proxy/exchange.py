@@ -12,6 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.authenticator import Refusal
+from apfproxy.faults import Part, contained, report
 from apfproxy.proxy import answers
 from apfproxy.proxy.abandoned import AbandonedAnswer
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
@@ -109,7 +110,7 @@ class Exchange(SeatHolder):
         context, head = self._context, self.head
         self._held = body
         self._request_is_whole = is_whole
-        if head.identity_until_ns <= context.sweep_now_ns and not self._identify():
+        if head.identity_until_ns <= context.clock.now_ns() and not self._identify():
             return
         if is_whole or not self._gathers():
             self._admit()
@@ -208,18 +209,12 @@ class Exchange(SeatHolder):
         try:
             if self._take_identity(found) and (self._request_is_whole or not self._gathers()):
                 self._admit()
-        except Exception:
-            # As the loop does where this happens in the event that brought the request's bytes.
-            self._log_end(Failure.INTERNAL)
-            self._leave_origin(self._context.clock.now_ns())
-            self._downstream.abort()
-            raise
+        except Exception as error:  # noqa: BLE001 - as in the event that brought the bytes
+            self.fail(error)
 
     def _answer_unidentified(self, error: Exception) -> None:
         """Let nobody in after a failure of the proxy's own."""
-        self._context.refusals.log(
-            logging.ERROR, "internal", "finding out who asks failed", exc_info=error
-        )
+        report(Part.CONNECTION, error, "finding out who asks failed", loop=self._context.loop)
         self._downstream.keep_alive = False
         self._answer_status(
             500, "the proxy failed to find out who asks; its log says more", Failure.INTERNAL
@@ -425,6 +420,25 @@ class Exchange(SeatHolder):
         self._log_end(Failure.CANCELLED)
         self._leave_origin(self._context.clock.now_ns())
 
+    def fail(self, error: Exception) -> None:
+        """End after an error of the program, and the client's connection with it; never raises."""
+        self._downstream.fail(error, self)
+
+    def give_up(self) -> None:
+        """Give back all that the request holds, in whatever state it is; never raises."""
+        context, ticket, found = self._context, self.ticket, self._classification
+        loop = context.loop
+        context.limits.watched.discard(self)
+        with contained(Part.CONNECTION, loop):
+            self._log_end(Failure.INTERNAL)
+        with contained(Part.CONNECTION, loop):
+            self._drop_upstream()
+        with contained(Part.CONNECTION, loop):
+            self._give_back(context.clock.now_ns())
+        if ticket is not None and found is not None:
+            with contained(Part.CONNECTION, loop):
+                found.level.queue_set.withdraw(ticket, None)  # harmless once it is done
+
     def on_deadline(self) -> None:
         """The request has taken too long."""
         if self.has_answered:
@@ -528,7 +542,7 @@ class Exchange(SeatHolder):
             else:
                 upstream.abort()
         self._give_back(now_ns)
-        self._downstream.on_exchange_end(self)
+        self._downstream.on_exchange_end(self, now_ns)
 
     def _leave_origin(self, now_ns: int) -> None:
         """Give up the answer, and all that the request holds.
@@ -542,9 +556,12 @@ class Exchange(SeatHolder):
             and ticket is not None
             and ticket.is_executing
         ):
-            self._upstream = self.ticket = None
-            self._give_back(now_ns)  # all but the seats, which are those of the ticket
-            self.ticket = ticket
+            self.ticket = None
+            try:
+                self._give_back(now_ns)  # all but the seats, which are those of the ticket
+            finally:
+                self.ticket = ticket
+            self._upstream = None
             AbandonedAnswer(context, self.head, upstream, self._give_seats_back)
             return
         self._drop_upstream()
@@ -641,7 +658,7 @@ class Exchange(SeatHolder):
         downstream.send(answer)
         if context.access_log is not None:
             self._log(ticket, now_ns, (code, 0, answers.body_bytes(answer)), reason)
-        downstream.on_exchange_end(self)
+        downstream.on_exchange_end(self, now_ns)
 
     def __repr__(self) -> str:
         return f"<Exchange {self.head!r}, {self.ticket!r}>"

@@ -17,6 +17,7 @@ import socket
 import ssl
 from typing import TYPE_CHECKING
 
+from apfproxy.faults import Part, report
 from apfproxy.proxy.counters import HandshakeFailure
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.limits import folded, reset_socket
@@ -124,6 +125,13 @@ class TlsListener:
 
     def take(self, client: socket.socket) -> None:
         """Shake hands on a connection that was accepted, if it is within the limits."""
+        try:
+            self._take(client)
+        except Exception as error:  # noqa: BLE001  whatever it is, others wait to be accepted
+            report(Part.LISTENER, error, "an error of the proxy itself: closed", loop=self._loop)
+            client.close()
+
+    def _take(self, client: socket.socket) -> None:
         try:
             address = folded(client.getpeername())
         except OSError:

@@ -21,6 +21,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from apfproxy.faults import Part, contained, report
 from apfproxy.flowcontrol.ticket import (
     DONE,
     ONE_SEAT,
@@ -30,6 +31,7 @@ from apfproxy.flowcontrol.ticket import (
     WorkEstimate,
 )
 from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.guarded import guarded
 
 if TYPE_CHECKING:
     from apfproxy.clock import Timer
@@ -106,6 +108,12 @@ class ObservedExchange(Exchange):
         # If the ticket is still there, its seats are kept for the origin, which works on.
         if isinstance(self._verdict, Shadow) and self.ticket is None:
             self._verdict.leave()
+
+    def give_up(self) -> None:
+        if isinstance(self._verdict, Shadow):
+            with contained(Part.CONNECTION, self._context.loop):
+                self._verdict.leave()
+        super().give_up()
 
     def _give_seats_back(self, now_ns: int) -> None:
         ticket = self.ticket
@@ -223,6 +231,13 @@ class Shadow:
         elif ticket.is_executing:
             self._finish()
 
+    def fail(self, error: Exception) -> None:
+        """Leave after an error of the program; the request itself goes on.  Never raises."""
+        loop = self._context.loop
+        report(Part.CONNECTION, error, "an error of the proxy itself: a shadow leaves", loop=loop)
+        with contained(Part.CONNECTION, loop):
+            self.leave()
+
     def _hold_seats(self, duration_ns: int) -> None:
         """Hold the seats for as long as the request did, from the shadow's dispatch on."""
         end_ns = self._ticket.dispatched_ns + duration_ns
@@ -235,6 +250,7 @@ class Shadow:
                 self._ticket.dispatched_ns + lasted_ns, self._leave_place
             )
 
+    @guarded
     def _leave_place(self) -> None:
         if self._place_timer is not None:
             self._place_timer.cancel()
@@ -243,6 +259,7 @@ class Shadow:
             self.place.release(self._ticket.flow.distinguisher)
             self.place = None
 
+    @guarded
     def _finish(self) -> None:
         head, context = self._head, self._context
         now_ns = context.clock.now_ns()
@@ -251,6 +268,7 @@ class Shadow:
         head.kind.executing.end(now_ns)
         self._level.queue_set.finish(self._ticket, head.is_watch)
 
+    @guarded
     def _on_wait_limit(self) -> None:
         self.reason = RejectReason.TIME_OUT
         self._level.retry_after.record_drop(int(time.time()))

@@ -10,6 +10,7 @@ import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
+from apfproxy.faults import Part, report
 from apfproxy.proxy.response_head import ResponseHead
 from apfproxy.proxy.upstream import UpstreamConnection
 from apfproxy.tasks import spawn
@@ -33,6 +34,7 @@ KEEP_ALIVE = {
 """Seconds without a word before the first probe (as of Go's), between probes, probes without an
 answer; and milliseconds for which what was sent may stay unacknowledged."""
 
+OWN_FAILURE = "the proxy failed to connect to the origin; its log says more"
 MAX_REASONS_LOGGED = 8
 """Of one outage: each reason is logged once, and an outage has few."""
 
@@ -45,6 +47,9 @@ class Borrower(Protocol):
 
     def on_no_connection(self, code: int, reason: str) -> None:
         """There is none: answer with the status `code`."""
+
+    def fail(self, error: Exception) -> None:
+        """End after an error of the program in one of these; never raises."""
 
 
 class Pool:
@@ -136,7 +141,7 @@ class Pool:
             connection.resume_reading()
         if self._line:
             borrower, _ = self._line.popitem(last=False)
-            borrower.on_connection(connection)
+            lend(connection, borrower)
             return
         connection.idle_since_ns = now_ns
         self._idle[connection] = None
@@ -234,6 +239,11 @@ class Pool:
             self._connects.discard(task)
             self._fail_one(502, reason_of(error))
             return
+        except Exception as error:  # noqa: BLE001  whatever it is, the line must go on
+            self._connects.discard(task)
+            report(Part.POOL, error)
+            self._fail_one(502, OWN_FAILURE)
+            return
         self._connects.discard(task)
         self._counters.upstream_connections_opened += 1
         if connection.is_closed:
@@ -243,15 +253,25 @@ class Pool:
         if self._outage:
             self._outage.clear()
             log.info("the origin %s can be reached again", settings.address)
-        watch_over(connection.transport)
         self._open.add(connection)
+        try:
+            watch_over(connection.transport)
+        except OSError as error:  # it broke meanwhile
+            self._fail_one(502, reason_of(error))
+            connection.abort()
+            return
         if generation != self._generation:
             connection.abort()
         elif self._is_new_first():
             borrower, _ = self._new_line.popitem(last=False)
-            borrower.on_connection(connection)
+            lend(connection, borrower)
         else:
-            self.put_back(connection, self._now_ns())
+            try:
+                self.put_back(connection, self._now_ns())
+            except Exception as error:  # noqa: BLE001  as above
+                report(Part.POOL, error)
+                self._fail_one(502, OWN_FAILURE)
+                connection.abort()
 
     async def _open_plain(self) -> UpstreamConnection:
         settings = self._settings
@@ -301,11 +321,23 @@ class Pool:
         if self._line or self._new_line:
             line = self._new_line if self._is_new_first() else self._line
             borrower, _ = line.popitem(last=False)
-            borrower.on_no_connection(code, reason)
+            try:
+                borrower.on_no_connection(code, reason)
+            except Exception as error:  # noqa: BLE001  it is of this borrower alone
+                borrower.fail(error)
         self._connect_for_the_line()
 
     def __repr__(self) -> str:
         return f"<Pool of {len(self._open)}, {len(self._idle)} idle, {self.waiting_count} in line>"
+
+
+def lend(connection: UpstreamConnection, borrower: Borrower) -> None:
+    """Give a connection to a borrower out of the line; an error there is the borrower's alone."""
+    try:
+        borrower.on_connection(connection)
+    except Exception as error:  # noqa: BLE001  whatever it is, others wait in line
+        borrower.fail(error)
+        connection.abort()
 
 
 def reason_of(error: Exception) -> str:

@@ -15,6 +15,7 @@ import time
 from json.encoder import encode_basestring_ascii
 from typing import TYPE_CHECKING, Final
 
+from apfproxy.faults import Part, report
 from apfproxy.settings import ERRORS
 
 if TYPE_CHECKING:
@@ -206,8 +207,23 @@ class RequestLog:
     def flush(self) -> None:
         """Hand on all lines that there are."""
         records, self._records = self._records, []
-        if records:
-            self._write(self._lines(records), len(records))
+        if not records:
+            return
+        try:
+            lines = self._lines(records)
+        except Exception:  # noqa: BLE001  one request must not cost the others their lines
+            records = [record for record in records if self._can_be_told(record)]
+            lines = self._lines(records)
+        self._write(lines, len(records))
+
+    def _can_be_told(self, record: Record) -> bool:
+        """Whether a line can be made of a record; else that is an error of the program."""
+        try:
+            self._lines([record])
+        except Exception as error:  # noqa: BLE001  as above
+            report(Part.ACCESS_LOG, error, "a request is not in the access log")
+            return False
+        return True
 
     def close(self) -> None:
         """Hand on all lines, for the last time."""

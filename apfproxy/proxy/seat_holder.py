@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.ticket import RejectReason, Ticket
 from apfproxy.proxy import answers
+from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.watch_seats import WatchSeats
 
 if TYPE_CHECKING:
@@ -106,6 +107,10 @@ class SeatHolder(abc.ABC):
     @abc.abstractmethod
     def on_no_connection(self, code: int, reason: str) -> None:
         """The origin cannot be reached."""
+
+    @abc.abstractmethod
+    def fail(self, error: Exception) -> None:
+        """End after an error of the program; never raises."""
 
     @abc.abstractmethod
     def _dispatch(self) -> None:
@@ -240,16 +245,17 @@ class SeatHolder(abc.ABC):
         self._set_deadline(ticket.dispatched_ns)
         self._dispatch()
 
+    @guarded
     def _on_wait_limit(self) -> None:
         ticket, found = self.ticket, self._classification
         assert ticket is not None
         assert found is not None
         self._wait_timer = None
         self._note_use(ticket)
-        self.ticket = None
         now_ns = self._context.clock.now_ns()
         self.head.kind.waiting.end(now_ns)
         found.level.queue_set.withdraw(ticket, RejectReason.TIME_OUT)
+        self.ticket = None
         self._reject(found, RejectReason.TIME_OUT, now_ns - ticket.arrived_ns)
 
     def _note_use(self, ticket: Ticket) -> None:
@@ -322,6 +328,7 @@ class SeatHolder(abc.ABC):
         if body:
             self._watch.on_data(body)
 
+    @guarded
     def _on_watch_initialized(self) -> None:
         if self.ticket is not None:
             self._note_use(self.ticket)
@@ -360,7 +367,6 @@ class SeatHolder(abc.ABC):
         ticket, found = self.ticket, self._classification
         assert ticket is not None
         assert found is not None
-        self.ticket = None
         head = self.head
         queue_set = found.level.queue_set
         flows = self._context.top_flows
@@ -370,14 +376,21 @@ class SeatHolder(abc.ABC):
             if flows is not None:
                 flows.on_no_seats(ticket.flow, now_ns - ticket.arrived_ns, is_rejected=False)
             head.kind.waiting.end(now_ns)
+            self.ticket = None
             queue_set.withdraw(ticket, None)
         else:
             if flows is not None:
                 flows.on_seats_back(ticket, now_ns)
             head.kind.executing.end(now_ns)
+            # Only now: after an error before this, `give_up` still has it to give back.
+            self.ticket = None
             queue_set.finish(ticket, head.is_watch)
 
 
 def _on_dispatch(ticket: Ticket) -> None:
     """Tell the exchange; one function for all of them, so that admission makes no bound method."""
-    ticket.details.on_dispatch(ticket)
+    request = ticket.details
+    try:
+        request.on_dispatch(ticket)
+    except Exception as error:  # noqa: BLE001  it is not the fault of whoever gave the seats back
+        request.fail(error)

@@ -11,6 +11,8 @@ import resource
 import socket
 from typing import TYPE_CHECKING
 
+from apfproxy.duties import Recurring
+from apfproxy.faults import Part, contained
 from apfproxy.proxy.admission import Admission
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.downstream import DownstreamConnection
@@ -37,6 +39,8 @@ log = logging.getLogger(__name__)
 
 SWEEP_PERIOD_S = 0.2
 """How often deadlines are looked at, all in one pass: 0.3 ms for 8 000 connections."""
+STALE_SWEEP_S = 5.0
+"""Then no deadline is kept, and nothing but a new process may help."""
 BACKLOG = 4096
 """Connections that the kernel holds for us; it cuts this to net.core.somaxconn."""
 WATCH_END_PERIOD_S = 0.05
@@ -49,6 +53,9 @@ class ProxyServer:
 
     Args:
         identification: Tells clients apart.
+
+    Attributes:
+        sweep: Looks at every connection's deadline.
     """
 
     def __init__(
@@ -88,7 +95,7 @@ class ProxyServer:
         self._server: asyncio.Server | None = None
         server_tls = identification.server_tls
         self._tls = TlsListener(self._context, server_tls) if server_tls is not None else None
-        self._sweep_timer: asyncio.TimerHandle | None = None
+        self.sweep = Recurring(Part.SWEEP, self._loop, SWEEP_PERIOD_S, STALE_SWEEP_S, self._sweep)
         self._sweep_due_ns = clock.now_ns()
         self._upstream_idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
 
@@ -166,8 +173,8 @@ class ProxyServer:
         for listener in self.sockets:
             # Accepted sockets inherit it: a client that vanished is found out in the end.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._sweep_due_ns = self._clock.now_ns()
-        self._sweep()
+        self._sweep_due_ns = self._clock.now_ns() + round(SWEEP_PERIOD_S * 1e9)
+        self.sweep.start()
 
     def _fit_descriptors(self) -> None:
         """Take no more connections than the system lets us have files."""
@@ -194,14 +201,22 @@ class ProxyServer:
             )
 
     def _sweep(self) -> None:
-        """Look at every connection's deadline."""
-        context = self._context
-        now_ns = context.sweep_now_ns = self._clock.now_ns()
-        self._overload.on_sweep(now_ns - self._sweep_due_ns)
+        """Look at every connection's deadline, and at what else takes a look now and then.
+
+        An error in one connection ends that one; one in a part that is for all leaves the others.
+        """
+        context, loop = self._context, self._loop
+        now_ns = self._clock.now_ns()
         period_ns = round(SWEEP_PERIOD_S * 1e9)
+        late_ns = now_ns - self._sweep_due_ns
         self._sweep_due_ns = now_ns + period_ns
+        with contained(Part.SWEEP, loop):
+            self._overload.on_sweep(late_ns)
         for exchange in list(context.limits.watched):
-            exchange.on_sweep(period_ns)
+            try:
+                exchange.on_sweep(period_ns)
+            except Exception as error:  # noqa: BLE001  it is of this one alone
+                exchange.fail(error)
         if self._overload.is_memory_short:
             for connection in context.connections:
                 connection.hasten(now_ns)
@@ -209,10 +224,11 @@ class ProxyServer:
         for connection in due:
             # The end of one may have given another its turn, and with it time.
             if 0 < connection.deadline_ns <= now_ns:
-                connection.on_deadline()
-        self._pool.close_idle(now_ns - self._upstream_idle_ns)
-        self._freed_memory.on_sweep(self.connection_count)
-        self._sweep_timer = self._loop.call_later(SWEEP_PERIOD_S, self._sweep)
+                connection.on_deadline()  # which raises nothing
+        with contained(Part.SWEEP, loop):
+            self._pool.close_idle(now_ns - self._upstream_idle_ns)
+        with contained(Part.SWEEP, loop):
+            self._freed_memory.on_sweep(self.connection_count)
 
     async def drain(self) -> None:
         """Stop without losing a request.
@@ -262,17 +278,15 @@ class ProxyServer:
             self._server.close()
         if self._tls is not None:
             self._tls.close()
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
-            self._sweep_timer = None
+        self.sweep.stop()
         # Those that wait first: no seat that comes back may send one of them to the origin yet.
         for connection in sorted(self._context.connections, key=_has_seats):
-            exchange = connection.exchange
-            if exchange is not None:
-                exchange.on_client_left()
-            connection.abort()
+            connection.leave()
         for answer in list(self._context.abandoned):
-            answer.end()
+            try:
+                answer.end()
+            except Exception as error:  # noqa: BLE001  it is of this one alone
+                answer.fail(error)
         self._pool.close()
         await self._all_closed()
         self._context.absences.close()
@@ -315,7 +329,10 @@ class ProxyServer:
                 round(MIN_WATCHES_ENDED_PER_S * WATCH_END_PERIOD_S),
             )
             for exchange in watches[:at_once]:
-                exchange.end_watch()
+                try:
+                    exchange.end_watch()
+                except Exception as error:  # noqa: BLE001  it is of this one alone
+                    exchange.fail(error)
             await asyncio.sleep(WATCH_END_PERIOD_S)
 
     def __repr__(self) -> str:

@@ -18,6 +18,8 @@ import socket
 import struct
 from typing import TYPE_CHECKING, cast
 
+from apfproxy.faults import Part, contained
+from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.read_buffer import READ_VIEW, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.upgrade import PROTOCOLS
 
@@ -83,23 +85,36 @@ class TunnelEnd(asyncio.BufferedProtocol):
                 plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._connection.abort()
 
+    def fail(self, error: Exception) -> None:
+        """End both sides after an error of the program; never raises."""
+        if self._tunnel is not None:
+            self._tunnel.fail(error)
+        else:
+            self._connection.fail(error)
+
     # What the transport says.
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
         return cast("bytearray", _READ_VIEW)
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._on_data(_READ_VIEW[:nbytes].tobytes())
+        try:
+            self._on_data(_READ_VIEW[:nbytes].tobytes())
+        except Exception as error:  # noqa: BLE001  as `guarded`, at no cost
+            self.fail(error)
 
+    @guarded
     def eof_received(self) -> bool:
         """The peer sends no more; says whether the transport stays open for what it gets."""
         return self._tunnel is not None and self._tunnel.on_end(self)
 
+    @guarded
     def pause_writing(self) -> None:
         self._connection.is_write_paused = True
         if self.other is not None:
             self.other.pause_reading()
 
+    @guarded
     def resume_writing(self) -> None:
         self._connection.is_write_paused = False
         if self.other is not None:
@@ -109,7 +124,10 @@ class TunnelEnd(asyncio.BufferedProtocol):
         self.is_lost = True
         tunnel, other = self._tunnel, self.other
         if tunnel is not None:
-            tunnel.on_lost(self, exc)
+            try:
+                tunnel.on_lost(self, exc)
+            except Exception as error:  # noqa: BLE001  as `guarded`
+                self.fail(error)
         self._connection.connection_lost(exc)
         if other is not None and other.is_lost:
             self.let_go()
@@ -218,6 +236,12 @@ class Tunnel:
                     self._context.idle_timeout_ns / 1e9, self._upstream.abort
                 )
 
+    def fail(self, error: Exception) -> None:
+        """End after an error of the program, at once; never raises."""
+        self._downstream.fail(error)
+        with contained(Part.CONNECTION, self._context.loop):
+            self._upstream.abort()
+
     # What the ends say.
 
     def on_end(self, end: TunnelEnd) -> bool:
@@ -265,7 +289,7 @@ class Tunnel:
             self._downstream.send(data)
 
     def _note_activity(self) -> None:
-        self._downstream.deadline_ns = self._context.sweep_now_ns + self._idle_ns
+        self._downstream.deadline_ns = self._context.clock.now_ns() + self._idle_ns
 
     def _finish(self) -> None:
         self.is_over = True

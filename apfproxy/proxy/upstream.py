@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol, cast
 
+from apfproxy.faults import Part, contained, report
 from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError
+from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.read_buffer import (
     NOBODY,
     NOWHERE,
@@ -68,6 +70,9 @@ class AnswerSink(Protocol):
 
     def on_upstream_writable(self) -> None:
         """The origin takes more of the request's body."""
+
+    def fail(self, error: Exception) -> None:
+        """End after an error of the program; never raises."""
 
 
 class UpstreamConnection(asyncio.BufferedProtocol):
@@ -155,6 +160,22 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             self._pool.forget(self)
             self.transport.abort()
 
+    def fail(self, error: Exception, sink: AnswerSink | None = None) -> None:
+        """Close after an error of the program, and end whose answer it was; never raises.
+
+        Args:
+            error: What it is; it is reported.
+            sink: Whose answer it was, if it is not awaited any more.
+        """
+        sink = sink or self.sink
+        if sink is None:
+            report(Part.POOL, error, "an error of the proxy itself: a connection is closed")
+        else:
+            sink.fail(error)
+        if self.sink is None or self.sink is sink:  # else it serves another one by now
+            with contained(Part.POOL):
+                self.abort()
+
     # What the transport says.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -180,10 +201,14 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 self._take_body(sink, READ_VIEW[:nbytes].tobytes())
         except (ResponseError, ChunkedError) as error:
             self._break(str(error), may_retry=False)
+        except Exception as error:  # noqa: BLE001  as `guarded`, at no cost
+            # It may have come up once the answer was whole, when the sink was no longer this one's.
+            self.fail(error, sink)
 
     def eof_received(self) -> None:
         """The origin closed; `connection_lost` follows."""
 
+    @guarded
     def connection_lost(self, exc: Exception | None) -> None:
         self.transport.set_protocol(NOBODY)
         if self.is_closed:
@@ -202,7 +227,10 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             self.is_closed = True
             self._pool.forget(self)
             self.sink = None
-            sink.on_body(b"", is_last=True)
+            try:
+                sink.on_body(b"", is_last=True)
+            except Exception as error:  # noqa: BLE001  as `guarded`
+                sink.fail(error)
             return
         nothing_came = self._head is None and not self._partial and not self._interims
         self._break(
@@ -213,6 +241,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self.is_write_paused = True
 
+    @guarded
     def resume_writing(self) -> None:
         self.is_write_paused = False
         if self.sink is not None:
@@ -353,7 +382,10 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self.abort()
         if sink is not None:
             self._counters.upstream_failures += 1
-            sink.on_broken(reason, may_retry=may_retry)
+            try:
+                sink.on_broken(reason, may_retry=may_retry)
+            except Exception as error:  # noqa: BLE001  as `guarded`
+                sink.fail(error)
 
     def __repr__(self) -> str:
         state = "closed" if self.is_closed else "busy" if self.sink is not None else "idle"

@@ -21,6 +21,7 @@ from apfproxy.api.decode import one_line
 from apfproxy.api.flowcontrol.dangling import due_condition
 from apfproxy.api.flowcontrol.types import GROUP
 from apfproxy.api.times import rfc3339
+from apfproxy.faults import Part, report
 from apfproxy.sources.backoff import Backoff
 from apfproxy.sources.kubernetes_api import FORBIDDEN, NOT_FOUND, KubernetesApiError
 
@@ -108,8 +109,12 @@ class DanglingStatus:
                 if self.problem is None:
                     logger.warning("%s: %s", self._api.server, problem)
                 self.problem = problem
-            except Exception:
-                logger.exception("%s: the status of FlowSchemas is not written", self._api.server)
+            except Exception as error:  # noqa: BLE001  the next attempt may do better
+                report(
+                    Part.OBJECTS,
+                    error,
+                    f"{self._api.server}: the status of FlowSchemas is not written",
+                )
                 self.problem = "status of FlowSchemas: an error of the proxy itself, see its log"
             else:
                 self.problem = None

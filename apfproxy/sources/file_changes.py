@@ -143,11 +143,14 @@ class FileChanges:
         return True
 
     async def watch(
-        self, changes: Callable[[Roots], AsyncGenerator[object, None]] | None = None
+        self,
+        beat: Callable[[], None],
+        changes: Callable[[Roots], AsyncGenerator[object, None]] | None = None,
     ) -> None:
         """Reload after each change, for ever; ends only when it is cancelled.
 
         Args:
+            beat: Called after each look at the files.
             changes: Yields when something may have changed below some directories, and ends when
                 it cannot go on; by default the system's notifications.
         """
@@ -158,6 +161,7 @@ class FileChanges:
             async with contextlib.aclosing(changes(roots)) as events:
                 async for _ in events:
                     await self.check()
+                    beat()
                     if await asyncio.to_thread(watch_roots, paths) != roots:
                         break
 

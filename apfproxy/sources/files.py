@@ -146,8 +146,8 @@ class ObjectFiles:
                 break
         # In a thread, as reading: of thousands of objects it takes seconds.
         prepared = await asyncio.to_thread(self._prepare, contents)
-        self._fingerprint = fingerprint
         self._put(prepared)
+        self._fingerprint = fingerprint  # only now: what could not be taken is tried again
         for problem in self.problems[:MAX_LOGGED_PROBLEMS]:
             logger.error("%s", problem)
         if self.problems:
@@ -192,11 +192,14 @@ class ObjectFiles:
             self._on_load(prepared.problems, dangling)
 
     async def watch(
-        self, changes: Callable[[Roots], AsyncGenerator[object, None]] | None = None
+        self,
+        beat: Callable[[], None],
+        changes: Callable[[Roots], AsyncGenerator[object, None]] | None = None,
     ) -> None:
         """Reload after each change, for ever; ends only when it is cancelled, or without paths.
 
         Args:
+            beat: Called after each look at the files.
             changes: Yields when something may have changed below some directories, and ends when
                 it cannot go on; by default the system's notifications.
         """
@@ -206,6 +209,7 @@ class ObjectFiles:
             async with contextlib.aclosing(changes(roots)) as events:
                 async for _ in events:
                     await self.reload()
+                    beat()
                     if await asyncio.to_thread(watch_roots, self.paths) != roots:
                         break
 

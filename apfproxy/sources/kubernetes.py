@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import Problem
 from apfproxy.api.flowcontrol.wire import from_wire
+from apfproxy.faults import Part, report
 from apfproxy.sources.dangling_status import DanglingStatus
 from apfproxy.sources.in_force import InForce
 from apfproxy.sources.object_files import effective_objects
@@ -35,6 +36,8 @@ PAUSE_S = 0.02
 REST = 4
 """A pause is so many times as long as the configuration before it took to make, if that is more: it
 leaves the processor to requests."""
+RETRY_S = 5.0
+"""After a failure that nobody foresaw."""
 
 RESOURCES = {
     "PriorityLevelConfiguration": "prioritylevelconfigurations",
@@ -190,16 +193,19 @@ class KubernetesObjects:
             await self._wake.wait()
             self._wake.clear()
             begun_s = time.monotonic()
+            pause_s = PAUSE_S
             if self.is_synced:
                 try:
                     await self.reload()
-                except Exception:
-                    logger.exception("the configuration in %s cannot be taken", self.name)
+                except Exception as error:  # noqa: BLE001  what is in force stays so
+                    report(Part.OBJECTS, error, f"the configuration in {self.name} cannot be taken")
+                    self._wake.set()
+                    pause_s = RETRY_S
                 self._is_first_done = True
                 self._waited.set()
                 if self.status is not None:
                     self.status.wake()
-            await self._sleep(max(PAUSE_S, REST * (time.monotonic() - begun_s)))
+            await self._sleep(max(pause_s, REST * (time.monotonic() - begun_s)))
 
     async def close(self) -> None:
         """Ask the API nothing more."""

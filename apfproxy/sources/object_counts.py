@@ -125,8 +125,6 @@ class ObjectCounts:
         sink: Gets the counts.
         now_ns: The time to hand on with them.
         interval_s: Between the end of a reading and the next.
-        on_change: Called with the problem when reading begins to fail, and with None when it
-            works again.
         sleep: Waits; tests pass one that does not.
     """
 
@@ -137,14 +135,12 @@ class ObjectCounts:
         now_ns: Callable[[], int],
         interval_s: float,
         *,
-        on_change: Callable[[str | None], None] = lambda _problem: None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.url = yarl.URL(url)
         self._sink = sink
         self._now_ns = now_ns
         self._interval_s = interval_s
-        self._on_change = on_change
         self._sleep = sleep
         self.problem: str | None = None
         self.reads_total = 0
@@ -180,12 +176,10 @@ class ObjectCounts:
                     self.shown_url,
                     problem,
                 )
-                self._on_change(problem)
             self.problem = problem
             return
         if self.problem is not None or self.reads_total == 1:
             logger.info("object counts of %d resources from %s", len(counts), self.shown_url)
-            self._on_change(None)
         self.problem = None
         self._sink.set_object_counts(counts, self._now_ns())
 

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 from apfproxy.api.flowcontrol.conversion import V1, V1BETA3
 from apfproxy.api.flowcontrol.types import GROUP
 from apfproxy.api.flowcontrol.wire import with_type
+from apfproxy.faults import Part, report
 from apfproxy.sources.backoff import Backoff
 from apfproxy.sources.kubernetes_api import (
     FORBIDDEN,
@@ -139,9 +140,10 @@ class Reflector:
                 is_failure = True
                 least_s = error.retry_after_s
                 self._failed(error)
-            except Exception:
-                # Whatever nobody foresaw, the next attempt may do better than none.
-                logger.exception("%s: %s cannot be followed", self._api.server, self._resource)
+            except Exception as error:  # noqa: BLE001  the next attempt may do better than none
+                report(
+                    Part.OBJECTS, error, f"{self._api.server}: {self._resource} cannot be followed"
+                )
                 is_failure = True
                 self._at = None
                 self.problem = f"{self._resource}: an error of the proxy itself, see its log"

@@ -16,6 +16,7 @@ from apfproxy.api.flowcontrol.wire import from_wire
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.outcomes import decoded
 from apfproxy.apiserver.store.entries import TooOldError
+from apfproxy.faults import Part, report
 from apfproxy.sources.files import ObjectsError
 from apfproxy.sources.in_force import InForce
 
@@ -35,6 +36,8 @@ PAUSE_S = 0.02
 REST = 4
 """A pause is so many times as long as the configuration before it took to make, if that is more: it
 leaves the processor to requests."""
+RETRY_S = 5.0
+"""After a failure that nobody foresaw."""
 BATCH = 1000
 """Changes that are read in one go; what is in them does not matter here."""
 
@@ -126,11 +129,14 @@ class StoredObjects:
             await self._wake.wait()
             self._wake.clear()
             begun_s = time.monotonic()
+            pause_s = PAUSE_S
             try:
                 await self.reload()
-            except Exception:
-                logger.exception("the configuration in %s cannot be taken", self.name)
-            await self._sleep(max(PAUSE_S, REST * (time.monotonic() - begun_s)))
+            except Exception as error:  # noqa: BLE001  what is in force stays so
+                report(Part.OBJECTS, error, f"the configuration in {self.name} cannot be taken")
+                self._wake.set()
+                pause_s = RETRY_S
+            await self._sleep(max(pause_s, REST * (time.monotonic() - begun_s)))
 
     async def _wake_on_changes(self, kind: Kind) -> None:
         collection = self._store.collection(kind.resource)

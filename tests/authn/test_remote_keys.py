@@ -447,3 +447,21 @@ async def test_tokens_while_keys_rotate(issuer: Issuer, clock: Clock) -> None:
     assert ["jane", "jane", None] == await names(old, new, old)
     assert 4 == len(issuer.asked)
     await tokens.close()
+
+
+async def test_failure_that_nobody_foresaw(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is a problem that is shown, the keys stay, and the next fetch may do better."""
+    issuer.documents["/keys"] = OLD_SET
+    keys = RemoteKeys(issuer.url, f"{issuer.url}/keys", now_s=(clock := Clock()))
+    with monkeypatch.context() as patch:
+        patch.setattr(remote_keys, "parse_jwks", lambda *_: 1 // 0)
+        await keys.refresh()
+        problem = keys.problem
+    clock.now_s += 60
+    await keys.refresh()
+
+    assert "an error of the proxy itself, see its log" == problem
+    assert ("", ["old"]) == (keys.problem, kids(keys))
+    assert 1 == caplog.text.count("ZeroDivisionError")

@@ -142,3 +142,37 @@ async def test_clients_that_take_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     await listener.close()
 
     assert ended.is_set()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "period"),
+    [(StalledClients, "look", "LOOK_S"), (Places, "sweep", "SWEEP_S")],
+    ids=["stalled", "late"],
+)
+async def test_an_error_does_not_end_the_looks(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    owner: type,
+    name: str,
+    period: str,
+) -> None:
+    """A look that fails is followed by others."""
+    monkeypatch.setattr(listening, period, 0.001)
+    looks: list[int] = []
+    again = asyncio.Event()
+
+    def look(*_: object) -> None:
+        looks.append(1)
+        if len(looks) == 1:
+            raise ValueError("a bug")
+        again.set()
+
+    monkeypatch.setattr(owner, name, look)
+    places = Places(time.monotonic_ns, 4)
+    listener = Listener(web.Application(), places, shutdown_s=1)
+    await listener.start(Address(host="127.0.0.1", port=0))
+    async with asyncio.timeout(10):
+        await again.wait()
+    await listener.close()
+
+    assert 1 == caplog.text.count("ValueError: a bug")

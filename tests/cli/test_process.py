@@ -13,8 +13,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from apfproxy import duties
 from apfproxy.api.decode import Problem
+from apfproxy.cli import process as process_module
 from apfproxy.cli.process import ListenError, ProxyProcess
+from apfproxy.faults import Part
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import (
     Address,
@@ -28,10 +31,11 @@ from apfproxy.sources.files import ObjectFiles, ObjectsError
 from apfproxy.sources.in_force import InForce
 from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.stored_objects import StoredObjects
+from tests.end_to_end.scene import until
 from tests.sources.test_object_files import SCHEMA, level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
 ANY_PORT = Address(host="127.0.0.1", port=0)
@@ -82,10 +86,8 @@ async def test_forwards_and_shows_itself() -> None:
     await process.drain()
 
     assert forwarded == (200, "/api/v1/pods?limit=1")
-    assert ready == (
-        200,
-        "[+]ping ok\n[+]configuration ok\n[+]settings ok\n[+]shutdown ok\nreadyz check passed\n",
-    )
+    checks = ("ping", "sweep", "limits", "configuration", "settings", "shutdown", "objects")
+    assert ready == (200, "".join(f"[+]{name} ok\n" for name in checks) + "readyz check passed\n")
     assert "\napfproxy_config_" in metrics
     assert process.health.problem("shutdown") == "the process is shutting down"
     assert process.admin_port is None
@@ -102,10 +104,10 @@ async def test_observing_shows() -> None:
     await process.stop()
 
     expected = (
-        "[+]ping ok\n[+]configuration ok\n[+]settings ok\n"
+        "[+]ping ok\n[+]sweep ok\n[+]limits ok\n[+]configuration ok\n[+]settings ok\n"
         "[-]enforcement failed: flow control only observes:"
-        " no request is rejected or delayed (flowControl.enforcement)\n[+]shutdown ok\n"
-        "readyz check passed\n"
+        " no request is rejected or delayed (flowControl.enforcement)\n"
+        "[+]shutdown ok\n[+]objects ok\nreadyz check passed\n"
     )
     assert ready == (200, expected)
     assert '\napfproxy_enforcement{mode="enforce"} 0.0\n' in metrics
@@ -123,7 +125,7 @@ async def test_objects_take_effect_and_problems_show(
     process = ProxyProcess(settings_for(9, FlowControlSettings(objects=(str(path),))))
     seen = []
     # Only this test is to say when the file is read.
-    monkeypatch.setattr(ObjectFiles, "watch", lambda _files: asyncio.Event().wait())
+    monkeypatch.setattr(ObjectFiles, "watch", lambda _files, _beat: asyncio.Event().wait())
     await process.start()
     assert isinstance(process.source, ObjectFiles)
     for text in ("broken", SCHEMA.replace("NAME", "x").replace("LEVEL", "gone"), level("second")):
@@ -244,24 +246,28 @@ async def test_object_counts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_limits_are_adjusted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limits of the levels are adjusted period after period."""
-    process = ProxyProcess(settings_for(9))
-    loop = asyncio.get_running_loop()
-    delays: list[float] = []
+    """The limits are adjusted period after period, whatever fails, and that can be seen."""
     adjusted = asyncio.Event()
+    outcomes = iter([ValueError("a bug"), None])
 
-    def call_later(delay_s: float, callback: Callable[[], None]) -> asyncio.Handle:
-        delays.append(delay_s)
-        return loop.call_soon(callback) if len(delays) <= 2 else loop.call_soon(adjusted.set)
+    def adjust(_controller: Controller) -> None:
+        outcome = next(outcomes, None)
+        if outcome is not None:
+            raise outcome
+        adjusted.set()
 
-    adjustments: list[None] = []
-    monkeypatch.setattr(Controller, "adjust_limits", lambda _self: adjustments.append(None))
-    process.start_adjustments(call_later)
+    monkeypatch.setattr(Controller, "adjust_limits", adjust)
+    monkeypatch.setattr(process_module, "ADJUSTMENT_PERIOD_S", 0.001)
+    monkeypatch.setattr(process_module, "STALE_LIMITS_S", 0.0)
+    process = ProxyProcess(settings_for(9))
+    idle = process.health.problem("limits")
+    await process.start()
     await adjusted.wait()
+    totals = process.faults.totals
     await process.stop()
 
-    assert delays == [10.0] * 3
-    assert len(adjustments) == 2
+    assert idle is None
+    assert {Part.LIMITS: 1} == {part: total for part, total in totals.items() if total}
 
 
 @pytest.mark.parametrize(
@@ -280,3 +286,58 @@ def test_address_that_cannot_be_listened_on(number: int, hint: str) -> None:
     address = Address(host="192.0.2.1", port=80)
 
     assert hint == ListenError(address, "admin", OSError(number, "no")).hint
+
+
+async def test_an_error_of_a_watcher_does_not_end_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that an error kept out is in force later, and readyz says so in between."""
+    path = tmp_path / "a.yaml"
+    path.write_text(level("first"))
+    monkeypatch.setattr(duties, "FIRST_PAUSE_S", 0.001)
+    process = ProxyProcess(settings_for(9, FlowControlSettings(objects=(str(path),))))
+    await process.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(Controller, "commit", lambda *_: 1 // 0)
+        path.write_text(level("second"))
+        await until(lambda: process.health.problem("objects"))
+    await until(lambda: "second" in process.controller.levels)
+    problem = process.health.problem("objects") or ""
+    is_ready = process.health.is_healthy("readyz")
+    errors = process.faults.totals[Part.OBJECTS]
+    await process.stop()
+
+    assert "ago: ZeroDivisionError" in problem
+    assert is_ready
+    assert 1 <= errors
+
+
+async def test_an_error_of_object_counts_does_not_end_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are read again, and readyz says so in between."""
+    monkeypatch.setattr(duties, "FIRST_PAUSE_S", 0.001)
+    async with origin() as server:
+        url = str(server.make_url("/metrics"))
+        flow_control = FlowControlSettings(object_counts_from=url, hash_seed=1)
+        process = ProxyProcess(settings_for(server.port or 0, flow_control))
+        counts = process.object_counts
+        assert counts is not None
+        fetch, calls = counts._fetch, []  # noqa: SLF001  an error that only a bug could be
+        read = asyncio.Event()
+
+        async def fail_once(session: aiohttp.ClientSession) -> dict[str, int]:
+            calls.append(1)
+            if len(calls) == 1:
+                raise ZeroDivisionError("a bug")
+            read.set()
+            return await fetch(session)
+
+        monkeypatch.setattr(counts, "_fetch", fail_once)
+        await process.start()
+        async with asyncio.timeout(20):
+            await read.wait()
+        problem = process.health.problem("object-counts")
+        await process.stop()
+
+    assert "ago: ZeroDivisionError: a bug" in (problem or "")

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import stat
+import threading
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from apfproxy.observe.access_log import (
     FLUSH_PERIOD_NS,
     MAX_GATHERED,
+    STALLED_NS,
     STDOUT,
     AccessLog,
     AccessLogError,
@@ -288,3 +290,50 @@ async def test_close_before_open() -> None:
     await bench.log.close()
 
     assert 0 == bench.log.written
+
+
+async def test_an_error_in_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It costs the lines that it came with, which are counted; later ones are written."""
+    bench = Bench(tmp_path / "log")
+    bench.log.open()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "writev", lambda *_: 1 // 0)
+        bench.write("a", "b")
+        await bench.flush()
+        problem = bench.log.problem
+    bench.write("c")
+    await bench.flush()
+    after = bench.log.problem
+    await bench.log.close()
+
+    assert f"{tmp_path}/log cannot be written: ZeroDivisionError" in (problem or "")
+    assert None is after
+    assert "c\n" == (tmp_path / "log").read_text()
+    assert (1, 2, 1) == (bench.log.written, bench.log.dropped, bench.log.write_errors)
+    assert 1 == caplog.text.count("cannot be written")
+
+
+async def test_a_thread_that_stands_still(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that wait for more than some seconds are a problem, until the file takes them."""
+    bench = Bench(tmp_path / "log")
+    bench.log.open()
+    goes_on = threading.Event()
+    writev = os.writev
+    monkeypatch.setattr(os, "writev", lambda *rest: goes_on.wait() and writev(*rest))
+    bench.clock.run_until(STALLED_NS)
+    bench.write("a")
+    gathered = bench.log.problem
+    bench.clock.run()  # hands it over
+    bench.clock.run_until(bench.clock.now_ns() + STALLED_NS - 1)
+    early = bench.log.problem
+    bench.clock.run_until(bench.clock.now_ns() + 1)
+    late = bench.log.problem
+    goes_on.set()
+    await bench.flush()
+    after = bench.log.problem
+    await bench.log.close()
+
+    assert (None, None, None) == (gathered, early, after)
+    assert f"{tmp_path}/log: no line was written for 5 s" == late

@@ -183,3 +183,31 @@ async def test_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert (False, True) == (before, source.feed.is_full)
     source.feed.leave(listener)
+
+
+async def test_an_error_does_not_end_the_service(caplog: pytest.LogCaptureFixture) -> None:
+    """A state that cannot be made is left out; the next one is sent."""
+    source = Source()
+    make, calls = source._make, []
+
+    def fail_once() -> dict[str, Any]:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError("a bug")
+        return make()
+
+    source.feed = LiveFeed(
+        fail_once,
+        source.history,
+        lambda: source.now_ns,
+        lambda: 5.0,
+        source._sleep,  # noqa: SLF001  likewise
+    )
+    listener = source.listener()
+    await source.sleeping.wait()
+    source.wake.set()
+    state = data(await listener.take())
+    source.feed.leave(listener)
+
+    assert {"time": 5.0, "n": 1} == state
+    assert 1 == caplog.text.count("ValueError: a bug")

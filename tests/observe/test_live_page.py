@@ -17,6 +17,7 @@ from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.observe import live_feed, live_page
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.health import HealthRegistry
+from apfproxy.observe.live_history import LiveHistory
 from apfproxy.observe.live_page import PAGE, LivePage, wants_page
 from apfproxy.observe.live_state import LiveInputs
 from tests.objects import flow_schema, group_subject, priority_level
@@ -355,3 +356,25 @@ async def test_samples_are_taken(scene: Scene, monkeypatch: pytest.MonkeyPatch) 
         names = [await next_event(response) for _ in range(3)]
 
     assert "seconds" in [name for name, _ in names]
+
+
+async def test_an_error_does_not_end_the_samples(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A second of which no sample can be taken is left out; the next one is there."""
+    monkeypatch.setattr(live_page, "SAMPLE_S", 0.001)
+    sample, calls = LiveHistory.sample, []
+
+    def fail_once(history: LiveHistory, now_ns: int, unix_s: float) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ValueError("a bug")
+        sample(history, now_ns, unix_s)
+
+    monkeypatch.setattr(LiveHistory, "sample", fail_once)
+    app = build_admin_app(scene.controller, scene.metrics, HealthRegistry(), lambda: WALL_OFFSET_NS)
+    async with TestClient(TestServer(app)) as client, client.get("/events") as response:
+        names = [await next_event(response) for _ in range(3)]
+
+    assert "seconds" in [name for name, _ in names]
+    assert 1 == caplog.text.count("ValueError: a bug")

@@ -212,3 +212,18 @@ def test_repr() -> None:
     """Both say how much they know."""
     assert "<Sketch of 0 keys, error 0 of 0>" == repr(Sketch(1))
     assert repr(Bench().top_flows).startswith("<TopFlows, <Sketch of 0 keys")
+
+
+async def test_an_error_while_gathering(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever ends a request then is not troubled; later requests are gathered."""
+    bench = Bench()
+    with monkeypatch.context() as patch:
+        patch.setattr(Sketch, "add", lambda *_: 1 // 0)
+        bench.take(flow("ann"), seats=1, seconds=1)
+        bench.clock.run()
+    bench.take(flow("bob"), seats=1, seconds=1)
+
+    assert ["bob"] == [each["flow"] for each in bench.top_flows.top()]
+    assert 1 == caplog.text.count("Traceback")

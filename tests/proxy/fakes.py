@@ -90,11 +90,22 @@ spec:
 
 
 class FakeLoop:
-    """The few things that the data plane asks of an event loop."""
+    """The few things that the data plane asks of an event loop.
+
+    Attributes:
+        errors: Of the program, that were contained; None where none is expected: it is raised.
+    """
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self._ready: deque[Callable[[], object]] = deque()
+        self.errors: list[BaseException] | None = None
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        """Take an error that was contained."""
+        if self.errors is None:
+            raise context["exception"]
+        self.errors.append(context["exception"])
 
     def time(self) -> float:
         """The virtual time, in seconds."""
@@ -265,6 +276,10 @@ class Returner:
     def on_no_connection(self, code: int, reason: str) -> None:
         """Never asked for."""
         raise AssertionError((code, reason))
+
+    def fail(self, error: Exception) -> None:
+        """Let nothing be hidden."""
+        raise error
 
 
 class Bench:
@@ -444,7 +459,6 @@ class Bench:
         """Let time pass, with a look at slow clients and at the deadlines at its end."""
         now_ns = self.clock.now_ns() + round(duration_s * S)
         self.clock.run_until(now_ns)
-        self.context.sweep_now_ns = now_ns
         for exchange in list(self.context.limits.watched):
             exchange.on_sweep(round(duration_s * S))
         for connection in [c for c in self.context.connections if 0 < c.deadline_ns <= now_ns]:

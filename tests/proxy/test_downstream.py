@@ -483,7 +483,7 @@ def test_nothing_is_sent_after_the_end(bench: Bench) -> None:
     assert b"" == client.take()
     assert "abort" == client.ended_by
     exchange = next(iter(bench.controller.levels["queued"].queue_set.executing)).details
-    connection.on_exchange_end(exchange)
+    connection.on_exchange_end(exchange, bench.clock.now_ns())
     exchange.on_client_left()
     bench.loop.run_ready()
     bench.assert_at_rest()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.faults import Part
 from apfproxy.proxy import handshake as handshake_module
 from apfproxy.proxy.counters import HandshakeFailure, Refusal
 from apfproxy.proxy.handshake import (
@@ -449,3 +450,19 @@ def test_buffers_are_mapped_where_the_allocator_can(
     map_tls_buffers()
 
     assert expected == options
+
+
+@on_uvloop
+async def test_an_error_while_accepting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It costs the client that it came up with; the others are accepted."""
+    async with tls_site(tmp_path) as site:
+        with monkeypatch.context() as patch:
+            patch.setattr(handshake_module, "folded", lambda _address: 1 // 0)
+            reader, writer = await site.plain()
+            assert b"" == await end_of(reader)
+        await close(writer)
+        _, writer = await site.connect()
+        await close(writer)
+        totals = site.scene.process.faults.totals
+
+        assert {Part.LISTENER: 1} == {part: total for part, total in totals.items() if total}

@@ -10,6 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.api.decode import decode_documents
+from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.observed_exchange import Shadow
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS
@@ -473,3 +475,45 @@ def test_whatever_happens_all_is_given_back(acts: list[tuple[str, object]]) -> N
 
         bench.assert_at_rest()
         assert {} == limits.long_running
+
+
+def test_an_error_of_a_shadow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shadow leaves, and its request and the one that gave it its turn are answered."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    errors = bench.loop.errors = []
+    clients = [bench.ask(GET), bench.ask(GET)]
+    origins = list(bench.origins)
+    assert (1, 1, 0) == bench.use()
+    with monkeypatch.context() as patch:
+        patch.setattr(Shadow, "_hold_seats", fail)
+        for origin in origins:
+            if origin.take():
+                bench.send(origin, OK)
+        bench.wait(1)
+
+    assert [b"200", b"200"] == [status(client.take()) for client in clients]
+    assert [ZeroDivisionError] == [type(error) for error in errors]
+    bench.wait(100)
+    bench.assert_at_rest()
+
+
+def test_an_error_of_a_request_with_a_shadow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its shadow leaves its queue with it."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    errors = bench.loop.errors = []
+    bench.ask(GET)
+    bench.ask(GET)
+    with monkeypatch.context() as patch:
+        patch.setattr(Exchange, "on_answer", fail)
+        for origin in bench.origins:
+            if origin.take():
+                bench.send(origin, OK)
+
+    assert 2 == len(errors)
+    bench.assert_at_rest()

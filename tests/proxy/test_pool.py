@@ -47,6 +47,10 @@ class Borrower:
         self.failure = (code, reason)
         self.has_failed.set()
 
+    def fail(self, error: Exception) -> None:
+        """Let nothing be hidden."""
+        raise error
+
 
 def stand_in_line(bench: Bench, count: int) -> list[Borrower]:
     """Have so many borrowers wait."""
@@ -419,3 +423,30 @@ def test_failure_of_a_new_connection(bench: Bench) -> None:
 
     reason = (502, "no connection to the origin: Connection refused")
     assert (reason, reason) == (first.failure, needy.failure)
+
+
+def test_an_error_nobody_foresaw_does_not_stop_the_line(bench: Bench) -> None:
+    """Who is first gets a 502 that says whose fault it is; the place is free for the next."""
+    first, second = stand_in_line(bench, 2)
+    bench.connect(KeyError("a bug"))
+
+    assert (502, pool.OWN_FAILURE) == first.failure
+    bench.connect()
+    assert [True] == served([second])
+    assert (1, 0) == (bench.pool.open_count, bench.pool.waiting_count)
+
+
+def test_connection_that_breaks_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the system will not take its options any more it is closed, and is nobody's."""
+
+    def fail(_transport: object) -> None:
+        raise OSError(22, "Invalid argument")
+
+    (first,) = stand_in_line(bench, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(pool, "watch_over", fail)
+        bench.connect()
+
+    assert (502, "no connection to the origin: Invalid argument") == first.failure
+    assert "abort" == bench.origins[-1].ended_by
+    assert (0, 0) == (bench.pool.open_count, bench.pool.waiting_count)

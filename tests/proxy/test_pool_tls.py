@@ -74,6 +74,10 @@ class Request:
         self._pool.put_back(self._connection, 1)
         self.answer.set_result(body)
 
+    def fail(self, error: Exception) -> None:
+        """Let nothing be hidden."""
+        raise error
+
     def on_interim(self, head: ResponseHead) -> None:
         """Not sent."""
         raise AssertionError(head)

@@ -263,3 +263,16 @@ def test_every_failure_has_a_plain_name() -> None:
 def test_parameters_are_known() -> None:
     """What a line says of a query is among what is known of queries."""
     assert {name for name, _ in PARAMETERS} | {"continue"} <= set(KNOWN_PARAMETERS)
+
+
+async def test_a_request_of_which_no_line_can_be_made(caplog: pytest.LogCaptureFixture) -> None:
+    """The lines of those that ended at the same time are there; it is told of once."""
+    recorder = Recorder()
+    give(recorder)
+    broken: Any = None
+    recorder.log.take((broken, User("ann", ()), None, "::1", 0, 1, 2, 3, 1, (200, 200, 9), ""))
+    give(recorder, 404)
+    recorder.log.flush()
+
+    assert [200, 404] == [line["status"] for line in recorder.lines]
+    assert 1 == caplog.text.count("a request is not in the access log")

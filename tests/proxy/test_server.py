@@ -9,9 +9,11 @@ from dataclasses import replace
 import pytest
 
 from apfproxy.cli.process import ProxyProcess
+from apfproxy.faults import Part
 from apfproxy.proxy import overload as overload_module
 from apfproxy.proxy import server as server_module
 from apfproxy.proxy.counters import Refusal
+from apfproxy.proxy.exchange import Exchange
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
@@ -305,3 +307,23 @@ async def test_watches_end_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
             assert LAST_CHUNK == await watch.client.read_to_end()
         async with asyncio.timeout(WAIT_S):
             await draining
+
+
+def broken(*_: object) -> None:
+    """Stand in for what has a bug."""
+    raise ZeroDivisionError("a bug")
+
+
+@pytest.mark.parametrize("is_drain", [True, False], ids=["drain", "stop"])
+@on_uvloop
+async def test_an_error_at_the_end(monkeypatch: pytest.MonkeyPatch, is_drain: bool) -> None:
+    """One request that cannot be ended keeps no other from its end."""
+    async with running(ONE_SEAT) as scene:
+        holds = [await streaming(scene, LOG) for _ in range(2)]
+        server = scene.process.server
+        monkeypatch.setattr(Exchange, "end_watch" if is_drain else "on_client_left", broken)
+        await (server.drain() if is_drain else server.stop())
+        assert 0 == server.connection_count
+        assert 2 == scene.process.faults.totals[Part.CONNECTION]
+        for hold in holds:
+            await hold.client.read_to_end()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.proxy.read_buffer import WRITE_HIGH_WATER_BYTES
-from apfproxy.proxy.tunnel import TunnelEnd
+from apfproxy.proxy.tunnel import Tunnel, TunnelEnd
 from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, status
 
@@ -444,3 +444,33 @@ def connection_of_tunnel(bench: Bench) -> DownstreamConnection:
     """The only client's connection."""
     (connection,) = bench.context.connections
     return connection
+
+
+@pytest.mark.parametrize("event", ["_from_client", "_from_origin", "on_end", "on_lost"])
+def test_an_error_ends_both_sides(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, event: str
+) -> None:
+    """Whatever event of a tunnel fails, both sides are closed and nothing of it is left."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    errors = bench.loop.errors = []
+    with monkeypatch.context() as patch:
+        patch.setattr(Tunnel, event, fail)
+        client, origin = opened(bench)
+        bench.send(client, b"c")
+        if event == "_from_origin":
+            bench.send(origin, b"o")
+        elif event == "on_end":
+            bench.end(client)
+        elif event == "on_lost":
+            bench.end(client, ConnectionResetError())
+        bench.loop.run_ready()
+        assert {ZeroDivisionError} == {type(error) for error in errors}
+        assert client.ended_by
+        assert "abort" == origin.ended_by
+    bench.loop.run_ready()
+    if event == "on_lost":  # which is what would say that the tunnel is over
+        return
+    assert_over(bench)

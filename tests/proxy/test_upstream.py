@@ -59,6 +59,10 @@ class Sink:
         """Write it down."""
         self.told.append("writable")
 
+    def fail(self, error: Exception) -> None:
+        """Let nothing be hidden."""
+        raise error
+
 
 def head_of(bench: Bench, request: bytes = GET) -> RequestHead:
     """The head of a request."""

@@ -213,7 +213,7 @@ async def test_watch_follows_links(tmp_path: Path) -> None:
         yield None
 
     with pytest.raises(asyncio.CancelledError):
-        await changes.watch(events)
+        await changes.watch(lambda: None, events)
 
     assert ["1", "2"] == reader.loaded
     assert str(tmp_path / "..2") in {each for each, _, _ in watched[1]}

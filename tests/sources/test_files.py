@@ -234,7 +234,7 @@ async def test_watch_reloads_and_follows_links(tmp_path: Path, controller: Contr
         yield None
 
     with pytest.raises(asyncio.CancelledError):
-        await source.watch(changes)
+        await source.watch(lambda: None, changes)
 
     assert "level-2" in controller.levels
     assert str(tmp_path / "..1") in {path for path, _, _ in watched[0]}
@@ -254,14 +254,14 @@ async def test_watch_goes_on_when_notifications_end(controller: Controller) -> N
 
     source = ObjectFiles(("/nowhere/a.yaml",), controller, sleep=Writer())
     with pytest.raises(asyncio.CancelledError):
-        await source.watch(changes)
+        await source.watch(lambda: None, changes)
 
     assert starts == 3
 
 
 async def test_watch_of_nothing(controller: Controller) -> None:
     """Without paths there is nothing to watch."""
-    await ObjectFiles((), controller).watch()
+    await ObjectFiles((), controller).watch(lambda: None)
 
     assert {"catch-all", "exempt"} == set(controller.levels)
 
@@ -288,3 +288,22 @@ def test_unused_lines_are_logged_up_to_a_number(caplog: pytest.LogCaptureFixture
 
     assert files.MAX_LOGGED_PROBLEMS + 1 == len(caplog.records)
     assert "and 5 more that are not used" == caplog.records[-1].getMessage()
+
+
+async def test_what_cannot_be_taken_is_tried_again(
+    tmp_path: Path, controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an error of the program the same contents are read again, until they are in force."""
+    path = tmp_path / "a.yaml"
+    path.write_text(level("first"))
+    source = ObjectFiles((str(path),), controller, sleep=Writer())
+    source.load_first()
+    path.write_text(level("second"))
+    with monkeypatch.context() as patch:
+        patch.setattr(Controller, "commit", lambda *_: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            await source.reload()
+
+    assert await source.reload()
+    assert not await source.reload()
+    assert "second" in controller.levels

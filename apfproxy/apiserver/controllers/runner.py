@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from apfproxy.apiserver.controllers.queue import Queue
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.store.entries import Change, ChangeType, StoreError, TooOldError
+from apfproxy.faults import Part, report
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -88,8 +89,8 @@ class Runner:
                 await self._follow()
             except* TooOldError:
                 log.info("controller %s starts over: it was too slow", self.controller.name)
-            except* Exception:
-                log.exception("controller %s starts over", self.controller.name)
+            except* Exception as errors:  # noqa: BLE001  it does better from the start, perhaps
+                report(Part.CONTROLLER, errors, f"controller {self.controller.name} starts over")
             if not self._is_over:
                 await asyncio.sleep(RESTART_PAUSE_S)
 
@@ -151,7 +152,7 @@ class Runner:
     async def _look(self, key: Key) -> None:
         try:
             again_s = await self.controller.look(key)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  others go on meanwhile
             pause_s = self._queue.retry(key, self._registry.clock())
             text = "controller %s failed at %s, tries again in %.3f s"
             values = (self.controller.name, "/".join(key), pause_s)
@@ -161,7 +162,7 @@ class Runner:
                 # Each object of a controller meets it while the disk is full.
                 log.warning(f"{text}: %s", *values, error)  # noqa: G004  a constant
             else:
-                log.exception(text, *values)
+                report(Part.CONTROLLER, error, text % values)
             return
         self._queue.forget_failures(key)
         if again_s is not None:

@@ -32,9 +32,10 @@ from apfproxy.apiserver.store.entries import (
     key_of,
 )
 from apfproxy.apiserver.store.window import DEFAULT_BYTES, DEFAULT_CHANGES
+from apfproxy.faults import Part, report
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -358,16 +359,25 @@ class Store:
         del self._queue[:MAX_BATCH_CHANGES]
         changes = [pending.change for pending in self._in_flight]
         floors = {name: collection.floor for name, collection in self._collections.items()}
-        asyncio.get_running_loop().run_in_executor(
-            self._executor, self._backend.write, changes, floors
-        ).add_done_callback(self._on_written)
+        try:
+            asyncio.get_running_loop().run_in_executor(
+                self._executor, self._backend.write, changes, floors
+            ).add_done_callback(self._on_written)
+        except Exception as error:  # noqa: BLE001  whatever it is, who waits is told
+            report(Part.STORE, error)
+            self._fail(error)
+            self._drained.set()
 
     def _on_written(self, written: asyncio.Future[None]) -> None:
-        error = written.exception()
-        if error is None:
-            self._publish()
-        else:
-            self._fail(error)
+        batch, error = self._in_flight, written.exception()
+        try:
+            if error is None:
+                self._publish()
+            else:
+                self._fail(error)
+        except Exception as failure:  # noqa: BLE001  whatever it is, the next batch must not wait
+            report(Part.STORE, failure)
+            refuse(batch, failure)
         if self._queue:
             self._write()
         else:
@@ -398,12 +408,7 @@ class Store:
         self._queue.clear()
         self._heads.clear()
         log.error("%d writes failed: %s", len(failed), error)
-        for _, future in failed:
-            if not future.done():
-                refusal = StoreError(str(error))
-                refusal.__cause__ = error
-                future.set_exception(refusal)
-                future.exception()  # asyncio need not report it once more if the caller is gone
+        refuse(failed, error)
 
     def _wake_waiters(self) -> None:
         version = self._published.resource_version
@@ -424,3 +429,13 @@ class Store:
             self.collection(resource).restore(
                 entries.get(resource, ()), changes.get(resource, ()), loaded.floors.get(resource, 0)
             )
+
+
+def refuse(batch: Iterable[Pending], error: BaseException) -> None:
+    """Tell those who wait for changes that they are not kept, or that nobody knows."""
+    for _, future in batch:
+        if not future.done():
+            refusal = StoreError(str(error))
+            refusal.__cause__ = error
+            future.set_exception(refusal)
+            future.exception()  # asyncio need not report it once more if the caller is gone

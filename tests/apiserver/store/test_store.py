@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from apfproxy.apiserver.store import store as module
+from apfproxy.apiserver.store.collection import Collection
 from apfproxy.apiserver.store.entries import ObjectTooLargeError, StoreError
 from apfproxy.apiserver.store.store import Loaded, Store
 from tests.apiserver.store.backends import GatedBackend, ListBackend
@@ -251,3 +253,39 @@ async def test_large_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     deleted = store.delete("pods", "a", "x", obj, **NOTHING).result()
 
     assert 3 == deleted.resource_version == store.resource_version
+
+
+async def test_an_error_after_a_write_does_not_stop_the_store(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who waits is told, later writes are published, and the store can be closed."""
+    store = Store(backend=ListBackend())
+    with monkeypatch.context() as patch:
+        patch.setattr(Collection, "wake", lambda _collection: 1 // 0)
+        first = put(store, "a")
+        with contextlib.suppress(StoreError):
+            await first
+    second = await put(store, "b")
+    async with asyncio.timeout(10):
+        await store.close()
+
+    assert "b" == second.name
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_write_that_cannot_be_begun(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Who waits is told, later writes are kept, and the store can be closed."""
+    store = Store(backend=ListBackend())
+    loop = asyncio.get_running_loop()
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "run_in_executor", lambda *_: 1 // 0)
+        with pytest.raises(StoreError):
+            await put(store, "a")
+    second = await put(store, "b")
+    async with asyncio.timeout(10):
+        await store.close()
+
+    assert "b" == second.name
+    assert "ZeroDivisionError" in caplog.text

@@ -1,0 +1,313 @@
+"""Errors of the program itself: each costs one connection, and nobody else anything.
+
+The first is the bug that once stood all deadlines still; the others put an error in by hand.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import re
+import sys
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from apfproxy.faults import Part
+from apfproxy.proxy import server as server_module
+from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.overload import Overload
+from apfproxy.proxy.pool import Pool
+from apfproxy.proxy.upstream import UpstreamConnection
+from apfproxy.settings import Address, LimitSettings
+from tests.end_to_end.origin import Origin
+from tests.end_to_end.peer import WAIT_S, Peer
+from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+SETTINGS = """
+downstream: {{listen: "127.0.0.1:0", requestTimeout: 1s, headTimeout: 1s, idleTimeout: 1s}}
+upstream: {{url: "http://127.0.0.1:{port}"}}
+admin: 127.0.0.1:0
+"""
+LISTENS = re.compile(r"listens on 127\.0\.0\.1:(\d+),.* admin on 127\.0\.0\.1:(\d+)")
+POST = b"POST /api/v1/namespaces/a/pods HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\n"
+STREAM = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+ONE_SEAT = Setup(objects=NARROW, seats=1)
+
+
+@contextlib.asynccontextmanager
+async def served(folder: Path, origin_port: int) -> AsyncIterator[tuple[int, int]]:
+    """Run the program: where clients connect, and where the operator does."""
+    path = folder / "settings.yaml"
+    path.write_text(SETTINGS.format(port=origin_port))
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "apfproxy", "serve", "--settings", str(path)),
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(2 * WAIT_S):
+            lines = ""
+            assert process.stderr is not None
+            while (found := LISTENS.search(lines)) is None:
+                line = await process.stderr.readline()
+                assert line, lines
+                lines += line.decode()
+        yield int(found[1]), int(found[2])
+    finally:
+        process.terminate()
+        rest = (await process.communicate())[1].decode()
+        assert "Traceback" not in rest, rest
+
+
+async def test_a_stalled_body_ends_no_deadline_but_its_own(tmp_path: Path) -> None:
+    """After a body that never came, of a client that is known already, all deadlines are kept."""
+    origin = Origin()
+    origin.start()
+    origin.answer_with(lambda arrival: arrival.peer.send(OK))
+    async with served(tmp_path, origin.port) as (port, admin), aiohttp.ClientSession() as session:
+        client = await Peer.connect(port)
+        for _ in range(3):
+            await client.send(POST + b"body")
+            assert 200 == (await client.read_answer()).status
+        await client.send(POST + b"bo")
+        stalled = await client.read_answer()
+        head = await Peer.connect(port)
+        await head.send(b"GET / HTTP/1.1\r\n")
+        late_head = await head.read_answer()
+        idle = await Peer.connect(port)
+        await idle.send(GET)
+        assert 200 == (await idle.read_answer()).status
+        is_idle_closed = await idle.is_at_end()
+        async with session.get(f"http://127.0.0.1:{admin}/livez?verbose") as response:
+            livez = response.status, await response.text()
+        async with session.get(f"http://127.0.0.1:{admin}/metrics") as response:
+            metrics = await response.text()
+    for peer in (client, head, idle):
+        peer.close()
+    await origin.stop()
+
+    assert (408, 408, True) == (stalled.status, late_head.status, is_idle_closed)
+    assert (200, "[+]ping ok\n[+]sweep ok\nlivez check passed\n") == livez
+    assert not re.search(r"^apfproxy_internal_errors_total\{.*\} [^0]", metrics, re.MULTILINE)
+
+
+def totals(scene: Scene) -> dict[Part, int]:
+    """Errors so far, of those parts that had some."""
+    return {part: total for part, total in scene.process.faults.totals.items() if total}
+
+
+def broken(*_args: object, **_kwargs: object) -> None:
+    """Stand in for what has a bug."""
+    raise ZeroDivisionError("a bug")
+
+
+@on_uvloop
+async def test_an_error_at_a_deadline(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It closes its own connections, and is counted for each and logged once; others' come."""
+    monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
+    setup = Setup(objects=NARROW, seats=9).with_downstream(
+        request_timeout_s=0.05, idle_timeout_s=0.2, head_timeout_s=0.2
+    )
+    monkeypatch.setattr(Exchange, "on_deadline", broken)
+    async with running(setup) as scene:
+        holds = [await scene.take_seat() for _ in range(3)]
+        idle = await scene.connect()
+        begun = await scene.ask(b"GET / HTTP/1.1\r\n")
+        for hold in holds:
+            assert await hold.client.is_at_end()
+        assert 0 == scene.level().queue_set.seats_in_use
+        assert await idle.is_at_end()
+        assert 408 == (await begun.read_answer()).status
+        assert {Part.CONNECTION: 3} == totals(scene)
+        assert scene.process.health.is_healthy("livez")
+
+    logged = [each for each in caplog.records if each.name == "apfproxy.faults"]
+    assert ["connection: an error of the proxy itself: closed"] == [
+        each.getMessage() for each in logged
+    ]
+    assert all(each.exc_info is not None for each in logged)
+
+
+@on_uvloop
+async def test_an_error_of_a_watched_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow body whose look fails is cut, and looked at no more; the sweep goes on."""
+    monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
+    limits = LimitSettings(max_connections=300, gathered_body_bytes=0)
+    setup = Setup(objects=NARROW, seats=9).with_downstream(limits=limits)
+    monkeypatch.setattr(Exchange, "on_sweep", broken)
+    async with running(setup) as scene:
+        client = await scene.ask(POST + b"bo")
+        assert await client.is_at_end()
+        sweep = scene.process.server.sweep
+        assert (0, {Part.CONNECTION: 1}) == (
+            scene.level().queue_set.seats_in_use,
+            totals(scene),
+        )
+        assert sweep.problem() is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), [(Overload, "on_sweep"), (Pool, "close_idle")], ids=["overload", "pool"]
+)
+@on_uvloop
+async def test_an_error_of_a_part_of_the_sweep(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    """What else the sweep looks at may fail each time: deadlines are kept, the sweep is well."""
+    monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
+    monkeypatch.setattr(owner, name, broken)
+    async with running(Setup().with_downstream(head_timeout_s=0.05)) as scene:
+        silent = await scene.connect()
+        assert await silent.is_at_end()
+        assert {Part.SWEEP} == set(totals(scene))
+        assert scene.process.health.is_healthy("livez")
+
+
+@on_uvloop
+async def test_a_sweep_that_fails_fails_livez(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that fails is tried again and again; /livez says for how long."""
+    monkeypatch.setattr(server_module, "SWEEP_PERIOD_S", 0.001)
+    monkeypatch.setattr(server_module, "STALE_SWEEP_S", 0.02)
+    setup = Setup(admin=Address(host="127.0.0.1", port=0))
+    async with running(setup) as scene, aiohttp.ClientSession() as session:
+        url = f"http://127.0.0.1:{scene.process.admin_port}/livez"
+        async with session.get(url) as response:
+            assert 200 == response.status
+        with monkeypatch.context() as patch:
+            patch.setattr(scene.process.server, "_context", None)
+            await until(lambda: not scene.process.health.is_healthy("livez"))
+            async with session.get(url) as response:
+                answer = response.status, await response.text()
+            errors = totals(scene)
+        await until(lambda: scene.process.health.is_healthy("livez"))
+
+    assert 500 == answer[0]
+    assert re.search(r"\[-\]sweep failed: not done for 0\.\d s; due every 0\.001 s\n", answer[1])
+    assert [Part.SWEEP] == list(errors)
+    assert 1 < errors[Part.SWEEP]
+
+
+EVENTS = [
+    pytest.param(Exchange, "on_answer", id="answer"),
+    pytest.param(Exchange, "on_body", id="body"),
+    pytest.param(UpstreamConnection, "_take_head", id="head"),
+    pytest.param(DownstreamConnection, "on_exchange_end", id="end"),
+]
+
+
+@pytest.mark.parametrize(("owner", "name"), EVENTS)
+@on_uvloop
+async def test_an_error_in_an_event_of_the_origin(
+    monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    """The client of that request is closed and its seat comes back; the next one gets it."""
+    async with running(ONE_SEAT) as scene:
+        hold = await scene.take_seat()
+        waiting = await scene.ask(GET)
+        await until(lambda: scene.level().queue_set.requests_waiting)
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, broken)
+            await hold.arrival.peer.send(STREAM)
+            if name == "on_body":
+                await hold.client.read_head()
+            if name != "on_answer":
+                await hold.arrival.peer.send(b"0\r\n\r\n")
+            await hold.client.read_to_end()
+        arrival = await scene.origin.next_request()
+        await arrival.peer.send(OK)
+        assert 200 == (await waiting.read_answer()).status
+        assert {Part.CONNECTION: 1} == totals(scene)
+
+
+@pytest.mark.parametrize("name", ["_begin", "_receive", "_leave"])
+@on_uvloop
+async def test_an_error_in_an_event_of_the_client(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """That client is closed; whatever it held comes back, also where it left by itself."""
+    async with running(ONE_SEAT) as scene:
+        hold = await scene.take_seat()
+        other = await scene.connect()
+        with monkeypatch.context() as patch:
+            if name == "_leave":
+                patch.setattr(Exchange, "on_client_left", broken)
+                hold.client.close()
+                await until(lambda: not scene.level().queue_set.seats_in_use)
+            else:
+                patch.setattr(DownstreamConnection, name, broken)
+                await other.send(GET)
+                assert await other.is_at_end()
+        if name != "_leave":
+            assert 200 == (await hold.end()).status
+        assert 200 == (await (await scene.take_seat()).end()).status
+        assert {Part.CONNECTION: 1} == totals(scene)
+
+
+@on_uvloop
+async def test_an_error_at_a_dispatch_is_of_the_dispatched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who gives seats back gets its answer and goes on; the one that fails loses none of them."""
+    async with running(ONE_SEAT) as scene:
+        hold = await scene.take_seat()
+        waiting = await scene.ask(GET)
+        await until(lambda: scene.level().queue_set.requests_waiting)
+        with monkeypatch.context() as patch:
+            patch.setattr(Exchange, "on_dispatch", broken)
+            assert 200 == (await hold.end()).status
+            assert await waiting.is_at_end()
+        assert 0 == scene.level().queue_set.seats_in_use
+        await hold.client.send(GET)
+        arrival = await scene.origin.next_request()
+        await arrival.peer.send(OK)
+        assert 200 == (await hold.client.read_answer()).status
+        assert {Part.CONNECTION: 1} == totals(scene)
+
+
+@on_uvloop
+async def test_an_error_of_who_waits_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one in line that fails is closed; the next in line gets a connection."""
+    setup = Setup(objects=NARROW, seats=9).with_upstream(max_connections=1)
+    async with running(setup) as scene:
+        hold = await scene.take_seat()
+        first, second = await scene.ask(GET), await scene.ask(GET)
+        pool = scene.process.server.pool
+        await until(lambda: pool.waiting_count == 2)
+        calls = []
+        send = UpstreamConnection.send
+
+        def send_or_fail(self: UpstreamConnection, sink: Exchange, data: bytes) -> None:
+            calls.append(sink)
+            if len(calls) == 1:
+                broken()
+            send(self, sink, data)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(UpstreamConnection, "send", send_or_fail)
+            assert 200 == (await hold.end()).status
+            assert await first.is_at_end()
+            arrival = await scene.origin.next_request()
+            await arrival.peer.send(OK)
+            assert 200 == (await second.read_answer()).status
+        assert {Part.CONNECTION: 1} == totals(scene)
+
+
+@on_uvloop
+async def test_an_error_at_the_wait_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request that cannot be told that it waited too long is closed, and leaves its queue."""
+    setup = Setup(objects=NARROW, seats=1).with_downstream(request_timeout_s=0.2)
+    async with running(setup) as scene:
+        await scene.take_seat()
+        monkeypatch.setattr(Exchange, "_reject", broken)
+        waiting = await scene.ask(GET)
+        assert await waiting.is_at_end()
+        assert 0 == scene.level().queue_set.requests_waiting
+        assert {Part.CONNECTION: 1} == totals(scene)
