@@ -31,6 +31,7 @@ from apfproxy.cli.listening import Listener
 from apfproxy.cli.places import Places, place_limits
 from apfproxy.cli.process import ListenError
 from apfproxy.cli.running import descriptor_limit
+from apfproxy.faults import Faults
 from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
 from apfproxy.observe.health import HEALTHZ, READYZ, HealthRegistry
 from apfproxy.observe.health_pages import HealthPages
@@ -102,6 +103,9 @@ class ApiServerProcess:
 
     def __init__(self, settings: ApiServerSettings) -> None:
         self.settings = settings
+        loop = asyncio.get_running_loop()
+        if loop.get_exception_handler() is None:  # else a proxy beside it has one
+            Faults().watch(loop)
         self.health = HealthRegistry()
         self.health.add(START, pages=(READYZ,), problem="not started yet")
         self.health.add(SHUTDOWN, pages=(READYZ,))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from apfproxy.authn.authenticator import Refusal
+from apfproxy.authn.authenticator import FOREVER_NS, Refusal
 from apfproxy.faults import Part, contained, report
 from apfproxy.proxy import answers
 from apfproxy.proxy.abandoned import AbandonedAnswer
@@ -110,7 +110,9 @@ class Exchange(SeatHolder):
         context, head = self._context, self.head
         self._held = body
         self._request_is_whole = is_whole
-        if head.identity_until_ns <= context.clock.now_ns() and not self._identify():
+        until_ns = head.identity_until_ns
+        # An identity that does not expire costs no look at the clock, which takes 0.1 us.
+        if until_ns != FOREVER_NS and until_ns <= context.clock.now_ns() and not self._identify():
             return
         if is_whole or not self._gathers():
             self._admit()

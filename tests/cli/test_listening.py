@@ -168,9 +168,7 @@ async def test_an_error_does_not_end_the_looks(
         again.set()
 
     monkeypatch.setattr(owner, name, look)
-    places = Places(time.monotonic_ns, 4)
-    listener = Listener(web.Application(), places, shutdown_s=1)
-    await listener.start(Address(host="127.0.0.1", port=0))
+    listener = await listening_with(web.Application())
     async with asyncio.timeout(10):
         await again.wait()
     await listener.close()

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+import pytest
+
 from tests.proxy.fakes import GET, OK, Bench, body, connection_of, status
+
+if TYPE_CHECKING:
+    from apfproxy.flowcontrol.ticket import Flow, Ticket
 
 
 def test_the_next_in_the_queue_takes_the_seat() -> None:
@@ -94,3 +101,34 @@ def test_deadline_in_the_queue(bench: Bench) -> None:
     assert b"504" == status(second.take())
     bench.end(first)
     bench.assert_at_rest()
+
+
+class BrokenObserver:
+    """Gathers nothing, and has a bug."""
+
+    def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
+        """Fail."""
+        raise ZeroDivisionError((ticket, now_ns))
+
+    def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
+        """Fail."""
+        raise ZeroDivisionError((flow, waited_ns, is_rejected))
+
+
+@pytest.mark.parametrize("is_answered", [True, False], ids=["answered", "left"])
+def test_an_error_before_the_seats_are_back(bench: Bench, is_answered: bool) -> None:
+    """They come back all the same, and so does a place in a queue."""
+    errors = bench.loop.errors = []
+    bench.context.top_flows = BrokenObserver()
+    client, waiting = bench.ask(GET), bench.ask(GET)
+    assert (1, 1, 0) == bench.use()
+    bench.end(waiting)
+    assert (1, 0, 0) == bench.use()
+    if is_answered:
+        bench.send(bench.origins[0], OK)
+    else:
+        bench.end(client)
+
+    assert (0, 0, 0) == bench.use()
+    assert client.ended_by
+    assert {ZeroDivisionError} == {type(error) for error in errors}
