@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.credentials import Peer
     from apfproxy.proxy.context import Context, Heads
     from apfproxy.proxy.exchange import Exchange
+    from apfproxy.proxy.seat_holder import SeatHolder
 
 _EMPTY_LINES = re.compile(rb"\A(?:\r\n)+")
 
@@ -293,7 +294,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._is_closed = True
         reset(self._transport)
 
-    def fail(self, error: Exception, exchange: Exchange | None = None) -> None:
+    def fail(self, error: Exception, exchange: SeatHolder | None = None) -> None:
         """Close after an error of the program, wherever it came up; never raises.
 
         Args:

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.authenticator import FOREVER_NS, Refusal
-from apfproxy.faults import Part, contained, report
+from apfproxy.faults import Part, report
 from apfproxy.proxy import answers
 from apfproxy.proxy.abandoned import AbandonedAnswer
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
@@ -421,25 +421,6 @@ class Exchange(SeatHolder):
         self._context.counters.client_aborts += 1
         self._log_end(Failure.CANCELLED)
         self._leave_origin(self._context.clock.now_ns())
-
-    def fail(self, error: Exception) -> None:
-        """End after an error of the program, and the client's connection with it; never raises."""
-        self._downstream.fail(error, self)
-
-    def give_up(self) -> None:
-        """Give back all that the request holds, in whatever state it is; never raises."""
-        context, ticket, found = self._context, self.ticket, self._classification
-        loop = context.loop
-        context.limits.watched.discard(self)
-        with contained(Part.CONNECTION, loop):
-            self._log_end(Failure.INTERNAL)
-        with contained(Part.CONNECTION, loop):
-            self._drop_upstream()
-        with contained(Part.CONNECTION, loop):
-            self._give_back(context.clock.now_ns())
-        if ticket is not None and found is not None:
-            with contained(Part.CONNECTION, loop):
-                found.level.queue_set.withdraw(ticket, None)  # harmless once it is done
 
     def on_deadline(self) -> None:
         """The request has taken too long."""

@@ -10,10 +10,12 @@ import abc
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from apfproxy.faults import Part, contained
 from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.ticket import RejectReason, Ticket
 from apfproxy.proxy import answers
 from apfproxy.proxy.guarded import guarded
+from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.watch_seats import WatchSeats
 
 if TYPE_CHECKING:
@@ -109,8 +111,12 @@ class SeatHolder(abc.ABC):
         """The origin cannot be reached."""
 
     @abc.abstractmethod
-    def fail(self, error: Exception) -> None:
-        """End after an error of the program; never raises."""
+    def _log_end(self, reason: str) -> None:
+        """Have the request in the access log."""
+
+    @abc.abstractmethod
+    def _drop_upstream(self) -> None:
+        """Give up the connection to the origin, or the wait for one, or for who asks."""
 
     @abc.abstractmethod
     def _dispatch(self) -> None:
@@ -142,6 +148,27 @@ class SeatHolder(abc.ABC):
     def is_long_running(self) -> bool:
         """Whether it may go on for as long as client and origin like."""
         return self.head.is_watch or not self.head.takes_seats
+
+    # After an error of the program.
+
+    def fail(self, error: Exception) -> None:
+        """End after an error of the program, and the client's connection with it; never raises."""
+        self._downstream.fail(error, self)
+
+    def give_up(self) -> None:
+        """Give back all that the request holds, in whatever state it is; never raises."""
+        context, ticket, found = self._context, self.ticket, self._classification
+        loop = context.loop
+        context.limits.watched.discard(self)
+        with contained(Part.CONNECTION, loop):
+            self._log_end(Failure.INTERNAL)
+        with contained(Part.CONNECTION, loop):
+            self._drop_upstream()
+        with contained(Part.CONNECTION, loop):
+            self._give_back(context.clock.now_ns())
+        if ticket is not None and found is not None:
+            with contained(Part.CONNECTION, loop):
+                found.level.queue_set.withdraw(ticket, None)  # harmless once it is done
 
     # From its arrival to its dispatch.
 
