@@ -21,6 +21,7 @@ import click
 from apfproxy.cli.identities import IdentitySettingsError, check_settings
 from apfproxy.cli.log import configure_logging
 from apfproxy.cli.process import SETTINGS
+from apfproxy.faults import Part, report
 from apfproxy.sources.settings_file import SettingsError, is_section, setting_key
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ class Reloading:
             asked.clear()
             try:
                 await self.reload()
-            except Exception:
-                log.exception("the settings and files were not read again to the end")
+            except Exception as error:  # noqa: BLE001  the next time may do better
+                report(Part.TASK, error, "the settings and files were not read again to the end")
 
     async def reload(self) -> None:
         """Read everything again, and put in force what can be."""

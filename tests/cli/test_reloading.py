@@ -194,4 +194,4 @@ async def test_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     task.cancel()
     await process.stop()
 
-    assert "the settings and files were not read again to the end" in caplog.messages
+    assert "the settings and files were not read again to the end" in caplog.text

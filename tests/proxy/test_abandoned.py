@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy.abandoned import MAX_DISCARDED_BYTES
+from apfproxy.proxy.abandoned import MAX_DISCARDED_BYTES, AbandonedAnswer
+from apfproxy.proxy.upstream import UpstreamConnection
 from apfproxy.settings import OBSERVE, Address, UpstreamSettings, WatchSettings
 from tests.proxy.fakes import (
     CHUNKED_OK,
@@ -271,3 +272,27 @@ def test_an_observed_shadow_keeps_its_seats() -> None:
         assert (0, 0, 0) == bench.use()
         assert set() == bench.context.abandoned
         bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("event", ["on_answer", "abort"])
+def test_an_error_gives_the_seats_back(monkeypatch: pytest.MonkeyPatch, event: str) -> None:
+    """Whatever fails while nobody waits, the seats do not stay with a request that is gone."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("a bug")
+
+    with bench_with() as own:
+        errors = own.loop.errors = []
+        leave_at_work(own)
+        assert (1, 0, 0) == own.use()
+        with monkeypatch.context() as patch:
+            if event == "on_answer":
+                patch.setattr(AbandonedAnswer, event, fail)
+                own.send(own.origins[0], OK)
+            else:
+                patch.setattr(UpstreamConnection, "abort", fail)
+                own.wait(WAIT_S + 1)
+
+        assert errors
+        assert set() == own.context.abandoned
+        assert (0, 0, 0) == own.use()
