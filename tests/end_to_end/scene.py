@@ -186,9 +186,11 @@ class Scene:
     Attributes:
         process: The proxy.
         origin: What it forwards to.
+        expects_errors: Whether a test has put errors into the program, and looks at them itself.
     """
 
     def __init__(self, process: ProxyProcess, origin: Origin) -> None:
+        self.expects_errors = False
         self.process = process
         self.origin = origin
         self._clients: list[Peer] = []
@@ -315,6 +317,8 @@ async def running(setup: Setup | None = None, *, upstream_port: int = 0) -> Asyn
         await origin.stop()
         await asyncio.sleep(0)
     assert {asyncio.current_task()} == asyncio.all_tasks()
+    errors = {part: total for part, total in process.faults.totals.items() if total}
+    assert scene.expects_errors or not errors, errors
     server, pool = process.server, process.server.pool
     assert (0, 0, 0) == (server.connection_count, pool.open_count, pool.waiting_count)
     for level in process.controller.levels.values():

@@ -456,6 +456,7 @@ def test_buffers_are_mapped_where_the_allocator_can(
 async def test_an_error_while_accepting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It costs the client that it came up with; the others are accepted."""
     async with tls_site(tmp_path) as site:
+        site.scene.expects_errors = True
         with monkeypatch.context() as patch:
             patch.setattr(handshake_module, "folded", lambda _address: 1 // 0)
             reader, writer = await site.plain()

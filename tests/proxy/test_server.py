@@ -319,6 +319,7 @@ def broken(*_: object) -> None:
 async def test_an_error_at_the_end(monkeypatch: pytest.MonkeyPatch, is_drain: bool) -> None:
     """One request that cannot be ended keeps no other from its end."""
     async with running(ONE_SEAT) as scene:
+        scene.expects_errors = True
         holds = [await streaming(scene, LOG) for _ in range(2)]
         server = scene.process.server
         monkeypatch.setattr(Exchange, "end_watch" if is_drain else "on_client_left", broken)
