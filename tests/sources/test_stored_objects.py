@@ -13,6 +13,7 @@ from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.apiserver.store.store import Store
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.sources import stored_objects
 from apfproxy.sources.files import ObjectsError
 from apfproxy.sources.stored_objects import StoredObjects
 from apfproxy.tasks import spawn
@@ -217,3 +218,25 @@ async def test_only_the_commit_is_on_the_loop(monkeypatch: pytest.MonkeyPatch) -
 
     threads.check()
     assert "mine" in source.controller.levels
+
+
+async def test_what_cannot_be_taken_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects that an error of the program kept out come into force without a further change."""
+    source = Source()
+    source.stored.load_first()
+    reload, calls = source.stored.reload, []
+
+    async def fail_once() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            raise ZeroDivisionError("a bug")
+        await reload()
+
+    monkeypatch.setattr(source.stored, "reload", fail_once)
+    monkeypatch.setattr(stored_objects, "RETRY_S", 0.0)
+    await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("a"))
+    watching = spawn(source.stored.watch(), name="watching")
+    await until(lambda: "a" in source.controller.levels)
+    watching.cancel()
+
+    assert {"a", "exempt", "catch-all"} == set(source.controller.levels)
