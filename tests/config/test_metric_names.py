@@ -11,6 +11,11 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.cli.process import ProxyProcess
+from apfproxy.flowcontrol.flow_limits import count_rejection
+from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket
+from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.user import ANONYMOUS
 from apfproxy.settings import (
     OBSERVE,
     AccessLogSettings,
@@ -24,6 +29,8 @@ from tests.config.expressions import CONFIG, grouping_labels, selectors
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from apfproxy.flowcontrol.controller import Controller
 
 ADDED_BY_PROMETHEUS = {"job", "instance"}
 
@@ -54,6 +61,24 @@ def expressions() -> Iterator[tuple[str, str]]:
             yield variable["name"], variable["query"]["query"]
 
 
+def use_a_flow_schema(controller: Controller) -> None:
+    """Have requests of one execute, wait and be rejected: its series come with them."""
+    pod = b"/api/v1/namespaces/default/pods/x"
+    found = controller.classify(ANONYMOUS, parse_attributes("GET", pod))
+    queue_set, counters = found.level.queue_set, found.flow.counters
+    tickets = [
+        queue_set.admit(found.flow, ONE_SEAT, lambda _: None)
+        for _ in range(queue_set.concurrency_limit + 1)
+    ]
+    for ticket in tickets:
+        assert isinstance(ticket, Ticket)
+        queue_set.finish(ticket)
+    for reason in RejectReason:
+        count_rejection(queue_set, counters, reason)
+    estimator = WorkEstimator(lambda _: None, lambda _: 3)
+    estimator.estimate(parse_attributes("DELETE", pod), 0, counters)
+
+
 async def page(tmp_path: Path) -> dict[str, dict[str, set[str]]]:
     """The samples of a proxy that has all its metrics, by name, with the values of their labels."""
     settings = dataclasses.replace(
@@ -63,6 +88,7 @@ async def page(tmp_path: Path) -> dict[str, dict[str, set[str]]]:
     )
     process = ProxyProcess(settings)
     await process.start()
+    use_a_flow_schema(process.controller)
     async with (
         aiohttp.ClientSession() as session,
         session.get(f"http://127.0.0.1:{process.admin_port}/metrics") as response,

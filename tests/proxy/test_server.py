@@ -299,7 +299,7 @@ async def test_watches_end_bit_by_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients that come back all at once would be a storm."""
     monkeypatch.setattr(server_module, "MIN_WATCHES_ENDED_PER_S", 1)
     monkeypatch.setattr(server_module, "WATCH_END_PERIOD_S", 0.001)
-    async with running(replace(ONE_SEAT, drain=DrainSettings(timeout_s=0.01))) as scene:
+    async with running(replace(ONE_SEAT, drain=DrainSettings(timeout_s=WAIT_S))) as scene:
         watches = [await streaming(scene, LOG) for _ in range(6)]
         draining = begin(scene.process.server.drain())
 
