@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import random
 import statistics
@@ -40,7 +41,7 @@ from strained_clients import LATE_S, Deadlines, StrainedClients
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 DEADLINES = Deadlines(head_s=4.0, idle_s=6.0, request_s=8.0, answer_s=3.0, body_grace_s=2.0)
 ISSUER = "https://issuer.test"
@@ -61,9 +62,10 @@ upstream: {{connectTimeout: 500ms, answerTimeout: {DEADLINES.answer_s:g}s, maxCo
 watch: {{silence: 100ms, limit: 1s}}
 authentication:
   jwt: [{{issuer: "{ISSUER}", audiences: [soak], keysFile: keys.pem}}]
-flowControl: {{serverConcurrencyLimit: 600, objects: [objects.yaml]}}
+flowControl: {{serverConcurrencyLimit: 500, objects: [objects.yaml]}}
 logLevel: warning
 """
+# One share of 546 makes one seat of 500.
 NARROW = """---
 apiVersion: flowcontrol.apiserver.k8s.io/v1
 kind: PriorityLevelConfiguration
@@ -120,7 +122,7 @@ class Site:
         new.replace(self._directory / "objects.yaml")
 
 
-async def careless(port: int, dice: random.Random) -> None:
+async def careless(port: int, dice: random.Random, numbers: Iterator[int]) -> None:
     """Send requests through a link that fails, take what comes, and leave, until cancelled."""
     while True:
         with contextlib.suppress(TimeoutError, OSError, EOFError):
@@ -128,9 +130,14 @@ async def careless(port: int, dice: random.Random) -> None:
             try:
                 async with asyncio.timeout(dice.uniform(0.1, 12)):
                     for _ in range(dice.randint(1, 30)):
-                        ask = draw(0, dice, dict.fromkeys(KINDS, 1))
+                        ask = draw(next(numbers), dice, dict.fromkeys(KINDS, 1))
                         data = ask.encode(f"careless-{dice.randint(0, 20)}")
-                        writer.write(data[: dice.choice((len(data), dice.randint(1, len(data))))])
+                        if dice.random() < 0.3:
+                            # What follows a part of a request could only be taken for its rest.
+                            writer.write(data[: dice.randint(1, len(data) - 1)])
+                            await reader.read()
+                            break
+                        writer.write(data)
                         await reader.read(dice.choice((1, 100, 65536)))
             finally:
                 writer.transport.abort()
@@ -209,6 +216,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
             process.port, options.seed, Habits(requests_per_s=options.rate, patience_s=25.0), 10**8
         )
         strain = Strain(site, admin_port)
+        numbers = itertools.count(2 * 10**8)
         asked = asyncio.create_task(crowd.run(10**8, CONNECTIONS))
         running = [asked] + [
             asyncio.create_task(each)
@@ -216,7 +224,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
                 strain.change(),
                 strain.look(),
                 stalling.run(STALLING_OF_EACH),
-                *(careless(before.port, dice) for _ in range(CARELESS)),
+                *(careless(before.port, dice, numbers) for _ in range(CARELESS)),
             )
         ]
         end_s = monotonic() + options.minutes * 60
@@ -224,7 +232,7 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
             await asyncio.sleep(min(ROUND_S, max(0.1, end_s - monotonic())))
             late = {kind: max(kept.late_s, default=0.0) for kind, kept in stalling.kept.items()}
             print(
-                f"{end_s - monotonic():>7.0f} s to go, {crowd.tally.answered} answered; latest: "
+                f"{max(0.0, end_s - monotonic()):>7.0f} s to go, {crowd.tally.answered} answered; latest: "
                 + ", ".join(f"{kind} {worst:+.2f}" for kind, worst in late.items()),
                 flush=True,
             )
