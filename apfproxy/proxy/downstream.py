@@ -175,9 +175,10 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         """The client sends no more.
 
         As kube-apiserver does, this takes it that the client is gone: there is no telling a
-        closed connection from a half-closed one.  The transport closes when this returns.
+        closed connection from a half-closed one.
         """
         self._leave()
+        self.abort_after_write()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  either way it is gone
         self._is_closed = True

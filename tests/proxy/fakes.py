@@ -179,7 +179,8 @@ class FakeTransport(asyncio.Transport):
             self._loop.run_ready()
             return
         self.ended_by = self.ended_by or "peer"
-        self._lose(error)
+        if error is not None or not self.is_stuck:
+            self._lose(error)
         self._loop.run_ready()
 
     def take(self) -> bytes:

@@ -12,6 +12,7 @@ from tests.proxy.fakes import (
     CHUNKED_OK,
     CHUNKED_POST,
     GET,
+    LOG,
     OK,
     POST,
     WATCH,
@@ -293,3 +294,16 @@ def test_slow_watcher() -> None:
         assert (0, 0, 0) == bench.use()
         bench.end(client)
         bench.assert_at_rest()
+
+
+def test_client_that_ends_and_takes_nothing(bench: Bench) -> None:
+    """What it was sent does not wait for it without end, even where no deadline is under way."""
+    client = bench.ask(LOG)
+    bench.send(bench.origins[0], CHUNKED_OK + b"2\r\nok\r\n")
+    client.is_stuck = True
+    bench.end(client)
+    bench.wait(bench.settings.downstream.idle_timeout_s + 1)
+
+    assert "abort" == client.ended_by
+    assert set() == bench.context.connections
+    bench.assert_at_rest()
