@@ -1,0 +1,131 @@
+"""Errors that were in the program, or could be: the machine has to find each of them."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from apfproxy.authn.authenticator import FOREVER_NS
+from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.seat_holder import SeatHolder
+from apfproxy.proxy.server import ProxyServer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from apfproxy.proxy.response_head import ResponseHead
+
+Mutation = tuple[type[object], str, "Callable[..., Any]"]
+"""A class, the name of one of its methods, and what makes another one of that."""
+
+
+def _unset_of_those_known(start: Callable[..., None]) -> Callable[..., None]:
+    def mutated(self: Exchange, body: bytes, *, is_whole: bool) -> None:
+        if self.head.identity_until_ns > self._context.clock.now_ns():
+            del self._pf_headers
+        start(self, body, is_whole=is_whole)
+
+    return mutated
+
+
+def _never_expiring(start: Callable[..., None]) -> Callable[..., None]:
+    def mutated(self: Exchange, body: bytes, *, is_whole: bool) -> None:
+        if self.head.identity_until_ns:
+            self.head.identity_until_ns = FOREVER_NS
+        start(self, body, is_whole=is_whole)
+
+    return mutated
+
+
+def _nothing(_original: Callable[..., object]) -> Callable[..., None]:
+    def mutated(self: object, *_: object, **__: object) -> None:
+        del self
+
+    return mutated
+
+
+def _ends_with_the_first_408(_original: Callable[..., None]) -> Callable[..., None]:
+    def mutated(self: ProxyServer) -> None:
+        if not self._context.counters.requests_by_status.get(408):
+            _original(self)
+
+    return mutated
+
+
+def _paused_gives_seats_back(pause: Callable[..., None]) -> Callable[..., None]:
+    def mutated(self: Exchange) -> None:
+        pause(self)
+        if self.ticket is not None:
+            self._give_seats_back(self._context.clock.now_ns())
+
+    return mutated
+
+
+def _keeps_its_place(drop: Callable[..., None]) -> Callable[..., None]:
+    def mutated(self: Exchange) -> None:
+        if self._upstream is not None:
+            drop(self)
+
+    return mutated
+
+
+def _says_less_of_an_answer(on_answer: Callable[..., None]) -> Callable[..., None]:
+    def mutated(self: Exchange, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
+        on_answer(self, head, body if is_whole else body[:-1], is_whole=is_whole)
+
+    return mutated
+
+
+def _forgets_half(forget: Callable[..., None]) -> Callable[..., None]:
+    def mutated(self: DownstreamConnection) -> None:
+        kept = self._kept_heads
+        forget(self)
+        self._kept_heads = kept
+
+    return mutated
+
+
+MUTATIONS: dict[str, Mutation] = {
+    "the lines of a class are unset where who asks is remembered": (
+        Exchange,
+        "start",
+        _unset_of_those_known,
+    ),
+    "credentials are compared with a clock that stands still": (
+        Exchange,
+        "start",
+        _never_expiring,
+    ),
+    "the sweep ends with the first body that does not come": (
+        ProxyServer,
+        "_sweep",
+        _ends_with_the_first_408,
+    ),
+    "a client that stops reading gives its seats back at once": (
+        Exchange,
+        "_pause_upstream",
+        _paused_gives_seats_back,
+    ),
+    "who waits for a connection and leaves keeps the place": (
+        Exchange,
+        "_drop_upstream",
+        _keeps_its_place,
+    ),
+    "a client that ends has no deadline": (DownstreamConnection, "abort_after_write", _nothing),
+    "a watch is never over": (SeatHolder, "_give_back", _nothing),
+    "a request whose client leaves is not in the log": (Exchange, "_log_end", _nothing),
+    "an answer's first part loses a byte": (Exchange, "on_answer", _says_less_of_an_answer),
+    "heads of those forgotten stay": (DownstreamConnection, "forget_peer", _forgets_half),
+    "the origin's pause is for ever": (Exchange, "on_upstream_writable", _nothing),
+    "the client's pause is for ever": (Exchange, "on_downstream_writable", _nothing),
+}
+
+
+@contextmanager
+def mutated(name: str) -> Iterator[None]:
+    """The program with one of the errors in it."""
+    of, method, make = MUTATIONS[name]
+    with patch.object(of, method, make(vars(of)[method])):
+        yield

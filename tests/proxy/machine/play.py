@@ -1,0 +1,469 @@
+"""Programs of the machine: what happens, step by step, as bytes that hypothesis or chance draw."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
+from tests.proxy.machine.peers import OF_CERTIFICATE
+from tests.proxy.machine.requests import BAD_CHUNKS, GARBAGE, REQUESTS
+from tests.proxy.machine.wires import Tls
+from tests.proxy.machine.world import COOPERATE, SLOTS, STOP, Choices, S, World
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Sequence
+
+FAVOURITES = (
+    tuple(each for each in REQUESTS if b"Content-Length" in each.head and each.is_good),
+    tuple(each for each in REQUESTS if each.token == "fickle"),  # noqa: S105  of nobody
+    REQUESTS,
+    REQUESTS,
+)
+"""A run has one of each, which are asked most."""
+SETTINGS_BYTES = 8 + len(FAVOURITES)
+STEP_BYTES = 4
+Step = bytes
+TIMES_NS = tuple(round(each * S) for each in (0.01, 0.05, 0.21, 0.21, 0.6, 1.1, 2.6, 5.0))
+
+
+@dataclass(frozen=True)
+class Program:
+    """A run.
+
+    Attributes:
+        settings: `SETTINGS_BYTES` that choose them.
+        steps: `STEP_BYTES` each.
+    """
+
+    settings: bytes
+    steps: tuple[Step, ...]
+
+    def to_hex(self) -> str:
+        """As text."""
+        return self.settings.hex() + ":" + b"".join(self.steps).hex()
+
+    @classmethod
+    def from_hex(cls, text: str) -> Program:
+        """From that text."""
+        settings, _, steps = text.partition(":")
+        data = bytes.fromhex(steps)
+        return cls(
+            bytes.fromhex(settings),
+            tuple(data[i : i + STEP_BYTES] for i in range(0, len(data), STEP_BYTES)),
+        )
+
+    @classmethod
+    def drawn(cls, chance: random.Random) -> Program:
+        """One by chance."""
+        count = chance.choice((10, 20, 40, 60, 100, 200))
+        data = chance.randbytes(count * STEP_BYTES)
+        return cls(
+            chance.randbytes(SETTINGS_BYTES),
+            tuple(data[i : i + STEP_BYTES] for i in range(0, len(data), STEP_BYTES)),
+        )
+
+
+@dataclass
+class Outcome:
+    """What came of a run.
+
+    Attributes:
+        finding: What does not hold; "" if all does.
+        steps: How many were taken.
+        trace: What happened, a line a step.
+    """
+
+    finding: str = ""
+    steps: int = 0
+    trace: list[str] = field(default_factory=list)
+
+
+class Play:
+    """One run of a program."""
+
+    def __init__(self, program: Program, *, is_traced: bool = False) -> None:
+        self._program = program
+        self._world = World(Choices(int.from_bytes(program.settings, "little")))
+        self._outcome = Outcome()
+        self._is_traced = is_traced
+        # So that equal requests come again and again.
+        chosen = program.settings[-len(FAVOURITES) :]
+        self._favourites = [
+            requests[each % len(requests)]
+            for each, requests in zip(chosen, FAVOURITES, strict=True)
+        ]
+
+    def run(self) -> Outcome:
+        """Take all steps, and look what is left."""
+        world, outcome = self._world, self._outcome
+        try:
+            for step in self._program.steps:
+                outcome.steps += 1
+                self._take(step)
+                world.look()
+                if world.findings:
+                    break
+            else:
+                self._say("settle")
+                if world.choices.end == STOP:
+                    world.stop()
+                else:
+                    if world.choices.end == COOPERATE:
+                        self._cooperate()
+                    world.settle()
+        except AssertionError as error:
+            world.found("an assertion", error)
+        finally:
+            world.close()
+        outcome.finding = "\n\n".join(world.findings)
+        return outcome
+
+    def _say(self, *what: object) -> None:
+        if self._is_traced:
+            now = self._world.loop.now_ns() / S
+            self._outcome.trace.append(f"{now:.3f} {' '.join(map(str, what))}")
+
+    def _take(self, step: Step) -> None:
+        code, a, b, c = step
+        OPERATIONS[code](self, a, b, c)
+
+    def _cooperate(self) -> None:
+        """Everybody takes and does all that is asked of them: so everything is answered."""
+        world = self._world
+        clients = [each for each in world.clients if each is not None]
+        for peer in (*clients, *world.origins):
+            self._do(peer.wire.take_all)
+        for _ in range(12):
+            for client in clients:
+                if client.is_tunnel:
+                    self._do(client.wire.end)
+                else:
+                    self._do(client.send, 1 << 20)
+            for origin in world.origins:
+                if origin.is_tunnel:
+                    self._do(origin.wire.end)
+            self.serve(0, 0, 0)
+        world.look()
+        left = [
+            client
+            for client in clients
+            if not (client.wire.has_left or client.wire.is_closed)
+            and not (client.is_garbled or client.is_tunnel or client.is_last)
+            and client.open_request is not None
+            and not world.waits_for_seats(client)
+        ]
+        assert not left, ("not answered, though everybody does what is asked", left)
+
+    def _do(self, action: Callable[..., object], *arguments: object) -> None:
+        self._world.do(action, *arguments)
+
+    # Clients.
+
+    def connect(self, a: int, b: int, c: int) -> None:
+        """A client connects."""
+        slot = a % SLOTS
+        tls = (None, None, None, Tls(None), Tls(OF_CERTIFICATE.encode()))[c % 5]
+        self._say("connect", slot, b % 4 == 0, "TLS" if tls else "")
+        self._do(lambda: self._world.connect(slot, is_shared=b % 4 == 0, tls=tls))
+
+    def _client(self, number: int) -> int | None:
+        """The slot of one that is there."""
+        for offset in range(SLOTS):
+            slot = (number + offset) % SLOTS
+            client = self._world.clients[slot]
+            if client is not None and not client.wire.is_over and not client.wire.has_left:
+                return slot
+        return None
+
+    def ask(self, a: int, b: int, c: int) -> None:
+        """A client sends a request, or a part of it."""
+        slot = self._client(a)
+        if slot is None:
+            self.connect(a, 1, c)
+            slot = self._client(a)
+        if slot is None:
+            return
+        client = self._world.clients[slot]
+        assert client is not None
+        request = self._favourites[b % len(FAVOURITES)]
+        if b >= 192:
+            request = REQUESTS[b % len(REQUESTS)]
+        client.ask(request, BAD_CHUNKS if request.target == b"/bad-chunk" else request.body)
+        head = len(request.head)
+        count = (1 << 20, 1 << 20, 1 << 20, head, head + 2, head // 2, 0, 1 << 20)[c % 8]
+        self._say("ask", slot, request.method, request.target, count)
+        self._do(client.send, count)
+        if c >= 128:
+            self.serve(a, b, c)
+
+    def send(self, a: int, b: int, c: int) -> None:
+        """A client sends more of what it has begun."""
+        slot = self._client(a)
+        client = self._world.clients[slot] if slot is not None else None
+        if client is None:
+            return
+        if client.is_tunnel:
+            self._say("tunnel", slot)
+            self._do(client.wire.feed, b"t" * (1 + c))
+        elif b >= 250 and not client.has_more:
+            self._say("garbage", slot)
+            self._do(client.send_raw, GARBAGE)
+        else:
+            count = (1, 2, 7, 50, 100, 1 << 20)[c % 6]
+            self._say("send", slot, count)
+            self._do(client.send, count)
+
+    def take(self, a: int, b: int, c: int) -> None:
+        """A client begins to take its answers, or stops."""
+        slot = self._client(a)
+        client = self._world.clients[slot] if slot is not None else None
+        if client is not None:
+            self._say("take", slot, b % 2 == 0)
+            self._do(lambda: client.wire.take(takes=b % 2 == 0))
+        del c
+
+    def leave(self, a: int, b: int, c: int) -> None:
+        """A client ends its connection, or resets it."""
+        slot = self._client(a)
+        client = self._world.clients[slot] if slot is not None else None
+        if client is not None:
+            self._say("leave", slot, "end" if b % 2 else "reset")
+            self._do(client.wire.end if b % 2 else client.wire.break_off)
+        del c
+
+    # The origin.
+
+    def come_about(self, a: int, b: int, c: int) -> None:
+        """A connection to the origin comes about, or fails."""
+        attempts = self._world.waiting_attempts()
+        if not attempts:
+            return
+        attempt = attempts[a % len(attempts)]
+        kind = b % 8
+        self._say("connection", kind)
+        if kind == 0:
+            error = (OSError(111, "refused"), ValueError("no name"), OSError(113, "no route"))
+            self._do(attempt.outcome.set_exception, error[c % 3])
+        else:
+            self._do(lambda: self._world.come_about(attempt, is_lost=kind == 1))
+
+    def serve(self, a: int, b: int, c: int) -> None:
+        """Everybody does what is asked of them."""
+        world = self._world
+        self._say("serve")
+        for _ in range(8):
+            is_busy = False
+            for attempt in list(world.waiting_attempts()):
+                self._do(world.come_about, attempt)
+                is_busy = True
+            for token, future in list(world.tokens.waiting()):
+                self._do(future.set_result, world.tokens.verdict(token))
+                is_busy = True
+            world.look()
+            for origin in world.origins:
+                asked = origin.asked
+                if asked is not None and asked.is_whole and not origin.is_gone:
+                    if origin.is_tunnel:
+                        continue
+                    if asked.rest is not None:
+                        self._do(origin.finish)
+                    elif asked.request.protocol and a % 2:
+                        self._do(origin.switch, asked.request.protocol)
+                    else:
+                        self._do(origin.answer, b"200 OK", 8)
+                    is_busy = True
+            if not is_busy:
+                break
+        del b, c
+
+    def answer(self, a: int, b: int, c: int) -> None:
+        """An origin answers, or goes on with its answer."""
+        world = self._world
+        origins = [each for each in world.origins if not each.is_gone]
+        if not origins:
+            return
+        busy = [each for each in origins if each.asked is not None]
+        origin = (busy or origins)[a % len(busy or origins)]
+        kind = b % len(ANSWERS)
+        self._say("answer", kind, c, origin)
+        asked = origin.asked
+        if asked is None:
+            if b < 32:
+                self._do(origin.send, GARBAGE)
+        elif origin.is_tunnel:
+            self._do(origin.send, b"tunnel" * (1 + c))
+        elif asked.rest is not None:
+            self._go_on(a, kind, c)
+        elif asked.request.protocol and c % 2:
+            self._do(origin.switch, asked.request.protocol)
+        else:
+            self._do(ANSWERS[kind], origin, c)
+
+    def _go_on(self, a: int, kind: int, c: int) -> None:
+        world = self._world
+        busy = [each for each in world.origins if not each.is_gone and each.asked is not None]
+        origin = busy[a % len(busy)]
+        if kind % 4 == 0:
+            self._do(origin.finish, b"X-Trailer: t\r\n" if c % 4 == 0 else b"")
+        elif kind % 4 == 1:
+            self._do(origin.go_on, INITIAL_EVENTS_END)
+        elif kind % 8 == 6 and origin.asked is not None and origin.asked.is_chunked:
+            self._do(origin.send, b"zz no chunk")
+        else:
+            self._do(origin.go_on, b"+" * (1 + c))
+
+    def origin_takes(self, a: int, b: int, c: int) -> None:
+        """An origin begins to take requests, or stops."""
+        origins = self._world.origins
+        if origins:
+            self._say("origin takes", a % len(origins), b % 2 == 0)
+            self._do(lambda: origins[a % len(origins)].wire.take(takes=b % 2 == 0))
+        del c
+
+    def origin_leaves(self, a: int, b: int, c: int) -> None:
+        """An origin ends a connection, or resets it."""
+        origins = [each for each in self._world.origins if not each.is_gone]
+        if not origins:
+            return
+        origin = origins[a % len(origins)]
+        self._say("origin leaves", "end" if b % 2 else "reset", origin)
+        if b % 2:
+            asked = origin.asked
+            if asked is not None and asked.is_open:
+                self._do(origin.finish)
+            self._do(origin.wire.end)
+        else:
+            self._do(origin.wire.break_off)
+        del c
+
+    # The rest.
+
+    def wait(self, a: int, b: int, c: int) -> None:
+        """Time passes."""
+        duration_ns = TIMES_NS[a % len(TIMES_NS)]
+        self._say("wait", duration_ns / S)
+        if b == 0:
+            self._world.loop.stall(duration_ns)
+            duration_ns = 0
+        self._world.loop.run_for(duration_ns)
+        del c
+
+    def identify(self, a: int, b: int, c: int) -> None:
+        """Somebody is found out, or what tells who asks changes."""
+        tokens, kind = self._world.tokens, b % 16
+        waiting = tokens.waiting()
+        self._say("identify", kind, a, c)
+        if kind < 8 and waiting:
+            token, future = waiting[a % len(waiting)]
+            if kind == 0:
+                self._do(tokens.fail, future)
+            else:
+                self._do(future.set_result, tokens.verdict(token))
+        elif kind in (8, 9, 10):
+            tokens.modes["fickle"] = ("now", "later", "bad", "fails")[c % 4]
+        elif kind in (11, 12):
+            tokens.rename("fickle", ("carol", "dave", "erin")[c % 3])
+        elif kind in (13, 14):
+            tokens.lifetime_s = (float("inf"), 0.1, 1.0)[c % 3]
+        elif kind == 15:
+            self._do(self._world.forget_identities)
+
+    def configure(self, a: int, b: int, c: int) -> None:
+        """The configuration changes, or the limits follow demand."""
+        world = self._world
+        self._say("configure", a, b)
+        if b % 2:
+            self._do(world.configure, a)
+        else:
+            self._do(world.controller.adjust_limits)
+        del c
+
+    def renew(self, a: int, b: int, c: int) -> None:
+        """The proxy gets another certificate, or begins to stop."""
+        if b % 8 == 0 and c % 4 == 0:
+            self._say("drain")
+            self._do(self._world.begin_drain)
+        elif b % 8 == 1:
+            self._say("renew")
+            self._do(self._world.server.pool.renew)
+        del a
+
+
+ANSWERS: tuple[Callable[..., None], ...] = (
+    *[lambda o, _c: o.answer(b"200 OK", 8)] * 8,
+    *[lambda o, c: o.answer(b"200 OK", 300 * (c % 3), part=c)] * 2,
+    lambda o, c: o.answer(b"200 OK", 8, more=b"Connection: close\r\n" if c % 2 else b""),
+    lambda o, c: o.answer(b"500 Oh" if c % 2 else b"429 Too many", 20),
+    lambda o, c: o.answer(b"404 Not found", 2000 if c % 2 else 8),
+    *[lambda o, c: o.begin(b"-" * c, is_chunked=True)] * 6,
+    lambda o, c: o.begin(b"-" * c, is_chunked=True, more=b"Connection: close\r\n"),
+    *[lambda o, c: o.begin(b"-" * c, is_chunked=False)] * 2,
+    *[
+        lambda o, c: o.send(
+            b"HTTP/1.1 100 Continue\r\n\r\n" if c % 2 else b"HTTP/1.1 103 Hints\r\nX-H: h\r\n\r\n"
+        )
+    ]
+    * 2,
+    *[lambda o, c: o.switch((o.asked.request.protocol if c % 4 else b"websocket") or b"websocket")]
+    * 5,
+    lambda o, c: o.answer_without_body(b"304 Not modified" if c % 2 else b"204 No content"),
+    lambda o, c: o.answer_too_much(c),
+    lambda o, c: o.answer_in_chunks(b"X-T: t\r\n" if c % 2 else b""),
+    lambda o, _c: o.answer(b"302 Found", 8, more=b"Location: /elsewhere\r\n"),
+    lambda o, c: o.send(
+        (GARBAGE, b"HTTP/1.1 200", b"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n")[c % 3]
+    ),
+)
+
+WEIGHTS: tuple[tuple[Callable[[Play, int, int, int], None], int], ...] = (
+    (Play.ask, 70),
+    (Play.send, 28),
+    (Play.answer, 40),
+    (Play.come_about, 20),
+    (Play.serve, 14),
+    (Play.wait, 24),
+    (Play.connect, 12),
+    (Play.take, 10),
+    (Play.leave, 8),
+    (Play.origin_takes, 6),
+    (Play.origin_leaves, 6),
+    (Play.identify, 12),
+    (Play.configure, 4),
+    (Play.renew, 2),
+)
+OPERATIONS = tuple(operation for operation, weight in WEIGHTS for _ in range(weight))
+assert len(OPERATIONS) == 256
+
+
+def run(program: Program, *, is_traced: bool = False) -> Outcome:
+    """Run a program once."""
+    return Play(program, is_traced=is_traced).run()
+
+
+def smallest(program: Program, most_runs: int = 600) -> Program:
+    """A part of a program that finds something, with as few steps as a bounded search gets to."""
+    runs = 0
+
+    def finds(settings: bytes, steps: Sequence[Step]) -> bool:
+        nonlocal runs
+        runs += 1
+        return bool(run(Program(settings, tuple(steps))).finding)
+
+    settings, steps = program.settings, list(program.steps)
+    size = max(1, len(steps) // 2)
+    while size and runs < most_runs:
+        start = 0
+        while start < len(steps) and runs < most_runs:
+            shorter = steps[:start] + steps[start + size :]
+            if finds(settings, shorter):
+                steps = shorter
+            else:
+                start += size
+        size //= 2
+    for place in range(SETTINGS_BYTES):
+        plainer = settings[:place] + b"\0" + settings[place + 1 :]
+        if plainer != settings and finds(plainer, steps):
+            settings = plainer
+    return Program(settings, tuple(steps))

@@ -1,0 +1,230 @@
+"""What the clients of the machine ask, and the objects by which it is classified."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from apfproxy.api.decode import decode_documents
+
+HANDSHAKE = (
+    b"Connection: Upgrade\r\n",
+    b"Upgrade: websocket\r\n",
+    b"Sec-WebSocket-Version: 13\r\n",
+    b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+)
+SPDY = (b"Connection: Upgrade\r\n", b"Upgrade: SPDY/3.1\r\n")
+POD = b"/api/v1/namespaces/a/pods/b"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One of the few requests that there are: each is sent again and again.
+
+    Attributes:
+        method, target: Of the request line; no two have both alike.
+        head, body: As they are sent.
+        content: What the origin gets of the body, decoded.
+        token: Who asks.
+        is_long_running: Whether it may go on for ever once it is answered.
+        takes_seats: Whether it has seats until its answer is through.
+        protocol: What it asks to switch to.
+        is_good: Whether it is one that is forwarded.
+    """
+
+    method: bytes
+    target: bytes
+    head: bytes
+    body: bytes = b""
+    content: bytes = b""
+    token: str = ""
+    is_long_running: bool = False
+    takes_seats: bool = True
+    protocol: bytes = b""
+    is_good: bool = True
+
+
+def request(
+    line: bytes,
+    token: str = "quick",  # noqa: S107  of nobody
+    *lines: bytes,
+    body: bytes = b"",
+    chunks: tuple[bytes, ...] | None = None,
+    version: bytes = b"1.1",
+    is_good: bool = True,
+) -> Request:
+    """Make one; `chunks` make its body a chunked one."""
+    method, target = line.split(b" ")
+    fields = [b"Host: h\r\n", *lines]
+    if token:
+        fields.append(b"Authorization: Bearer %b\r\n" % token.encode())
+    raw, content = body, body
+    if chunks is not None:
+        fields.append(b"Transfer-Encoding: chunked\r\n")
+        raw = b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
+        content = b"".join(chunks)
+    elif body:
+        fields.append(b"Content-Length: %d\r\n" % len(body))
+    head = b"%b HTTP/%b\r\n%b\r\n" % (line, version, b"".join(fields))
+    is_watch = b"watch=1" in target
+    is_other = b"/exec" in target or b"/log" in target
+    upgrade = {HANDSHAKE: b"websocket", SPDY: b"SPDY/3.1"}
+    return Request(
+        method,
+        target,
+        head,
+        raw,
+        content,
+        token,
+        is_long_running=is_watch or is_other,
+        takes_seats=not is_other,
+        protocol=upgrade.get(lines, b""),
+        is_good=is_good,
+    )
+
+
+LONG = b"x" * 90
+
+REQUESTS = (
+    request(b"GET " + POD),
+    request(b"GET " + POD + b"?quick"),
+    request(b"GET " + POD + b"?slow", "slow"),
+    request(b"GET " + POD + b"?fickle", "fickle"),
+    request(b"GET " + POD + b"?bad", "bad"),
+    request(b"GET " + POD + b"?nobody", ""),
+    request(b"GET /api/v1/pods"),
+    request(b"GET /api/v1/pods?timeout=1s"),
+    request(b"HEAD " + POD),
+    request(b"DELETE " + POD),
+    request(b"POST /api/v1/namespaces/a/pods", body=b"body"),
+    request(b"POST /api/v1/namespaces/a/pods?slow", "slow", body=b"body"),
+    request(b"POST /api/v1/namespaces/a/pods?fickle", "fickle", body=b"12345678901234567890"),
+    request(b"PUT " + POD, body=LONG),
+    request(b"POST /long", body=LONG * 3),
+    request(b"POST /long?fickle", "fickle", body=LONG * 3),
+    request(b"POST /chunked", chunks=(b"one", b"two")),
+    request(b"POST /chunked?fickle", "fickle", chunks=(LONG, b"2", LONG)),
+    request(b"POST /expect", "quick", b"Expect: 100-continue\r\n", body=b"expected"),
+    request(b"GET /api/v1/pods?watch=1"),
+    request(b"GET /api/v1/pods?watch=1&slow", "slow"),
+    request(b"GET /api/v1/pods?watch=1&sendInitialEvents=true"),
+    request(b"GET /api/v1/pods?watch=1&upgrade", "quick", *HANDSHAKE),
+    request(b"GET " + POD + b"/exec?command=ls", "quick", *HANDSHAKE),
+    request(b"POST " + POD + b"/exec", "quick", *SPDY, body=b"four"),
+    request(b"GET " + POD + b"/log?follow=1"),
+    request(b"POST " + POD + b"/exec?plain", body=b"body"),
+    request(b"GET /old", version=b"1.0"),
+    request(b"GET /old?kept", "quick", b"Connection: keep-alive\r\n", version=b"1.0"),
+    request(b"GET /last", "quick", b"Connection: close\r\n"),
+    request(b"GET /refusing"),
+    request(b"GET /banned"),
+    request(b"GET /rated"),
+    request(b"GET /limited/api/v1?watch=1"),
+    request(b"GET /apis/limited/v1/things?watch=1"),
+    request(b"GET /exempt"),
+    request(b"POST /too-long", body=b"y" * 5000, is_good=False),
+    request(b"GET /bad", "quick", b"No colon\r\n", is_good=False),
+    request(b"POST /bad-chunk", chunks=(b"abc",)),
+)
+BAD_CHUNKS = b"3\r\nabcX"
+GARBAGE = b"\x16\x03\x01 not HTTP at all\r\n\r\n"
+
+BY_LINE = {(each.method, each.target): each for each in REQUESTS}
+assert len(BY_LINE) == len(REQUESTS)
+
+_LEVELS = """
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {{name: normal}}
+spec: {normal}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {{name: refusing}}
+spec:
+  type: Limited
+  limited: {{nominalConcurrencyShares: 1, lendablePercent: 100, limitResponse: {{type: Reject}}}}
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {{name: banned, annotations: {{apfproxy.io/ban: "true"}}}}
+spec:
+  type: Limited
+  limited: {{nominalConcurrencyShares: 0, limitResponse: {{type: Reject}}}}
+---
+"""
+_SCHEMA = """
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {{name: {name}, annotations: {{{additions}}}}}
+spec:
+  matchingPrecedence: {precedence}
+  priorityLevelConfiguration: {{name: {level}}}
+  distinguisherMethod: {{type: ByUser}}
+  rules:
+  - subjects: [{{kind: User, user: {{name: "*"}}}}]
+    nonResourceRules: [{{verbs: ["*"], nonResourceURLs: {urls}}}]
+    resourceRules:
+    - {{verbs: ["*"], apiGroups: {groups}, resources: ["*"], clusterScope: true, namespaces: ["*"]}}
+---
+"""
+QUEUED = """
+  type: Limited
+  limited:
+    nominalConcurrencyShares: {shares}
+    lendablePercent: {lendable}
+    limitResponse:
+      type: Queue
+      queuing: {{queues: {queues}, handSize: {hand}, queueLengthLimit: {length}}}
+"""
+
+
+def _schema(name: str, precedence: int, level: str, additions: str, urls: str, groups: str) -> str:
+    return _SCHEMA.format(
+        name=name,
+        precedence=precedence,
+        level=level,
+        additions=additions,
+        urls=urls,
+        groups=groups,
+    )
+
+
+def configuration(normal: str, level: str = "normal", additions: str = "") -> str:
+    """Objects whose level of most requests is like that."""
+    nowhere = '["nowhere"]'
+    return "".join((
+        _LEVELS.format(normal=normal),
+        _schema("refusing", 10, "refusing", "", '["/refusing"]', nowhere),
+        _schema("banned", 11, "banned", "", '["/banned"]', nowhere),
+        _schema(
+            "rated", 12, level,
+            'apfproxy.io/request-rate: "1", apfproxy.io/request-burst: "2"', '["/rated"]', nowhere,
+        ),
+        _schema(
+            "limited", 13, level, 'apfproxy.io/long-running-limit: "1"', '["/limited/*"]',
+            '["limited"]',
+        ),
+        _schema("exempt-too", 14, "exempt", "", '["/exempt"]', nowhere),
+        _schema("normal", 100, level, additions, '["*"]', '["*"]'),
+    ))  # fmt: skip
+
+
+_ONE_QUEUE = QUEUED.format(shares=100000, lendable=0, queues=1, hand=1, length=3)
+CONFIGURATIONS = tuple(
+    decode_documents(text.encode(), "objects.yaml").objects
+    for text in (
+        configuration(_ONE_QUEUE),
+        configuration(
+            QUEUED.format(shares=100000, lendable=50, queues=4, hand=2, length=1),
+            additions='apfproxy.io/long-running-limit: "2"',
+        ),
+        configuration(_ONE_QUEUE, level="refusing"),
+        configuration(
+            "{type: Limited, limited: {nominalConcurrencyShares: 10,"
+            " limitResponse: {type: Reject}}}"
+        ),
+        configuration(_ONE_QUEUE, level="exempt"),
+        "",
+    )
+)
+"""The last one leaves the mandatory objects alone."""

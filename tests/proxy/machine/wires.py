@@ -1,0 +1,238 @@
+"""Transports as the kernel and uvloop have them: what is not read is not seen, not even an end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, cast
+
+if TYPE_CHECKING:
+    from tests.proxy.machine.loop import VirtualLoop
+
+
+class Tls:
+    """TLS with a client.
+
+    Attributes:
+        certificate: That it showed; None if it showed none.
+    """
+
+    def __init__(self, certificate: bytes | None) -> None:
+        self.certificate = certificate
+
+    def getpeercert(self, *, binary_form: bool) -> bytes | None:
+        """The certificate."""
+        assert binary_form
+        return self.certificate
+
+    def get_unverified_chain(self) -> list[bytes]:
+        """All that were sent."""
+        return [] if self.certificate is None else [self.certificate]
+
+
+SCALE = 512
+"""Buffers are so much smaller than they claim, so that small messages fill them."""
+
+
+class Wire(asyncio.Transport):
+    """One connection, seen from both its ends.
+
+    1. Bytes, the end and a reset by the peer come in their order, and only while the proxy reads.
+    2. A reset throws away what was on its way, and fails the next write.
+    3. To a peer that takes nothing a buffer's worth is kept; then the protocol is told to pause.
+    4. `close` waits for that peer, `abort` does not.
+
+    Args:
+        loop: That it lives on.
+        peer: The peer's address.
+        tls: What it has of TLS, if it is to seem so; such a connection cannot be half-closed.
+
+    Attributes:
+        received: What the peer has got, all of it.
+        takes: Whether the peer takes what comes.
+        reads: Whether the proxy reads.
+        is_closing: Whether the proxy has given it up, or lost it.
+        is_over: Whether the proxy has been told that it is lost.
+        has_eof: Whether the proxy's side has ended.
+        has_left: Whether the peer has ended or reset it.
+        left_ns: When.
+    """
+
+    def __init__(self, loop: VirtualLoop, peer: object, tls: Tls | None = None) -> None:
+        super().__init__()
+        self._loop = loop
+        self._extra_info = {"peername": peer, "ssl_object": tls}
+        self._inbox: deque[bytes | None] = deque()
+        self._unsent = bytearray()
+        self._high_water = 0
+        self._is_write_paused = False
+        self._is_broken = False
+        self._is_losing = False
+        self.protocol = asyncio.BufferedProtocol()
+        self.received = bytearray()
+        self.takes = True
+        self.reads = True
+        self.is_closed = False
+        self.is_over = False
+        self.has_eof = False
+        self.has_left = False
+        self.left_ns = 0
+
+    def connect(self, protocol: asyncio.BufferedProtocol) -> None:
+        """Tell the protocol that the connection is up."""
+        self.protocol = protocol
+        protocol.connection_made(self)
+
+    # What the peer does.
+
+    def feed(self, data: bytes) -> None:
+        """Send something."""
+        if not self.has_left and not self.is_closed:
+            self._inbox.append(data)
+            self._deliver()
+
+    def end(self) -> None:
+        """Send no more."""
+        if not self.has_left:
+            self._leave()
+            self._inbox.append(None)
+            self._deliver()
+
+    def break_off(self) -> None:
+        """Reset the connection."""
+        if self._is_broken:
+            return
+        self._leave()
+        self._is_broken = True
+        has_unsent = bool(self._unsent)
+        self._inbox.clear()
+        self._unsent.clear()
+        if self.reads or has_unsent or self.is_closed:
+            self._lose(ConnectionResetError(104, "Connection reset by peer"))
+
+    def _leave(self) -> None:
+        if not self.has_left:
+            self.has_left, self.left_ns = True, self._loop.now_ns()
+
+    def take(self, *, takes: bool) -> None:
+        """Take what comes from now on, or nothing."""
+        self.takes = takes
+        if not takes or self._is_losing:
+            return
+        self.received += self._unsent
+        self._unsent.clear()
+        if self._is_write_paused:
+            self._is_write_paused = False
+            self.protocol.resume_writing()
+        if self.is_closed and not self._unsent:
+            self._lose(None)
+
+    def take_all(self) -> None:
+        """Take what comes from now on."""
+        self.take(takes=True)
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the peer can tell that no more comes."""
+        return not self._unsent and (self.is_closed or self.has_eof)
+
+    # What the proxy does.
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        """The peer's address, or what there is of TLS."""
+        return self._extra_info.get(name, default)
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:  # noqa: ARG002  the base's signature
+        """Note the limit."""
+        self._high_water = (high or 0) // SCALE
+
+    def write(self, data: bytes | bytearray | memoryview[Any]) -> None:
+        """Send, or keep for later."""
+        assert not self.has_eof, "written after the end"
+        if self.is_closed:
+            return
+        if self._is_broken:
+            self._lose(BrokenPipeError(32, "Broken pipe"))
+        elif self.takes and not self._unsent:
+            self.received += data
+        else:
+            self._unsent += data
+            if len(self._unsent) > self._high_water and not self._is_write_paused:
+                self._is_write_paused = True
+                self.protocol.pause_writing()
+
+    def can_write_eof(self) -> bool:
+        """Whether our side alone can end, which TLS does not have."""
+        return self._extra_info["ssl_object"] is None
+
+    def write_eof(self) -> None:
+        """End our side."""
+        assert self.can_write_eof()
+        self.has_eof = True
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """Have another protocol get what comes."""
+        self.protocol = cast("asyncio.BufferedProtocol", protocol)
+
+    def get_write_buffer_size(self) -> int:
+        """What the peer has not taken."""
+        return len(self._unsent)
+
+    def pause_reading(self) -> None:
+        """Deliver no more."""
+        assert self.reads, "paused twice"
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        """Deliver again, but not from inside this call."""
+        assert not self.reads, "resumed without a pause"
+        self.reads = True
+        self._loop.call_soon(self._deliver)
+
+    def is_closing(self) -> bool:
+        """Whether it is given up or lost."""
+        return self.is_closed
+
+    def close(self) -> None:
+        """End, once everything is sent."""
+        self.is_closed = True
+        self._inbox.clear()
+        if not self._unsent:
+            self._lose(None)
+
+    def abort(self) -> None:
+        """End at once."""
+        self.is_closed = True
+        self._unsent.clear()
+        self._inbox.clear()
+        self._lose(None)
+
+    def _deliver(self) -> None:
+        while self.reads and not self.is_closed:
+            if self._is_broken:
+                self._lose(ConnectionResetError(104, "Connection reset by peer"))
+                return
+            if not self._inbox:
+                return
+            data = self._inbox.popleft()
+            if data is None:
+                if not self.protocol.eof_received():
+                    self.close()
+                return
+            buffer = cast("bytearray", self.protocol.get_buffer(-1))
+            buffer[: len(data)] = data
+            self.protocol.buffer_updated(len(data))
+
+    def _lose(self, error: Exception | None) -> None:
+        self.is_closed = True
+        if not self._is_losing:
+            self._is_losing = True
+            self._loop.call_soon(self._tell_lost, error)
+
+    def _tell_lost(self, error: Exception | None) -> None:
+        self.is_over = True
+        self.protocol.connection_lost(error)
+
+    def __repr__(self) -> str:
+        state = "over" if self.is_over else "closing" if self.is_closed else "open"
+        return f"<Wire {self._extra_info['peername']}, {state}>"

@@ -1,0 +1,590 @@
+"""A whole server between clients and origins that do as they like, and what must hold of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from apfproxy.authn.authenticator import Authenticator, Rules
+from apfproxy.authn.credentials import Peer
+from apfproxy.authn.verdict import Verdict
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.kind_meter import KindMeter
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.ticket import WAITING
+from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.observe.top_flows import TopFlows
+from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
+from apfproxy.proxy.request_log import RequestLog
+from apfproxy.proxy.server import ProxyServer
+from apfproxy.request.user import User
+from apfproxy.settings import (
+    ENFORCE,
+    FRONT_PROXY,
+    OBSERVE,
+    PASS_THROUGH,
+    AccessLogSettings,
+    Address,
+    DownstreamSettings,
+    DrainSettings,
+    FlowControlSettings,
+    LimitSettings,
+    OverloadSettings,
+    Settings,
+    TunnelSettings,
+    UpstreamSettings,
+    WatchSettings,
+)
+from tests.proxy.machine.loop import Attempt, VirtualLoop
+from tests.proxy.machine.peers import OF_CERTIFICATE, Answers, Client, Origin
+from tests.proxy.machine.requests import CONFIGURATIONS, REQUESTS
+from tests.proxy.machine.wires import Tls, Wire
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from apfproxy.authn.credentials import Credentials
+    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.exchange import Exchange
+    from apfproxy.proxy.request_log import Record
+
+S = 1_000_000_000
+SLOTS = 5
+"""Clients at once."""
+LATE_NS = S // 2
+"""By so much a deadline may be missed."""
+REQUEST_S, ANSWER_S, HEAD_S, IDLE_S, LINGER_S = 4.0, 2.0, 1.5, 2.5, 2.0
+WAIT, COOPERATE, STOP = "wait", "cooperate", "stop"
+"""What the peers do at the end of a run: nothing, all that is asked, or see the server stop."""
+CREDENTIALS_FAILED = "finding out who asks failed"
+
+Thing = TypeVar("Thing")
+
+
+class Finding(Exception):  # noqa: N818  as fuzzers call it
+    """Something does not hold."""
+
+
+class Ordered(dict[Thing, None]):
+    """A set that is gone through in the order in which it was filled, so that runs are alike."""
+
+    add = cast("Any", dict.setdefault)
+
+    def discard(self, thing: Thing) -> None:
+        """Take it out, if it is in."""
+        self.pop(thing, None)
+
+
+class Tokens:
+    """Knows tokens as the machine has it.
+
+    Attributes:
+        modes: What becomes of each: `now`, `later`, `bad`, `fails`.
+        names: Whose each is.
+        all_names: Whose each has been since identities were forgotten.
+        lifetime_s: For how long that counts.
+        asked: Those that are waited for.
+        expected_failures: Whether there were any.
+    """
+
+    def __init__(self, lifetime_s: float) -> None:
+        self.modes = {"quick": "now", "slow": "later", "fickle": "now", "bad": "bad"}
+        self.names = {"quick": "alice", "slow": "bob", "fickle": "carol", "bad": "nobody"}
+        self.all_names = {token: {name} for token, name in self.names.items()}
+        self.lifetime_s = lifetime_s
+        self.asked: list[tuple[str, asyncio.Future[Verdict]]] = []
+        self.has_failed = False
+
+    def verdict(self, token: str) -> Verdict:
+        """What is known of it now."""
+        if self.modes.get(token, "bad") == "bad":
+            return Verdict(None, 0.0, "no token")
+        lifetime_s = self.lifetime_s if token == "fickle" else 3600.0  # noqa: S105  of nobody
+        return Verdict(User(self.names[token], ()), lifetime_s)
+
+    def check(self, token: str) -> Verdict | None:
+        """The verdict, if it is known at once."""
+        mode = self.modes.get(token)
+        if mode == "fails":
+            self.has_failed = True
+            raise RuntimeError("a failure that is wanted")
+        return None if mode == "later" else self.verdict(token)
+
+    async def review(self, token: str) -> Verdict:
+        """The verdict, once the machine gives it."""
+        future: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self.asked.append((token, future))
+        return await future
+
+    def rename(self, token: str, name: str) -> None:
+        """Have it be another's, who counts once the answers that are kept are over."""
+        self.names[token] = name
+        self.all_names[token].add(name)
+
+    def forget(self) -> None:
+        """Only what is known now counts."""
+        self.all_names = {token: {name} for token, name in self.names.items()}
+
+    def waiting(self) -> list[tuple[str, asyncio.Future[Verdict]]]:
+        """Those that somebody still waits for."""
+        self.asked = [each for each in self.asked if not each[1].done()]
+        return self.asked
+
+    def fail(self, future: asyncio.Future[Verdict]) -> None:
+        """Answer one of them with a failure."""
+        self.has_failed = True
+        future.set_exception(RuntimeError("a failure that is wanted"))
+
+
+class Certificates:
+    """Takes for a certificate the name of its user."""
+
+    def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:  # noqa: ARG002  the protocol's signature
+        """What a client is."""
+        return Peer(User(leaf_der.decode(), ()), has_certificate=True)
+
+
+class Judge(Authenticator):
+    """The real one; says what it was asked.
+
+    Attributes:
+        asked: How often.
+    """
+
+    asked = 0
+
+    def identify(self, peer: Peer, credentials: Credentials) -> Any:  # noqa: ANN401  as the base's
+        """Count, and do it."""
+        self.asked += 1
+        return super().identify(peer, credentials)
+
+
+class Lines(RequestLog):
+    """The access log; counts what it takes."""
+
+    __slots__ = ("records", "refusals")
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        super().__init__(AccessLogSettings(path="-"), loop.clock, lambda _lines, _count: None)
+        self.records: list[Record] = []
+        self.refusals = 0
+
+    def take(self, record: Record) -> None:
+        """A request is over."""
+        self.records.append(record)
+        super().take(record)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """Settings of a run, each by a few bits of its first bytes."""
+
+    bits: int
+
+    def pick(self, place: int, *values: Thing) -> Thing:
+        """One of the values."""
+        return values[(self.bits >> place) % 8 % len(values)]
+
+    def settings(self) -> Settings:
+        """All of them."""
+        return Settings(
+            downstream=DownstreamSettings(
+                head_timeout_s=HEAD_S,
+                idle_timeout_s=IDLE_S,
+                request_timeout_s=REQUEST_S,
+                max_head_bytes=2048,
+                limits=LimitSettings(
+                    max_connections=self.pick(0, None, None, 4),
+                    max_connections_per_address=self.pick(3, None, 2),
+                    max_pipelined_requests=self.pick(6, None, None, 3),
+                    max_body_bytes=self.pick(9, 4096, 100),
+                    gathered_body_bytes=self.pick(12, 32768, 8, 0),
+                    min_body_rate_bytes=self.pick(15, 240, 0),
+                    body_rate_grace_s=0.5,
+                    slow_reader_grace_s=self.pick(18, None, 0.5),
+                ),
+                overload=OverloadSettings(loop_delay_s=self.pick(21, None, 0.5)),
+            ),
+            upstream=UpstreamSettings(
+                address=Address(host="origin", port=80),
+                identity=self.pick(24, FRONT_PROXY, FRONT_PROXY, PASS_THROUGH),
+                max_connections=self.pick(27, 8, 2, 1),
+                connect_timeout_s=1.0,
+                idle_timeout_s=2.0,
+                answer_timeout_s=ANSWER_S,
+            ),
+            tunnel=TunnelSettings(idle_timeout_s=3.0),
+            watch=WatchSettings(silence_s=0.1, limit_s=2.0, bookmark_limit_s=3.0),
+            drain=DrainSettings(idle_grace_s=0.5, timeout_s=4.0),
+            flow_control=FlowControlSettings(enforcement=self.pick(30, ENFORCE, ENFORCE, OBSERVE)),
+        )
+
+    @property
+    def has_access_log(self) -> bool:
+        """Whether there is one."""
+        return self.pick(33, True, True, False)
+
+    @property
+    def has_top_flows(self) -> bool:
+        """Whether flows are watched."""
+        return self.pick(36, True, False)
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether it counts who asks."""
+        return self.pick(39, True, True, True, False)
+
+    @property
+    def allows_anonymous(self) -> bool:
+        """Whether a request of nobody is served."""
+        return self.pick(42, True, True, False)
+
+    @property
+    def seats(self) -> int:
+        """Of the server."""
+        return self.pick(45, 2, 1, 5)
+
+    @property
+    def end(self) -> str:
+        """How the run ends."""
+        return self.pick(51, WAIT, WAIT, COOPERATE, COOPERATE, STOP)
+
+    @property
+    def lifetime_s(self) -> float:
+        """Of what is known of one of the tokens."""
+        return self.pick(54, float("inf"), 1.0, 0.3)
+
+    @property
+    def configuration(self) -> int:
+        """Which one it begins with."""
+        return self.pick(48, 0, 0, 0, 1, 2, 3, 4, 5)
+
+
+class _Errors(logging.Handler):
+    """Takes what is logged as an error."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(logging.ERROR)
+        self._world = world
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Something was logged."""
+        if record.getMessage() == CREDENTIALS_FAILED and self._world.tokens.has_failed:
+            return
+        error = record.exc_info[1] if record.exc_info else None
+        self._world.found(f"an error on the log: {record.getMessage()}", error)
+
+
+class World:
+    """The server and all around it.
+
+    Args:
+        choices: The settings.
+
+    Attributes:
+        clients: By their slots.
+        origins: Connections to the origin that are up.
+        exchanges: All that were started.
+    """
+
+    def __init__(self, choices: Choices) -> None:
+        self.findings: list[str] = []
+        self.choices = choices
+        self.loop = loop = VirtualLoop()
+        loop.set_exception_handler(self._on_loop_error)
+        self._log = _Errors(self)
+        logging.getLogger("apfproxy").addHandler(self._log)
+        self.tokens = Tokens(choices.lifetime_s)
+        self.answers = Answers()
+        self.clients: list[Client | None] = [None] * SLOTS
+        self.former: list[Client] = []
+        self.origins: list[Origin] = []
+        self.exchanges: list[Exchange] = []
+        self.drain: asyncio.Task[None] | None = None
+        self._refused = frozenset[str]()
+        if choices.has_tokens:
+            self._refused = frozenset(("bad",) if choices.allows_anonymous else ("bad", ""))
+        self.kinds = KindMeter(loop.now_ns())
+        self.costs = LearnedCosts(loop.now_ns)
+        self.counters = ProxyCounters()
+        self.controller = Controller(loop.clock, choices.seats, 0)
+        self._digests = [self.controller.digest(each) for each in CONFIGURATIONS]
+        self.controller.commit(self._digests[choices.configuration])
+        self.settings = choices.settings()
+        limits = self.settings.downstream.limits
+        self._keeps_seats = (
+            limits.slow_reader_grace_s is None and self.settings.flow_control.enforcement == ENFORCE
+        )
+        rules = Rules(
+            allows_anonymous=choices.allows_anonymous, assertion=self.settings.upstream.identity
+        )
+        self.judge = Judge(loop.clock, rules, (self.tokens,), now_s=loop.time)
+        self.server = loop.run_until_complete(self._start())
+        self.context: Context = self.server._context  # noqa: SLF001  what must hold of it
+        self.context.connections = cast("Any", Ordered())
+        self.context.limits.watched = cast("Any", Ordered())
+        self.context.exchange_type = self._watched_type(self.context.exchange_type)
+        self.lines = Lines(loop) if choices.has_access_log else None
+        flows = TopFlows(16, loop.clock) if choices.has_top_flows else None
+        self.server.observe(self.lines, flows)
+
+    async def _start(self) -> ProxyServer:
+        server = ProxyServer(
+            self.settings,
+            self.controller,
+            WorkEstimator(self.costs.object_stats, self.costs.watch_count),
+            self.costs,
+            self.kinds,
+            self.counters,
+            self.loop.clock,
+            Identification(self.judge, Certificates())
+            if self.choices.has_tokens
+            else NO_IDENTIFICATION,
+        )
+        await server.start()
+        return server
+
+    def _watched_type(self, base: type[Exchange]) -> type[Exchange]:
+        world = self
+
+        class Watched(base):  # type: ignore[misc, valid-type]  # of either kind
+            """Notes that it has begun, and that who asks is known by what counts now."""
+
+            __slots__ = ()
+
+            def start(self, body: bytes, *, is_whole: bool) -> None:
+                world.exchanges.append(self)
+                until_ns, asked = self.head.identity_until_ns, world.judge.asked
+                super().start(body, is_whole=is_whole)
+                if world.choices.has_tokens and world.judge.asked == asked:
+                    assert until_ns > world.loop.now_ns(), "credentials that have expired count"
+                    world.check_known(self.head.credentials.token, self.head.user.name)
+
+        return Watched
+
+    # What is found.
+
+    def found(self, what: str, error: BaseException | None = None) -> None:
+        """Note something that does not hold."""
+        text = "".join(traceback.format_exception(error)) if error is not None else ""
+        self.findings.append(f"{what}\n{text}".rstrip())
+
+    def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        self.found(f"an exception on the loop: {context['message']}", context.get("exception"))
+
+    # What happens.
+
+    def do(self, action: Any, *arguments: object) -> None:  # noqa: ANN401  any callable
+        """Have something happen inside the loop, and all that comes of it at once."""
+        self.loop.call_soon(action, *arguments)
+        self.loop.run_ready()
+
+    def connect(self, slot: int, *, is_shared: bool = False, tls: Tls | None = None) -> None:
+        """Have a client connect in a slot, unless there is one or none is taken."""
+        client, accept = self.clients[slot], self.loop.accept
+        if accept is None:
+            return
+        if client is not None:
+            if not client.wire.is_over and not client.wire.has_left:
+                return
+            self.former.append(client)
+        address = "10.0.0.9" if is_shared else f"10.0.0.{slot + 1}"
+        if tls is not None and tls.certificate:
+            address = address.replace("10.0.0.", "10.0.1.")
+        wire = Wire(self.loop, (address, 4711), tls)
+        self.clients[slot] = Client(wire, address.encode())
+        wire.connect(accept())
+
+    def waiting_attempts(self) -> list[Attempt]:
+        """Connections to the origin that the proxy wants."""
+        loop = self.loop
+        loop.attempts = [each for each in loop.attempts if not each.outcome.done()]
+        return loop.attempts
+
+    def come_about(self, attempt: Attempt, *, is_lost: bool = False) -> None:
+        """Let a connection to the origin come about."""
+        wire = Wire(self.loop, ("10.1.1.1", 80))
+        protocol = attempt.factory()
+        wire.connect(protocol)
+        if is_lost:
+            wire.end()
+        else:
+            self.origins.append(Origin(wire, self.answers, self._refused))
+        attempt.outcome.set_result((wire, protocol))
+
+    def configure(self, number: int) -> None:
+        """Put another configuration in force."""
+        self.controller.commit(self._digests[number % len(self._digests)])
+
+    def forget_identities(self) -> None:
+        """Have the proxy find out anew who asks."""
+        self.tokens.forget()
+        self.server.forget_identities()
+
+    def check_known(self, token: str, name: str) -> None:
+        """Who is known by a token is who it is known to be."""
+        names = self.tokens.all_names.get(token)
+        # A certificate counts before any token.
+        assert names is None or name in {*names, OF_CERTIFICATE}, ("another's", token, name, names)
+
+    def begin_drain(self) -> None:
+        """Begin to stop."""
+        self.answers.are_ended = True
+        if self.drain is None:
+            self.drain = self.loop.create_task(self.server.drain())
+
+    # What must hold.
+
+    def look(self) -> None:
+        """What must hold at any time."""
+        self.origins = [each for each in self.origins if not each.wire.is_over]
+        for origin in self.origins:
+            if not origin.wire.is_closed:
+                origin.read()
+        for client in self.clients:
+            if client is not None and not client.is_garbled:
+                client.read(self.answers)
+        early_ns = self.loop.now_ns() - LATE_NS
+        for client in (*self.clients, *self.former):
+            if client is not None and client.wire.has_left and client.wire.left_ns < early_ns:
+                protocol = client.wire.protocol
+                is_known = isinstance(protocol, DownstreamConnection) and protocol.exchange
+                assert not is_known, ("a client that has left has a request", client, protocol)
+        self.former = [each for each in self.former if not each.wire.is_over]
+        if self._keeps_seats:
+            busy = [each for each in self.origins if each.holds_seats]
+            seats = sum(each.queue_set.seats_in_use for each in self._levels())
+            assert len(busy) <= seats, ("more is worked on than there are seats for", busy, seats)
+        for connection in self.context.connections:
+            assert not 0 < connection.deadline_ns < early_ns, ("a deadline is missed", connection)
+
+    def settle(self) -> None:
+        """Let all deadlines pass, with peers that do nothing any more; then what must hold."""
+        loop = self.loop
+        for _ in range(60):
+            if not self._lingering():
+                break
+            loop.run_for(S)
+            self.look()
+        late = self._lingering()
+        assert not late, ("neither answered nor closed", late)
+        self._check_seats_of_the_long_lived()
+        if self.drain is None:
+            self._ask_once_more()
+        for number, client in enumerate([*self.clients, *self.former]):
+            if client is not None and number % 2:
+                self.do(client.wire.break_off)
+            elif client is not None:
+                self.do(client.wire.end)
+        loop.run_for(6 * S)
+        for client in (*self.clients, *self.former):
+            # A client that takes nothing, and is long-running, is found gone when it is written to.
+            if client is not None:
+                self.do(client.wire.take_all)
+        loop.run_for(6 * S)
+        self.controller.adjust_limits()
+        self.look()
+        self._check_at_rest()
+        if self.drain is None:
+            assert not self.context.limits.watched
+        self.stop()
+
+    def stop(self) -> None:
+        """Have the server stop; then what must hold."""
+        self.answers.are_ended = True
+        stopped = self.loop.create_task(self.server.stop()) if self.drain is None else self.drain
+        self.loop.run_for(10 * S)
+        assert stopped.done(), "the server does not stop"
+        stopped.result()
+        self._check_at_rest()
+        assert self.server.pool.open_count == 0, self.server.pool
+        assert self.counters.connections_open == 0
+
+    def waits_for_seats(self, client: Client) -> bool:
+        """Whether a client's request is in a queue."""
+        protocol = client.wire.protocol
+        exchange = protocol.exchange if isinstance(protocol, DownstreamConnection) else None
+        ticket = exchange.ticket if exchange is not None else None
+        return ticket is not None and ticket.state == WAITING
+
+    def _lingering(self) -> list[Client]:
+        """Clients with a connection that is not on its way to an end."""
+        found = []
+        for client in self.clients:
+            if client is None or client.wire.is_over:
+                continue
+            protocol = client.wire.protocol
+            exchange = protocol.exchange if isinstance(protocol, DownstreamConnection) else None
+            if exchange is None or not exchange.is_long_running or not may_last(exchange):
+                found.append(client)
+        return found
+
+    def _check_seats_of_the_long_lived(self) -> None:
+        self.loop.run_for(4 * S)
+        use = [(each.name, each.queue_set.seats_in_use) for each in self._levels()]
+        assert all(seats == 0 for _, seats in use), ("seats that nobody needs", use)
+
+    def _ask_once_more(self) -> None:
+        """Deadlines are watched still, and who asks is answered."""
+        before = self.counters.requests_by_status.get(408, 0)
+        if self.clients[0] is not None:
+            self.former.append(self.clients[0])
+            self.clients[0] = None
+        self.do(lambda: self.connect(0))
+        client = cast("Client", self.clients[0])
+        if client.wire.is_closed:
+            return  # over a limit
+        client.ask(REQUESTS[0], b"")
+        self.do(client.send, 10)
+        self.loop.run_for(round((HEAD_S + 0.5) * S))
+        assert before + 1 == self.counters.requests_by_status.get(408, 0), "no deadline counts"
+
+    def _levels(self) -> list[Any]:
+        return list(self.controller.levels.values())
+
+    def _check_at_rest(self) -> None:
+        """Whatever happened, all is given back, exactly once."""
+        for level in self._levels():
+            queue_set = level.queue_set
+            assert queue_set.seats_in_use == 0, queue_set
+            assert queue_set.requests_waiting == 0, queue_set
+            assert not list(queue_set.executing), queue_set
+        for count in (*self.kinds._waiting, *self.kinds._executing):  # noqa: SLF001  nothing else tells
+            assert count.count == 0, count
+        for limits in self.controller._flow_limits.values():  # noqa: SLF001  nothing else tells
+            assert not limits.long_running, limits
+        assert not self.context.connections
+        assert not self.context.limits._by_address  # noqa: SLF001  nothing else tells
+        assert self.server.pool.waiting_count == 0, self.server.pool
+        assert self.counters.tunnels_open == 0
+        assert ", 0 watches," in repr(self.costs)
+        for exchange in self.exchanges:
+            assert exchange.ticket is None, exchange
+        if self.lines is not None:
+            counts = len(self.exchanges), len(self.lines.records)
+            assert counts[0] == counts[1], ("requests, lines of the access log", counts)
+
+    def close(self) -> None:
+        """End it all."""
+        logging.getLogger("apfproxy").removeHandler(self._log)
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.loop.run_ready()
+        self.loop.close()
+
+    def __repr__(self) -> str:
+        return f"<World at {self.loop.now_ns() - 1000 * S} ns: {self.server!r}>"
+
+
+def may_last(exchange: Exchange) -> bool:
+    """Whether a long-running request may go on as long as its client likes."""
+    # Of one without seats that goes for its body, too.
+    is_body_awaited = not exchange.head.takes_seats and not exchange._request_is_whole  # noqa: SLF001  nothing else tells
+    return exchange.has_answered or is_body_awaited
