@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
@@ -17,8 +18,21 @@ if TYPE_CHECKING:
 
     from apfproxy.proxy.response_head import ResponseHead
 
-Mutation = tuple[type[object], str, "Callable[..., Any]"]
-"""A class, the name of one of its methods, and what makes another one of that."""
+
+@dataclass(frozen=True)
+class Mutation:
+    """An error.
+
+    Attributes:
+        of, method: The method that has it.
+        make: Makes it of the method without.
+        seed: Of a chance that comes to it soon.
+    """
+
+    of: type[object]
+    method: str
+    make: Callable[..., Any]
+    seed: int = 1
 
 
 def _unset_of_those_known(start: Callable[..., None]) -> Callable[..., None]:
@@ -88,44 +102,40 @@ def _forgets_half(forget: Callable[..., None]) -> Callable[..., None]:
 
 
 MUTATIONS: dict[str, Mutation] = {
-    "the lines of a class are unset where who asks is remembered": (
-        Exchange,
-        "start",
-        _unset_of_those_known,
+    "the lines of a class are unset where who asks is remembered": Mutation(
+        Exchange, "start", _unset_of_those_known
     ),
-    "credentials are compared with a clock that stands still": (
-        Exchange,
-        "start",
-        _never_expiring,
+    "credentials are compared with a clock that stands still": Mutation(
+        Exchange, "start", _never_expiring
     ),
-    "the sweep ends with the first body that does not come": (
-        ProxyServer,
-        "_sweep",
-        _ends_with_the_first_408,
+    "the sweep ends with the first body that does not come": Mutation(
+        ProxyServer, "_sweep", _ends_with_the_first_408
     ),
-    "a client that stops reading gives its seats back at once": (
-        Exchange,
-        "_pause_upstream",
-        _paused_gives_seats_back,
+    "a client that stops reading gives its seats back at once": Mutation(
+        Exchange, "_pause_upstream", _paused_gives_seats_back
     ),
-    "who waits for a connection and leaves keeps the place": (
-        Exchange,
-        "_drop_upstream",
-        _keeps_its_place,
+    "a client that leaves while nothing is read of it is not missed": Mutation(
+        DownstreamConnection, "on_absence", _nothing
     ),
-    "a client that ends has no deadline": (DownstreamConnection, "abort_after_write", _nothing),
-    "a watch is never over": (SeatHolder, "_give_back", _nothing),
-    "a request whose client leaves is not in the log": (Exchange, "_log_end", _nothing),
-    "an answer's first part loses a byte": (Exchange, "on_answer", _says_less_of_an_answer),
-    "heads of those forgotten stay": (DownstreamConnection, "forget_peer", _forgets_half),
-    "the origin's pause is for ever": (Exchange, "on_upstream_writable", _nothing),
-    "the client's pause is for ever": (Exchange, "on_downstream_writable", _nothing),
+    "who waits for a connection and leaves keeps the place": Mutation(
+        Exchange, "_drop_upstream", _keeps_its_place
+    ),
+    "a client that ends has no deadline": Mutation(
+        DownstreamConnection, "abort_after_write", _nothing
+    ),
+    "a watch is never over": Mutation(SeatHolder, "_give_back", _nothing),
+    "a request whose client leaves is not in the log": Mutation(Exchange, "_log_end", _nothing),
+    "an answer's first part loses a byte": Mutation(Exchange, "on_answer", _says_less_of_an_answer),
+    "heads of those forgotten stay": Mutation(DownstreamConnection, "forget_peer", _forgets_half),
+    "the origin's pause is for ever": Mutation(Exchange, "on_upstream_writable", _nothing),
+    "the client's pause is for ever": Mutation(Exchange, "on_downstream_writable", _nothing),
 }
 
 
 @contextmanager
 def mutated(name: str) -> Iterator[None]:
     """The program with one of the errors in it."""
-    of, method, make = MUTATIONS[name]
-    with patch.object(of, method, make(vars(of)[method])):
+    mutation = MUTATIONS[name]
+    original = vars(mutation.of)[mutation.method]
+    with patch.object(mutation.of, mutation.method, mutation.make(original)):
         yield

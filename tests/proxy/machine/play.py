@@ -137,7 +137,7 @@ class Play:
             self._do(peer.wire.take_all)
         for _ in range(12):
             for client in clients:
-                if client.is_tunnel:
+                if client.is_tunnel or client.is_garbled:
                     self._do(client.wire.end)
                 else:
                     self._do(client.send, 1 << 20)
@@ -361,13 +361,14 @@ class Play:
                 self._do(tokens.fail, future)
             else:
                 self._do(future.set_result, tokens.verdict(token))
-        elif kind in (8, 9, 10):
-            tokens.modes["fickle"] = ("now", "later", "bad", "fails")[c % 4]
-        elif kind in (11, 12):
+        elif kind in (8, 9):
+            tokens.modes["fickle"] = ("now", "later", "bad", "open", "fails")[c % 5]
+        elif kind == 10:
             tokens.rename("fickle", ("carol", "dave", "erin")[c % 3])
-        elif kind in (13, 14):
+        elif kind == 11:
             tokens.lifetime_s = (float("inf"), 0.1, 1.0)[c % 3]
-        elif kind == 15:
+        else:
+            tokens.rename("fickle", ("carol", "dave", "erin")[c % 3])
             self._do(self._world.forget_identities)
 
     def configure(self, a: int, b: int, c: int) -> None:
@@ -381,14 +382,17 @@ class Play:
         del c
 
     def renew(self, a: int, b: int, c: int) -> None:
-        """The proxy gets another certificate, or begins to stop."""
+        """The proxy gets other settings or another certificate, or begins to stop."""
         if b % 8 == 0 and c % 4 == 0:
             self._say("drain")
             self._do(self._world.begin_drain)
         elif b % 8 == 1:
             self._say("renew")
             self._do(self._world.server.pool.renew)
-        del a
+        elif b % 8 == 2:
+            self._say("settings", a, c)
+            bits = int.from_bytes(self._program.settings, "little") ^ (a + 1) * 0x9E3779B97F4A7C15
+            self._do(self._world.change_settings, Choices(bits >> c % 8))
 
 
 ANSWERS: tuple[Callable[..., None], ...] = (
@@ -418,7 +422,7 @@ ANSWERS: tuple[Callable[..., None], ...] = (
 )
 
 WEIGHTS: tuple[tuple[Callable[[Play, int, int, int], None], int], ...] = (
-    (Play.ask, 70),
+    (Play.ask, 68),
     (Play.send, 28),
     (Play.answer, 40),
     (Play.come_about, 20),
@@ -431,7 +435,7 @@ WEIGHTS: tuple[tuple[Callable[[Play, int, int, int], None], int], ...] = (
     (Play.origin_leaves, 6),
     (Play.identify, 12),
     (Play.configure, 4),
-    (Play.renew, 2),
+    (Play.renew, 4),
 )
 OPERATIONS = tuple(operation for operation, weight in WEIGHTS for _ in range(weight))
 assert len(OPERATIONS) == 256
@@ -440,6 +444,27 @@ assert len(OPERATIONS) == 256
 def run(program: Program, *, is_traced: bool = False) -> Outcome:
     """Run a program once."""
     return Play(program, is_traced=is_traced).run()
+
+
+def search(chance: random.Random, steps: int) -> tuple[Program | None, int]:
+    """Run programs by chance until one finds something, or so many steps are taken.
+
+    Returns:
+        That program, None if there was none, and the steps taken.
+    """
+    taken = 0
+    while taken < steps:
+        program = Program.drawn(chance)
+        outcome = run(program)
+        taken += outcome.steps
+        if outcome.finding:
+            return program, taken
+    return None, taken
+
+
+def explained(outcome: Outcome) -> str:
+    """What happened, a line a step, and what was found."""
+    return "\n".join((*outcome.trace, outcome.finding or "nothing is found", ""))
 
 
 def smallest(program: Program, most_runs: int = 600) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import traceback
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from apfproxy.authn.authenticator import Authenticator, Rules
@@ -43,7 +43,7 @@ from apfproxy.settings import (
 from tests.proxy.machine.loop import Attempt, VirtualLoop
 from tests.proxy.machine.peers import OF_CERTIFICATE, Answers, Client, Origin
 from tests.proxy.machine.requests import CONFIGURATIONS, REQUESTS
-from tests.proxy.machine.wires import Tls, Wire
+from tests.proxy.machine.wires import Absences, Tls, Wire
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,13 +61,12 @@ LATE_NS = S // 2
 REQUEST_S, ANSWER_S, HEAD_S, IDLE_S, LINGER_S = 4.0, 2.0, 1.5, 2.5, 2.0
 WAIT, COOPERATE, STOP = "wait", "cooperate", "stop"
 """What the peers do at the end of a run: nothing, all that is asked, or see the server stop."""
-CREDENTIALS_FAILED = "finding out who asks failed"
 
 Thing = TypeVar("Thing")
 
 
-class Finding(Exception):  # noqa: N818  as fuzzers call it
-    """Something does not hold."""
+class WantedError(Exception):
+    """What an authenticator fails with because the machine has it so."""
 
 
 class Ordered(dict[Thing, None]):
@@ -84,12 +83,11 @@ class Tokens:
     """Knows tokens as the machine has it.
 
     Attributes:
-        modes: What becomes of each: `now`, `later`, `bad`, `fails`.
+        modes: What becomes of each: `now`, `later`, `bad`, `open`, `fails`.
         names: Whose each is.
         all_names: Whose each has been since identities were forgotten.
         lifetime_s: For how long that counts.
         asked: Those that are waited for.
-        expected_failures: Whether there were any.
     """
 
     def __init__(self, lifetime_s: float) -> None:
@@ -98,12 +96,12 @@ class Tokens:
         self.all_names = {token: {name} for token, name in self.names.items()}
         self.lifetime_s = lifetime_s
         self.asked: list[tuple[str, asyncio.Future[Verdict]]] = []
-        self.has_failed = False
 
     def verdict(self, token: str) -> Verdict:
         """What is known of it now."""
-        if self.modes.get(token, "bad") == "bad":
-            return Verdict(None, 0.0, "no token")
+        mode = self.modes.get(token, "bad")
+        if mode in ("bad", "open"):
+            return Verdict(None, 0.0, "no token", is_open=mode == "open")
         lifetime_s = self.lifetime_s if token == "fickle" else 3600.0  # noqa: S105  of nobody
         return Verdict(User(self.names[token], ()), lifetime_s)
 
@@ -111,11 +109,10 @@ class Tokens:
         """The verdict, if it is known at once."""
         mode = self.modes.get(token)
         if mode == "fails":
-            self.has_failed = True
-            raise RuntimeError("a failure that is wanted")
+            raise WantedError
         return None if mode == "later" else self.verdict(token)
 
-    async def review(self, token: str) -> Verdict:
+    async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  the protocol's
         """The verdict, once the machine gives it."""
         future: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
         self.asked.append((token, future))
@@ -137,8 +134,7 @@ class Tokens:
 
     def fail(self, future: asyncio.Future[Verdict]) -> None:
         """Answer one of them with a failure."""
-        self.has_failed = True
-        future.set_exception(RuntimeError("a failure that is wanted"))
+        future.set_exception(WantedError())
 
 
 class Certificates:
@@ -207,6 +203,7 @@ class Choices:
                     min_body_rate_bytes=self.pick(15, 240, 0),
                     body_rate_grace_s=0.5,
                     slow_reader_grace_s=self.pick(18, None, 0.5),
+                    slow_readers_per_level=self.pick(57, None, 1, 0),
                 ),
                 overload=OverloadSettings(loop_delay_s=self.pick(21, None, 0.5)),
             ),
@@ -217,6 +214,7 @@ class Choices:
                 connect_timeout_s=1.0,
                 idle_timeout_s=2.0,
                 answer_timeout_s=ANSWER_S,
+                abandoned_wait_s=self.pick(60, 0.0, 1.5),
             ),
             tunnel=TunnelSettings(idle_timeout_s=3.0),
             watch=WatchSettings(silence_s=0.1, limit_s=2.0, bookmark_limit_s=3.0),
@@ -274,10 +272,8 @@ class _Errors(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Something was logged."""
-        if record.getMessage() == CREDENTIALS_FAILED and self._world.tokens.has_failed:
-            return
         error = record.exc_info[1] if record.exc_info else None
-        self._world.found(f"an error on the log: {record.getMessage()}", error)
+        self._world.on_error(f"an error on the log: {record.getMessage()}", error)
 
 
 class World:
@@ -328,6 +324,8 @@ class World:
         self.context: Context = self.server._context  # noqa: SLF001  what must hold of it
         self.context.connections = cast("Any", Ordered())
         self.context.limits.watched = cast("Any", Ordered())
+        self.context.absences = cast("Any", Absences(loop))
+        self.context.abandoned = cast("Any", Ordered())
         self.context.exchange_type = self._watched_type(self.context.exchange_type)
         self.lines = Lines(loop) if choices.has_access_log else None
         flows = TopFlows(16, loop.clock) if choices.has_top_flows else None
@@ -374,8 +372,13 @@ class World:
         text = "".join(traceback.format_exception(error)) if error is not None else ""
         self.findings.append(f"{what}\n{text}".rstrip())
 
+    def on_error(self, what: str, error: BaseException | None) -> None:
+        """The program says that something has gone wrong in it."""
+        if not isinstance(error, WantedError):
+            self.found(what, error)
+
     def _on_loop_error(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self.found(f"an exception on the loop: {context['message']}", context.get("exception"))
+        self.on_error(f"an exception on the loop: {context['message']}", context.get("exception"))
 
     # What happens.
 
@@ -420,6 +423,17 @@ class World:
     def configure(self, number: int) -> None:
         """Put another configuration in force."""
         self.controller.commit(self._digests[number % len(self._digests)])
+
+    def change_settings(self, choices: Choices) -> None:
+        """Have those settings in force that can change."""
+        self.settings = replace(
+            self.settings,
+            downstream=choices.settings().downstream,
+            upstream=replace(choices.settings().upstream, identity=self.settings.upstream.identity),
+        )
+        self._keeps_seats = self._keeps_seats and keeps_seats(self.settings)
+        self.tokens.forget()
+        self.server.configure(self.settings)
 
     def forget_identities(self) -> None:
         """Have the proxy find out anew who asks."""
@@ -559,6 +573,8 @@ class World:
         for limits in self.controller._flow_limits.values():  # noqa: SLF001  nothing else tells
             assert not limits.long_running, limits
         assert not self.context.connections
+        assert not self.context.abandoned
+        assert not self.context.limits.slow_readers
         assert not self.context.limits._by_address  # noqa: SLF001  nothing else tells
         assert self.server.pool.waiting_count == 0, self.server.pool
         assert self.counters.tunnels_open == 0
@@ -581,6 +597,12 @@ class World:
 
     def __repr__(self) -> str:
         return f"<World at {self.loop.now_ns() - 1000 * S} ns: {self.server!r}>"
+
+
+def keeps_seats(settings: Settings) -> bool:
+    """Whether each answer has its seats until it is through."""
+    limits = settings.downstream.limits
+    return limits.slow_reader_grace_s is None and settings.flow_control.enforcement == ENFORCE
 
 
 def may_last(exchange: Exchange) -> bool:

@@ -1,0 +1,64 @@
+"""A machine plays whole lives of exchanges: whatever happens in whatever order, all must end well.
+
+`tests.fuzz.exchange_machine` does the same for longer.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.proxy.machine.mutations import MUTATIONS, mutated
+from tests.proxy.machine.play import (
+    SETTINGS_BYTES,
+    STEP_BYTES,
+    Program,
+    explained,
+    run,
+    search,
+    smallest,
+)
+
+STEPS = 20_000
+MOST_STEPS = 100_000
+"""Within which each error is found."""
+
+programs = st.builds(
+    Program,
+    st.binary(min_size=SETTINGS_BYTES, max_size=SETTINGS_BYTES),
+    st.lists(st.binary(min_size=STEP_BYTES, max_size=STEP_BYTES), max_size=60).map(tuple),
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(programs)
+def test_any_life_ends_well(program: Program) -> None:
+    """No exception anywhere, all seats back, and every connection answered or closed in time."""
+    assert "" == run(program).finding, program.to_hex()
+
+
+def test_many_lives_end_well() -> None:
+    """The same ones each time, and more of them than hypothesis has time for."""
+    found, _ = search(random.Random(1), STEPS)  # noqa: S311  programs, not secrets
+
+    assert found is None, explained(run(smallest(found), is_traced=True))
+
+
+@pytest.mark.parametrize("name", MUTATIONS)
+def test_machine_finds_errors(name: str) -> None:
+    """Errors that were in the program, or are like them, are found when they are put back."""
+    seed = MUTATIONS[name].seed
+    with mutated(name):
+        found, _ = search(random.Random(seed), MOST_STEPS)  # noqa: S311  programs, not secrets
+
+    assert found is not None
+
+
+def test_programs_as_text() -> None:
+    """What was found can be run again."""
+    program = Program.drawn(random.Random(1))  # noqa: S311  as above
+
+    assert program == Program.from_hex(program.to_hex())
