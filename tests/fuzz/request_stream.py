@@ -3,7 +3,8 @@
 What the proxy forwards is read by two readers that it does not share (the plain one, and llhttp in
 a pass of its own): it must be exactly the request that the client sent, framed in one way, without
 a field that belongs to the connection, looks like one that does, or says who asks.  However the
-bytes are split, the same requests are forwarded and the same answers come back.
+bytes are split, and however often they came before, the same requests are forwarded and the same
+answers come back.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ IDENTITY = frozenset((b"x-remote-user", b"x-remote-group", b"x-remote-uid"))
 EXTRA_PREFIX = b"x-remote-extra-"
 ASSERTED = (*sorted(IDENTITY), EXTRA_PREFIX, b"impersonate-")
 
+AGAIN = 2
+"""So often the stream comes once more on connections of its own, and as often on one."""
 REFUSED = -1
 Order = list[int]
 """Of each answer the number of the forwarded request that it belongs to, or `REFUSED`."""
@@ -100,10 +103,13 @@ def run_one(data: bytes) -> None:
             Play(pieces, is_trusted=is_trusted, answers_late=bool(number and choice & 0x40))
             for number, pieces in enumerate(splits(stream, choice & 0x3F))
         ]
+        # Equal heads are kept once they came twice, and who asks is remembered with them.
+        plays += [Play([stream], is_trusted=is_trusted) for _ in range(AGAIN)]
         asked = _requests(stream)
         for play in plays:
             play.check(asked)
             _check_alike(plays[0], play)
+        Play([stream] * AGAIN, is_trusted=is_trusted).check(_requests(stream * AGAIN))
     except BaseException:
         STAGE.drop()
         raise

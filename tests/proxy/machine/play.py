@@ -133,8 +133,8 @@ class Play:
         """Everybody takes and does all that is asked of them: so everything is answered."""
         world = self._world
         clients = [each for each in world.clients if each is not None]
-        for peer in (*clients, *world.origins):
-            self._do(peer.wire.take_all)
+        for wire in (*(each.wire for each in clients), *(each.wire for each in world.origins)):
+            self._do(wire.take_all)
         for _ in range(12):
             for client in clients:
                 if client.is_tunnel or client.is_garbled:
@@ -355,7 +355,9 @@ class Play:
         tokens, kind = self._world.tokens, b % 16
         waiting = tokens.waiting()
         self._say("identify", kind, a, c)
-        if kind < 8 and waiting:
+        if kind < 8:
+            if not waiting:
+                return
             token, future = waiting[a % len(waiting)]
             if kind == 0:
                 self._do(tokens.fail, future)
@@ -367,7 +369,7 @@ class Play:
             tokens.rename("fickle", ("carol", "dave", "erin")[c % 3])
         elif kind == 11:
             tokens.lifetime_s = (float("inf"), 0.1, 1.0)[c % 3]
-        else:
+        elif kind in (12, 13):
             tokens.rename("fickle", ("carol", "dave", "erin")[c % 3])
             self._do(self._world.forget_identities)
 
