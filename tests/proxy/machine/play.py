@@ -9,7 +9,7 @@ from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
 from tests.proxy.machine.peers import OF_CERTIFICATE
 from tests.proxy.machine.requests import BAD_CHUNKS, GARBAGE, REQUESTS
 from tests.proxy.machine.wires import Tls
-from tests.proxy.machine.world import COOPERATE, SLOTS, STOP, Choices, S, World
+from tests.proxy.machine.world import ABANDONED_S, COOPERATE, SLOTS, STOP, Choices, S, World
 
 if TYPE_CHECKING:
     import random
@@ -145,6 +145,9 @@ class Play:
                 if origin.is_tunnel:
                     self._do(origin.wire.end)
             self.serve(0, 0, 0)
+            if world.context.abandoned:
+                # The origin waits for bodies that will not be whole, and connections with it.
+                world.loop.run_for(round(ABANDONED_S * S))
         world.look()
         left = [
             client

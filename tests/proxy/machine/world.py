@@ -58,7 +58,7 @@ SLOTS = 5
 """Clients at once."""
 LATE_NS = S // 2
 """By so much a deadline may be missed."""
-REQUEST_S, ANSWER_S, HEAD_S, IDLE_S, LINGER_S = 4.0, 2.0, 1.5, 2.5, 2.0
+REQUEST_S, ANSWER_S, ABANDONED_S, HEAD_S, IDLE_S = 4.0, 2.0, 1.5, 1.5, 2.5
 WAIT, COOPERATE, STOP = "wait", "cooperate", "stop"
 """What the peers do at the end of a run: nothing, all that is asked, or see the server stop."""
 
@@ -214,7 +214,7 @@ class Choices:
                 connect_timeout_s=1.0,
                 idle_timeout_s=2.0,
                 answer_timeout_s=ANSWER_S,
-                abandoned_wait_s=self.pick(60, 0.0, 1.5),
+                abandoned_wait_s=self.pick(60, 0.0, ABANDONED_S),
             ),
             tunnel=TunnelSettings(idle_timeout_s=3.0),
             watch=WatchSettings(silence_s=0.1, limit_s=2.0, bookmark_limit_s=3.0),
