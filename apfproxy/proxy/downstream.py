@@ -489,8 +489,11 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._body = None
             self._pending = body.rest
         self._exchange = exchange
-        if not body.is_whole and len(framed) >= self._context.held_bytes:
-            self.pause_reading()  # until there is a connection to pass it on to
+        if not body.is_whole:
+            if len(framed) >= self._context.held_bytes:
+                self.pause_reading()  # until there is a connection to pass it on to
+            else:
+                self.resume_reading()  # which its start, and the head, may have stopped
         exchange.start(framed, is_whole=body.is_whole)
 
     def _take_body(self, body: RequestBody, data: bytes) -> None:

@@ -124,3 +124,19 @@ def test_bodies_that_do_not_come_of_somebody_known() -> None:
         bench.end(slow)
         bench.end(other)
         bench.assert_at_rest()
+
+
+def test_body_whose_start_stopped_the_reading() -> None:
+    """Behind another request so much may wait that no more is read: its rest is, once it begins."""
+    with Bench(gathered_body_bytes=32768) as bench:
+        head = post(32768)
+        client = bench.ask(GET + head + b"x" * 32700)
+        assert not client.reads
+        bench.origins[0].take()
+        bench.send(bench.origins[0], OK)
+        bench.send(client, b"x" * 68)
+
+        assert bench.origins[0].take().endswith(b"x" * 32768)
+        bench.send(bench.origins[0], OK)
+        bench.end(client)
+        bench.assert_at_rest()
