@@ -22,7 +22,7 @@ FAVOURITES = (
     REQUESTS,
 )
 """A run has one of each, which are asked most."""
-SETTINGS_BYTES = 8 + len(FAVOURITES)
+SETTINGS_BYTES = 9 + len(FAVOURITES)
 STEP_BYTES = 4
 Step = bytes
 TIMES_NS = tuple(round(each * S) for each in (0.01, 0.05, 0.21, 0.21, 0.6, 1.1, 2.6, 5.0))
@@ -132,7 +132,7 @@ class Play:
     def _cooperate(self) -> None:
         """Everybody takes and does all that is asked of them: so everything is answered."""
         world = self._world
-        clients = [each for each in world.clients if each is not None]
+        clients = [each for each in (*world.former, *world.clients) if each is not None]
         for wire in (*(each.wire for each in clients), *(each.wire for each in world.origins)):
             self._do(wire.take_all)
         for _ in range(12):
@@ -223,8 +223,8 @@ class Play:
         slot = self._client(a)
         client = self._world.clients[slot] if slot is not None else None
         if client is not None:
-            self._say("take", slot, b % 2 == 0)
-            self._do(lambda: client.wire.take(takes=b % 2 == 0))
+            self._say("take", slot, b % 3 == 0)
+            self._do(lambda: client.wire.take(takes=b % 3 == 0))
         del c
 
     def leave(self, a: int, b: int, c: int) -> None:
@@ -427,15 +427,15 @@ ANSWERS: tuple[Callable[..., None], ...] = (
 )
 
 WEIGHTS: tuple[tuple[Callable[[Play, int, int, int], None], int], ...] = (
-    (Play.ask, 68),
-    (Play.send, 28),
+    (Play.ask, 64),
+    (Play.send, 24),
     (Play.answer, 40),
     (Play.come_about, 20),
     (Play.serve, 14),
-    (Play.wait, 24),
+    (Play.wait, 28),
     (Play.connect, 12),
-    (Play.take, 10),
-    (Play.leave, 8),
+    (Play.take, 12),
+    (Play.leave, 10),
     (Play.origin_takes, 6),
     (Play.origin_leaves, 6),
     (Play.identify, 12),

@@ -199,7 +199,7 @@ class Choices:
                     max_connections_per_address=self.pick(3, None, 2),
                     max_pipelined_requests=self.pick(6, None, None, 3),
                     max_body_bytes=self.pick(9, 4096, 100),
-                    gathered_body_bytes=self.pick(12, 32768, 8, 0),
+                    gathered_body_bytes=min(self.held_bytes, self.pick(12, 32768, 8, 0)),
                     min_body_rate_bytes=self.pick(15, 240, 0),
                     body_rate_grace_s=0.5,
                     slow_reader_grace_s=self.pick(18, None, 0.5),
@@ -251,6 +251,11 @@ class Choices:
     def end(self) -> str:
         """How the run ends."""
         return self.pick(51, WAIT, WAIT, COOPERATE, COOPERATE, STOP)
+
+    @property
+    def held_bytes(self) -> int:
+        """So much of what a client has sent stops its reading; no body is gathered to more."""
+        return self.pick(63, 32768, 64, 64)
 
     @property
     def lifetime_s(self) -> float:
@@ -324,6 +329,7 @@ class World:
         self.context: Context = self.server._context  # noqa: SLF001  what must hold of it
         self.context.connections = cast("Any", Ordered())
         self.context.limits.watched = cast("Any", Ordered())
+        self.context.held_bytes = choices.held_bytes
         self.context.absences = cast("Any", Absences(loop))
         self.context.abandoned = cast("Any", Ordered())
         self.context.exchange_type = self._watched_type(self.context.exchange_type)
@@ -426,6 +432,7 @@ class World:
 
     def change_settings(self, choices: Choices) -> None:
         """Have those settings in force that can change."""
+        self.context.held_bytes = choices.held_bytes
         self.settings = replace(
             self.settings,
             downstream=choices.settings().downstream,
@@ -463,9 +470,9 @@ class World:
         for client in self.clients:
             if client is not None and not client.is_garbled:
                 client.read(self.answers)
-        early_ns = self.loop.now_ns() - LATE_NS
+        now_ns = self.loop.now_ns()
         for client in (*self.clients, *self.former):
-            if client is not None and client.wire.has_left and client.wire.left_ns < early_ns:
+            if client is not None and client.wire.has_left and client.wire.left_ns < now_ns:
                 protocol = client.wire.protocol
                 is_known = isinstance(protocol, DownstreamConnection) and protocol.exchange
                 assert not is_known, ("a client that has left has a request", client, protocol)
@@ -475,7 +482,10 @@ class World:
             seats = sum(each.queue_set.seats_in_use for each in self._levels())
             assert len(busy) <= seats, ("more is worked on than there are seats for", busy, seats)
         for connection in self.context.connections:
-            assert not 0 < connection.deadline_ns < early_ns, ("a deadline is missed", connection)
+            assert not 0 < connection.deadline_ns < now_ns - LATE_NS, (
+                "a deadline is missed",
+                connection,
+            )
 
     def settle(self) -> None:
         """Let all deadlines pass, with peers that do nothing any more; then what must hold."""
