@@ -372,7 +372,7 @@ class Play:
             tokens.rename("fickle", ("carol", "dave", "erin")[c % 3])
         elif kind == 11:
             tokens.lifetime_s = (float("inf"), 0.1, 1.0)[c % 3]
-        elif kind in (12, 13):
+        elif kind >= 12:
             tokens.rename("fickle", ("carol", "dave", "erin")[c % 3])
             self._do(self._world.forget_identities)
 

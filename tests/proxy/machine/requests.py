@@ -89,6 +89,8 @@ REQUESTS = (
     request(b"GET " + POD + b"?quick"),
     request(b"GET " + POD + b"?slow", "slow"),
     request(b"GET " + POD + b"?fickle", "fickle"),
+    request(b"GET /api/v1/pods?fickle", "fickle"),
+    request(b"GET /plain?fickle", "fickle"),
     request(b"GET " + POD + b"?bad", "bad"),
     request(b"GET " + POD + b"?nobody", ""),
     request(b"GET /api/v1/pods"),
