@@ -232,7 +232,8 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
             await asyncio.sleep(min(ROUND_S, max(0.1, end_s - monotonic())))
             late = {kind: max(kept.late_s, default=0.0) for kind, kept in stalling.kept.items()}
             print(
-                f"{max(0.0, end_s - monotonic()):>7.0f} s to go, {crowd.tally.answered} answered; latest: "
+                f"{max(0.0, end_s - monotonic()):>7.0f} s to go,"
+                f" {crowd.tally.answered} answered; latest: "
                 + ", ".join(f"{kind} {worst:+.2f}" for kind, worst in late.items()),
                 flush=True,
             )
