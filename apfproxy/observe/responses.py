@@ -6,13 +6,14 @@ import asyncio
 import gzip
 import zlib
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
 from apfproxy.observe.negotiation import accepts_gzip
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -27,6 +28,9 @@ GZIP_WINDOW = 31
 
 SAFETY = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
 """What keeps pages out of caches and sniffers."""
+
+_slicing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+"""Held while a slice is made, and for a turn of the loop after it."""
 
 
 @web.middleware
@@ -61,7 +65,9 @@ async def sliced_response(
 ) -> web.StreamResponse:
     """An answer that is written slice by slice, with the event loop's other work in between.
 
-    If making a slice fails the connection is cut: an answer that ends in order would seem whole.
+    Of all such answers one slice is made in a turn of the loop, so that many of them at once hold
+    up other work no longer than one does.  If making a slice fails the connection is cut: an answer
+    that ends in order would seem whole.
     """
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **SAFETY}
     if request.method == "HEAD":
@@ -72,13 +78,24 @@ async def sliced_response(
         headers["Content-Encoding"] = "gzip"
     response = web.StreamResponse(headers=headers)
     await response.prepare(request)
-    for each in slices:
+    iterator = iter(slices)
+    while (each := await _next_slice(iterator)) is not None:
         data = compressor.compress(each) if compressor else each
         if data:
             await response.write(data)
-        # A fast client never makes writing wait; others want their turn all the same.
-        await asyncio.sleep(0)
     if compressor:
         await response.write(compressor.flush())
     await response.write_eof()
     return response
+
+
+async def _next_slice(slices: Iterator[bytes]) -> bytes | None:
+    """The next slice, made when it is the answer's turn; None after the last one."""
+    loop = asyncio.get_running_loop()
+    lock = _slicing.get(loop)
+    if lock is None:
+        lock = _slicing[loop] = asyncio.Lock()
+    async with lock:
+        each = next(slices, None)
+        await asyncio.sleep(0)
+    return each

@@ -132,3 +132,34 @@ async def test_sliced_that_fails() -> None:
     async with Sliced(3, breaks=True).client() as client:
         with pytest.raises(aiohttp.ClientPayloadError):
             await (await client.get("/")).read()
+
+
+async def test_many_sliced_at_once() -> None:
+    """However many pages are asked for, the loop goes round before each next slice of any."""
+    loop = asyncio.get_running_loop()
+    turn, seen = 0, []
+
+    def count_turn() -> None:
+        nonlocal turn
+        turn += 1
+        if len(seen) < 200:
+            loop.call_soon(count_turn)
+
+    def slices() -> Iterator[bytes]:
+        for number in range(20):
+            seen.append(turn)
+            yield b"%d" % number
+
+    async def page(request: web.Request) -> web.StreamResponse:
+        return await sliced_response(request, slices(), "text/plain")
+
+    app = web.Application()
+    app.router.add_get("/", page)
+    async with TestClient(TestServer(app)) as client:
+        count_turn()
+        answers = await asyncio.gather(*(client.get("/") for _ in range(10)))
+        bodies = {await answer.read() for answer in answers}
+
+    assert {b"".join(b"%d" % number for number in range(20))} == bodies
+    assert 200 == len(seen)
+    assert all(after > before for before, after in pairwise(seen))
