@@ -89,10 +89,10 @@ def validate_condition(condition: Object, field: str) -> list[FieldError]:
         detail = "must be greater than or equal to zero"
         wrong.append(invalid(f"{field}.observedGeneration", generation, detail))
     if condition["lastTransitionTime"] is None:
-        wrong.append(required(f"{field}.lastTransitionTime", "must be set"))
+        wrong.append(required(f"{field}.lastTransitionTime"))
     reason, message = condition["reason"], condition["message"]
     if not reason:
-        wrong.append(required(f"{field}.reason", "must be set"))
+        wrong.append(required(f"{field}.reason"))
     elif not REASON.fullmatch(reason):
         wrong.append(invalid(f"{field}.reason", reason, REASON_RULE))
     for name, text, limit in (

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.api.go_text import as_json, quoted
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LONGEST_VALUE = 200
-"""Characters of a wrong value that a message shows: enough to recognise it on a log line."""
+LONGEST_VALUE = 64 * 1024
+"""Characters of a wrong value that a message shows."""
 
 NOT_NEGATIVE = "must be greater than or equal to 0"
 """How most fields refuse negative numbers."""
@@ -74,7 +76,9 @@ class FieldError(msgspec.Struct, frozen=True):
     def message(self) -> str:
         """The error without its path, on one line."""
         parts = [INTRODUCTIONS[self.reason]]
-        if self.reason not in VALUELESS:
+        if self.reason is Reason.NOT_SUPPORTED and isinstance(self.value, str):
+            parts.append(as_json(self.value))  # its type has a name of its own in Go
+        elif self.reason not in VALUELESS:
             parts.append(shown(self.value))
         if self.detail:
             parts.append(self.detail)
@@ -85,8 +89,8 @@ class FieldError(msgspec.Struct, frozen=True):
 
 
 def shown(value: object) -> str:
-    """The value as compact JSON, cut to `LONGEST_VALUE` characters."""
-    text = msgspec.json.encode(value).decode()
+    """The value as Go shows it, cut to `LONGEST_VALUE` characters."""
+    text = quoted(value) if isinstance(value, str) else as_json(value)
     return text if len(text) <= LONGEST_VALUE else text[: LONGEST_VALUE - 3] + "..."
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,6 +29,9 @@ from apfproxy.api.names import (
     check_qualified_name,
     generated_name,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LARGEST_ANNOTATIONS_BYTES = 256 * 1024
 """Bytes of all annotations of an object together, keys and values: Kubernetes' limit."""
@@ -141,6 +145,7 @@ def validate_object_meta(metadata: ObjectMeta, field: str = "metadata") -> list[
     errors += validate_annotations(metadata.annotations, f"{field}.annotations")
     errors += validate_owner_references(metadata.owner_references, f"{field}.ownerReferences")
     errors += validate_finalizers(metadata.finalizers, f"{field}.finalizers")
+    errors += validate_bare_finalizers(metadata.finalizers, f"{field}.finalizers")
     return errors
 
 
@@ -198,16 +203,12 @@ def validate_owner_references(owners: tuple[OwnerReference, ...], field: str) ->
     return errors
 
 
-def validate_finalizers(
-    finalizers: tuple[str, ...], field: str, *, allows_bare: bool = False
-) -> list[FieldError]:
+def validate_finalizers(finalizers: tuple[str, ...], field: str) -> list[FieldError]:
     """What is wrong with finalizers, one by one and together.
 
     Args:
         finalizers: In order.
         field: Path of the list.
-        allows_bare: Whether they may be of any name without a domain: most kinds have only
-            those names that Kubernetes itself uses.
     """
     errors = []
     for finalizer in finalizers:
@@ -215,9 +216,12 @@ def validate_finalizers(
     if {"orphan", "foregroundDeletion"} <= set(finalizers):
         detail = "finalizer orphan and foregroundDeletion cannot be both set"
         errors.append(invalid(field, finalizers, detail))
-    if allows_bare:
-        return errors
-    errors += [
+    return errors
+
+
+def validate_bare_finalizers(finalizers: Iterable[str], field: str) -> list[FieldError]:
+    """What is wrong with finalizers without a domain: most kinds have only Kubernetes' own."""
+    return [
         invalid(
             f"{field}[{index}]",
             finalizer,
@@ -226,4 +230,3 @@ def validate_finalizers(
         for index, finalizer in enumerate(finalizers)
         if "/" not in finalizer and finalizer not in UNQUALIFIED_FINALIZERS
     ]
-    return errors

@@ -15,6 +15,7 @@ from apfproxy.api.field_errors import NOT_NEGATIVE, checked, forbidden, invalid,
 from apfproxy.api.meta import (
     OwnerReference,
     validate_annotations,
+    validate_bare_finalizers,
     validate_finalizers,
     validate_labels,
     validate_owner_references,
@@ -48,7 +49,7 @@ FIELD = "metadata"
 REPEATED_OWNERS = (
     ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in"
     " 1.20+, and may reject such requests as early as 1.24; please fix your requests; duplicate"
-    " UID(s) observed: [{uids}]"
+    " UID(s) observed: {uids}"
 )
 
 
@@ -93,6 +94,18 @@ def validate_common(metadata: Object, *, allows_bare_finalizers: bool = False) -
     generation = metadata.get("generation", 0)
     if generation < 0:
         errors.append(invalid(f"{FIELD}.generation", generation, NOT_NEGATIVE))
+    errors += validate_collections(metadata)
+    if finalizers := metadata.get("finalizers"):
+        errors += validate_finalizers(tuple(finalizers), f"{FIELD}.finalizers")
+    errors += validate_entries(metadata)
+    if not allows_bare_finalizers:
+        errors += validate_bare_finalizers(metadata.get("finalizers", ()), f"{FIELD}.finalizers")
+    return errors
+
+
+def validate_collections(metadata: Object) -> list[FieldError]:
+    """What is wrong with labels, annotations and owner references."""
+    errors: list[FieldError] = []
     if labels := metadata.get("labels"):
         errors += validate_labels(labels, f"{FIELD}.labels")
     if annotations := metadata.get("annotations"):
@@ -100,30 +113,37 @@ def validate_common(metadata: Object, *, allows_bare_finalizers: bool = False) -
     if owners := metadata.get("ownerReferences"):
         read = msgspec.convert(owners, tuple[OwnerReference, ...])
         errors += validate_owner_references(read, f"{FIELD}.ownerReferences")
-    if finalizers := metadata.get("finalizers"):
-        errors += validate_finalizers(
-            tuple(finalizers), f"{FIELD}.finalizers", allows_bare=allows_bare_finalizers
-        )
-    if entries := metadata.get("managedFields"):
-        errors += validate_managed_fields(entries, f"{FIELD}.managedFields")
     return errors
 
 
-def validate_metadata_update(
-    new: Object,
-    old: Object,
-    *,
-    check_name: Callable[[str], list[str]] = check_path_segment,
-    allows_bare_finalizers: bool = False,
-) -> list[FieldError]:
-    """What is wrong with metadata that replaces old metadata.
+def validate_entries(metadata: Object) -> list[FieldError]:
+    """What is wrong with who owns which fields."""
+    entries = metadata.get("managedFields")
+    return validate_managed_fields(entries, f"{FIELD}.managedFields") if entries else []
+
+
+def validate_any_update(new: Object, old: Object, *, is_namespaced: bool) -> list[FieldError]:
+    """What is wrong with metadata that replaces old metadata, of objects of any kind.
+
+    Kinds have rules of their own beside these, which may find the same again: Kubernetes tells it
+    as often as it finds it.
 
     Args:
         new: Metadata after `carry_over` and with its generation.
         old: Metadata; its name and namespace are right.
-        check_name: From `names`; of `generateName`, since the name cannot change.
-        allows_bare_finalizers: Whether finalizers may be of any name without a domain.
+        is_namespaced: Whether objects of the kind belong to a namespace.
     """
+    errors = validate_metadata(
+        new,
+        is_namespaced=is_namespaced,
+        check_name=check_path_segment,
+        allows_bare_finalizers=True,
+    )
+    return errors + validate_changes(new, old)
+
+
+def validate_changes(new: Object, old: Object) -> list[FieldError]:
+    """What is wrong with changes to metadata, and with what changes most often."""
     errors: list[FieldError] = []
     if "deletionTimestamp" in old:
         added = set(new.get("finalizers", ())) - set(old.get("finalizers", ()))
@@ -145,11 +165,13 @@ def validate_metadata_update(
         for name in IMMUTABLE
         if new.get(name) != old.get(name)
     ]
-    prefix = new.get("generateName", "")
-    if prefix:
-        wrong = check_name_prefix(prefix, check_name)
-        errors += [invalid(f"{FIELD}.generateName", prefix, each) for each in wrong]
-    return errors + validate_common(new, allows_bare_finalizers=allows_bare_finalizers)
+    return errors + validate_collections(new) + validate_entries(new)
+
+
+def validate_core_update(new: Object, old: Object) -> list[FieldError]:
+    """What kinds of the core, and those like them, find wrong with changes to metadata."""
+    errors = validate_changes(new, old)
+    return errors + validate_bare_finalizers(new.get("finalizers", ()), f"{FIELD}.finalizers")
 
 
 def carry_over(new: Object, old: Object) -> None:
@@ -194,7 +216,7 @@ def drop_repeated_owners(metadata: Object) -> list[str]:
         else:
             kept.append(owner)
     metadata["ownerReferences"] = kept
-    return [REPEATED_OWNERS.format(uids=" ".join(repeated))]
+    return [REPEATED_OWNERS.format(uids=", ".join(repeated))]
 
 
 def copy_field(name: str, new: Object, old: Object) -> None:

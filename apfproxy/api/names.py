@@ -58,9 +58,9 @@ LABEL_VALUE_RULE = (
 )
 
 
-def too_long(value: str, limit: int) -> list[str]:
-    """What is wrong with the value's length, in bytes."""
-    return [f"must be no more than {limit} bytes"] if len(value.encode()) > limit else []
+def too_long(value: str, limit: int, unit: str = "characters") -> list[str]:
+    """What is wrong with the value's length, in bytes, whatever the unit is called."""
+    return [f"must be no more than {limit} {unit}"] if len(value.encode()) > limit else []
 
 
 def is_dns_subdomain(value: str) -> bool:
@@ -70,7 +70,12 @@ def is_dns_subdomain(value: str) -> bool:
 
 def check_dns_subdomain(value: str) -> list[str]:
     """What keeps the value from being a DNS subdomain, the form of most object names."""
-    wrong = too_long(value, LONGEST_SUBDOMAIN)
+    return subdomain_errors(value, "characters")
+
+
+def subdomain_errors(value: str, unit: str) -> list[str]:
+    """What keeps the value from being a DNS subdomain; Kubernetes names two units of its length."""
+    wrong = too_long(value, LONGEST_SUBDOMAIN, unit)
     if not is_dns_subdomain(value):
         wrong.append(DNS_SUBDOMAIN_RULE)
     return wrong
@@ -117,10 +122,10 @@ def check_qualified_name(value: str) -> list[str]:
     if slash and not prefix:
         wrong.append("prefix part must be non-empty")
     elif slash:
-        wrong.extend(f"prefix part {message}" for message in check_dns_subdomain(prefix))
+        wrong.extend(f"prefix part {message}" for message in subdomain_errors(prefix, "bytes"))
     if not name:
         wrong.append("name part must be non-empty")
-    wrong.extend(f"name part {message}" for message in too_long(name, LONGEST_LABEL))
+    wrong.extend(f"name part {message}" for message in too_long(name, LONGEST_LABEL, "bytes"))
     if not QUALIFIED_PART_PATTERN.fullmatch(name):
         wrong.append(f"name part {QUALIFIED_PART_RULE}")
     return wrong
@@ -128,7 +133,7 @@ def check_qualified_name(value: str) -> list[str]:
 
 def check_label_value(value: str) -> list[str]:
     """What keeps the value from being a label's value."""
-    wrong = too_long(value, LONGEST_LABEL)
+    wrong = too_long(value, LONGEST_LABEL, "bytes")
     if not LABEL_VALUE_PATTERN.fullmatch(value):
         wrong.append(LABEL_VALUE_RULE)
     return wrong

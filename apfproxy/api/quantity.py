@@ -87,7 +87,9 @@ class Quantity:
         return self.nano == 0
 
     def __add__(self, other: Quantity) -> Quantity:
-        return of_nano(self.nano + other.nano)
+        total = self.nano + other.nano
+        # The sum is written as the first of the two is.
+        return Quantity(total, binary_text(total)) if self.text.endswith("i") else of_nano(total)
 
     def __sub__(self, other: Quantity) -> Quantity:
         return of_nano(self.nano - other.nano)

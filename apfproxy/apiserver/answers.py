@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import unicodedata
 import zlib
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
-from apfproxy.apiserver.negotiation import AS_JSON, Form, forms
+from apfproxy.api.names import well_formed
+from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.negotiation import AS_JSON, Form, chosen
 from apfproxy.apiserver.rendering import as_yaml, encode, indented
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-
-    from apfproxy.apiserver.errors import StatusError
+    from collections.abc import Awaitable, Callable, Iterator
 
 Made = TypeVar("Made")
 
@@ -37,6 +39,10 @@ TOOLS = ("curl", "Wget", "Mozilla/5.0")
 """Clients that people read the answers of: they get indented JSON."""
 LONGEST_WARNINGS = 4096
 """Characters of all warnings of an answer together: Kubernetes' limit."""
+CUT_WARNING = 256
+"""Characters of each warning where they are more together."""
+WARNINGS: ContextVar[list[str] | None] = ContextVar("warnings", default=None)
+"""What the client of the request is to be warned of, whatever becomes of it."""
 
 
 def wants_indented(request: web.Request, pretty: bool | None) -> bool:
@@ -46,23 +52,38 @@ def wants_indented(request: web.Request, pretty: bool | None) -> bool:
     return request.headers.get("User-Agent", "").startswith(TOOLS)
 
 
-def headers_for(form: Form, warnings: Iterable[str] = ()) -> list[tuple[str, str]]:
+def warn(text: str) -> None:
+    """Say something to the client with the answer, be it a success or a failure."""
+    warnings = WARNINGS.get()
+    assert warnings is not None, "each request begins with a list of its own"
+    warnings.append(text)
+
+
+def headers_for(form: Form) -> list[tuple[str, str]]:
     """The fields that every answer has, and the warnings."""
     headers = [("Content-Type", form.media_type), ("Cache-Control", "no-cache, private")]
+    texts = dict.fromkeys(WARNINGS.get() or ())
+    warnings = [text for text in texts if not has_control(text)]
+    if sum(map(len, warnings)) > LONGEST_WARNINGS:
+        warnings = [warning[:CUT_WARNING] for warning in warnings]
     length = 0
-    for warning in dict.fromkeys(warnings):
-        length += len(warning)
-        if length > LONGEST_WARNINGS:
+    for warning in warnings:
+        if length >= LONGEST_WARNINGS:
             break
+        length += len(warning)
         headers.append(("Warning", f"299 - {quoted(warning)}"))
     return headers
 
 
 def quoted(text: str) -> str:
-    """The text as an HTTP quoted string, on one line."""
-    line = "".join(each if each.isprintable() else " " for each in text)
-    escaped = line.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{escaped}"'.encode("ascii", "backslashreplace").decode()
+    """The text as an HTTP quoted string."""
+    escaped = well_formed(text).replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def has_control(text: str) -> bool:
+    """Whether there is a character in the text that no field may hold."""
+    return any(unicodedata.category(character) == "Cc" for character in text)
 
 
 def takes_gzip(request: web.Request) -> bool:
@@ -76,7 +97,6 @@ async def document(
     body: bytes,
     *,
     status: int = 200,
-    warnings: Sequence[str] = (),
     pretty: bool | None = None,
 ) -> web.Response:
     """An answer of one document.
@@ -86,7 +106,6 @@ async def document(
         form: Of the answer.
         body: As JSON, whatever the form.
         status: Of the answer.
-        warnings: For the client.
         pretty: The parameter; None where it is not given.
     """
     if form.is_yaml:
@@ -95,7 +114,7 @@ async def document(
         body = await in_thread_if_large(indented, body)
     else:
         body += b"\n"
-    headers = headers_for(form, warnings)
+    headers = headers_for(form)
     if len(body) >= COMPRESSED_BYTES and request.method == "GET" and takes_gzip(request):
         body = await asyncio.to_thread(zlib.compress, body, GZIP_LEVEL, GZIP_WINDOW)
         headers += [("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")]
@@ -109,11 +128,9 @@ async def in_thread_if_large(change: Callable[[bytes], Made], body: bytes) -> Ma
     return await asyncio.to_thread(change, body)
 
 
-async def stream(
-    request: web.Request, form: Form, chunks: Iterator[bytes], warnings: Sequence[str]
-) -> web.StreamResponse:
+async def stream(request: web.Request, form: Form, chunks: Iterator[bytes]) -> web.StreamResponse:
     """An answer that is written as it is made; YAML in a thread, since that takes its time."""
-    headers = headers_for(form, warnings)
+    headers = headers_for(form)
     compressor = None
     if takes_gzip(request):
         compressor = zlib.compressobj(GZIP_LEVEL, wbits=GZIP_WINDOW)
@@ -166,8 +183,10 @@ async def written_piecemeal(
 
 async def failure(request: web.Request, error: StatusError) -> web.Response:
     """The answer that says what went wrong."""
-    accepted = forms(request.headers.get("Accept", ""))
-    form = next((form for form in accepted if not form.kind), AS_JSON)
+    try:
+        form = chosen(request.headers.get("Accept", ""))
+    except StatusError:
+        form = AS_JSON
     response = await document(request, form, encode(error.status()), status=error.code)
     if error.retry_after_s:
         response.headers["Retry-After"] = str(error.retry_after_s)

@@ -15,11 +15,18 @@ from aiohttp import web
 
 from apfproxy.api.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver import options as parameters
-from apfproxy.apiserver.answers import document, failure, takes_gzip
+from apfproxy.apiserver.answers import WARNINGS, document, failure, takes_gzip
 from apfproxy.apiserver.discovery import AGGREGATED_VERSIONS, Discovery, etag
 from apfproxy.apiserver.errors import StatusError, method_not_allowed, no_such_resource
 from apfproxy.apiserver.handlers import Handlers
-from apfproxy.apiserver.negotiation import JSON, forms, not_acceptable
+from apfproxy.apiserver.negotiation import (
+    AS_JSON,
+    AVAILABLE,
+    JSON,
+    check_route,
+    choices,
+    chosen,
+)
 from apfproxy.apiserver.openapi.documents import OpenAPI
 from apfproxy.apiserver.paths import Paths
 from apfproxy.apiserver.rendering import encode
@@ -46,6 +53,9 @@ EXTERNAL_ADDRESS = "127.0.0.1:6443"
 """Kubernetes' port on this machine; where clients come through a proxy only they know better."""
 UNFORESEEN = "Internal error occurred: unforeseen; the server's log says more"
 DISCOVERY_GROUP = "apidiscovery.k8s.io"
+AGGREGATED_KIND = "APIGroupDiscoveryList"
+OF_GROUP = 2
+"""Segments of the path of a group."""
 
 
 class Api:
@@ -88,6 +98,7 @@ class Api:
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request, whatever becomes of it."""
+        WARNINGS.set([])
         try:
             return await self._answer(request)
         except StatusError as error:
@@ -112,16 +123,24 @@ class Api:
         if segments[-1] == "":
             segments.pop()
         is_discovery = segments[0] in {"api", "apis"}
+        if segments[0] == "apis" and segments[1:] and segments[1] not in self._discovery.groups:
+            return no_such_path()
         if is_discovery and len(segments) > (2 if segments[0] == "api" else 3):
             return await self._handlers.answer(request, segments)
-        if request.method not in {"GET", "HEAD"}:
-            raise method_not_allowed()
         if segments[0] == "openapi":
             return await self._openapi_document(request, segments[1:])
         found = self._found(request, segments)
         if found is None:
             raise no_such_resource()
-        return found if isinstance(found, web.Response) else await self._json(request, found)
+        if isinstance(found, web.Response):
+            return found
+        if segments[0] != "apis" or len(segments) > OF_GROUP:
+            # Of `/apis` and of groups Kubernetes answers in another way, whatever the method.
+            if request.method not in {"GET", "HEAD"}:
+                raise method_not_allowed()
+            available = AVAILABLE if is_discovery else (JSON,)
+            check_route(request.headers.get("Accept", ""), available)
+        return await self._json(request, found)
 
     def _found(self, request: web.Request, segments: list[str]) -> Object | web.Response | None:
         """The document of discovery at a path; None if there is none."""
@@ -142,27 +161,19 @@ class Api:
     def _root(self, request: web.Request, root: str) -> Object | web.Response:
         """What `/api` and `/apis` answer: all in one, if the client wants it so."""
         discovery = self._discovery
-        for form in forms(request.headers.get("Accept", "")):
-            if form.group == DISCOVERY_GROUP and form.version in AGGREGATED_VERSIONS:
-                made = discovery.aggregated_core if root == "api" else discovery.aggregated_groups
-                body = encode(made(form.version))
-                content_type = (
-                    f"application/json;g={DISCOVERY_GROUP};v={form.version}"
-                    ";as=APIGroupDiscoveryList"
-                )
-                return unless_known(request, body, content_type)
-            if not form.kind:
-                break
+        if version := aggregated_version(request.headers.get("Accept", "")):
+            made = discovery.aggregated_core if root == "api" else discovery.aggregated_groups
+            body = encode(made(version))
+            content_type = f"application/json;g={DISCOVERY_GROUP};v={version};as={AGGREGATED_KIND}"
+            return unless_known(request, body, content_type)
         if root == "apis":
             return discovery.api_group_list()
         return discovery.api_versions(self._external_address)
 
     async def _json(self, request: web.Request, found: Object) -> web.Response:
         """A document of discovery in the form that the client wants."""
-        accepted = forms(request.headers.get("Accept", ""))
-        form = next((form for form in accepted if not form.kind), None)
-        if form is None:
-            raise not_acceptable()
+        accept = request.headers.get("Accept", "")
+        form = AS_JSON if "gitVersion" in found else chosen(accept)
         query = parse_query(request.rel_url.raw_query_string.encode())
         return await document(
             request,
@@ -175,11 +186,12 @@ class Api:
         self, request: web.Request, segments: list[str]
     ) -> web.StreamResponse:
         """A document of OpenAPI; made in a thread, since that takes its time."""
-        found = await asyncio.to_thread(
-            self._described, request.headers.get("Accept", ""), segments
-        )
+        accept = request.headers.get("Accept", "")
+        found = await asyncio.to_thread(self._described, accept, segments)
         if found is None:
-            raise no_such_resource()
+            return web.Response(status=404)
+        if segments != ["v3"] and found.content_type == JSON and not takes_json(accept):
+            return web.Response(status=406, headers={"Content-Type": ""})
         headers = {"ETag": found.etag, "Vary": "Accept, Accept-Encoding", "Cache-Control": "public"}
         if found.etag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
@@ -193,27 +205,34 @@ class Api:
         """The document of OpenAPI at a path; None if there is none."""
         match segments:
             case ["v2"]:
-                if V2_PROTOBUF_NAME in accept:
-                    return self._openapi.v2_protobuf()
-                check_json(accept)
-                return self._openapi.v2_json()
+                is_protobuf = V2_PROTOBUF_NAME in accept
+                return self._openapi.v2_protobuf() if is_protobuf else self._openapi.v2_json()
             case ["v3"]:
-                check_json(accept)
                 return self._openapi.v3_index()
             case ["v3", *path]:
-                check_json(accept)
                 return self._openapi.v3("/".join(path))
         return None
 
 
-def check_json(accept: str) -> None:
-    """Make sure that the client takes JSON.
+def takes_json(accept: str) -> bool:
+    """Whether a client takes JSON, of whatever weight."""
+    return not accept or any(JSON in choice.written() for choice in choices(accept))
 
-    Raises:
-        StatusError: 406.
-    """
-    if not any(form.media_type == JSON for form in forms(accept)):
-        raise not_acceptable()
+
+def aggregated_version(accept: str) -> str:
+    """The version of aggregated discovery that a client likes best; "" if it wants none."""
+    for choice in choices(accept):
+        group, version, kind = choice.converts_to or ("", "", "")
+        is_aggregated = group == DISCOVERY_GROUP and kind == AGGREGATED_KIND
+        if JSON in choice.written() and is_aggregated and version in AGGREGATED_VERSIONS:
+            return version
+    return ""
+
+
+def no_such_path() -> web.Response:
+    """What Kubernetes answers where it has not even a group."""
+    headers = {"X-Content-Type-Options": "nosniff"}
+    return web.Response(status=404, text="404 page not found\n", headers=headers)
 
 
 def unless_known(request: web.Request, body: bytes, content_type: str) -> web.Response:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from apfproxy.api.kind import Change, Object, nothing
 from apfproxy.api.schema.body import BodyError, Parsed, parse_json, parse_yaml
 from apfproxy.api.schema.protobuf import MessageError, SchemaFor, parse_protobuf
-from apfproxy.api.schema.reading import MismatchError, canonical, read, value_name
+from apfproxy.api.schema.reading import MismatchError, canonical, no_type, read, value_name
 from apfproxy.apiserver.errors import StatusError, bad_request
+from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.negotiation import AVAILABLE, JSON, PROTOBUF, YAML
 
 if TYPE_CHECKING:
@@ -36,6 +37,12 @@ READERS: dict[str, Callable[[bytes, SchemaFor], Parsed]] = {
     PROTOBUF: parse_protobuf,
 }
 """Media type to what reads bodies of it."""
+
+TYPE_FIELDS = {"kind": "kind", "apiversion": "apiVersion"}
+REGISTERED = frozenset(
+    (kind.api_version(version.name), kind.name) for kind in KINDS for version in kind.versions
+) | {("policy/v1", "Eviction"), ("policy/v1beta1", "Eviction")}
+"""Versions and kinds that Kubernetes' messages know."""
 
 STRICT = "Strict"
 IGNORE = "Ignore"
@@ -102,7 +109,7 @@ def unsupported_media_type() -> StatusError:
     """415: the body is in no form that can be read."""
     message = (
         "the body of the request was in an unknown format - accepted media types include: "
-        + AVAILABLE
+        + ", ".join(AVAILABLE)
     )
     return StatusError(415, "UnsupportedMediaType", message)
 
@@ -159,28 +166,40 @@ def parse(content_type: str, data: bytes, kind_name: str, schema_for: SchemaFor)
             f'{own_kind} in version "{version}" cannot be handled as a {kind_name}: {error}'
         ) from error
     except BodyError as error:
-        unrecognized = f"the object provided is unrecognized (must be of type {kind_name})"
-        if media_type(content_type) == PROTOBUF:
-            shown = data[:MOST_SHOWN].hex() + " ..." * (len(data) > MOST_SHOWN) or "<empty>"
-            raise bad_request(f"{unrecognized}: {error} ({shown})") from error
-        shown = data[:256].decode(errors="replace") or "<empty>"
-        message = f"{unrecognized}: couldn't get version/kind; json parse error: {error} ({shown})"
-        raise bad_request(message) from error
+        message = str(error)
+        if media_type(content_type) != PROTOBUF:
+            message = f"couldn't get version/kind; json parse error: {message}"
+        raise bad_request(unrecognized(kind_name, message, data)) from error
 
 
-def decode(expected: Expected, parsed: Parsed, validation: str) -> Sent:
+def unrecognized(kind_name: str, message: str, data: bytes) -> str:
+    """What Kubernetes says of a body of which it cannot tell the kind.
+
+    Args:
+        kind_name: What it must be.
+        message: What is wrong.
+        data: The body, whose beginning is shown.
+    """
+    shown = data[:MOST_SHOWN]
+    text = shown.decode(errors="replace") if data.startswith(b"{") else shown.hex()
+    text = f"{text} ..." if len(data) > MOST_SHOWN else text or "<empty>"
+    return f"the object provided is unrecognized (must be of type {kind_name}): {message} ({text})"
+
+
+def decode(expected: Expected, parsed: Parsed, validation: str, data: bytes = b"") -> Sent:
     """Make an object of a parsed body.
 
     Args:
         expected: What it must be, if it says what it is.
         parsed: The body.
         validation: `Strict`, `Warn` or `Ignore`, what becomes of unknown and repeated fields.
+        data: The body, for messages.
 
     Raises:
         StatusError: 400.
     """
     raw = {} if parsed.raw is None else parsed.raw  # null leaves Go's objects as they are
-    check_type(expected, raw)
+    check_type(expected, raw, data)
     cannot = f'{expected.kind} in version "{expected.version}" cannot be handled as'
     try:
         found = read(expected.schema, raw)
@@ -213,34 +232,52 @@ def dropped(duplicates: tuple[str, ...], unknown: tuple[str, ...]) -> tuple[str,
     )
 
 
-def check_type(expected: Expected, raw: object) -> None:
+def check_type(expected: Expected, raw: object, data: bytes = b"") -> None:
     """Make sure that a body is of the kind and version that the path has.
+
+    Args:
+        expected: What it must be.
+        raw: What is parsed of it.
+        data: The body, for messages.
 
     Raises:
         StatusError: 400.
     """
-    unrecognized = f"the object provided is unrecognized (must be of type {expected.kind})"
-    if not isinstance(raw, dict):
-        raise bad_request(
-            f"{unrecognized}: couldn't get version/kind; json parse error: json: cannot unmarshal"
-            f" {value_name(raw)} into Go value of type struct"
+    wrong = "" if isinstance(raw, dict) else no_type(raw)
+    found = {"kind": expected.kind, "apiVersion": expected.api_version}
+    for key, value in raw.items() if isinstance(raw, dict) else ():
+        # Of what has the name in other cases of letters, too, the last counts.
+        name = TYPE_FIELDS.get(key.lower())
+        if name is None or not value:
+            continue
+        if isinstance(value, str):
+            found[name] = value
+        elif not wrong:
+            wrong = (
+                f"json: cannot unmarshal {value_name(value)} into Go struct field"
+                f" .{name} of type string"
+            )
+    if wrong:
+        message = f"couldn't get version/kind; json parse error: {wrong}"
+        raise bad_request(unrecognized(expected.kind, message, data))
+    kind, version = found["kind"], found["apiVersion"]
+    if (kind, version) == (expected.kind, expected.api_version):
+        return
+    short = version.rpartition("/")[2]
+    group = expected.api_version.rpartition("/")[0].partition(".")[0]
+    reason = (
+        f"converting ({short}.{kind}) to ({group or 'core'}.{expected.kind}): unknown conversion"
+    )
+    if (version, kind) not in REGISTERED:
+        reason = (
+            f'no kind "{kind}" is registered for version "{version}" in scheme'
+            ' "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"'
         )
-    own_kind = raw.get("kind") or expected.kind
-    own_version = raw.get("apiVersion") or expected.api_version
-    if not isinstance(own_kind, str) or not isinstance(own_version, str):
+    elif kind == expected.kind:
         raise bad_request(
-            f"{unrecognized}: couldn't get version/kind; json parse error: json: cannot unmarshal"
-            " into Go struct field .apiVersion or .kind of type string"
-        )
-    short = own_version.rpartition("/")[2]
-    if own_kind != expected.kind:
-        group = expected.api_version.rpartition("/")[0].partition(".")[0]
-        raise bad_request(
-            f'{own_kind} in version "{short}" cannot be handled as a {expected.kind}: converting'
-            f" ({short}.{own_kind}) to ({group or 'core'}.{expected.kind}): unknown conversion"
-        )
-    if own_version != expected.api_version:
-        raise bad_request(
-            f"the API version in the data ({own_version}) does not match"
+            f"the API version in the data ({version}) does not match"
             f" the expected API version ({expected.api_version})"
         )
+    raise bad_request(
+        f'{kind} in version "{short}" cannot be handled as a {expected.kind}: {reason}'
+    )

@@ -9,12 +9,14 @@ Source: apiserver's `pkg/storage/continue.go`.
 from __future__ import annotations
 
 import base64
-import binascii
-import json
 import posixpath
+import string
 
 import msgspec
 
+from apfproxy.api.schema.body import BodyError, parse_json
+from apfproxy.api.schema.reading import MismatchError, read
+from apfproxy.api.schema.types import Field, Scalar, Struct
 from apfproxy.apiserver.errors import StatusError, bad_request
 
 VERSION = "meta.k8s.io/v1"
@@ -22,6 +24,18 @@ AFTER = "\0"
 """What follows a key in the key that comes next."""
 LONGEST = 4096
 """Characters of a token; namespace and name have 316 at most."""
+
+
+ALPHABET = frozenset(string.ascii_letters + string.digits + "-_")
+TOKEN = Struct(
+    "continueToken",
+    (
+        Field("v", Scalar.STRING),
+        Field("rv", Scalar.INT64),
+        Field("start", Scalar.STRING),
+    ),
+    "storage",
+)
 
 
 class Token(msgspec.Struct):
@@ -54,22 +68,27 @@ def decode(token: str) -> tuple[int, tuple[str, str]]:
     Raises:
         StatusError: 400, the token is none of ours.
     """
-    try:
-        data = base64.b64decode(
-            token.encode() + b"=" * (-len(token) % 4), altchars=b"-_", validate=True
-        )
-    except (binascii.Error, ValueError) as error:
-        raise _refused(f"continue key is not valid: illegal base64 data: {error}") from error
     if len(token) > LONGEST:
         raise _refused(f"continue key is not valid: it has more than {LONGEST} characters")
+    wrong = next((at for at, each in enumerate(token) if each not in ALPHABET), None)
+    if wrong is None and len(token) % 4 == 1:
+        wrong = len(token) - 1
+    if wrong is not None:
+        at = len(token[:wrong].encode())
+        raise _refused(f"continue key is not valid: illegal base64 data at input byte {at}")
+    data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     try:
-        decoded = msgspec.json.decode(data, type=Token)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise _refused(f"continue key is not valid: {_syntax_error(data, error)}") from error
+        raw = parse_json(data).raw
+    except BodyError as error:
+        raise _refused(f"continue key is not valid: {error}") from error
+    try:
+        found = read(TOKEN, {} if raw is None else raw).obj
+    except MismatchError as error:
+        raise _refused(f"continue key is not valid: {error}") from error
+    decoded = Token(found.get("v", ""), found.get("rv", 0), found.get("start", ""))
     if decoded.v != VERSION:
-        shown = json.dumps(decoded.v)
         raise _refused(
-            f"continue key is not valid: server does not recognize this encoded version {shown}"
+            f"continue key is not valid: server does not recognize this encoded version {decoded.v}"
         )
     if decoded.rv == 0:
         raise _refused(
@@ -80,19 +99,9 @@ def decode(token: str) -> tuple[int, tuple[str, str]]:
         raise _refused(f"continue key is not valid: encoded start key empty (version {VERSION})")
     key = "/" + decoded.start.removeprefix("/")
     if posixpath.normpath(key) != key:
-        raise _refused(f"continue key is not valid: {json.dumps(decoded.start)}")
+        raise _refused(f"continue key is not valid: {decoded.start}")
     namespace, _, name = decoded.start.removesuffix(AFTER).removeprefix("/").rpartition("/")
     return decoded.rv, (namespace, name)
-
-
-def _syntax_error(data: bytes, error: Exception) -> str:
-    """What is wrong with data that are no token, for most of them as Go says it."""
-    if not data:
-        return "unexpected end of JSON input"
-    if data[:1] not in b'{["tfn-0123456789 \t\r\n':
-        character = json.dumps(chr(data[0]))[1:-1]
-        return f"invalid character '{character}' looking for beginning of value"
-    return str(error)
 
 
 def _refused(message: str) -> StatusError:

@@ -26,8 +26,9 @@ VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update
 STATUS_VERBS = ("get", "patch", "update")
 """What clients may do with a status."""
 
-AGGREGATED_VERSIONS = ("v2", "v2beta1")
-"""Versions of aggregated discovery; kubectl 1.26 to 1.29 know only the latter."""
+AGGREGATED_VERSIONS = ("v2",)
+"""Versions of aggregated discovery; kubectl before 1.30, which knows none of them, asks for each
+group."""
 
 WITHOUT_DELETE_COLLECTION = frozenset({("", "namespaces")})
 """Resources that cannot be deleted together, as group and plural."""

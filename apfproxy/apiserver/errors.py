@@ -118,7 +118,7 @@ def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> S
     """
     more = len(errors) - MOST_CAUSES
     errors = errors[:MOST_CAUSES]
-    listed = [str(error) for error in errors]
+    listed = list(dict.fromkeys(map(str, errors)))  # told once, though they may be causes twice
     if more > 0:
         listed.append(f"and {more} more")
     shown = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"

@@ -23,6 +23,7 @@ from apfproxy.apiserver.answers import (
     headers_for,
     stream,
     wants_indented,
+    warn,
     written_piecemeal,
 )
 from apfproxy.apiserver.bodies import (
@@ -40,10 +41,10 @@ from apfproxy.apiserver.bodies import (
 )
 from apfproxy.apiserver.errors import bad_request, method_not_allowed, not_found
 from apfproxy.apiserver.eviction import evict
-from apfproxy.apiserver.identity import check_identity
+from apfproxy.apiserver.identity import check_identity, is_version
 from apfproxy.apiserver.large_writes import worked_out
 from apfproxy.apiserver.lists import page, reach
-from apfproxy.apiserver.negotiation import Form, Shape, chosen
+from apfproxy.apiserver.negotiation import AVAILABLE, STREAMED, Form, check_route, chosen
 from apfproxy.apiserver.patches import (
     APPLY_PATCH,
     PATCH_TYPES,
@@ -61,22 +62,19 @@ from apfproxy.request.target import parse_query
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from apfproxy.api.kind import Kind, Object
     from apfproxy.api.schema.body import Parsed
     from apfproxy.api.schema.protobuf import SchemaFor
     from apfproxy.apiserver.bodies import Sent
     from apfproxy.apiserver.lists import Page
-    from apfproxy.apiserver.options import ListOptions
+    from apfproxy.apiserver.options import ListOptions, WriteParameters
     from apfproxy.apiserver.paths import Paths, Target
     from apfproxy.apiserver.registry import DeleteOptions, Registry, Written
 
     Query = Mapping[str, tuple[str, ...]]
 
-OF_ONE = frozenset({Shape.OBJECT, Shape.TABLE, Shape.METADATA})
-OF_MANY = frozenset({Shape.OBJECT, Shape.TABLE, Shape.METADATA_LIST})
-OBJECTS_ONLY = frozenset({Shape.OBJECT})
 DELETED_AT_ONCE = 32
 """Objects of a collection that are deleted before others get their turn: some milliseconds."""
 
@@ -112,6 +110,13 @@ class Handlers:
         method = request.method
         if method not in target.methods:
             raise method_not_allowed()
+        patch_type = media_type(request.headers.get("Content-Type", ""))
+        if method == "PATCH" and patch_type not in PATCH_TYPES:
+            raise unsupported_patch_type()
+        is_watchable = method == "GET" and (target.is_watch or not target.name)
+        check_route(request.headers.get("Accept", ""), STREAMED if is_watchable else AVAILABLE)
+        if target.version.deprecation:
+            warn(target.version.deprecation)
         query = parse_query(request.rel_url.raw_query_string.encode())
         call = Call(self._registry, request, target, query, self._chance)
         if target.subresource == EVICTION:
@@ -159,7 +164,7 @@ class Call:
 
     async def get(self) -> web.StreamResponse:
         """Read one object."""
-        form = self._form(OF_ONE)
+        form = self._form()
         options = parameters.get_options(self._query)
         if options.resource_version not in {"", "0"}:
             await reach(self._store, int(options.resource_version))
@@ -173,8 +178,10 @@ class Call:
         """Read a collection, or follow it."""
         target = self._target
         is_watch = target.is_watch or parameters.is_watch(self._query)
-        form = self._form(OF_ONE if is_watch else OF_MANY)
-        options = parameters.list_options(self._query, self._kind, is_watch=is_watch)
+        form = self._form()
+        options = parameters.list_options(
+            self._query, self._kind, is_watch=is_watch, served=self._version.name
+        )
         selection = self._selection(options)
         if is_watch:
             return await self._watch(form, options, selection)
@@ -183,20 +190,20 @@ class Call:
 
     async def create(self) -> web.StreamResponse:
         """Add an object."""
-        form = self._form(OF_ONE)
+        form = self._form()
         check_media_type(self._content_type)
         data = await self._body()
         options = parameters.create_options(self._query, self._user_agent)
         sent = await self._sent(data, options.field_validation)
-        write = WriteOptions(options.field_manager, options.is_dry_run, len(data))
+        write = self._write_options(options, data)
         written = await self._registry.create(
             self._kind, self._version, self._target.namespace, sent.obj, write
         )
-        return await self._written(form, written, sent.warnings)
+        return await self._written(form, written)
 
     async def replace(self) -> web.StreamResponse:
         """Put a whole object in place of what is there."""
-        form = self._form(OF_ONE)
+        form = self._form()
         data = await self._body()
         options = parameters.update_options(self._query, self._user_agent)
         sent = await self._sent(data, options.field_validation)
@@ -210,27 +217,26 @@ class Call:
             target.namespace,
             target.name,
             lambda _live: next(attempts).obj,
-            WriteOptions(options.field_manager, options.is_dry_run, len(data)),
+            self._write_options(options, data),
             subresource=target.subresource,
             uid=uid,
         )
-        return await self._written(form, written, sent.warnings)
+        return await self._written(form, written)
 
     async def patch(self) -> web.StreamResponse:
         """Change parts of an object."""
         patch_type = media_type(self._content_type)
-        if patch_type not in PATCH_TYPES:
-            raise unsupported_patch_type()
-        form = self._form(OF_ONE)
+        form = self._form()
         data = await self._body()
         options = parameters.patch_options(
             self._query, self._user_agent, is_apply=patch_type == APPLY_PATCH
         )
         kind, version, target = self._kind, self._version, self._target
-        write = WriteOptions(options.field_manager, options.is_dry_run, len(data))
+        write = self._write_options(options, data)
         if patch_type == APPLY_PATCH:
             read_configuration = partial(applied, kind, version, data, options.field_validation)
             configuration, warnings = await worked_out(len(data), read_configuration)
+            warn_all(warnings)
             written = await self._registry.apply(
                 kind,
                 version,
@@ -241,7 +247,9 @@ class Call:
                 force=options.force,
                 subresource=target.subresource,
             )
-            return await self._written(form, written, warnings)
+            return await self._written(form, written)
+        if self._store.head(kind.resource, target.namespace, target.name) is None:
+            raise not_found(kind.group, kind.plural, target.name)
         read_patch = partial(Patch, kind, version, patch_type, data, options.field_validation)
         patch = await worked_out(len(data), read_patch)
         written = await self._registry.update(
@@ -249,28 +257,36 @@ class Call:
             version,
             target.namespace,
             target.name,
-            patch.change,
+            lambda live: self._patched(patch, live),
             write,
             subresource=target.subresource,
         )
-        return await self._written(form, written, patch.warnings)
+        return await self._written(form, written)
+
+    def _patched(self, patch: Patch, live: Object) -> Object:
+        """What a patch makes of an object."""
+        new = patch.change(live)
+        warn_all(patch.warnings)
+        return new
 
     async def delete(self) -> web.StreamResponse:
         """Delete one object."""
-        form = self._form(OF_ONE)
+        form = self._form()
         options = await self._delete_options()
         target, kind = self._target, self._kind
         written = await self._registry.delete(kind, target.namespace, target.name, options)
         if not written.is_gone or kind.answers_deleted:
             status = 202 if options.is_cascading and not written.is_gone else 200
-            return await self._written(form, written, (), status=status)
+            return await self._written(form, written, status=status)
         return await self._document(form, encode(self._success(written)))
 
     async def delete_collection(self) -> web.StreamResponse:
         """Delete all objects that are selected."""
-        form = self._form(OF_MANY)
+        form = self._form()
         options = await self._delete_options()
-        selected = parameters.list_options(self._query, self._kind, is_watch=False)
+        selected = parameters.list_options(
+            self._query, self._kind, is_watch=False, served=self._version.name
+        )
         found = await page(self._store, self._collection, self._selection(selected), selected)
         kind = self._kind
         for index, entry in enumerate(found.entries):
@@ -284,7 +300,7 @@ class Call:
 
     async def evict(self) -> web.StreamResponse:
         """Delete a pod if the budgets of its namespace allow it."""
-        form = self._form(OBJECTS_ONLY)
+        form = self._form()
         check_media_type(self._content_type)
         data = await self._body()
         options = parameters.create_options(self._query, self._user_agent)
@@ -293,15 +309,16 @@ class Call:
         if api_version not in EVICTIONS:
             api_version = "policy/v1"
         expected = Expected("Eviction", api_version, EVICTIONS[api_version])
-        read_eviction = partial(decode, expected, parsed, options.field_validation)
+        read_eviction = partial(decode, expected, parsed, options.field_validation, data)
         sent = await worked_out(len(data), read_eviction)
+        warn_all(sent.warnings)
         how = parameters.delete_options({}, sent.obj.get("deleteOptions"), self._user_agent)
         if how.is_dry_run != options.is_dry_run and how.is_dry_run and self._query.get("dryRun"):
             raise bad_request("Non-matching dry-run options in request and content")
         how = replace(how, is_dry_run=how.is_dry_run or options.is_dry_run)
         target = self._target
         status = await evict(self._registry, target.namespace, target.name, sent.obj, how)
-        return await self._document(form, encode(status), status=201, warnings=sent.warnings)
+        return await self._document(form, encode(status), status=201)
 
     async def _listed(self, form: Form, found: Page) -> web.StreamResponse:
         """Answer with many objects."""
@@ -315,7 +332,7 @@ class Call:
             chunks = indented_list(chunks)
         else:
             chunks = chain(chunks, (b"\n",))
-        return await stream(self._request, form, chunks, self._deprecation())
+        return await stream(self._request, form, chunks)
 
     async def _watch(
         self, form: Form, options: ListOptions, selection: Selection
@@ -334,10 +351,10 @@ class Call:
         async def write(response: web.StreamResponse) -> None:
             await watch.run(response.write, ON_INITIAL.get())
 
-        return await written_piecemeal(self._request, headers_for(form, self._deprecation()), write)
+        return await written_piecemeal(self._request, headers_for(form), write)
 
-    def _form(self, shapes: frozenset[Shape]) -> Form:
-        return chosen(self._request.headers.get("Accept", ""), shapes=shapes)
+    def _form(self) -> Form:
+        return chosen(self._request.headers.get("Accept", ""), converts=True)
 
     @property
     def _pretty(self) -> bool | None:
@@ -363,7 +380,6 @@ class Call:
             self._target.name,
             options.label_selector,
             options.field_selector,
-            options.shard_selector,
         )
 
     async def _body(self) -> bytes:
@@ -404,7 +420,12 @@ class Call:
         expected = expected_of(self._kind, self._version)
         schemas = versions(expected.kind, {expected.api_version: expected.schema})
         parsed = parse(self._content_type, data, expected.kind, schemas)
-        return decode(expected, parsed, validation)
+        sent = decode(expected, parsed, validation, data)
+        warn_all(sent.warnings)
+        return sent
+
+    def _write_options(self, options: WriteParameters, data: bytes) -> WriteOptions:
+        return WriteOptions(options.field_manager, options.is_dry_run, len(data), warn)
 
     async def _delete_options(self) -> DeleteOptions:
         """How to delete, from the body or the query."""
@@ -416,30 +437,16 @@ class Call:
         return parameters.delete_options(self._query, raw, self._user_agent)
 
     async def _written(
-        self, form: Form, written: Written, warnings: Sequence[str], status: int | None = None
+        self, form: Form, written: Written, status: int | None = None
     ) -> web.Response:
         """Answer with the object that a write came to."""
-        kind = self._kind
-        body = self._renderer(form).document(entry_of(kind, written))
+        body = self._renderer(form).document(entry_of(self._kind, written))
         if status is None:
             status = 201 if written.is_created else 200
-        warnings = [*warnings, *written.warnings]
-        return await self._document(form, body, status=status, warnings=warnings)
+        return await self._document(form, body, status=status)
 
-    async def _document(
-        self, form: Form, body: bytes, *, status: int = 200, warnings: Sequence[str] = ()
-    ) -> web.Response:
-        return await document(
-            self._request,
-            form,
-            body,
-            status=status,
-            warnings=[*self._deprecation(), *warnings],
-            pretty=self._pretty,
-        )
-
-    def _deprecation(self) -> list[str]:
-        return [self._version.deprecation] if self._version.deprecation else []
+    async def _document(self, form: Form, body: bytes, *, status: int = 200) -> web.Response:
+        return await document(self._request, form, body, status=status, pretty=self._pretty)
 
     def _success(self, written: Written) -> Object:
         """The Status that says that an object is deleted."""
@@ -459,6 +466,12 @@ class Call:
         }
 
 
+def warn_all(texts: Iterable[str]) -> None:
+    """Say several things to the client with the answer."""
+    for text in texts:
+        warn(text)
+
+
 def entry_of(kind: Kind, written: Written) -> Entry:
     """What a write came to, as the store would keep it."""
     obj = written.obj
@@ -468,7 +481,7 @@ def entry_of(kind: Kind, written: Written) -> Entry:
         kind.resource,
         metadata.get("namespace", ""),
         metadata["name"],
-        int(metadata.get("resourceVersion") or 0),
+        int(metadata["resourceVersion"]) if is_version(metadata.get("resourceVersion", "")) else 0,
         metadata["uid"],
         metadata.get("labels") or {},
         selectable(kind, obj),

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MODIFIED = (
     "the object has been modified; please apply your changes to the latest version and try again"
 )
+OTHER_NAMESPACE = (
+    "the namespace of the provided object does not match the namespace sent on the request"
+)
 
 
 def place(metadata: Object, namespace: str) -> None:
@@ -29,9 +32,7 @@ def place(metadata: Object, namespace: str) -> None:
     """
     own = metadata.get("namespace", "")
     if own and namespace and own != namespace:
-        raise bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
+        raise bad_request(OTHER_NAMESPACE)
     if namespace:
         metadata["namespace"] = namespace
     else:
@@ -57,10 +58,7 @@ def check_identity(obj: Object, namespace: str, name: str) -> None:
         )
     own = metadata.get("namespace", "")
     if namespace and own and own != namespace:
-        raise bad_request(
-            f"the namespace of the object ({own}) does not match"
-            f" the namespace on the request ({namespace})"
-        )
+        raise bad_request(OTHER_NAMESPACE)
 
 
 def check_no_uid(kind: Kind, name: str, patch: Object) -> None:
@@ -77,16 +75,20 @@ def check_no_uid(kind: Kind, name: str, patch: Object) -> None:
         raise conflict(kind.group, kind.plural, name, reason)
 
 
-def check_uid(kind: Kind, entry: Entry | None, name: str, uid: str) -> None:
-    """Make sure that an object is not another one of its name; one that is gone is another one.
+def check_uid(kind: Kind, entry: Entry, uid: str) -> None:
+    """Make sure that an object is not another one of its name.
 
     Raises:
         StatusError: It is.
     """
-    own = "" if entry is None else entry.uid
-    if uid and uid != own:
-        reason = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {own}"
-        raise conflict(kind.group, kind.plural, name, reason)
+    if uid and uid != entry.uid:
+        place = f"{entry.namespace}/{entry.name}" if entry.namespace else entry.name
+        reason = (
+            f"StorageError: invalid object, Code: 4, Key: /{kind.plural}/{place},"
+            " ResourceVersion: 0, AdditionalErrorMsg: Precondition failed:"
+            f" UID in precondition: {uid}, UID in object meta: {entry.uid}"
+        )
+        raise conflict(kind.group, kind.plural, entry.name, reason)
 
 
 def check_unchanged(kind: Kind, entry: Entry, metadata: Object) -> None:
@@ -131,16 +133,23 @@ def check_preconditions(
     Raises:
         StatusError: It is another one, or has changed.
     """
-    if uid is not None and uid != entry.uid:
-        reason = (
-            f"the UID in the precondition ({uid}) does not match the UID in record"
-            f" ({entry.uid}). The object might have been deleted and then recreated"
-        )
-        raise conflict(kind.group, kind.name, entry.name, reason)
     version = str(entry.resource_version)
-    if resource_version is not None and resource_version != version:
+    differing = (
+        ("UID", uid, entry.uid, "deleted and then recreated"),
+        ("ResourceVersion", resource_version, version, "modified"),
+    )
+    for what, wanted, own, fate in differing:
+        if wanted is None or wanted == own:
+            continue
+        if kind.rules.prepare_finalize is not None:
+            # Of what ends in steps Kubernetes says it in other words.
+            reason = (
+                f"Precondition failed: {what} in precondition: {wanted},"
+                f" {what} in object meta: {own}"
+            )
+            raise conflict(kind.group, kind.plural, entry.name, reason)
         reason = (
-            f"the ResourceVersion in the precondition ({resource_version}) does not match"
-            f" the ResourceVersion in record ({version}). The object might have been modified"
+            f"the {what} in the precondition ({wanted}) does not match the {what} in record"
+            f" ({own}). The object might have been {fate}"
         )
         raise conflict(kind.group, kind.name, entry.name, reason)

@@ -18,8 +18,8 @@ FLOW_CONTROL_KINDS: tuple[Kind, ...] = (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATIO
 KINDS: tuple[Kind, ...] = (
     NAMESPACE,
     POD,
-    *FLOW_CONTROL_KINDS,
     POD_DISRUPTION_BUDGET,
     RESOURCE_SLICE,
+    *FLOW_CONTROL_KINDS,
 )
-"""All that there are."""
+"""All that there are, groups in the order in which Kubernetes tells them."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver import continue_token
-from apfproxy.apiserver.errors import StatusError, expired
+from apfproxy.apiserver.errors import StatusError, bad_request, expired
 from apfproxy.apiserver.store.entries import TooOldError
 
 if TYPE_CHECKING:
@@ -95,6 +95,8 @@ async def page(
     limit = options.limit
     if options.continue_token:
         resource_version, start = continue_token.decode(options.continue_token)
+        if options.resource_version not in {"", "0"}:
+            raise bad_request("specifying resource version is not allowed when using continue")
         at = None if resource_version == LATEST else resource_version
     elif options.resource_version == "0":
         limit = 0  # whoever takes any state gets all of it, as from Kubernetes' watch cache
@@ -135,8 +137,6 @@ def page_at(
     """
     namespace = selection.namespace or None
     metadata: Object = {"resourceVersion": str(current if at is None else at)}
-    if selection.shard is not None:
-        metadata["shardInfo"] = {"selector": selection.shard.text}
     if limit <= 0:
         entries = collection.snapshot(namespace, at, start)
         if not selection.is_whole:

@@ -1,13 +1,17 @@
 """In which form a client wants its answer.
 
-Source: Kubernetes documentation, "API Concepts", "Resource representations", "Receiving resources
-as Tables"; RFC 9110, 12.5.1.
+Kubernetes looks at `Accept` twice.  What routes a request knows whole media types only and no
+weights: neither `application/*` nor other cases of letters.  What answers it then takes the first
+of the choices, by weight, that it can write in the shape that is asked for.
+
+Sources: Kubernetes documentation, "API Concepts", "Resource representations", "Receiving resources
+as Tables"; go-restful's `matchesAccept`; apiserver's `endpoints/handlers/negotiation`; goautoneg.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from apfproxy.apiserver.errors import StatusError
@@ -15,11 +19,18 @@ from apfproxy.apiserver.errors import StatusError
 JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-AVAILABLE = f"{JSON}, {YAML}, {PROTOBUF}"
-"""As Kubernetes words it; protobuf is only read here, so that clients get their next choice."""
+AVAILABLE = (JSON, YAML, PROTOBUF)
+"""As Kubernetes names them; protobuf is only read here, so that clients get their next choice."""
+STREAMED = (*AVAILABLE, f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
+"""Of what can be watched."""
+WRITTEN = (JSON, YAML)
+"""What this server writes."""
 
 META_GROUP = "meta.k8s.io"
 META_VERSIONS = ("v1", "v1beta1")
+META_PREFERRED = "v1"
+MOST_SORTED_BY_INSERTION = 12
+"""Choices: Go sorts more of them in another way."""
 
 
 class Shape(enum.Enum):
@@ -39,17 +50,11 @@ class Form:
         media_type: `application/json` or `application/yaml`.
         shape: What is made of an object.
         meta_version: The version of `meta.k8s.io` that the shape has.
-        group: `g` of the media type, for discovery; "" for none.
-        version: `v` of it.
-        kind: `as` of it.
     """
 
     media_type: str = JSON
     shape: Shape = Shape.OBJECT
-    meta_version: str = "v1"
-    group: str = ""
-    version: str = ""
-    kind: str = ""
+    meta_version: str = META_PREFERRED
 
     @property
     def is_yaml(self) -> bool:
@@ -60,34 +65,114 @@ class Form:
 AS_JSON = Form()
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the choices of a client.
+
+    Attributes:
+        type: Before the slash; `*` for any.
+        subtype: After the slash; `*` for any.
+        quality: The weight.
+        parameters: The others.
+    """
+
+    type: str
+    subtype: str
+    quality: float = 1.0
+    parameters: dict[str, str] = field(default_factory=dict)
+
+    def written(self) -> tuple[str, ...]:
+        """The media types that this server writes and the choice stands for, the best first."""
+        if self.type == "*" and self.subtype == "*":
+            return WRITTEN
+        if self.type == "application" and self.subtype == "*":
+            return WRITTEN
+        name = f"{self.type}/{self.subtype}"
+        return (name,) if name in WRITTEN else ()
+
+    @property
+    def converts_to(self) -> tuple[str, str, str] | None:
+        """Group, version and kind that objects are to be converted to; None for none."""
+        values = self.parameters
+        if not values.keys() & {"g", "v", "as"}:
+            return None
+        return values.get("g", ""), values.get("v", ""), values.get("as", "")
+
+
+def check_route(accept: str, available: tuple[str, ...] = AVAILABLE) -> None:
+    """Make sure that a client takes something of what there is where its request goes.
+
+    Args:
+        accept: The field's value; "" for anything.
+        available: Media types, as Kubernetes has them there.
+
+    Raises:
+        StatusError: 406.
+    """
+    for choice in (accept or "*/*").split(","):
+        name = choice.partition(";")[0].strip(" ")
+        if name == "*/*" or name in available:
+            return
+    message = f"406: Not Acceptable\n\nAvailable representations: {', '.join(available)}"
+    raise StatusError(406, "NotAcceptable", message, {})
+
+
 def not_acceptable() -> StatusError:
-    """406: no form that the client accepts is available."""
-    message = f"406: Not Acceptable\n\nAvailable representations: {AVAILABLE}"
-    return StatusError(406, "NotAcceptable", message, {})
+    """406: no form that the client accepts can be written."""
+    message = f"only the following media types are accepted: {', '.join(AVAILABLE)}"
+    return StatusError(406, "NotAcceptable", message)
 
 
 @lru_cache(maxsize=256)
-def forms(accept: str) -> tuple[Form, ...]:
-    """The forms that a client accepts and this server can write, best first.
+def choices(accept: str) -> tuple[Choice, ...]:
+    """The choices of a client, best first.
 
     Args:
-        accept: The field's value; "" for any form.
+        accept: The field's value.
     """
-    if not accept.strip():
-        return (AS_JSON,)
-    found = []
-    for position, clause in enumerate(accept.split(",")):
-        media_type, *parameters = [part.strip() for part in clause.split(";")]
-        values = {
-            name.strip().lower(): value.strip().strip('"')
-            for name, _, value in (each.partition("=") for each in parameters)
-        }
-        quality = quality_of(values.pop("q", "1"))
-        form = form_of(media_type.lower(), values)
-        if form is not None and quality > 0:
-            found.append((-quality, position, form))
-    found.sort(key=lambda each: each[:2])
-    return tuple(form for _, _, form in found)
+    found = [choice for part in accept.split(",") if (choice := choice_of(part)) is not None]
+    if len(found) > MOST_SORTED_BY_INSERTION:
+        found.sort(key=lambda choice: (-choice.quality, choice.type == "*", choice.subtype == "*"))
+        return tuple(found)
+    # The order is none, in which a comes before b and b before a: what comes of it depends on how
+    # it is sorted.
+    for end in range(1, len(found)):
+        place = end
+        while place and is_better(found[place], found[place - 1]):
+            found[place - 1], found[place] = found[place], found[place - 1]
+            place -= 1
+    return tuple(found)
+
+
+def choice_of(text: str) -> Choice | None:
+    """One choice; None for one that is no media type."""
+    name, *parts = text.strip(" ").split(";")
+    type_, slash, subtype = (each.strip(" ") for each in name.partition("/"))
+    if not slash or not subtype:
+        if type_ != "*" or subtype:
+            return None
+        subtype = "*"
+    if "/" in subtype:
+        return None
+    quality, parameters = 1.0, {}
+    for part in parts:
+        key, value, *more = [*part.split("="), ""]
+        if not value or len(more) > 1:
+            continue
+        if key.strip(" ") == "q":
+            quality = quality_of(value)
+        else:
+            parameters[key.strip(" ")] = value.strip(" ")
+    return Choice(type_, subtype, quality, parameters)
+
+
+def is_better(one: Choice, other: Choice) -> bool:
+    """Whether a choice comes before another that it follows."""
+    return (
+        one.quality > other.quality
+        or (one.type != "*" and other.type == "*")
+        or (one.subtype != "*" and other.subtype == "*")
+    )
 
 
 def quality_of(text: str) -> float:
@@ -98,31 +183,46 @@ def quality_of(text: str) -> float:
         return 0.0
 
 
-def form_of(media_type: str, values: dict[str, str]) -> Form | None:
-    """The form of one choice; None if this server cannot write it."""
-    if media_type in {"*/*", "application/*", JSON}:
-        media_type = JSON
-    elif media_type != YAML:
+def form_of(media_type: str, choice: Choice, *, converts: bool) -> Form | None:
+    """The form of a choice; None if it cannot be written.
+
+    Args:
+        media_type: That the choice stands for.
+        choice: Of the client.
+        converts: Whether objects can be converted to shapes of `meta.k8s.io` here.
+    """
+    stream = choice.parameters.get("stream")
+    if stream and (stream != "watch" or media_type == YAML):
         return None
-    kind, group, version = values.get("as", ""), values.get("g", ""), values.get("v", "")
-    shape = Shape.OBJECT
-    if kind and group == META_GROUP:
-        if version not in META_VERSIONS:
-            return None
-        try:
-            shape = Shape(kind)
-        except ValueError:
-            return None
-    return Form(media_type, shape, version or "v1", group, version, kind)
+    if choice.parameters.get("sv", "") not in {"", *(META_VERSIONS[:1] if converts else ())}:
+        return None
+    wanted = choice.converts_to
+    if wanted is None:
+        return Form(media_type)
+    group, version, kind = wanted
+    if not converts or group != META_GROUP or version not in META_VERSIONS or not kind:
+        return None
+    try:
+        return Form(media_type, Shape(kind), version)
+    except ValueError:
+        return None
 
 
-def chosen(accept: str, *, shapes: frozenset[Shape]) -> Form:
-    """The form of an answer that may have some shapes.
+def chosen(accept: str, *, converts: bool = False) -> Form:
+    """The form of an answer.
+
+    Args:
+        accept: The field's value; "" for any form.
+        converts: Whether objects can be converted to shapes of `meta.k8s.io` here.
 
     Raises:
-        StatusError: 406, none of what the client accepts is available.
+        StatusError: 406, none of what the client accepts can be written.
     """
-    for form in forms(accept):
-        if form.shape in shapes and (form.shape is not Shape.OBJECT or not form.kind):
-            return form
+    if not accept:
+        return AS_JSON
+    for choice in choices(accept):
+        for media_type in choice.written():
+            form = form_of(media_type, choice, converts=converts)
+            if form is not None:
+                return form
     raise not_acceptable()

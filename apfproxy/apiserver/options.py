@@ -25,11 +25,10 @@ from apfproxy.api.field_errors import (
 from apfproxy.api.integers import parse_int64, parse_uint64
 from apfproxy.api.ownership.entries import LONGEST_MANAGER, validate_manager
 from apfproxy.api.schema.meta import DELETE_OPTIONS
-from apfproxy.api.schema.reading import MismatchError, read
+from apfproxy.api.schema.reading import MismatchError, no_type, read
 from apfproxy.api.selectors.errors import SelectorError
 from apfproxy.api.selectors.fields import FieldSelector, check_fields, parse_field_selector
 from apfproxy.api.selectors.labels import LabelSelector, parse_label_selector
-from apfproxy.api.selectors.shard import ShardSelector, parse_shard_selector
 from apfproxy.apiserver.errors import bad_request, unknown_error
 from apfproxy.apiserver.errors import invalid as invalid_object
 from apfproxy.apiserver.negotiation import META_GROUP
@@ -59,15 +58,6 @@ UNKNOWN_MANAGER = "unknown"
 TRUTHS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 """What Go's `strconv.ParseBool` takes for true."""
 
-IGNORE_READ_ERROR = "ignoreStoreReadErrorWithClusterBreakingPotential"
-EXCLUDED_BY_IGNORE_READ_ERROR = (
-    "dryRun",
-    "propagationPolicy",
-    "orphanDependents",
-    "gracePeriodSeconds",
-    "preconditions",
-)
-
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
@@ -76,7 +66,6 @@ class ListOptions:
     Attributes:
         label_selector: None for any labels.
         field_selector: None for any fields.
-        shard_selector: None for any part.
         limit: Objects to answer with at most; 0 or less for no limit.
         continue_token: Where to go on; "" for a new list.
         resource_version: "", "0", or a number.
@@ -88,7 +77,6 @@ class ListOptions:
 
     label_selector: LabelSelector | None = None
     field_selector: FieldSelector | None = None
-    shard_selector: ShardSelector | None = None
     limit: int = 0
     continue_token: str = ""
     resource_version: str = ""
@@ -154,13 +142,14 @@ def get_options(query: Query) -> GetOptions:
     return GetOptions(version)
 
 
-def list_options(query: Query, kind: Kind, *, is_watch: bool) -> ListOptions:
+def list_options(query: Query, kind: Kind, *, is_watch: bool, served: str = "") -> ListOptions:
     """Decode the parameters of a LIST or WATCH.
 
     Args:
         query: The parameters.
         kind: Of the objects.
         is_watch: Whether it is a WATCH.
+        served: Version of the request; "" for the kind's own.
 
     Raises:
         StatusError: They cannot be decoded, or make no sense.
@@ -172,8 +161,6 @@ def list_options(query: Query, kind: Kind, *, is_watch: bool) -> ListOptions:
         timeout_s = _integer(query, "timeoutSeconds") or 0
         labels = parse_label_selector(first(query, "labelSelector"))
         fields = parse_field_selector(first(query, "fieldSelector"))
-        shard_text = first(query, "shardSelector")
-        shard = parse_shard_selector(shard_text) if shard_text else None
     except ValueError as error:
         raise bad_request(str(error)) from error
     version = first(query, "resourceVersion")
@@ -190,13 +177,13 @@ def list_options(query: Query, kind: Kind, *, is_watch: bool) -> ListOptions:
     )
     if errors:
         raise invalid_object(META_GROUP, "ListOptions", "", errors)
-    _check_field_names(fields, kind)
-    if version not in ANY_VERSION:
-        _check_version(version, token, is_watch=is_watch)
+    _check_field_names(fields, kind, served or kind.storage.name)
+    if version not in ANY_VERSION and not (token and not is_watch):
+        # Beside a token it is judged after the token.
+        _check_version(version, is_watch=is_watch)
     return ListOptions(
         None if labels.is_everything else labels,
         None if fields.is_everything else fields,
-        shard,
         limit,
         token,
         version,
@@ -318,19 +305,17 @@ def _wrong_version(version: str) -> str:
     return ""
 
 
-def _check_version(version: str, token: str, *, is_watch: bool) -> None:
-    """Refuse a resource version that is none, or that has no meaning beside a token."""
-    if token and not is_watch:
-        raise bad_request("specifying resource version is not allowed when using continue")
+def _check_version(version: str, *, is_watch: bool) -> None:
+    """Refuse a resource version that is none."""
     if wrong := _wrong_version(version):
         if is_watch:
             raise unknown_error(wrong)  # 500, as Kubernetes has it
         raise bad_request(f"invalid resource version: {wrong}")
 
 
-def _check_field_names(fields: FieldSelector, kind: Kind) -> None:
+def _check_field_names(fields: FieldSelector, kind: Kind, served: str) -> None:
     """Refuse fields that objects of the kind cannot be selected by."""
-    name = f"{kind.api_version(kind.storage.name)}, Kind={kind.name}" if kind.group else ""
+    name = f"{kind.api_version(served)}, Kind={kind.name}" if kind.group else ""
     try:
         check_fields(fields, kind.selectable_fields, is_namespaced=kind.is_namespaced, kind=name)
     except SelectorError as error:
@@ -422,7 +407,6 @@ def _sent_delete_options(query: Query) -> Object:
     except ValueError as error:
         raise bad_request(str(error)) from error
     options["orphanDependents"] = _boolean(query, "orphanDependents")
-    options[IGNORE_READ_ERROR] = _boolean(query, IGNORE_READ_ERROR)
     if "propagationPolicy" in query:
         options["propagationPolicy"] = first(query, "propagationPolicy")
     options["dryRun"] = query.get("dryRun")
@@ -437,6 +421,8 @@ def _read_delete_options(raw: object) -> Object:
     Raises:
         StatusError: It has none.
     """
+    if raw is not None and not isinstance(raw, dict):
+        raise bad_request(f"couldn't get version/kind; json parse error: {no_type(raw)}")
     try:
         options = read(DELETE_OPTIONS, raw).obj
     except MismatchError as error:
@@ -445,7 +431,8 @@ def _read_delete_options(raw: object) -> Object:
     if kind and kind != "DeleteOptions":
         version = options.get("apiVersion", "")
         raise bad_request(
-            f'no kind "{kind}" is registered for version "{version}": want DeleteOptions'
+            f'no kind "{kind}" is registered for version "{version}" in scheme'
+            ' "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'
         )
     return options
 
@@ -464,10 +451,4 @@ def _validate_delete(options: Object) -> list[FieldError]:
             FieldError(field, Reason.NOT_SUPPORTED, f"supported values: {choices}", policy)
         )
     errors += _validate_dry_run(options.get("dryRun") or ())
-    if options.get(IGNORE_READ_ERROR):
-        errors += [
-            invalid(IGNORE_READ_ERROR, True, f"cannot be set together with .{other}")
-            for other in EXCLUDED_BY_IGNORE_READ_ERROR
-            if options.get(other) is not None
-        ]
     return errors

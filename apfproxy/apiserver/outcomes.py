@@ -7,13 +7,14 @@ Source: apiserver's `registry/rest/{create,update}.go`, `endpoints/handlers/patc
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.metadata import carry_over, drop_repeated_owners
-from apfproxy.api.ownership.applied import AppliedTypeError
+from apfproxy.api.metadata import carry_over, drop_repeated_owners, validate_any_update
+from apfproxy.api.ownership.applied import AppliedTypeError, shown_kind
 from apfproxy.api.ownership.managed import (
     AppliedObjectError,
     apply,
@@ -26,13 +27,16 @@ from apfproxy.apiserver.errors import bad_request, invalid, unknown_error
 from apfproxy.apiserver.identity import check_identity, check_unchanged, place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
     from apfproxy.api.kind import Kind, Object, Version
     from apfproxy.apiserver.store.entries import Entry
 
 STATUS = "status"
 FINALIZE = "finalize"
+
+Warn = Callable[[str], None]
+"""Says something to the client with the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +49,15 @@ class Write:
         manager: Field manager.
         time: Now, as objects have it.
         subresource: `status`, `finalize` or "".
+        warn: Gets what the client is to be warned of.
     """
 
     kind: Kind
     version: Version
     manager: str
     time: str
-    subresource: str = ""
+    subresource: str
+    warn: Warn
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +66,9 @@ class Beginning:
 
     Attributes:
         obj: In the storage version, its fields owned.
-        warnings: For the client.
     """
 
     obj: Object
-    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,28 +79,24 @@ class Replacement:
         old, new: In the storage version.
         is_gone: Whether nothing holds it any more.
         is_change: Whether the new one is any other.
-        warnings: For the client.
     """
 
     old: Object
     new: Object
     is_gone: bool
     is_change: bool
-    warnings: tuple[str, ...]
 
 
 def begun(write: Write, obj: Object) -> Beginning:
     """What a client wants to create; `obj`, which is canonical and has defaults, is changed."""
-    warnings = drop_repeated_owners(obj["metadata"])
+    warn_all(write.warn, drop_repeated_owners(obj["metadata"]))
+    wipe(obj["metadata"])
     own(write, None, obj)
-    return beginning(write, obj, warnings)
+    return beginning(write, obj)
 
 
-def completed_creation(kind: Kind, obj: Object) -> tuple[str, ...]:
+def complete_creation(kind: Kind, obj: Object, warn: Warn) -> None:
     """Complete an object that has its metadata, and validate it.
-
-    Returns:
-        Warnings.
 
     Raises:
         StatusError: 422.
@@ -106,7 +106,7 @@ def completed_creation(kind: Kind, obj: Object) -> tuple[str, ...]:
     kind.rules.prepare_create(obj)
     if errors := kind.rules.validate(obj):
         raise invalid(kind.group, kind.name, metadata.get("name", ""), errors)
-    return tuple(kind.rules.warnings(obj, None))
+    warn_all(warn, kind.rules.warnings(obj, None))
 
 
 def updated(write: Write, entry: Entry, change: Callable[[Object], Object]) -> Replacement:
@@ -119,9 +119,9 @@ def updated(write: Write, entry: Entry, change: Callable[[Object], Object]) -> R
     live = in_version(kind, version, entry)
     new = change(in_version(kind, version, entry))
     set_type(new, kind, version)
-    warnings = drop_repeated_owners(new["metadata"])
+    warn_all(write.warn, drop_repeated_owners(new["metadata"]))
     own(write, live, new)
-    return replaced(write, entry, new, warnings)
+    return replaced(write, entry, new)
 
 
 def applied(
@@ -161,18 +161,24 @@ def applied(
     except AppliedTypeError as error:
         raise unknown_error(error.message) from error
     except MismatchError as error:
-        raise unknown_error(str(error)) from error
+        shown = shown_kind(patch["apiVersion"], patch["kind"])
+        own_namespace = patch.get("metadata", {}).get("namespace", "")
+        raise unknown_error(
+            f"failed to convert new object ({own_namespace}/{place_[1]}; {shown}) to proper"
+            f" version: unable to convert unstructured object to {shown}: {error.restored}"
+        ) from error
     check_identity(new, *place_)
     version.set_defaults(new)
     new = canonical(version.schema, new)
-    warnings = drop_repeated_owners(new["metadata"])
+    warn_all(write.warn, drop_repeated_owners(new["metadata"]))
     if entry is None:
-        return beginning(write, new, warnings)
-    return replaced(write, entry, new, warnings)
+        return beginning(write, new)
+    return replaced(write, entry, new)
 
 
 def own(write: Write, live: Object | None, new: Object) -> None:
     """Account for what the writer owns of the new object from now on."""
+    keep_entries(write.kind, new["metadata"])
     update_managed(
         live,
         new,
@@ -185,14 +191,35 @@ def own(write: Write, live: Object | None, new: Object) -> None:
     )
 
 
-def beginning(write: Write, obj: Object, warnings: list[str]) -> Beginning:
+def keep_entries(kind: Kind, metadata: Object) -> None:
+    """Forget who owns fields of versions that the kind has not: nobody could tell them."""
+    if entries := metadata.get("managedFields"):
+        known = {kind.api_version(version.name) for version in kind.versions}
+        metadata["managedFields"] = [
+            entry for entry in entries if entry.get("apiVersion", "") in {"", *known}
+        ]
+
+
+def wipe(metadata: Object) -> None:
+    """Remove from the metadata of a new object what no client can give it."""
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
+        metadata.pop(field, None)
+
+
+def warn_all(warn: Warn, warnings: Iterable[str]) -> None:
+    """Warn the client of several things."""
+    for warning in warnings:
+        warn(warning)
+
+
+def beginning(write: Write, obj: Object) -> Beginning:
     """An object whose fields are owned, in the storage version."""
     obj = write.version.to_storage(obj)
     set_type(obj, write.kind, write.kind.storage)
-    return Beginning(obj, tuple(warnings))
+    return Beginning(obj)
 
 
-def replaced(write: Write, entry: Entry, new: Object, warnings: list[str]) -> Replacement:
+def replaced(write: Write, entry: Entry, new: Object) -> Replacement:
     """What comes of putting an object, whose fields are owned, in place of what is there.
 
     Raises:
@@ -219,17 +246,19 @@ def replaced(write: Write, entry: Entry, new: Object, warnings: list[str]) -> Re
         rules.stamp(new, write.time)
         rules.prepare_update(new, old)
     keep_times(new, old)
-    if errors := validate(new, old):
+    errors = validate_any_update(metadata, old["metadata"], is_namespaced=kind.is_namespaced)
+    errors += validate(new, old)
+    if errors:
         raise invalid(kind.group, kind.name, entry.name, errors)
     if not subresource:
-        warnings += rules.warnings(new, old)
+        warn_all(write.warn, rules.warnings(new, old))
     metadata = old["metadata"]
     is_gone = (
         "deletionTimestamp" in metadata
         and not metadata.get("deletionGracePeriodSeconds")
         and not rules.is_held(new)
     )
-    return Replacement(old, new, is_gone, new != old, tuple(warnings))
+    return Replacement(old, new, is_gone, new != old)
 
 
 def decoded(kind: Kind, entry: Entry) -> Object:

@@ -8,20 +8,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.api.field_errors import invalid as invalid_field
+from apfproxy.api.go_text import as_json, printed
+from apfproxy.api.ownership.applied import shown_kind
 from apfproxy.api.ownership.managed import copied
 from apfproxy.api.patch.errors import PatchError
 from apfproxy.api.patch.json_patch import json_patch, unknown_members
+from apfproxy.api.patch.layout import laid_out, touched_by
 from apfproxy.api.patch.merge import merge_patch
 from apfproxy.api.patch.strategic import strategic_merge
-from apfproxy.api.schema.body import BodyError, parse_json, parse_yaml
-from apfproxy.api.schema.reading import MismatchError, canonical, read
+from apfproxy.api.schema.body import BodyError, Parsed, parse_json, parse_yaml
+from apfproxy.api.schema.reading import MismatchError, canonical, read, value_name
 from apfproxy.apiserver.bodies import IGNORE, STRICT, check_type, dropped, expected_of, keep_reset
 from apfproxy.apiserver.errors import StatusError, bad_request, invalid
-from apfproxy.apiserver.rendering import encode
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Kind, Object, Version
-    from apfproxy.api.schema.body import Parsed
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -60,10 +61,19 @@ class Patch:
         try:
             self._parsed = parse_json(data)
         except BodyError as error:
-            raise bad_request(f"error decoding patch: {error}") from error
+            raise bad_request(self._undecodable(str(error))) from error
+        if patch_type == STRATEGIC_MERGE_PATCH:
+            if self._parsed.raw is None:
+                self._parsed = Parsed({})
+            if not isinstance(self._parsed.raw, dict):
+                raise bad_request(not_a_map(self._parsed.raw))
 
     def __repr__(self) -> str:
         return f"<Patch {self._type} of {self._expected.kind}>"
+
+    def _undecodable(self, reason: str) -> str:
+        is_strategic = self._type == STRATEGIC_MERGE_PATCH
+        return reason if is_strategic else f"error decoding patch: {reason}"
 
     def change(self, live: Object) -> Object:
         """What becomes of an object, canonical and with defaults; may be called again.
@@ -82,18 +92,21 @@ class Patch:
             else:
                 patched = strategic_merge(self._version.schema, live, raw)
         except PatchError as error:
-            details: Object | None = {} if error.code != 400 else None  # noqa: PLR2004 - as Kubernetes has it
+            details: Object | None = {} if error.reason == "Invalid" else None
             raise StatusError(error.code, error.reason, str(error), details) from error
         if self._type != STRATEGIC_MERGE_PATCH:
             # A strategic merge patch is of the kind that its path says, whatever it says itself.
             try:
                 check_type(self._expected, patched)
             except StatusError as error:
-                raise self._refused(patched, error.message) from error
+                # It is decoded where nobody says again what it should have been.
+                reason = error.message.rpartition(f"cannot be handled as a {self._expected.kind}: ")
+                raise self._refused(patched, reason[2]) from error
         try:
             found = read(self._version.schema, patched)
         except MismatchError as error:
-            raise self._refused(patched, str(error)) from error
+            is_restored = self._type == STRATEGIC_MERGE_PATCH
+            raise self._refused(patched, error.restored if is_restored else str(error)) from error
         if self._validation != IGNORE:
             self.warnings = unknown_operations + dropped(self._parsed.duplicates, found.unknown)
         if self.warnings and self._validation == STRICT:
@@ -105,9 +118,20 @@ class Patch:
 
     def _refused(self, patched: Object, reason: str) -> StatusError:
         """422: what the patch made is no object of the kind."""
-        shown = self._parsed.raw if self._type == STRATEGIC_MERGE_PATCH else patched
-        text = encode(shown).decode()
+        raw = self._parsed.raw
+        if self._type == STRATEGIC_MERGE_PATCH:
+            text = printed(raw)
+        else:
+            touched = touched_by(raw) if self._type == JSON_PATCH else raw
+            text = as_json(laid_out(self._version.schema, patched, touched))
         return invalid("", "", "", [invalid_field("patch", text, reason)])
+
+
+def not_a_map(raw: object) -> str:
+    """What Go says of a value that is no object."""
+    return (
+        f"json: cannot unmarshal {value_name(raw)} into Go value of type map[string]interface {{}}"
+    )
 
 
 def applied(kind: Kind, version: Version, data: bytes, validation: str) -> tuple[Object, list[str]]:
@@ -120,18 +144,16 @@ def applied(kind: Kind, version: Version, data: bytes, validation: str) -> tuple
         StatusError: 400, the body is no configuration of the kind.
     """
     try:
-        parsed: Parsed = parse_yaml(data)
+        parsed = parse_yaml(data)
     except BodyError as error:
-        raise bad_request(f"error decoding YAML: {error}") from error
-    raw = parsed.raw
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: {error}") from error
+    raw = {} if parsed.raw is None else parsed.raw
     if not isinstance(raw, dict):
-        raise bad_request("error decoding YAML: want an object")
-    for field in ("apiVersion", "kind"):
-        if not raw.get(field):
-            raise bad_request(
-                f"couldn't get version/kind; json parse error: Object '{field}' is missing"
-            )
-    check_type(expected_of(kind, version), raw)
+        wrong = f"error unmarshaling JSON: while decoding JSON: {not_a_map(raw)}"
+        raise bad_request(f"error decoding YAML: {wrong}")
+    sent = raw.get("apiVersion") or "", raw.get("kind") or ""
+    if sent != (kind.api_version(version.name), kind.name):
+        raise bad_request(f"invalid object type: {shown_kind(*sent)}")
     # Fields that the schema does not have are an error in any case, when ownership is worked out.
     warnings = [] if validation == IGNORE else list(dropped(parsed.duplicates, ()))
     if warnings and validation == STRICT:

@@ -44,12 +44,14 @@ from apfproxy.apiserver.large_writes import LARGE_BYTES, LargeWrites, worked_out
 from apfproxy.apiserver.outcomes import (
     Beginning,
     Replacement,
+    Warn,
     Write,
     applied,
     begun,
-    completed_creation,
+    complete_creation,
     decoded,
     updated,
+    wipe,
 )
 from apfproxy.apiserver.store.entries import ObjectTooLargeError
 
@@ -81,6 +83,10 @@ class MetadataPart(msgspec.Struct):
 decode_metadata = msgspec.json.Decoder(MetadataPart).decode
 
 
+def ignore(_warning: str) -> None:
+    """Warn nobody."""
+
+
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
     """Who writes, and how.
@@ -89,11 +95,14 @@ class WriteOptions:
         manager: Field manager, as `managedFields` names it.
         is_dry_run: Whether to answer as if, and store nothing.
         sent_bytes: How much the client sent.
+        warn: Gets what the client is to be warned of, even if the write fails then; a thread may
+            call it.
     """
 
     manager: str
     is_dry_run: bool = False
     sent_bytes: int = 0
+    warn: Warn = ignore
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +136,11 @@ class Written:
         obj: The object as stored, in the storage version, with `kind` and `apiVersion`.
         is_created: Whether it was not there before.
         is_gone: Whether it is there no more.
-        warnings: For the client.
     """
 
     obj: Object
     is_created: bool = False
     is_gone: bool = False
-    warnings: tuple[str, ...] = ()
 
 
 class Registry:
@@ -193,7 +200,7 @@ class Registry:
         """
         size = options.sent_bytes
         async with self._large_writes.turn(size):
-            write = Write(kind, version, options.manager, rfc3339(self.clock()))
+            write = self._write(kind, version, options)
             made = await worked_out(size, partial(begun, write, obj))
             return await self._create(kind, namespace, made, options)
 
@@ -229,9 +236,9 @@ class Registry:
         size = self._size(kind, namespace, name, options)
         async with self._large_writes.turn(size):
             while True:
-                check_uid(kind, self.store.head(kind.resource, namespace, name), name, uid)
                 entry = self._entry(kind, namespace, name)
-                write = Write(kind, version, options.manager, rfc3339(self.clock()), subresource)
+                check_uid(kind, entry, uid)
+                write = self._write(kind, version, options, subresource)
                 made = await worked_out(size, partial(updated, write, entry, change))
                 if self.store.head(kind.resource, namespace, name) is entry:
                     return await self._replace(kind, made, options)
@@ -272,7 +279,7 @@ class Registry:
                     if subresource:
                         raise not_found(kind.group, kind.plural, name)
                     check_no_uid(kind, name, patch)
-                write = Write(kind, version, options.manager, rfc3339(self.clock()), subresource)
+                write = self._write(kind, version, options, subresource)
                 make = partial(applied, write, entry, (namespace, name), patch, force=force)
                 made = await worked_out(size, make)
                 if self.store.head(kind.resource, namespace, name) is not entry:
@@ -319,7 +326,7 @@ class Registry:
         check_preconditions(kind, entry, options.uid, options.resource_version)
         is_graceful = self._give_grace(kind, obj, options)
         if is_graceful is None:
-            return Replacement(old, obj, is_gone=False, is_change=False, warnings=())
+            return Replacement(old, obj, is_gone=False, is_change=False)
         metadata = obj["metadata"]
         set_propagation(metadata, options.propagation)
         is_held = kind.rules.is_held(obj)
@@ -328,7 +335,13 @@ class Registry:
             self._mark_held(kind, obj)
         elif not is_graceful:
             obj = decoded(kind, entry)
-        return Replacement(old, obj, is_gone, is_change=obj != old, warnings=())
+        return Replacement(old, obj, is_gone, is_change=obj != old)
+
+    def _write(
+        self, kind: Kind, version: Version, options: WriteOptions, subresource: str = ""
+    ) -> Write:
+        now = rfc3339(self.clock())
+        return Write(kind, version, options.manager, now, subresource, options.warn)
 
     def _entry(self, kind: Kind, namespace: str, name: str) -> Entry:
         entry = self.store.head(kind.resource, namespace, name)
@@ -354,17 +367,14 @@ class Registry:
             # Names are generated after admission.
             name = metadata.get("name") or metadata.get("generateName") or "Unknown"
             raise forbidden(kind.group, kind.plural, name, objection)
-        for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
-            metadata.pop(field, None)
+        wipe(metadata)
         metadata["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
         metadata["creationTimestamp"] = rfc3339(self.clock())
         prefix = "" if metadata.get("name") else metadata.get("generateName", "")
         if prefix:
             metadata["name"] = self._new_name(kind, namespace, prefix)
         name = metadata.get("name", "")
-        warnings = made.warnings + await worked_out(
-            options.sent_bytes, partial(completed_creation, kind, obj)
-        )
+        await worked_out(options.sent_bytes, partial(complete_creation, kind, obj, options.warn))
         if options.sent_bytes >= LARGE_BYTES and self._has_namespaces and kind.is_namespaced:
             self._check_namespace(kind, metadata)  # it may have ended meanwhile
         is_taken = self.store.head(kind.resource, namespace, name) is not None
@@ -376,7 +386,7 @@ class Registry:
             raise already_exists(kind.group, kind.plural, name)
         if not options.is_dry_run:
             await asyncio.shield(self._put(kind, obj))
-        return Written(obj, is_created=True, warnings=warnings)
+        return Written(obj, is_created=True)
 
     async def _replace(self, kind: Kind, made: Replacement, options: WriteOptions) -> Written:
         """Put an object in place of another one."""
@@ -386,7 +396,7 @@ class Registry:
                 await asyncio.shield(self._delete(kind, made.old))
             elif made.is_change:
                 await asyncio.shield(self._put(kind, made.new))
-        return Written(made.new, is_gone=made.is_gone, warnings=made.warnings)
+        return Written(made.new, is_gone=made.is_gone)
 
     def _check_namespace(self, kind: Kind, metadata: Object) -> None:
         """Refuse new objects where no namespace is, or one that is about to end."""

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import yaml
 
+from apfproxy.api.field_errors import invalid
 from apfproxy.api.schema.reading import canonical
-from apfproxy.apiserver.errors import bad_request
+from apfproxy.apiserver.errors import StatusError, bad_request
 from apfproxy.apiserver.negotiation import META_GROUP, Form, Shape
 from apfproxy.apiserver.outcomes import decoded, in_version
 
@@ -48,6 +49,7 @@ METADATA_DECODER = msgspec.json.Decoder(OnlyMetadata)
 
 INCLUDED = ("", "None", "Metadata", "Object")
 """What a row of a Table may carry of its object; "" is `Metadata`."""
+INCLUDED_RULE = "must be 'Metadata', 'Object', 'None', or empty"
 
 
 class Renderer:
@@ -65,7 +67,8 @@ class Renderer:
         self, kind: Kind, version: Version, form: Form, include: str, now_s: float
     ) -> None:
         if form.shape is Shape.TABLE and include not in INCLUDED:
-            raise bad_request(f'unrecognized includeObject value: "{include}"')
+            wrong = invalid("includeObject", include, INCLUDED_RULE)
+            raise bad_request(f"Unable to convert to Table as requested: {wrong}")
         self._kind = kind
         self._version = version
         self._form = form
@@ -73,6 +76,7 @@ class Renderer:
         self._now_s = now_s
         self._has_columns = False
         self._is_stored = version is kind.storage
+        self._go_type = f"*{kind.group.partition('.')[0] or 'core'}.{kind.name}"
         self._type = type_bytes(kind.name, kind.api_version(version.name))
         self._meta_version = f"{META_GROUP}/{form.meta_version}"
         self._partial_type = type_bytes("PartialObjectMetadata", self._meta_version)
@@ -81,11 +85,12 @@ class Renderer:
         """A whole document about one object."""
         shape = self._form.shape
         if shape is Shape.TABLE:
-            metadata = {"resourceVersion": str(entry.resource_version)}
+            version = entry.resource_version
+            metadata = {"resourceVersion": str(version)} if version else {}
             return b"".join(self.list_chunks([entry], metadata))
-        if shape is Shape.OBJECT:
-            return self._object(entry)
-        return self._partial(entry)
+        if shape is Shape.METADATA_LIST:
+            raise not_convertible(shape, f"is not a list ({self._go_type})")
+        return self._object(entry) if shape is Shape.OBJECT else self._partial(entry)
 
     def list_chunks(self, entries: Sequence[Entry], metadata: Object) -> Iterator[bytes]:
         """A document about many objects, in parts.
@@ -93,7 +98,15 @@ class Renderer:
         Args:
             entries: In order.
             metadata: Of the list.
+
+        Raises:
+            StatusError: 406, a list has no such form; at once.
         """
+        if self._form.shape is Shape.METADATA:
+            raise not_convertible(self._form.shape, f"is a list ({self._go_type}List)")
+        return self._chunks(entries, metadata)
+
+    def _chunks(self, entries: Sequence[Entry], metadata: Object) -> Iterator[bytes]:
         shape = self._form.shape
         if shape is Shape.TABLE:
             head = type_bytes("Table", self._meta_version)
@@ -109,9 +122,12 @@ class Renderer:
                 write = self._item
             else:
                 name, api_version = "PartialObjectMetadata", self._meta_version
-                write = self._partial_item
+                write = self._partial
             head = type_bytes(f"{name}List", api_version)
             head += b'"metadata":%b,"items":[' % encode(metadata)
+        if shape is Shape.METADATA_LIST and not entries:
+            yield head.removesuffix(b"[") + b"null}"
+            return
         yield head
         separator = b""
         for some in pieces(entries):
@@ -121,7 +137,8 @@ class Renderer:
 
     def event(self, type_: str, entry: Entry) -> bytes:
         """A line of a watch."""
-        document = self.document(entry)
+        is_unconverted = self._form.shape is Shape.METADATA_LIST
+        document = self._object(entry) if is_unconverted else self.document(entry)
         self._has_columns = True
         return b'{"type":"%b","object":%b}\n' % (type_.encode(), document)
 
@@ -184,9 +201,6 @@ class Renderer:
             METADATA_DECODER.decode(entry.data).metadata
         )
 
-    def _partial_item(self, entry: Entry) -> bytes:
-        return b'{"metadata":%b}' % bytes(METADATA_DECODER.decode(entry.data).metadata)
-
     def _row(self, entry: Entry) -> bytes:
         obj = decoded(self._kind, entry)
         row = b'{"cells":' + encode(list(self._kind.cells(obj, self._now_s)))
@@ -196,6 +210,12 @@ class Renderer:
             return row + b',"object":null}'
         shown = self._partial(entry) if self._include == "Metadata" else self._object(entry)
         return b'%b,"object":%b}' % (row, shown)
+
+
+def not_convertible(shape: Shape, what: str) -> StatusError:
+    """406: what is answered has not the form that the client asks for."""
+    message = f"you requested {shape.value}, but the requested object {what}"
+    return StatusError(406, "NotAcceptable", message)
 
 
 def type_bytes(kind: str, api_version: str) -> bytes:

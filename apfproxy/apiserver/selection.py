@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from apfproxy.api.selectors.fields import FieldSelector
     from apfproxy.api.selectors.labels import LabelSelector
-    from apfproxy.api.selectors.shard import ShardSelector
     from apfproxy.apiserver.store.entries import Entry
 
 
@@ -21,20 +20,17 @@ class Selection:
         name: "" for any.
         labels: None for any.
         fields: None for any.
-        shard: None for any.
     """
 
     namespace: str = ""
     name: str = ""
     labels: LabelSelector | None = None
     fields: FieldSelector | None = None
-    shard: ShardSelector | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether all objects of the namespace, or of all, are selected."""
-        filters = (self.labels, self.fields, self.shard)
-        return not self.name and all(each is None for each in filters)
+        return not self.name and self.labels is None and self.fields is None
 
     def matches(self, entry: Entry) -> bool:
         """Whether an object is selected."""
@@ -43,5 +39,4 @@ class Selection:
             and (not self.name or entry.name == self.name)
             and (self.labels is None or self.labels.matches(entry.labels))
             and (self.fields is None or self.fields.matches(entry.fields))
-            and (self.shard is None or self.shard.matches(entry.uid, entry.namespace))
         )

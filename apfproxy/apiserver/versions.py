@@ -30,6 +30,10 @@ def version_document() -> dict[str, str]:
     return {
         "major": MAJOR,
         "minor": MINOR,
+        "emulationMajor": MAJOR,
+        "emulationMinor": MINOR,
+        "minCompatibilityMajor": MAJOR,
+        "minCompatibilityMinor": str(int(MINOR) - 1),
         "gitVersion": f"v{MAJOR}.{MINOR}.0+apfproxy-{__version__}",
         "gitCommit": "",
         "gitTreeState": "",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.apiserver.errors import expired
+from apfproxy.apiserver.errors import StatusError, expired
 from apfproxy.apiserver.lists import reach
 from apfproxy.apiserver.negotiation import Shape
 from apfproxy.apiserver.store.entries import ChangeType, Entry, TooOldError
@@ -86,23 +86,24 @@ class Watch:
         self._unwritten: deque[Change] = deque()
         self._watcher: Watcher | None = None
         self._position = 0
+        self._failure: StatusError | None = None
 
     def __repr__(self) -> str:
         return f"<Watch of {self._collection.resource} at {self._position}>"
 
     async def begin(self) -> None:
-        """Find where to begin, before anything is answered.
-
-        Raises:
-            StatusError: That resource version is yet to come.
-        """
+        """Find where to begin, before anything is answered."""
         options, store = self._options, self._store
         is_any = options.resource_version in {"", "0"}
         is_initial = options.send_initial_events
         if is_initial is None:
             is_initial = is_any
         if not is_any and is_initial:
-            await reach(store, int(options.resource_version))
+            try:
+                await reach(store, int(options.resource_version))
+            except StatusError as error:
+                self._failure = error
+                return
         if is_initial:
             namespace = self._selection.namespace or None
             entries = self._collection.snapshot(namespace)
@@ -119,6 +120,9 @@ class Watch:
             write: Takes lines of events.
             on_initial: Called once when the initial events are written.
         """
+        if self._failure is not None:
+            await write(error_line(self._failure))
+            return
         end = asyncio.get_running_loop().time() + self._duration_s
         try:
             # From here on no event is missed, although writing the initial ones takes its time.
@@ -128,7 +132,7 @@ class Watch:
                 on_initial()
             await self._run(self._watcher, write, end)
         except TooOldError as error:
-            await write(error_line(str(error)))
+            await write(error_line(expired(str(error))))
         finally:
             if self._watcher is not None:
                 self._watcher.close()
@@ -221,9 +225,9 @@ def at_version(entry: Entry, resource_version: int) -> Entry:
     )
 
 
-def error_line(message: str) -> bytes:
-    """The event that ends a watch whose changes are no longer kept."""
-    return msgspec.json.encode({"type": "ERROR", "object": expired(message).status()}) + b"\n"
+def error_line(error: StatusError) -> bytes:
+    """The event that ends a watch: its changes are no longer kept, or yet to come."""
+    return msgspec.json.encode({"type": "ERROR", "object": error.status()}) + b"\n"
 
 
 def cache_key(version: str, shape: Shape, meta_version: str) -> str:

@@ -24,6 +24,7 @@ import asyncio
 import math
 from typing import TYPE_CHECKING
 
+from apfproxy.api.go_text import quoted
 from apfproxy.api.names import check_dns_label, check_dns_subdomain
 from apfproxy.authn.access_review import Access, AccessReviewError
 from apfproxy.authn.token_users import ACCOUNT_PREFIX, ACCOUNTS_GROUP
@@ -39,10 +40,6 @@ AUTHENTICATION_GROUP = "authentication.k8s.io"
 MAX_THINGS = 100
 """Of one request; as many as there may be header fields by default.  More are not asked about."""
 
-GO_ESCAPES = {
-    '"': '\\"', "\\": "\\\\", "\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r",
-    "\t": "\\t", "\v": "\\v",
-}  # fmt: skip
 HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 """kube-apiserver's errors never look like HTML."""
 
@@ -202,19 +199,3 @@ def forbidden_message(user: User, access: Access) -> str:
     ).translate(HTML_ESCAPES)
     name = f" {quoted(access.name)}" if access.name else ""
     return f"{kind}{name} is forbidden: {denied}"
-
-
-def quoted(text: str) -> str:
-    """The text as Go's %q has it."""
-    return f'"{"".join(map(_escaped, text))}"'
-
-
-def _escaped(character: str) -> str:
-    if (escape := GO_ESCAPES.get(character)) is not None:
-        return escape
-    if character.isprintable():
-        return character
-    code = ord(character)
-    if code < ord(" ") or code == 0x7F:  # noqa: PLR2004 - DEL
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - as above

@@ -13,13 +13,16 @@ from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
 from apfproxy.apiserver.answers import (
     COMPRESSED_BYTES,
+    CUT_WARNING,
     GZIP_WINDOW,
     LONGEST_WARNINGS,
+    WARNINGS,
     document,
     failure,
     headers_for,
     quoted,
     stream,
+    warn,
 )
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.negotiation import AS_JSON, YAML, Form
@@ -33,22 +36,42 @@ if TYPE_CHECKING:
     [
         pytest.param("plain", '"plain"', id="plain"),
         pytest.param('a "b" \\', '"a \\"b\\" \\\\"', id="quotes"),
-        pytest.param("a\r\nX: y", '"a  X: y"', id="lines"),
-        pytest.param("\x00\x7f", '"  "', id="controls"),
-        pytest.param("é\U0001f600", '"\\xe9\\U0001f600"', id="beyond-ascii"),
+        pytest.param("é\U0001f600", '"é\U0001f600"', id="beyond-ascii"),
+        pytest.param("\ud800", '"\ufffd"', id="no-character"),
     ],
 )
 def test_quoted(text: str, expected: str) -> None:
-    """A header has one line of ASCII, whatever a client made of its names."""
+    """Quotes and backslashes are escaped, the rest is as it is."""
     assert expected == quoted(text)
 
 
-def test_warnings_are_bounded() -> None:
-    """Only so many characters of warnings as fit; none is said twice."""
-    long = "x" * (LONGEST_WARNINGS - 1)
-    headers = headers_for(AS_JSON, ["a", "a", long, "more"])
+def warned(*texts: str) -> list[str]:
+    """The fields that come of some warnings."""
+    WARNINGS.set([])
+    for text in texts:
+        warn(text)
+    return [value for name, value in headers_for(AS_JSON) if name == "Warning"]
 
-    assert ['299 - "a"', f'299 - "{long}"'] == [v for k, v in headers if k == "Warning"]
+
+def test_warnings_are_said_once() -> None:
+    """A client hears of a thing once, however often it is found."""
+    assert ['299 - "a"', '299 - "b"'] == warned("a", "b", "a")
+
+
+@pytest.mark.parametrize("text", ["a\r\nX: y", "\x00", "\x7f", "\x85"])
+def test_warnings_with_control_characters_are_not_said(text: str) -> None:
+    """No text of a client's becomes a field of its own."""
+    assert ['299 - "b"'] == warned(text, "b")
+
+
+def test_many_warnings_are_cut() -> None:
+    """Of more than fit each is cut, and the last are left out."""
+    long = [f"{index:03}" + "x" * CUT_WARNING * 4 for index in range(40)]
+
+    found = warned(*long)
+
+    assert LONGEST_WARNINGS // CUT_WARNING == len(found)
+    assert f'299 - "{long[0][:CUT_WARNING]}"' == found[0]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +159,8 @@ async def client(chunks: list[bytes | Exception]) -> TestClient[web.Request, web
 
     async def handle(request: web.Request) -> web.StreamResponse:
         form = Form(YAML) if request.path == "/yaml" else AS_JSON
-        return await stream(request, form, produced(), ["careful"])
+        WARNINGS.set(["careful"])
+        return await stream(request, form, produced())
 
     app = web.Application()
     app.router.add_get("/{path}", handle)

@@ -46,16 +46,22 @@ PREFIX = "invalid continue token: continue key is not valid: "
 @pytest.mark.parametrize(
     ("token", "message"),
     [
-        ("garbage", r"invalid character '\u0081' looking for beginning of value"),
+        ("garbage", "invalid character"),
         ("*", "illegal base64 data"),
         ("\u20ac", "illegal base64 data"),
         ("a", "illegal base64 data"),
         ("a" * (LONGEST + 4), f"it has more than {LONGEST} characters"),
         ("", "unexpected end of JSON input"),
-        (token_of(b"[]"), "Expected `object`, got `array`"),
-        (token_of(b'{"rv":"a"}'), "Expected `int`, got `str`"),
+        (
+            token_of(b"[]"),
+            "json: cannot unmarshal array into Go value of type storage.continueToken",
+        ),
+        (
+            token_of(b'{"rv":"a"}'),
+            "json: cannot unmarshal string into Go struct field continueToken.rv of type int64",
+        ),
         (token_of(b'{"v":"\xff"}'), ""),
-        (token_of(b'{"v":"x"}'), 'server does not recognize this encoded version "x"'),
+        (token_of(b'{"v":"x"}'), "server does not recognize this encoded version x"),
         (
             token_of(b'{"v":"meta.k8s.io/v1","start":"a"}'),
             "incorrect encoded start resourceVersion (version meta.k8s.io/v1)",
@@ -64,8 +70,8 @@ PREFIX = "invalid continue token: continue key is not valid: "
             token_of(b'{"v":"meta.k8s.io/v1","rv":1}'),
             "encoded start key empty (version meta.k8s.io/v1)",
         ),
-        (token_of(b'{"v":"meta.k8s.io/v1","rv":1,"start":"../a"}'), '"../a"'),
-        (token_of(b'{"v":"meta.k8s.io/v1","rv":1,"start":"a//b"}'), '"a//b"'),
+        (token_of(b'{"v":"meta.k8s.io/v1","rv":1,"start":"../a"}'), "../a"),
+        (token_of(b'{"v":"meta.k8s.io/v1","rv":1,"start":"a//b"}'), "a//b"),
     ],
 )
 def test_refused(token: str, message: str) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.negotiation import AS_JSON, JSON, YAML, Form, Shape, chosen, forms
+from apfproxy.apiserver.negotiation import AS_JSON, JSON, YAML, Shape, check_route, choices, chosen
 
-ALL = frozenset(Shape)
-OBJECTS = frozenset({Shape.OBJECT})
 KUBECTL = (
     "application/json;as=Table;v=v1;g=meta.k8s.io,"
     "application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json"
@@ -67,36 +65,81 @@ KUBECTL = (
 )
 def test_chosen(accept: str, media_type: str, shape: Shape, meta_version: str) -> None:
     """The first form that both sides know is taken."""
-    form = chosen(accept, shapes=ALL)
+    form = chosen(accept, converts=True)
 
     assert (media_type, shape, meta_version) == (form.media_type, form.shape, form.meta_version)
 
 
-def test_chosen_passes_over_shapes_that_the_answer_cannot_have() -> None:
+def test_chosen_passes_over_shapes_where_there_is_nothing_to_convert() -> None:
     """Where there is no Table, kubectl takes the object."""
-    assert Shape.OBJECT is chosen(KUBECTL, shapes=OBJECTS).shape
+    assert Shape.OBJECT is chosen(KUBECTL).shape
 
 
-@pytest.mark.parametrize("accept", ["text/csv", "application/json;q=0", "application/json;q=much"])
+@pytest.mark.parametrize(
+    "accept",
+    [
+        "text/csv",
+        "APPLICATION/JSON",
+        "application",
+        "a/b/c",
+        "application/json;stream=other",
+        "application/yaml;stream=watch",
+        "application/json;sv=v2",
+        "application/json;as=Table",
+        "application/json;g=meta.k8s.io;v=v1",
+        "application/json;as=Chart;v=v1;g=meta.k8s.io",
+    ],
+)
 def test_nothing_acceptable(accept: str) -> None:
     """406 says what there is."""
     with pytest.raises(StatusError) as caught:
-        chosen(accept, shapes=ALL)
+        chosen(accept, converts=True)
 
     assert 406 == caught.value.code
     assert "application/yaml" in caught.value.message
 
 
-def test_forms_keep_parameters_of_other_groups() -> None:
+def test_versions_of_the_server_need_objects() -> None:
+    """`sv` names a version of `meta.k8s.io`, which documents of discovery have not."""
+    assert AS_JSON == chosen("application/json;sv=v1", converts=True)
+    with pytest.raises(StatusError):
+        chosen("application/json;sv=v1")
+
+
+@pytest.mark.parametrize("accept", ["", "*/*", "text/csv, application/yaml;q=0", f"{JSON};as=X"])
+def test_routes_that_take_a_request(accept: str) -> None:
+    """A whole media type is enough, of whatever weight and with whatever parameters."""
+    check_route(accept)
+
+
+@pytest.mark.parametrize("accept", ["application/*", "APPLICATION/JSON", "text/csv", ","])
+def test_routes_that_refuse_a_request(accept: str) -> None:
+    """What is no whole media type of those there finds no way."""
+    with pytest.raises(StatusError) as caught:
+        check_route(accept)
+
+    assert (406, {}) == (caught.value.code, caught.value.details)
+    assert "406: Not Acceptable" in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("accept", "expected"),
+    [
+        pytest.param("*/*,a/b;q=0.1", ["a/b", "*/*"], id="exact-before-any"),
+        pytest.param("a/b;q=0.5,c/d", ["c/d", "a/b"], id="weights"),
+        pytest.param("*", ["*/*"], id="star"),
+        pytest.param("a/b;q;x=1=2;y=", ["a/b"], id="odd-parameters"),
+        pytest.param(",".join(["*/*", *["a/b"] * 12]), ["a/b"] * 12 + ["*/*"], id="many"),
+    ],
+)
+def test_choices(accept: str, expected: list[str]) -> None:
+    """They are in the order in which they are tried."""
+    assert expected == [f"{choice.type}/{choice.subtype}" for choice in choices(accept)]
+
+
+def test_choices_keep_parameters_of_other_groups() -> None:
     """Discovery has shapes of its own."""
-    accept = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    (choice,) = choices("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 
-    assert (
-        Form(JSON, Shape.OBJECT, "v2", "apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList"),
-    ) == forms(accept)
-
-
-def test_forms_of_nothing() -> None:
-    """Who accepts anything gets JSON."""
-    assert (AS_JSON,) == forms("")
+    assert ("apidiscovery.k8s.io", "v2", "APIGroupDiscoveryList") == choice.converts_to
     assert not AS_JSON.is_yaml

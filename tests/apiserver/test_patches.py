@@ -146,10 +146,14 @@ def test_applied_twice(validation: str) -> None:
     [
         pytest.param(b"a: [", "error decoding YAML", id="no-yaml"),
         pytest.param(b"- a", "error decoding YAML", id="no-object"),
-        pytest.param(b"", "error decoding YAML", id="empty"),
-        pytest.param(b"kind: FlowSchema", "'apiVersion' is missing", id="no-version"),
-        pytest.param(b"apiVersion: v1", "'kind' is missing", id="no-kind"),
-        pytest.param(b"apiVersion: v1\nkind: Pod", "unknown conversion", id="other-kind"),
+        pytest.param(b"", "invalid object type: /, Kind=$", id="empty"),
+        pytest.param(
+            b"kind: FlowSchema", "invalid object type: /, Kind=FlowSchema", id="no-version"
+        ),
+        pytest.param(b"apiVersion: v1", "invalid object type: /v1, Kind=$", id="no-kind"),
+        pytest.param(
+            b"apiVersion: v1\nkind: Pod", "invalid object type: /v1, Kind=Pod", id="other-kind"
+        ),
     ],
 )
 def test_what_cannot_be_applied(data: bytes, message: str) -> None:

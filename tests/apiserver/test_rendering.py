@@ -136,14 +136,27 @@ async def test_only_metadata() -> None:
     """A list of metadata has no more."""
     renderer, entries = await rendered(Form(shape=Shape.METADATA_LIST, meta_version="v1beta1"))
     listed = json.loads(b"".join(renderer.list_chunks(entries, {"resourceVersion": "7"})))
-    alone = json.loads(renderer.document(entries[0]))
+    empty = json.loads(b"".join(renderer.list_chunks([], {"resourceVersion": "7"})))
+    event = json.loads(renderer.event("ADDED", entries[0]))
 
     assert ("PartialObjectMetadataList", "meta.k8s.io/v1beta1") == (
         listed["kind"],
         listed["apiVersion"],
     )
-    assert [{"metadata"}, {"metadata"}] == [set(item) for item in listed["items"]]
-    assert {"kind", "apiVersion", "metadata"} == set(alone)
+    assert [{"kind", "apiVersion", "metadata"}] * 2 == [set(item) for item in listed["items"]]
+    assert empty["items"] is None
+    assert "FlowSchema" == event["object"]["kind"]
+
+
+async def test_shapes_that_an_answer_has_not() -> None:
+    """An object is no list, and a list no object."""
+    one, entries = await rendered(Form(shape=Shape.METADATA_LIST))
+    many, _ = await rendered(Form(shape=Shape.METADATA))
+
+    with pytest.raises(StatusError, match=r"is not a list \(\*flowcontrol.FlowSchema\)"):
+        one.document(entries[0])
+    with pytest.raises(StatusError, match=r"is a list \(\*flowcontrol.FlowSchemaList\)"):
+        many.list_chunks(entries, {})
 
 
 async def test_other_versions() -> None:

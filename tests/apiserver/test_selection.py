@@ -6,12 +6,10 @@ import pytest
 
 from apfproxy.api.selectors.fields import parse_field_selector
 from apfproxy.api.selectors.labels import parse_label_selector
-from apfproxy.api.selectors.shard import parse_shard_selector
 from apfproxy.apiserver.selection import Selection
 from apfproxy.apiserver.store.entries import Entry
 
 ENTRY = Entry("pods", "n", "p", 7, "u-1", {"app": "web"}, {"metadata.name": "p"}, b"{}")
-NO_SHARD = "shardRange(object.metadata.uid, '0x0000000000000000', '0x0000000000000001')"
 
 
 @pytest.mark.parametrize(
@@ -28,7 +26,6 @@ NO_SHARD = "shardRange(object.metadata.uid, '0x0000000000000000', '0x00000000000
         pytest.param(
             Selection(fields=parse_field_selector("metadata.name!=p")), False, id="other-fields"
         ),
-        pytest.param(Selection(shard=parse_shard_selector(NO_SHARD)), False, id="other-shard"),
     ],
 )
 def test_matches(selection: Selection, expected: bool) -> None:

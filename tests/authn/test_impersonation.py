@@ -14,7 +14,6 @@ from apfproxy.authn.impersonation import (
     accesses,
     effective,
     forbidden_message,
-    quoted,
     service_account,
 )
 from apfproxy.request.user import User
@@ -317,23 +316,6 @@ def test_forbidden_message_is_no_html() -> None:
     message = Impersonations(NOBODY, None).forbidden_message(User("<i>&", ()), BOB)
 
     assert 'User "&lt;i&gt;&amp;" cannot' in message
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        pytest.param("bob", '"bob"', id="plain"),
-        pytest.param("\u00e9\u4e16", '"\u00e9\u4e16"', id="letters"),
-        pytest.param('a"b\\', '"a\\"b\\\\"', id="quote"),
-        pytest.param("\a\b\f\n\r\t\v", '"\\a\\b\\f\\n\\r\\t\\v"', id="named"),
-        pytest.param("\x00\x1b\x7f", '"\\x00\\x1b\\x7f"', id="control"),
-        pytest.param("\u200b\ufeff", '"\\u200b\\ufeff"', id="invisible"),
-        pytest.param("\U000e0001", '"\\U000e0001"', id="invisible-and-far"),
-    ],
-)
-def test_quoted(text: str, expected: str) -> None:
-    """Quoting is Go's."""
-    assert expected == quoted(text)
 
 
 async def test_repr() -> None:

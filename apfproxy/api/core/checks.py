@@ -144,8 +144,9 @@ def check_search_domain(value: str) -> list[str]:
     if not all(UNDERSCORED.fullmatch(label) for label in value.split(".")):
         wrong.append(
             "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters,"
-            " '_', '-' or '.', and must start with an alphanumeric character or an underscore and"
-            " end with an alphanumeric character"
+            " '_', '-' or '.', and must start and end with an alphanumeric character (e.g."
+            " 'example.com', regex used for validation is"
+            r" '_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*')"
         )
     return wrong
 

@@ -54,6 +54,7 @@ POD = Kind(
         prepare_status=pod_strategy.prepare_status,
         validate_status=validate_pod_status,
         grace_s=pod_strategy.grace_s,
+        warnings=pod_strategy.warnings,
         reset_status_fields=(
             ("spec",),
             ("metadata", "deletionTimestamp"),

@@ -14,7 +14,7 @@ from apfproxy.api.ages import age
 from apfproxy.api.core.defaults import NAME_LABEL
 from apfproxy.api.field_errors import FieldError, checked, invalid
 from apfproxy.api.kind import Column
-from apfproxy.api.metadata import validate_metadata, validate_metadata_update
+from apfproxy.api.metadata import validate_core_update, validate_metadata
 from apfproxy.api.names import check_dns_label, check_qualified_name
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def validate(obj: Object) -> list[FieldError]:
 def validate_finalizer(name: str) -> list[FieldError]:
     """All errors of a finalizer in the specification."""
     errors = checked("spec.finalizers", name, check_qualified_name)
-    if not errors and "/" not in name and name not in STANDARD_FINALIZERS:
+    if "/" not in name and name not in STANDARD_FINALIZERS:
         detail = "name is neither a standard finalizer name nor is it fully qualified"
         errors.append(invalid("spec.finalizers", name, detail))
     return errors
@@ -104,12 +104,12 @@ def validate_finalizer(name: str) -> list[FieldError]:
 
 def validate_update(new: Object, old: Object) -> list[FieldError]:
     """All errors of a namespace that replaces another."""
-    return [*validate(new), *validate_metadata_update(new["metadata"], old["metadata"])]
+    return [*validate(new), *validate_core_update(new["metadata"], old["metadata"])]
 
 
 def validate_status(new: Object, old: Object) -> list[FieldError]:
     """All errors of a namespace whose status is replaced: the phase says whether it is deleted."""
-    errors = validate_metadata_update(new["metadata"], old["metadata"])
+    errors = validate_core_update(new["metadata"], old["metadata"])
     phase = new["status"].get("phase", "")
     if new["metadata"].get("deletionTimestamp") is None:
         if phase != ACTIVE:

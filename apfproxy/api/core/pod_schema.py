@@ -24,7 +24,7 @@ from apfproxy.api.core.structs import (
 )
 from apfproxy.api.core.volume_schema import VOLUME
 from apfproxy.api.schema.meta import object_struct
-from apfproxy.api.schema.types import Field, List, Map, pointer, required
+from apfproxy.api.schema.types import Field, List, Map, Union, pointer, required
 
 RESTART_POLICIES = ("Always", "Never", "OnFailure")
 DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
@@ -80,6 +80,7 @@ POD_SCHEDULING_GROUP = struct(
     "PodSchedulingGroup",
     "Pods that are scheduled together.",
     pointer("podGroupName", STRING, "Name of the PodGroup."),
+    union=Union(("podGroupName",)),
 )
 
 POD_SPEC = struct(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.core.resources import qos_class
 from apfproxy.api.metadata import count_generation
+from apfproxy.api.names import check_dns_label
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
@@ -193,3 +194,12 @@ def grace_s(obj: Object, asked_s: int | None) -> int:
     if not spec.get("nodeName") or obj["status"].get("phase") in ENDED:
         return 0
     return seconds if seconds >= 0 else 1
+
+
+def warnings(new: Object, old: Object | None) -> list[str]:
+    """Warn of a new pod's name that is none for a host."""
+    wrong = check_dns_label(new["metadata"]["name"]) if old is None else []
+    if not wrong:
+        return []
+    surprise = "this is used in the Pod's hostname, which can result in surprising behavior"
+    return [f"metadata.name: {surprise}; a DNS label is recommended: [{' '.join(wrong)}]"]

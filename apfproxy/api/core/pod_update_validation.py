@@ -17,7 +17,7 @@ from apfproxy.api.core.pod_validation import (
 from apfproxy.api.core.resources import containers_of
 from apfproxy.api.core.scheduling_validation import NEEDED, validate_tolerations
 from apfproxy.api.field_errors import FieldError, checked, duplicate, forbidden, invalid, required
-from apfproxy.api.metadata import validate_metadata_update
+from apfproxy.api.metadata import validate_core_update
 from apfproxy.api.names import check_dns_subdomain, check_qualified_name
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ UPDATABLE = (
 
 def validate_pod_update(new: Object, old: Object) -> list[FieldError]:
     """All errors of a pod that replaces another."""
-    errors = validate_metadata_update(new["metadata"], old["metadata"])
+    errors = validate_core_update(new["metadata"], old["metadata"])
     errors += validate_any_pod(new)
     errors += validate_annotation_updates(new, old)
     spec, was = new["spec"], old["spec"]
@@ -190,13 +190,12 @@ def is_narrower(term: dict[str, Any], old_term: dict[str, Any]) -> bool:
 
 def validate_pod_status(new: Object, old: Object) -> list[FieldError]:
     """All errors of a pod whose status is replaced."""
-    errors = validate_metadata_update(new["metadata"], old["metadata"])
+    errors = validate_core_update(new["metadata"], old["metadata"])
     errors += validate_annotation_updates(new, old)
     status, was = new["status"], old["status"]
     for index, condition in enumerate(status.get("conditions", ())):
         if condition["type"] not in SYSTEM_CONDITIONS:
-            # Kubernetes looks for conditions in the metadata.
-            field = f"metadata.conditions[{index}].Type"
+            field = f"status.conditions[{index}].Type"
             errors += checked(field, condition["type"], check_qualified_name)
     nominated = status.get("nominatedNodeName", "")
     if nominated and nominated != was.get("nominatedNodeName"):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from apfproxy.api.core.structs import BOOLEAN, INT64, STRING, STRINGS, struct
-from apfproxy.api.schema.types import Field, List, pointer, required
+from apfproxy.api.schema.types import Field, List, Union, pointer, required
 
 PROFILE_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
+PROFILE_UNION = Union(("localhostProfile",), "type")
 
 CAPABILITIES = struct(
     "Capabilities",
@@ -37,6 +38,7 @@ SECCOMP_PROFILE = struct(
     "Which seccomp profile applies.",
     required("type", STRING, "Where the profile comes from."),
     pointer("localhostProfile", STRING, "File on the node, for type Localhost."),
+    union=PROFILE_UNION,
 )
 
 APP_ARMOR_PROFILE = struct(
@@ -44,6 +46,7 @@ APP_ARMOR_PROFILE = struct(
     "Which AppArmor profile applies.",
     required("type", STRING, "Where the profile comes from."),
     pointer("localhostProfile", STRING, "Profile loaded on the node, for type Localhost."),
+    union=PROFILE_UNION,
 )
 
 SYSCTL = struct(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, Type
+from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, Type, Union
 
 PACKAGE = "io.k8s.api.core.v1"
 """As OpenAPI names it."""
@@ -19,9 +19,15 @@ RESOURCE_LIST = Map(QUANTITY)
 """Resource name to quantity."""
 
 
-def struct(name: str, description: str, *fields: Field, is_atomic: bool = False) -> Struct:
+def struct(
+    name: str,
+    description: str,
+    *fields: Field,
+    is_atomic: bool = False,
+    union: Union | None = None,
+) -> Struct:
     """A struct of core/v1."""
-    return Struct(name, fields, PACKAGE, description, is_atomic)
+    return Struct(name, fields, PACKAGE, description, is_atomic, union)
 
 
 def keyed(item: Struct, *keys: str, retains_keys: bool = False) -> List:

@@ -46,9 +46,7 @@ from apfproxy.api.metadata import (
     count_generation,
     keep_metadata,
     validate_metadata,
-    validate_metadata_update,
 )
-from apfproxy.api.names import check_dns_subdomain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,12 +83,9 @@ def validate_flow_schema(obj: Object) -> list[FieldError]:
     return errors + validate_flow_schema_content(obj)
 
 
-def validate_flow_schema_update(new: Object, old: Object) -> list[FieldError]:
+def validate_flow_schema_update(new: Object, _old: Object) -> list[FieldError]:
     """All that is wrong with a FlowSchema that replaces an old one."""
-    errors = validate_metadata_update(
-        new["metadata"], old["metadata"], check_name=check_dns_subdomain
-    )
-    return errors + validate_flow_schema_content(new)
+    return validate_flow_schema(new)
 
 
 def validate_flow_schema_content(obj: Object) -> list[FieldError]:
@@ -106,12 +101,9 @@ def validate_priority_level(obj: Object) -> list[FieldError]:
     return errors + validate_priority_level_content(obj)
 
 
-def validate_priority_level_update(new: Object, old: Object) -> list[FieldError]:
+def validate_priority_level_update(new: Object, _old: Object) -> list[FieldError]:
     """All that is wrong with a PriorityLevelConfiguration that replaces an old one."""
-    errors = validate_metadata_update(
-        new["metadata"], old["metadata"], check_name=check_dns_subdomain
-    )
-    return errors + validate_priority_level_content(new)
+    return validate_priority_level(new)
 
 
 def validate_priority_level_content(obj: Object) -> list[FieldError]:
@@ -133,7 +125,7 @@ def validate_status(new: Object, _old: Object) -> list[FieldError]:
             errors.append(duplicate(field, type_))
         seen.add(type_)
         if not type_:
-            errors.append(required(field, "must not be empty"))
+            errors.append(required(field))
     return errors
 
 

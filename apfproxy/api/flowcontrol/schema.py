@@ -12,6 +12,7 @@ from apfproxy.api.schema.types import (
     ListType,
     Scalar,
     Struct,
+    Union,
     pointer,
     required,
 )
@@ -92,6 +93,7 @@ def flow_schema_struct(package: str) -> Struct:
         ),
         package,
         "Who makes a request: a user, a group or a service account.",
+        union=Union(("group", "serviceAccount", "user"), "kind"),
     )
     resource_rule = Struct(
         "ResourcePolicyRule",
@@ -225,6 +227,7 @@ def priority_level_struct(package: str, shares: Field) -> Struct:
         ),
         package,
         "What becomes of requests that cannot be executed at once.",
+        union=Union(("queuing",), "type"),
     )
     lendable = pointer(
         "lendablePercent",
@@ -272,6 +275,7 @@ def priority_level_struct(package: str, shares: Field) -> Struct:
         ),
         package,
         "How requests of a priority level are treated.",
+        union=Union(("exempt", "limited"), "type"),
     )
     return object_struct(
         "PriorityLevelConfiguration",

@@ -89,7 +89,9 @@ def validate_flow_schema_spec(name: str, spec: FlowSchemaSpec) -> list[FieldErro
         errors.append(invalid("spec.matchingPrecedence", precedence, detail))
     method = spec.distinguisher_method
     if method is not None and method.type not in DISTINGUISHERS:
-        errors.append(not_supported("spec.distinguisherMethod.type", method.type, DISTINGUISHERS))
+        # Kubernetes shows what the field is in, in the form that it has inside.
+        shown = {"Type": method.type}
+        errors.append(not_supported("spec.distinguisherMethod.type", shown, DISTINGUISHERS))
     level, field = spec.priority_level_configuration.name, "spec.priorityLevelConfiguration.name"
     if level:
         errors += checked(field, level, check_dns_subdomain)

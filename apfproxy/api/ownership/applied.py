@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.api.ownership.field_set import FieldSetError, as_json, shown_element
+from apfproxy.api.go_text import printed, source, type_name
+from apfproxy.api.ownership.field_set import FieldSetError, shown_element
 from apfproxy.api.ownership.structure import Items, items_of
 from apfproxy.api.schema.types import List, ListType, Map, Scalar, Struct
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from apfproxy.api.kind import Object
     from apfproxy.api.schema.types import Type
 
-LONGEST_SHOWN: Final = 200
+LONGEST_SHOWN: Final = 64 * 1024
 """Characters of a wrong value that a message shows."""
 
 NUMBERS: Final = frozenset({Scalar.INT32, Scalar.INT64})
@@ -80,11 +81,11 @@ def wrong_types(type_: Type, value: object, path: str) -> Iterator[str]:
     if isinstance(type_, Scalar):
         expected = expected_instead(type_, value)
         if expected:
-            yield f"{path}: expected {expected}, got {as_json(value)[:LONGEST_SHOWN]}"
+            yield f"{path}: expected {expected}, got {instead(type_, value)[:LONGEST_SHOWN]}"
     elif isinstance(type_, List):
         yield from wrong_items(type_, value, path)
     elif not isinstance(value, dict):
-        yield f"{path}: expected map, got {as_json(value)[:LONGEST_SHOWN]}"
+        yield f"{path}: expected map, got {boxed(value)[:LONGEST_SHOWN]}"
     elif isinstance(type_, Map):
         for key, child in value.items():
             yield from wrong_types(type_.value, child, f"{path}.{key}")
@@ -106,15 +107,28 @@ def expected_instead(scalar: Scalar, value: object) -> str:
     if scalar in NUMBERS:
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return "" if is_number else "numeric (int or float)"
-    return ""
+    is_checked = scalar not in {Scalar.ANY, Scalar.INT_OR_STRING}
+    return "any scalar" if is_checked and isinstance(value, dict | list) else ""
+
+
+def instead(scalar: Scalar, value: object) -> str:
+    """A value that is there instead of a scalar, in the words of Go for that."""
+    if scalar is Scalar.STRING:
+        return f"&value.valueUnstructured{{Value:{source(value)}}}"
+    return type_name(value) if scalar in NUMBERS else boxed(value)
+
+
+def boxed(value: object) -> str:
+    """A value in the struct that Go keeps it in."""
+    return f"&{{{printed(value)}}}"
 
 
 def wrong_items(list_: List, value: object, path: str) -> Iterator[str]:
     """Everything in a list that does not fit, its items' keys included."""
     if not isinstance(value, list):
-        yield f"{path}: expected list, got {as_json(value)[:LONGEST_SHOWN]}"
+        yield f"{path}: expected list, got {boxed(value)[:LONGEST_SHOWN]}"
         return
-    items: Items | None = None if list_.list_type is ListType.ATOMIC else items_of(list_)
+    items: Items | None = None if list_.list_type in {ListType.ATOMIC, None} else items_of(list_)
     seen = set()
     for position, item in enumerate(value):
         shown = f"[{position}]"

@@ -10,7 +10,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.ownership.field_set import FieldSetError, as_json
-from apfproxy.api.schema.reading import canonical
+from apfproxy.api.schema.reading import ZEROS, canonical
 from apfproxy.api.schema.types import List, ListType, Map, Scalar, Struct
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ class Items:
         """
         if not self.keys:
             if isinstance(item, dict | list | None):
-                message = "set list may only have scalar elements"
-                raise FieldSetError(message)
+                raise FieldSetError(NOT_IN_SETS[type(item)])
             return f"v:{as_json(item)}"
         if not isinstance(item, dict):
             message = "associative list with keys may not have non-map elements"
@@ -101,6 +100,12 @@ class Items:
                 raise FieldSetError(message)
         return f"k:{as_json(values)}"
 
+
+NOT_IN_SETS = {
+    list: "not supported: associative list with lists as elements",
+    dict: "associative list without keys has an element that's a map type",
+    type(None): "associative list without keys has an element that's an explicit null",
+}
 
 Node = Leaf | Branch | Items
 
@@ -121,7 +126,7 @@ def node_of(type_: Type) -> Node:
         return structure(type_)
     if isinstance(type_, Map):
         return LEAF if type_.is_atomic else Branch({}, node_of(type_.value))
-    if type_.list_type is ListType.ATOMIC:
+    if type_.list_type in {ListType.ATOMIC, None}:
         return LEAF
     return items_of(type_)
 
@@ -135,8 +140,14 @@ def defaults_of(list_: List) -> dict[str, object]:
     """The defaults of the keys of a list's items."""
     if not isinstance(list_.item, Struct):
         return {}
-    fields = list_.item.by_name
-    return {key: fields[key].default for key in list_.list_keys if fields[key].default is not None}
+    defaults: dict[str, object] = {}
+    for key in list_.list_keys:
+        field = list_.item.by_name[key]
+        if field.default is not None:
+            defaults[key] = field.default
+        elif field.is_always_written and not field.is_pointer and isinstance(field.type, Scalar):
+            defaults[key] = ZEROS[field.type]  # what Go writes where it is absent
+    return defaults
 
 
 @functools.cache

@@ -28,6 +28,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.api.go_text import printed
 from apfproxy.api.patch.errors import PatchError
 from apfproxy.api.patch.merge import DEEPEST, patch_object
 from apfproxy.api.schema.types import List, Map, Struct, Type
@@ -118,7 +119,7 @@ def _directed(patch: Object) -> Object:
             return {name: value for name, value in patch.items() if name != PATCH}
         case "delete":
             return {}
-    raise PatchError(500, f"unknown patch type: {_shown(patch[PATCH])} in map: {_shown(patch)}")
+    raise PatchError(500, f"unknown patch type: {printed(patch[PATCH])} in map: {printed(patch)}")
 
 
 def _retain_keys(new: Object, patch: Object) -> None:

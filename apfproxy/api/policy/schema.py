@@ -13,7 +13,7 @@ from apfproxy.api.schema.meta import (
     TYPE_META,
     object_struct,
 )
-from apfproxy.api.schema.types import Field, Map, Scalar, Struct, changed, pointer, required
+from apfproxy.api.schema.types import Field, Map, Scalar, Struct, changed, pointer, written
 
 POLICY_V1 = "io.k8s.api.policy.v1"
 POLICY_V1BETA1 = "io.k8s.api.policy.v1beta1"
@@ -71,10 +71,10 @@ BUDGET_STATUS = Struct(
             Map(Scalar.TIME),
             "Pods whose eviction is allowed and not yet seen, by name, with the time of it.",
         ),
-        required("disruptionsAllowed", Scalar.INT32, "How many pods may be disrupted now."),
-        required("currentHealthy", Scalar.INT32, "How many pods are healthy."),
-        required("desiredHealthy", Scalar.INT32, "How many pods have to be healthy at least."),
-        required("expectedPods", Scalar.INT32, "How many pods the budget counts on."),
+        written("disruptionsAllowed", Scalar.INT32, "How many pods may be disrupted now."),
+        written("currentHealthy", Scalar.INT32, "How many pods are healthy."),
+        written("desiredHealthy", Scalar.INT32, "How many pods have to be healthy at least."),
+        written("expectedPods", Scalar.INT32, "How many pods the budget counts on."),
         Field(
             "conditions",
             CONDITIONS,

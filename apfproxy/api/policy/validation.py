@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.conditions import validate_conditions
 from apfproxy.api.field_errors import NOT_NEGATIVE, FieldError, invalid, not_supported
-from apfproxy.api.metadata import validate_metadata, validate_metadata_update
+from apfproxy.api.metadata import validate_metadata
 from apfproxy.api.names import check_path_segment
 from apfproxy.api.policy.percent import IntOrString, check_percent, percentage
 from apfproxy.api.policy.schema import UNHEALTHY_POD_EVICTION_POLICIES
@@ -30,22 +30,14 @@ def validate_budget(obj: Object) -> list[FieldError]:
     return validate_spec(obj["spec"]) or validate_budget_metadata(obj)
 
 
-def validate_budget_update(new: Object, old: Object) -> list[FieldError]:
-    """All errors of a budget that replaces another."""
-    return [
-        *validate_budget_metadata(new),
-        *validate_metadata_update(new["metadata"], old["metadata"], allows_bare_finalizers=True),
-        *validate_spec(new["spec"]),
-    ]
+def validate_budget_update(new: Object, _old: Object) -> list[FieldError]:
+    """All errors of a budget that replaces another, its metadata apart."""
+    return validate_spec(new["spec"])
 
 
-def validate_budget_status(new: Object, old: Object) -> list[FieldError]:
-    """All errors of a budget whose status is replaced."""
-    return [
-        *validate_budget_metadata(new),
-        *validate_metadata_update(new["metadata"], old["metadata"], allows_bare_finalizers=True),
-        *validate_status(new["status"]),
-    ]
+def validate_budget_status(new: Object, _old: Object) -> list[FieldError]:
+    """All errors of a budget whose status is replaced, its metadata apart."""
+    return validate_status(new["status"])
 
 
 def validate_budget_metadata(obj: Object) -> list[FieldError]:

@@ -207,10 +207,10 @@ def validate_conditions(device: Object, path: str) -> list[FieldError]:
     ]
     if failures and not conditions:
         detail = "bindingConditions are required to use bindingFailureConditions"
-        errors.append(invalid(binding, conditions, detail))
+        errors.append(invalid(binding, None, detail))
     if conditions and not failures:
         detail = "bindingFailureConditions are required to use bindingConditions"
-        errors.append(invalid(failure, failures, detail))
+        errors.append(invalid(failure, None, detail))
     return errors
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.core.node_selector import validate_node_selector
 from apfproxy.api.field_errors import FieldError, checked, invalid, required, too_many
-from apfproxy.api.metadata import IMMUTABLE_DETAIL, validate_metadata, validate_metadata_update
+from apfproxy.api.metadata import IMMUTABLE_DETAIL, validate_core_update, validate_metadata
 from apfproxy.api.names import check_dns_subdomain
 from apfproxy.api.resource.devices import (
     NOT_FALSE_RULE,
@@ -23,6 +23,8 @@ from apfproxy.api.resource.devices import (
 from apfproxy.api.resource.names import validate_driver, validate_pool_name
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from apfproxy.api.kind import Object
 
 MOST_DEVICES = 128
@@ -43,24 +45,22 @@ def validate_slice(obj: Object) -> list[FieldError]:
 
 def validate_slice_update(new: Object, old: Object) -> list[FieldError]:
     """All errors of a ResourceSlice that replaces another: it stays in its pool."""
-    errors = validate_metadata_update(new["metadata"], old["metadata"])
     spec, old_spec = new["spec"], old["spec"]
-    errors += validate_spec(spec)
     pool, old_pool = spec.get("pool", {}), old_spec.get("pool", {})
-    for path, value, old_value in (
+    fixed = (
         ("spec.pool.name", pool.get("name", ""), old_pool.get("name", "")),
         ("spec.driver", spec.get("driver", ""), old_spec.get("driver", "")),
         ("spec.nodeName", spec.get("nodeName"), old_spec.get("nodeName")),
-    ):
-        if value != old_value:
-            errors.append(invalid(path, value, IMMUTABLE_DETAIL))
-    return errors
+    )
+    changes = [invalid(path, value, IMMUTABLE_DETAIL) for path, value, was in fixed if value != was]
+    return validate_core_update(new["metadata"], old["metadata"]) + validate_spec(spec, changes)
 
 
-def validate_spec(spec: Object) -> list[FieldError]:
-    """All errors of a specification."""
+def validate_spec(spec: Object, changes: Sequence[FieldError] = ()) -> list[FieldError]:
+    """All errors of a specification; those of changes come where Kubernetes tells them."""
     errors = validate_driver(spec.get("driver", ""), "spec.driver")
     errors += validate_pool(spec.get("pool", {}))
+    errors += changes
     errors += validate_choice(spec)
     devices, counter_sets = spec.get("devices", []), spec.get("sharedCounters", [])
     if devices and counter_sets:

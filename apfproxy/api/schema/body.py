@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
+from yaml.scanner import ScannerError
 
 from apfproxy.api.documents import (
     Events,
@@ -45,6 +47,11 @@ AT_ERROR = {
     "Invalid \\uXXXX escape": "in \\u hexadecimal character escape",
 }
 """What Python's parser says, and what Go's says of the character there."""
+
+
+LITERALS = {"t": "true", "f": "false", "n": "null"}
+TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}]')
+"""Of JSON: strings, and what opens and closes."""
 
 
 class BodyError(ValueError):
@@ -173,14 +180,41 @@ def without_duplicates(raw: object, path: str, duplicates: list[str]) -> object:
 
 def go_message(error: json.JSONDecodeError) -> str:
     """What Go says of the error."""
-    if error.pos >= len(error.doc) or error.msg.startswith("Unterminated string"):
+    doc, position = error.doc, error.pos
+    if position >= len(doc) or error.msg.startswith("Unterminated string"):
         return UNEXPECTED_END
     where = AT_ERROR.get(error.msg.partition(": ")[0], "looking for beginning of value")
+    if where.startswith("after object key:value"):
+        where = (
+            f"after {'object key:value pair' if is_in_object(doc, position) else 'array element'}"
+        )
+    literal = LITERALS.get(doc[position])
+    if error.msg.startswith("Expecting value") and literal:
+        end = position
+        while end < len(doc) and doc[position : end + 1] == literal[: end + 1 - position]:
+            end += 1
+        if end == len(doc):
+            return UNEXPECTED_END
+        where = f"in literal {literal} (expecting '{literal[end - position]}')"
+        position = end
     # Python points at the backslash, Go at what follows it.
-    position = error.pos + (1 if error.msg.startswith("Invalid \\escape") else 0)
-    character = error.doc[position]
+    position += 1 if error.msg.startswith("Invalid \\escape") else 0
+    if position >= len(doc):
+        return UNEXPECTED_END
+    character = chr(doc[position].encode(errors="replace")[0])  # Go looks at bytes
     shown = {"'": "'\\''", '"': "'\"'"}.get(character)
     return f"invalid character {shown or quoted(character)} {where}"
+
+
+def is_in_object(doc: str, end: int) -> bool:
+    """Whether a place in JSON that is right up to there is in an object, not in a list."""
+    opened: list[str] = []
+    for found in TOKENS.finditer(doc, 0, end):
+        if found[0] in "{[":
+            opened.append(found[0])
+        elif found[0] in "}]":
+            opened.pop()
+    return opened[-1:] == ["{"]
 
 
 def quoted(character: str) -> str:
@@ -210,9 +244,7 @@ def parse_yaml(data: bytes) -> Parsed:
                 raw = read_node(events, DEEPEST)
                 return Parsed(raw, tuple(dict.fromkeys(events.duplicates)))
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        place = f"line {mark.line + 1}: " if mark else ""
-        message = f"yaml: {place}{error.problem or error.context or 'syntax error'}"
+        message = f"yaml: {place_of(error)}{error.problem or error.context or 'syntax error'}"
         raise BodyError(message) from error
     except UnreadableError as error:
         place = f"line {error.problem.line}: " if error.problem.line else ""
@@ -222,6 +254,14 @@ def parse_yaml(data: bytes) -> Parsed:
         message = f"yaml: {str(error).splitlines()[0]}"
         raise BodyError(message) from error
     return Parsed(None)
+
+
+def place_of(error: yaml.MarkedYAMLError) -> str:
+    """Where Go says that an error is: it counts lines from 0, or from 1 where its scanner fails."""
+    for mark in (error.context_mark, error.problem_mark):
+        if mark and mark.line:
+            return f"line {mark.line + isinstance(error, ScannerError)}: "
+    return ""
 
 
 def json_of(data: bytes, text: str) -> Parsed | None:

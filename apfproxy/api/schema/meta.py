@@ -361,7 +361,7 @@ def list_struct(item: Struct) -> Struct:
         (
             *TYPE_META,
             Field("metadata", LIST_META, "Where the list stands in the history of the store."),
-            required("items", List(item), "The objects."),
+            required("items", List(item, list_type=None), "The objects."),
         ),
         item.package,
         f"A list of {item.name} objects.",

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.api.go_text import number, type_name
 from apfproxy.api.quantity import QuantityError, canonical_quantity
+from apfproxy.api.schema.go_names import path_of, type_of
 from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct, Type
 from apfproxy.api.times import EARLIEST_S, parse_time, rfc3339, rfc3339_micro
 
@@ -64,6 +66,17 @@ MICROSECONDS = re.compile(r"[.,][0-9]{6}(Z|[-+][0-9:]{5})$")
 LONGEST_SHOWN = 60
 """Characters of a wrong time that a message shows."""
 
+KINDS_OF_TYPES = {"[]interface {}": "slice", "map[string]interface {}": "map"}
+"""What Go calls types whose values have structure."""
+CONVERTIBLE = frozenset(
+    {
+        ("int64", Scalar.STRING),
+        ("float64", Scalar.INT32),
+        ("float64", Scalar.INT64),
+    }
+)
+"""What Go's types can be made of each other, but are not where that means another value."""
+
 OMIT = object()
 """An absent field is not written."""
 FRESH = object()
@@ -77,17 +90,36 @@ class MismatchError(ValueError):
         path: Names of the fields that lead to the value, from the root.
     """
 
-    def __init__(self, text: str, go_type: str = "") -> None:
+    def __init__(self, text: str, kind: Type | None = None, value: object = None) -> None:
         super().__init__(text)
         self.text = text
-        self.go_type = go_type
+        self.kind = kind
+        self.value = value
+        self.go_type = "" if kind is None else go_name(kind)
         self.struct = ""
         self.path: list[str] = []
 
-    def within(self, struct: str, field: str) -> None:
+    def within(self, schema: Struct, field: str) -> None:
         """Note that the value is in this field of this struct."""
-        self.struct = self.struct or struct
-        self.path.insert(0, field)
+        if not self.path and self.kind is not None:
+            self.struct = schema.name
+            self.go_type = own_name(schema, field, self.kind) or self.go_type
+        self.path = path_of(schema.name, field) + self.path
+
+    @property
+    def restored(self) -> str:
+        """The message where Go makes a struct of decoded data, not of text."""
+        if self.kind is None or self.kind in NEVER_ABSENT:
+            return self.text if self.kind is None else str(self)
+        found = type_name(self.value)
+        if isinstance(self.kind, Struct):
+            return f"cannot restore struct from: {KINDS_OF_TYPES.get(found, found)}"
+        if isinstance(self.kind, List | Map):
+            what = "slice" if isinstance(self.kind, List) else "map"
+            return f"cannot restore {what} from {KINDS_OF_TYPES.get(found, found)}"
+        if (found, self.kind) in CONVERTIBLE:
+            return f"cannot convert {found} to {self.go_type}"
+        return f"unrecognized type: {GO_SCALARS[self.kind]}"
 
     def __str__(self) -> str:
         if not self.go_type:
@@ -155,6 +187,13 @@ def value_name(value: object) -> str:
     return "string" if isinstance(value, str) else "number"
 
 
+def no_type(value: object) -> str:
+    """What Go says of a value that has neither kind nor version, since it is no object."""
+    fields = ("APIVersion", "apiVersion"), ("Kind", "kind")
+    listed = "; ".join(f'{name} string "json:\\"{tag},omitempty\\""' for name, tag in fields)
+    return f"json: cannot unmarshal {value_name(value)} into Go value of type struct {{ {listed} }}"
+
+
 def go_name(kind: Type) -> str:
     """What Go's messages call a type."""
     if isinstance(kind, Struct):
@@ -166,16 +205,28 @@ def go_name(kind: Type) -> str:
     return GO_SCALARS[kind]
 
 
+def own_name(schema: Struct, field: str, kind: Type) -> str:
+    """What Go calls a field's type, or that of what the field holds; "" for its usual name."""
+    name = type_of(schema.name, schema.package.rpartition(".")[2], field)
+    if isinstance(kind, List | Map):
+        return name
+    return name.rpartition("]")[2]
+
+
+def go_number(value: float) -> str:
+    """A number in a message; of those that are too large, what was decoded of them."""
+    return number(value) if isinstance(value, float) else str(value)
+
+
 @cache
 def struct_reader(schema: Struct) -> Reader:
     """The reader of a struct: made once for each."""
     plan = [field_plan(field) for field in schema.fields]
-    name_of_struct = schema.name
     known = schema.by_name
 
     def read_struct(raw: Any, left_out: list[bool]) -> Object:  # noqa: ANN401  any JSON value
         if not isinstance(raw, dict):
-            raise MismatchError(value_name(raw), go_name(schema))
+            raise MismatchError(value_name(raw), schema, raw)
         get = raw.get
         obj: Object = {}
         taken = 0
@@ -192,7 +243,7 @@ def struct_reader(schema: Struct) -> Reader:
                 if absent is not OMIT:
                     obj[name] = reader({}, left_out) if absent is FRESH else absent
         except MismatchError as error:
-            error.within(name_of_struct, name)
+            error.within(schema, name)
             raise
         if taken != len(raw) and not raw.keys() <= known.keys():
             left_out.append(True)
@@ -243,7 +294,7 @@ def list_reader(kind: List) -> Reader:
 
     def read_list(raw: Any, left_out: list[bool]) -> list[Any]:  # noqa: ANN401  any JSON value
         if not isinstance(raw, list):
-            raise MismatchError(value_name(raw), go_name(kind))
+            raise MismatchError(value_name(raw), kind, raw)
         return [zero_of() if each is None else item_reader(each, left_out) for each in raw]
 
     return read_list
@@ -256,7 +307,7 @@ def map_reader(kind: Map) -> Reader:
 
     def read_map(raw: Any, left_out: list[bool]) -> dict[str, Any]:  # noqa: ANN401  any JSON value
         if not isinstance(raw, dict):
-            raise MismatchError(value_name(raw), go_name(kind))
+            raise MismatchError(value_name(raw), kind, raw)
         return {
             key: zero_of() if each is None else value_reader(each, left_out)
             for key, each in raw.items()
@@ -276,14 +327,14 @@ def zero_maker(kind: Type) -> Callable[[], object]:
 
 def integer_reader(kind: Scalar) -> Reader:
     """The reader of integers of a type."""
-    limit, name = INT_LIMITS[kind], GO_SCALARS[kind]
+    limit = INT_LIMITS[kind]
 
     def read_integer(raw: Any, _left_out: list[bool]) -> int:  # noqa: ANN401  any JSON value
         if type(raw) is int and -limit <= raw < limit:
             return raw
         if isinstance(raw, int | float) and not isinstance(raw, bool):
-            raise MismatchError(f"number {raw}", name)
-        raise MismatchError(value_name(raw), name)
+            raise MismatchError(f"number {go_number(raw)}", kind, raw)
+        raise MismatchError(value_name(raw), kind, raw)
 
     return read_integer
 
@@ -292,14 +343,14 @@ def read_string(raw: Any, _left_out: list[bool]) -> str:  # noqa: ANN401  any JS
     """Read a string."""
     if isinstance(raw, str):
         return raw
-    raise MismatchError(value_name(raw), "string")
+    raise MismatchError(value_name(raw), Scalar.STRING, raw)
 
 
 def read_boolean(raw: Any, _left_out: list[bool]) -> bool:  # noqa: ANN401  any JSON value
     """Read a truth value."""
     if isinstance(raw, bool):
         return raw
-    raise MismatchError(value_name(raw), "bool")
+    raise MismatchError(value_name(raw), Scalar.BOOLEAN, raw)
 
 
 def read_quantity(raw: Any, _left_out: list[bool]) -> str:  # noqa: ANN401  any JSON value

@@ -62,7 +62,8 @@ class List:
 
     Attributes:
         item: The type of all items.
-        list_type: How server-side apply owns it.
+        list_type: How server-side apply owns it; None where Kubernetes' documents do not say it,
+            which means `ListType.ATOMIC`.
         list_keys: Of `ListType.MAP`: the fields that identify an item.
         merge_key: Of strategic merge patches: the field that identifies an item; "" for none.
         is_merged: Whether a strategic merge patch merges instead of replacing.
@@ -70,11 +71,24 @@ class List:
     """
 
     item: Type
-    list_type: ListType = ListType.ATOMIC
+    list_type: ListType | None = ListType.ATOMIC
     list_keys: tuple[str, ...] = ()
     merge_key: str = ""
     is_merged: bool = False
     retains_keys: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """Fields of a struct of which only one has a value.
+
+    Attributes:
+        fields: Their names.
+        discriminator: The field that says which of them has it; "" for none.
+    """
+
+    fields: tuple[str, ...]
+    discriminator: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,6 +101,7 @@ class Struct:
         package: Go package as OpenAPI names it, such as `io.k8s.api.flowcontrol.v1`.
         description: For `kubectl explain`.
         is_atomic: Whether server-side apply owns it as one.
+        union: For clients; nothing here is decided by it.
     """
 
     name: str
@@ -94,6 +109,7 @@ class Struct:
     package: str = ""
     description: str = ""
     is_atomic: bool = False
+    union: Union | None = None
 
     @cached_property
     def by_name(self) -> dict[str, Field]:
@@ -150,6 +166,11 @@ def pointer(name: str, type_: Type, description: str = "") -> Field:
 def required(name: str, type_: Type, description: str = "") -> Field:
     """A required field, which Go writes always."""
     return Field(name, type_, description, is_required=True, is_always_written=True)
+
+
+def written(name: str, type_: Type, description: str = "") -> Field:
+    """A field that may be absent, which Go writes always."""
+    return Field(name, type_, description, is_always_written=True)
 
 
 def changed(struct: Struct, *fields: Field, package: str = "") -> Struct:

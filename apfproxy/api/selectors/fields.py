@@ -86,6 +86,8 @@ def parse_field_selector(text: str) -> FieldSelector:
             raise SelectorError(f"invalid selector: '{text}'; can't understand '{term}'")
         value = _unescaped(term[operator.end() :])
         field = term[: operator.start()]
+        if not field and not value:
+            continue  # Kubernetes takes it for a condition that everything meets.
         requirements.append(FieldRequirement(field, value, operator[0] == "!="))
     return FieldSelector(tuple(requirements))
 

@@ -13,7 +13,7 @@ import enum
 from typing import TYPE_CHECKING
 
 from apfproxy.api.schema.meta import META
-from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct
+from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, Union
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,7 +53,7 @@ ZERO: dict[Scalar, object] = {
     Scalar.INT32: 0,
     Scalar.INT64: 0,
 }
-"""The default of required ones."""
+"""The default of those that Go writes always."""
 
 NAMED: dict[Scalar, str] = {
     Scalar.QUANTITY: QUANTITY,
@@ -162,6 +162,8 @@ class Definitions:
             schema["x-kubernetes-group-version-kind"] = [kind_entry(kind) for kind in kinds]
         if struct.is_atomic:
             schema["x-kubernetes-map-type"] = "atomic"
+        if struct.union:
+            schema["x-kubernetes-unions"] = [union_entry(struct.union)]
         return schema
 
     def property(self, field: Field) -> Object:
@@ -197,22 +199,12 @@ class Definitions:
             case Struct():
                 return self.reference(type_)
             case List():
-                return {"type": "array", "items": self.element(type_.item)}
+                return {"type": "array", "items": self.type_schema(type_.item)}
             case Map():
-                return {"type": "object", "additionalProperties": self.element(type_.value)}
+                return {"type": "object", "additionalProperties": self.type_schema(type_.value)}
         if type_ in NAMED:
             return self.named(NAMED[type_])
         return dict(PLAIN[type_])
-
-    def element(self, type_: Type) -> Object:
-        """The schema of what lists and maps hold."""
-        extra: Object = {}
-        if self.style is Style.V3:
-            if isinstance(type_, Struct) and may_be_empty(type_):
-                extra["default"] = {}
-            elif isinstance(type_, Scalar) and type_ in ZERO:
-                extra["default"] = ZERO[type_]
-        return self.beside(self.type_schema(type_), extra)
 
     def named(self, name: str) -> Object:
         """A reference to a scalar's definition, which is added."""
@@ -243,24 +235,27 @@ def same_fields(one: Struct, other: Struct) -> bool:
     return shape(one) == shape(other)
 
 
-def may_be_empty(struct: Struct) -> bool:
-    """Whether an empty object is valid; if not it is no default, although Go has it in that place.
-
-    Kubernetes names it as the default nevertheless, for which validators refuse its documents.
-    """
-    return not any(field.is_required for field in struct.fields)
-
-
 def default_of(field: Field) -> object:
-    """The default of a field; None for none."""
+    """The default of a field, which is what Go has in the place of an absent one; None for none.
+
+    An empty object is named even where it is none that the struct takes, as Kubernetes does.
+    """
     if field.default is not None:
         return field.default
+    if field.is_pointer:
+        return None
     if isinstance(field.type, Struct):
-        return {} if not field.is_pointer and may_be_empty(field.type) else None
-    has_zero = field.is_required and not field.is_pointer and not field.enum
-    if has_zero and isinstance(field.type, Scalar):
+        return {}
+    if isinstance(field.type, Scalar) and field.is_always_written:
         return ZERO.get(field.type)
     return None
+
+
+def union_entry(union: Union) -> Object:
+    """Fields of which only one has a value, each with its name in Go."""
+    fields = {name: name[0].upper() + name[1:] for name in union.fields}
+    discriminator = {"discriminator": union.discriminator} if union.discriminator else {}
+    return {**discriminator, "fields-to-discriminateBy": fields}
 
 
 def list_extensions(list_: List) -> Object:
@@ -268,7 +263,8 @@ def list_extensions(list_: List) -> Object:
     extensions: Object = {}
     if list_.list_type is ListType.MAP:
         extensions["x-kubernetes-list-map-keys"] = list(list_.list_keys)
-    extensions["x-kubernetes-list-type"] = list_.list_type.value
+    if list_.list_type is not None:
+        extensions["x-kubernetes-list-type"] = list_.list_type.value
     if list_.merge_key:
         extensions["x-kubernetes-patch-merge-key"] = list_.merge_key
     strategies = ["merge"] * list_.is_merged + ["retainKeys"] * list_.retains_keys

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.openapi import protobuf, v2, v3
 from apfproxy.apiserver.openapi.paths import Catalog, catalog
-from apfproxy.apiserver.versions import version_document
+from apfproxy.apiserver.versions import MAJOR, MINOR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ class OpenAPI:
     def __init__(self, kinds: Sequence[Kind]) -> None:
         """Describe the kinds; nothing is built before it is asked for."""
         self.kinds = tuple(kinds)
-        self.version = version_document()["gitVersion"]
+        self.version = f"{MAJOR}.{MINOR}"
 
     def __repr__(self) -> str:
         return f"<OpenAPI {len(self.kinds)} kinds>"

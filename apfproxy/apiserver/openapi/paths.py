@@ -300,7 +300,8 @@ def catalog(kinds: Sequence[Kind]) -> Catalog:
     """All operations on some kinds, and those of discovery."""
     discovery = Discovery(kinds)
     found = Catalog()
-    found.describe(STATUS, ("", "v1", "Status"))
+    for struct in (STATUS, *structs.DISCOVERED):
+        found.describe(struct, ("", "v1", struct.name))
     found.operations.extend(discovery_operations(discovery))
     for group in ("", *discovery.groups):
         for version in discovery.versions(group):

@@ -20,6 +20,10 @@ VERSION_INFO = Struct(
     (
         required("major", Scalar.STRING, "Major version of Kubernetes."),
         required("minor", Scalar.STRING, "Minor version of Kubernetes."),
+        Field("emulationMajor", Scalar.STRING, "Major version whose behaviour it has."),
+        Field("emulationMinor", Scalar.STRING, "Minor version whose behaviour it has."),
+        Field("minCompatibilityMajor", Scalar.STRING, "Oldest version beside which it can run."),
+        Field("minCompatibilityMinor", Scalar.STRING, "The same, its minor part."),
         required("gitVersion", Scalar.STRING, "Both, with the version of this server behind."),
         required("gitCommit", Scalar.STRING, "The commit that was built."),
         required("gitTreeState", Scalar.STRING, "Whether it was built with changes."),
@@ -70,6 +74,7 @@ API_GROUP = Struct(
         required("name", Scalar.STRING, "The group."),
         required("versions", List(VERSION_FOR_DISCOVERY), "Its versions."),
         Field("preferredVersion", VERSION_FOR_DISCOVERY, "The version to use."),
+        Field("serverAddressByClientCIDRs", List(SERVER_ADDRESS), "Where the server is."),
     ),
     META,
     "A group and its versions.",
@@ -91,7 +96,7 @@ API_RESOURCE = Struct(
         Field("group", Scalar.STRING, "Group of the objects; empty for that of the list."),
         Field("version", Scalar.STRING, "Version of the objects; empty for that of the list."),
         required("kind", Scalar.STRING, "Kind of the objects."),
-        required("verbs", List(Scalar.STRING), "What clients may do."),
+        required("verbs", List(Scalar.STRING, list_type=None), "What clients may do."),
         Field("shortNames", List(Scalar.STRING), "Abbreviations."),
         Field("categories", List(Scalar.STRING), "Groups of resources to ask for at once."),
         Field("storageVersionHash", Scalar.STRING, "Equal for resources that are stored as one."),
@@ -110,3 +115,6 @@ API_RESOURCE_LIST = Struct(
     META,
     "The resources of a version of a group.",
 )
+
+DISCOVERED = (API_VERSIONS, API_GROUP, API_GROUP_LIST, API_RESOURCE_LIST)
+"""The kinds of documents that discovery answers with."""

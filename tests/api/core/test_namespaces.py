@@ -90,7 +90,7 @@ def test_deletion() -> None:
         (namespace("a.b"), ["metadata.name"]),
         (namespace("a", "kubernetes", "a.b/c"), []),
         (namespace("a", "b"), ["spec.finalizers"]),
-        (namespace("a", "b c"), ["spec.finalizers"]),
+        (namespace("a", "b c"), ["spec.finalizers"] * 2),
     ],
 )
 def test_validation(obj: Spec, expected: list[str]) -> None:

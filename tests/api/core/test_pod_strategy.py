@@ -13,6 +13,7 @@ from apfproxy.api.core.pod_strategy import (
     prepare_create,
     prepare_status,
     prepare_update,
+    warnings,
 )
 from tests.api.core.pods import container, pod, stored
 
@@ -233,3 +234,14 @@ def test_status_update_that_names_the_class() -> None:
 def test_grace(spec: Spec, phase: str, asked_s: int | None, expected: int) -> None:
     """Only a pod that runs somewhere gets time to end."""
     assert expected == grace_s(pod(status={"phase": phase}, **spec), asked_s)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "expected"),
+    [("a", None, []), ("a.b", None, ["[must not contain dots]"]), ("a.b", {}, [])],
+)
+def test_warnings(name: str, old: dict[str, object] | None, expected: list[str]) -> None:
+    """A new pod whose name is no host's name gets a warning."""
+    found = warnings({"metadata": {"name": name}}, old)
+
+    assert expected == [text.rpartition(": ")[2] for text in found]

@@ -196,7 +196,7 @@ RUNNING = status(running={})
             {},
             {"conditions": [{"type": "Ready"}, {"type": "a b"}]},
             {},
-            [("metadata.conditions[1].Type", "invalid")],
+            [("status.conditions[1].Type", "invalid")],
         ),
         ({"containerStatuses": [ENDED]}, {"containerStatuses": [RUNNING]}, {}, []),
         (

@@ -121,7 +121,7 @@ def test_status(kind: Kind) -> None:
             [{"type": "x"}, {"type": "x"}, {}],
             [
                 'status.conditions[1].type: Duplicate value: "x"',
-                "status.conditions[2].type: Required value: must not be empty",
+                "status.conditions[2].type: Required value",
             ],
         ),
     ],

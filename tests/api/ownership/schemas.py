@@ -12,7 +12,7 @@ LATER = "2026-01-01T00:00:01Z"
 PORT = Struct(
     "Port",
     (
-        required("port", Scalar.INT32),
+        Field("port", Scalar.INT32, is_required=True),
         Field("protocol", Scalar.STRING, default="TCP"),
         Field("name", Scalar.STRING),
         pointer("ready", Scalar.BOOLEAN),

@@ -6,7 +6,7 @@ import pytest
 
 from apfproxy.api.ownership.field_set import FieldSetError
 from apfproxy.api.ownership.structure import Branch, Items, Leaf, empty, node_of, structure
-from apfproxy.api.schema.types import List, ListType, Map, Scalar, Struct, pointer
+from apfproxy.api.schema.types import List, ListType, Map, Scalar, Struct, pointer, required
 from tests.api.ownership.schemas import PORT, SPEC, THING
 
 PORTS = List(PORT, ListType.MAP, ("protocol", "port"))
@@ -59,8 +59,8 @@ def test_items_are_told_apart_by_their_keys(item: object, expected: str) -> None
     [
         pytest.param(PORTS, {"protocol": "TCP"}, 'omits key field "port"', id="no-key"),
         pytest.param(PORTS, 1, "may not have non-map elements", id="no-map"),
-        pytest.param(List(Scalar.ANY, ListType.SET), {}, "scalar elements", id="map-in-set"),
-        pytest.param(List(Scalar.ANY, ListType.SET), None, "scalar elements", id="null-in-set"),
+        pytest.param(List(Scalar.ANY, ListType.SET), {}, "that's a map type", id="map-in-set"),
+        pytest.param(List(Scalar.ANY, ListType.SET), None, "an explicit null", id="null-in-set"),
         pytest.param(
             List(Map(Scalar.ANY), ListType.MAP, ("a",)), {"b": 1}, "omits key", id="items-of-maps"
         ),
@@ -73,6 +73,16 @@ def test_an_item_without_keys_is_refused(list_: List, item: object, message: str
     assert isinstance(node, Items)
     with pytest.raises(FieldSetError, match=message):
         node.element(item)
+
+
+def test_a_key_that_go_writes_always_may_be_left_out() -> None:
+    """Its zero value is its default, as in the documents of OpenAPI."""
+    item = Struct("Item", (required("key", Scalar.INT32), pointer("other", Scalar.INT32)))
+
+    node = node_of(List(item, ListType.MAP, ("key",)))
+
+    assert isinstance(node, Items)
+    assert 'k:{"key":0}' == node.element({"other": 1})
 
 
 def test_a_set_tells_items_apart_by_value() -> None:

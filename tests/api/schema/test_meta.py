@@ -41,7 +41,7 @@ def test_list() -> None:
         things.package,
         things.by_name["metadata"].type,
     )
-    assert (List(thing), True) == (
+    assert (List(thing, list_type=None), True) == (
         things.by_name["items"].type,
         things.by_name["items"].is_always_written,
     )

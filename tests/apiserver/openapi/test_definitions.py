@@ -92,7 +92,7 @@ def described(field: Field, style: Style) -> Object:
         pytest.param(
             Field("f", CONDITION),
             {"$ref": f"#/definitions/{V1}.WidgetCondition"},
-            {"$ref": f"#/components/schemas/{V1}.WidgetCondition"},
+            {"allOf": [{"$ref": f"#/components/schemas/{V1}.WidgetCondition"}], "default": {}},
             id="struct-that-must-not-be-empty",
         ),
         pytest.param(
@@ -104,10 +104,7 @@ def described(field: Field, style: Style) -> Object:
             },
             {
                 "type": "array",
-                "items": {
-                    "allOf": [{"$ref": f"#/components/schemas/{META}.Selector"}],
-                    "default": {},
-                },
+                "items": {"$ref": f"#/components/schemas/{META}.Selector"},
                 **ATOMIC,
             },
             id="list-of-structs",
@@ -122,7 +119,7 @@ def described(field: Field, style: Style) -> Object:
             },
             {
                 "type": "array",
-                "items": {"type": "string", "default": ""},
+                "items": {"type": "string"},
                 "x-kubernetes-list-type": "set",
                 "x-kubernetes-patch-strategy": "merge",
             },
@@ -137,7 +134,7 @@ def described(field: Field, style: Style) -> Object:
             },
             {
                 "type": "object",
-                "additionalProperties": {"type": "string", "default": ""},
+                "additionalProperties": {"type": "string"},
                 "x-kubernetes-map-type": "atomic",
             },
             id="atomic-map",
@@ -155,7 +152,7 @@ def described(field: Field, style: Style) -> Object:
                 "type": "object",
                 "additionalProperties": {
                     "type": "object",
-                    "additionalProperties": {"type": "boolean", "default": False},
+                    "additionalProperties": {"type": "boolean"},
                 },
             },
             id="map-of-maps",

@@ -1,0 +1,1 @@
+"""Requests to a real kube-apiserver and to the embedded one, to compare their answers."""

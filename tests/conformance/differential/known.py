@@ -1,0 +1,29 @@
+"""Where the embedded apiserver is known to differ, with the reason.
+
+README.md lists them for users.
+"""
+
+from __future__ import annotations
+
+KNOWN: dict[str, str] = {
+    "Numbers beyond 32 or 64 bits are refused; Kubernetes takes what is left of some of them.": (
+        r"cannot unmarshal number 9223372036854776000|to proper version.*int32.*want (201|422)"
+        "|step: Invalid value: .9223372036854776k"
+    ),
+    "Values of types that have names of their own in Go are shown as strings.": (
+        r"^text .*<&>.*want .*u003c|^text .*u003c.*want .*<&>"
+    ),
+    "An empty list is the same as none.": "null: binding.*Conditions are required",
+    "Supported values are told in alphabetical order.": "^text .*Unsupported value: ",
+    "A dry deletion of a namespace does not say what would hold it.": (
+        "namespaces-.*foregroundDeletion"
+    ),
+    "Pods have few of the warnings.": "^warnings pods-",
+    "Objects as keys of an applied list are shown as JSON.": r"^text .*containerPort=\{",
+}
+"""Reason to a pattern of the lines of `test_differential.py`."""
+MET = frozenset(KNOWN) - {
+    "Pods have few of the warnings.",
+    "Objects as keys of an applied list are shown as JSON.",
+}
+"""Those that the recorded requests meet."""

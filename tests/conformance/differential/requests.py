@@ -1,0 +1,739 @@
+"""Makes the requests of a comparison: the same ones for the same seed."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import TYPE_CHECKING, Any
+
+from tests.conformance.differential.steps import Step
+from tests.conformance.differential.subjects import SUBJECTS, Subject
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Path = tuple[str | int, ...]
+
+LONG = "x" * 300
+VALUES: tuple[Any, ...] = (
+    None,
+    "",
+    "UPPER_case",
+    "-dash-",
+    "a.b/c",
+    LONG,
+    'é\n"quoted" <&>',
+    0,
+    -1,
+    1,
+    101,
+    2**31,
+    2**63,
+    1.5,
+    True,
+    False,
+    [],
+    [None],
+    ["a", "a"],
+    ["*", "a"],
+    {},
+    {"a": "b"},
+    {"A_b/c/d": LONG},
+    "10%",
+    "1.5Gi",
+    "2024-01-01T00:00:00Z",
+)
+"""What is put in the place of a value, whatever its type."""
+
+METADATA: tuple[dict[str, Any], ...] = (
+    {"name": ""},
+    {"name": "UPPER"},
+    {"name": LONG},
+    {"name": "a.b"},
+    {"name": "a/b"},
+    {"name": ".."},
+    {"name": "a b"},
+    {"name": 5},
+    {"name": "", "generateName": "generated-"},
+    {"name": "", "generateName": "BAD_"},
+    {"name": "", "generateName": LONG},
+    {"namespace": "other"},
+    {"namespace": "default"},
+    {"labels": {"a": "b", "x/y": "z"}},
+    {"labels": {"-bad-": "ok"}},
+    {"labels": {"ok": "-bad-"}},
+    {"labels": {"a": LONG}},
+    {"labels": {LONG: "a"}},
+    {"labels": {f"{LONG}/a": "a"}},
+    {"labels": {"a": 1}},
+    {"labels": {"a": None}},
+    {"annotations": {"a": "b"}},
+    {"annotations": {"-bad-": "any"}},
+    {"annotations": {"UPPER/Case": LONG}},
+    {"annotations": {"a": "x" * 262_145}},
+    {"finalizers": ["kubernetes"]},
+    {"finalizers": ["bare"]},
+    {"finalizers": ["example.com/done", "example.com/done"]},
+    {"finalizers": ["example.com/-bad-", "UPPER_/x"]},
+    {"finalizers": ["orphan", "foregroundDeletion"]},
+    {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}]},
+    {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}] * 2},
+    {"ownerReferences": [{}]},
+    {"ownerReferences": [{"apiVersion": "a/b/c", "kind": "K", "name": "n", "uid": "u"}]},
+    {"ownerReferences": [{"apiVersion": "v1", "kind": "Event", "name": "n", "uid": "u"}]},
+    {
+        "ownerReferences": [
+            {"apiVersion": "v1", "kind": "K", "name": n, "uid": n, "controller": True}
+            for n in ("a", "b")
+        ]
+    },
+    {"uid": "mine"},
+    {"resourceVersion": "1"},
+    {"resourceVersion": "abc"},
+    {"resourceVersion": "0"},
+    {"generation": -1},
+    {"generation": 7},
+    {"creationTimestamp": "2020-01-01T00:00:00Z"},
+    {"creationTimestamp": "yesterday"},
+    {"deletionTimestamp": "2020-01-01T00:00:00Z"},
+    {"deletionGracePeriodSeconds": 5},
+    {"deletionTimestamp": "2020-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5},
+    {"selfLink": "/x"},
+    {"unknown": 1},
+    {"managedFields": []},
+    {"managedFields": [{}]},
+    {"managedFields": [{"manager": "m", "operation": "Update", "apiVersion": "v1"}]},
+    {
+        "managedFields": [
+            {
+                "manager": "m",
+                "operation": "Update",
+                "apiVersion": "v1",
+                "fieldsType": "FieldsV1",
+                "fieldsV1": {"f:metadata": {"f:labels": {}}},
+                "time": "2020-01-01T00:00:00Z",
+            }
+        ]
+    },
+    {"managedFields": [{"operation": "Delete", "fieldsType": "Other"}]},
+)
+
+WRITE_QUERIES = (
+    "dryRun=All&dryRun=All",
+    "dryRun=None",
+    "dryRun=",
+    "dryRun=All&fieldManager=someone",
+    f"dryRun=All&fieldManager={'m' * 129}",
+    "dryRun=All&fieldManager=a%0Ab",
+    "dryRun=All&fieldManager=",
+    "dryRun=All&fieldValidation=Strict",
+    "dryRun=All&fieldValidation=Ignore",
+    "dryRun=All&fieldValidation=strict",
+    "dryRun=All&fieldValidation=",
+    "dryRun=All&pretty=true",
+    "dryRun=All&pretty=maybe",
+    "dryRun=All&force=true",
+    "dryRun=All&unknown=1",
+    "dryRun=All&timeout=-1s",
+    "dryRun=Some&fieldValidation=Maybe&fieldManager=a%00b",
+)
+
+LIST_QUERIES = (
+    "limit=1",
+    "limit=0",
+    "limit=-1",
+    "limit=abc",
+    "limit=99999999999999999999",
+    "limit=1.5",
+    "limit=",
+    "labelSelector=a%3Db",
+    "labelSelector=a%20in%20(b%2Cc)",
+    "labelSelector=!a",
+    "labelSelector=a%20notin%20()",
+    "labelSelector=a%20in%20b",
+    "labelSelector=%2Ca",
+    "labelSelector=a%3D%3D%3Db",
+    "labelSelector=a%3D-bad-",
+    "labelSelector=-bad-%3Da",
+    "labelSelector=a%3E1%2Cb%3C2",
+    "labelSelector=a%3Ex",
+    f"labelSelector=a%3D{LONG}",
+    "labelSelector=a%20in%20(b",
+    "labelSelector=(",
+    "labelSelector=a%20b",
+    "fieldSelector=metadata.name%3Dx",
+    "fieldSelector=metadata.name!%3Dx",
+    "fieldSelector=metadata.name%3D%3Dx",
+    "fieldSelector=metadata.namespace%3Ddefault",
+    "fieldSelector=metadata.uid%3Dx",
+    "fieldSelector=spec.nothing%3Dx",
+    "fieldSelector=x",
+    "fieldSelector=a%3Db%2Cc",
+    "fieldSelector=%3D",
+    "fieldSelector=a%5C",
+    "fieldSelector=metadata.name%3Da%5Cb",
+    "resourceVersion=0",
+    "resourceVersion=0&resourceVersionMatch=NotOlderThan",
+    "resourceVersion=0&resourceVersionMatch=Exact",
+    "resourceVersion=1&resourceVersionMatch=Maybe",
+    "resourceVersion=abc",
+    "resourceVersion=-1",
+    "resourceVersionMatch=Exact",
+    "resourceVersionMatch=NotOlderThan&limit=1",
+    "continue=abc",
+    "continue=%21",
+    "continue=abc&resourceVersion=1",
+    "continue=abc&resourceVersion=abc",
+    "continue=abc&resourceVersion=0",
+    "continue=abc&resourceVersionMatch=Exact&resourceVersion=1",
+    "continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MCwic3RhcnQiOiJhIn0",
+    "continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiIifQ",
+    "continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiIuLi9hIn0",
+    "continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiIuLi9hIn0&resourceVersion=5",
+    "continue=eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MSwic3RhcnQiOiJhIn0&resourceVersion=5",
+    "continue=eyJ2IjoieCIsInJ2IjoxLCJzdGFydCI6ImEifQ",
+    "continue=e30",
+    "continue=bnVsbA",
+    "continue=W10",
+    "shardSelector=nonsense",
+    "shardSelector=shardRange(object.metadata.uid,0x0,0x8)",
+    "sendInitialEvents=true",
+    "sendInitialEvents=maybe",
+    "allowWatchBookmarks=maybe",
+    "timeoutSeconds=abc",
+    "timeoutSeconds=-1",
+    "watch=false",
+    "watch=0",
+    "pretty=true&limit=1",
+    "export=true",
+    "unknown=1",
+    "limit=1&limit=abc",
+)
+
+WATCH_QUERIES = (
+    "watch=1&labelSelector=none%3Dsuch&timeoutSeconds=1",
+    "watch=true&resourceVersionMatch=NotOlderThan",
+    "watch=true&sendInitialEvents=true",
+    "watch=true&sendInitialEvents=true&resourceVersionMatch=Exact",
+    "watch=true&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&continue=x",
+    "watch=true&continue=abc",
+    "watch=true&resourceVersion=abc&timeoutSeconds=1",
+    "watch=true&resourceVersion=abc&continue=abc",
+    "watch=true&limit=abc",
+    "watch=true&fieldSelector=spec.nothing%3Dx",
+    "watch=true&labelSelector=a%3D%3D%3Db",
+    "watch=true&timeoutSeconds=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&labelSelector=x",
+)
+
+DELETE_QUERIES = (
+    "dryRun=All&propagationPolicy=Background",
+    "dryRun=All&propagationPolicy=Orphan",
+    "dryRun=All&propagationPolicy=Foreground",
+    "dryRun=All&propagationPolicy=foreground",
+    "dryRun=All&propagationPolicy=",
+    "dryRun=All&orphanDependents=true",
+    "dryRun=All&orphanDependents=false",
+    "dryRun=All&orphanDependents=maybe",
+    "dryRun=All&orphanDependents=true&propagationPolicy=Orphan",
+    "dryRun=All&gracePeriodSeconds=0",
+    "dryRun=All&gracePeriodSeconds=-1",
+    "dryRun=All&gracePeriodSeconds=abc",
+    "dryRun=All&gracePeriodSeconds=3",
+    "dryRun=Never",
+    "dryRun=All&uid=x",
+    "dryRun=All&ignoreStoreReadErrorWithClusterBreakingPotential=true",
+    "dryRun=All&unknown=1",
+)
+DELETE_BODIES: tuple[Any, ...] = (
+    {"dryRun": ["All"]},
+    {"dryRun": ["Some"]},
+    {"kind": "DeleteOptions", "apiVersion": "v1", "dryRun": ["All"]},
+    {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", "dryRun": ["All"]},
+    {"kind": "Pod", "apiVersion": "v1", "dryRun": ["All"]},
+    {"kind": "DeleteOptions", "apiVersion": "example.com/v1", "dryRun": ["All"]},
+    {"dryRun": ["All"], "preconditions": {"uid": "x"}},
+    {"dryRun": ["All"], "preconditions": {"resourceVersion": "1"}},
+    {"dryRun": ["All"], "preconditions": {"uid": "x", "resourceVersion": "1"}},
+    {"dryRun": ["All"], "gracePeriodSeconds": "x"},
+    {"dryRun": ["All"], "propagationPolicy": "Sideways"},
+    {"dryRun": ["All"], "orphanDependents": True, "propagationPolicy": "Orphan"},
+    {"dryRun": ["All"], "unknown": 1},
+    [],
+    "text",
+)
+
+ACCEPTS = (
+    "",
+    "*/*",
+    "application/*",
+    "application/json",
+    "application/yaml",
+    "APPLICATION/JSON",
+    "text/html",
+    "text/html,*/*;q=0.1",
+    "application/json;q=0",
+    "application/json;q=0,application/yaml;q=0.5",
+    "application/yaml;q=0.1,application/json;q=0.9",
+    "application/json ; charset=utf-8",
+    "application/xml,application/json",
+    "application/json;stream=watch",
+    "application/json;stream=other",
+    "application/json;sv=1",
+    "application/json;pretty=1",
+    "application/json;as=Table;v=v1;g=meta.k8s.io",
+    "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
+    "application/json;as=Table;v=v1alpha1;g=meta.k8s.io",
+    "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+    "application/json;as=Table;v=v2;g=meta.k8s.io,application/json",
+    "application/json;as=Table;v=v1;g=example.com",
+    "application/yaml;as=Table;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadata;v=v1beta1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+    "application/json;as=PartialObjectMetadataList;v=v1beta1;g=meta.k8s.io",
+    "application/json;as=Nothing;v=v1;g=meta.k8s.io",
+    "application/json;as=Table",
+    "application/json;g=meta.k8s.io",
+    "nonsense",
+    ",",
+    "*",
+)
+
+PATCH_TYPES = (
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+    "application/apply-patch+yaml",
+)
+PATCH_BODIES = (
+    "",
+    "null",
+    "[]",
+    "{}",
+    "text",
+    '"text"',
+    "5",
+    "{",
+    '{"metadata":null}',
+    '{"metadata":{"labels":{"a":"b"}}}',
+    '{"metadata":{"labels":{"a":5}}}',
+    '{"metadata":{"labels":{"a":null}}}',
+    '{"metadata":{"name":"other"}}',
+    '{"metadata":{"uid":"other"}}',
+    '{"metadata":{"resourceVersion":"1"}}',
+    '{"metadata":{"namespace":"other"}}',
+    '{"metadata":{"finalizers":["bare"]}}',
+    '{"metadata":{"unknown":1}}',
+    '{"metadata":{"creationTimestamp":null}}',
+    '{"kind":"Other"}',
+    '{"apiVersion":"v2"}',
+    '{"unknown":1,"unknown":2}',
+    '{"spec":5}',
+    '{"spec":null}',
+    '{"spec":{"unknown":1}}',
+    '{"metadata":{"$patch":"delete"}}',
+    '{"metadata":{"$patch":"bogus"}}',
+    '{"metadata":{"$deleteFromPrimitiveList/finalizers":["a"]}}',
+    '{"metadata":{"$retainKeys":["name"]}}',
+    '[{"op":"add","path":"/metadata/labels","value":{"x":"y"}}]',
+    '[{"op":"replace","path":"/metadata/nothing","value":1}]',
+    '[{"op":"remove","path":"/metadata/nothing"}]',
+    '[{"op":"test","path":"/metadata/name","value":"wrong"}]',
+    '[{"op":"move","from":"/metadata/a","path":"/metadata/b"}]',
+    '[{"op":"copy","from":"/metadata/name","path":"/metadata/namespace"}]',
+    '[{"op":"bogus","path":"/metadata"}]',
+    '[{"op":"add","path":"metadata","value":1}]',
+    '[{"op":"add","path":"/metadata/labels/a"}]',
+    '[{"path":"/metadata"}]',
+    '[{"op":"replace","path":"/spec","value":"x"}]',
+    '[{"op":"replace","path":"","value":{}}]',
+    "[5]",
+)
+"""Sent with every type of patch, most of them to be refused by some."""
+
+
+def leaves(value: Any, path: Path = ()) -> Iterator[Path]:  # noqa: ANN401 - JSON
+    """The paths of all values of an object, of those that hold others, too."""
+    children: list[tuple[str | int, Any]] = []
+    if isinstance(value, dict):
+        children = list(value.items())
+    elif isinstance(value, list):
+        children = list(enumerate(value))
+    for key, child in children:
+        yield (*path, key)
+        yield from leaves(child, (*path, key))
+
+
+def replaced(obj: dict[str, Any], path: Path, value: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    """A copy of an object with another value at a path."""
+    changed: Any = copy.deepcopy(obj)
+    place = changed
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return dict(changed)
+
+
+def without(obj: dict[str, Any], path: Path) -> dict[str, Any]:
+    """A copy of an object without the value at a path."""
+    changed: Any = copy.deepcopy(obj)
+    place = changed
+    for key in path[:-1]:
+        place = place[key]
+    del place[path[-1]]
+    return dict(changed)
+
+
+class Requests:
+    """Makes requests about one subject.
+
+    Args:
+        subject: What they are about.
+        index: Of the subject; makes names unique.
+        chance: Draws values.
+    """
+
+    def __init__(self, subject: Subject, index: int, chance: random.Random) -> None:
+        self._subject = subject
+        self._index = index
+        self._chance = chance
+        self._name = f"differential-{index}"
+        self._prefix = f"{subject.name}-{index}"
+        self._count = 0
+
+    def step(self, what: str, method: str, path: str, **more: Any) -> Step:  # noqa: ANN401 - of `Step`
+        """A request."""
+        self._count += 1
+        if method in {"POST", "PUT"} or more.get("body") is not None:
+            more.setdefault("content_type", "application/json")
+        return Step(f"{self._prefix}-{self._count:03}-{what}", method, path, **more)
+
+    def all(self) -> Iterator[Step]:
+        """All requests, those before which an object has to be there after its creation."""
+        yield from self.creations()
+        yield from self.bodies()
+        yield from self.life()
+        yield from self.lists()
+
+    def dry(self, query: str = "dryRun=All") -> str:
+        """The path of a creation that stores nothing."""
+        return f"{self._subject.collection}?{query}"
+
+    def creations(self) -> Iterator[Step]:
+        """Creations of which nothing is stored: right ones and such with one wrong value."""
+        subject = self._subject
+        for what, content in (("base", subject.base), ("rich", subject.rich)):
+            yield self.step(f"create-{what}", "POST", self.dry(), body=subject.object("a", content))
+        paths = list(leaves(subject.rich))
+        pairs = [(path, value) for path in paths for value in VALUES]
+        for path, value in self._chance.sample(pairs, min(subject.samples, len(pairs))):
+            obj = subject.object("a", replaced(subject.rich, path, value))
+            yield self.step("value", "POST", self.dry(), body=obj)
+        for path in self._chance.sample(paths, min(subject.samples // 5, len(paths))):
+            obj = subject.object("a", without(subject.rich, path))
+            yield self.step("without", "POST", self.dry(), body=obj)
+        for metadata in METADATA:
+            obj = subject.object("a")
+            obj["metadata"].update(metadata)
+            yield self.step("metadata", "POST", self.dry(), body=obj)
+        for query in WRITE_QUERIES:
+            obj = {**subject.object("a"), "unknown": 1}
+            yield self.step("query", "POST", self.dry(query), body=obj)
+
+    def bodies(self) -> Iterator[Step]:
+        """Creations whose bodies are hardly objects."""
+        right = self._subject.object("a")
+        bodies: tuple[tuple[str, Any], ...] = (
+            ("null", None),
+            ("list", []),
+            ("number", 5),
+            ("empty", {}),
+            ("kind", {**right, "kind": "Other"}),
+            ("version", {**right, "apiVersion": "example.com/v1"}),
+            ("no-kind", {k: v for k, v in right.items() if k != "kind"}),
+            ("no-version", {k: v for k, v in right.items() if k != "apiVersion"}),
+            ("kind-number", {**right, "kind": 5}),
+            ("case", {**right, "KIND": "x", "Metadata": {}}),
+            ("status", {**right, "status": {"unknown": 1}}),
+            ("status-text", {**right, "status": "x"}),
+            ("metadata-text", {**right, "metadata": "x"}),
+            ("metadata-null", {**right, "metadata": None}),
+            ("spec-text", {**right, "spec": "x"}),
+            ("spec-null", {**right, "spec": None}),
+        )
+        for what, body in bodies:
+            if body is None:
+                yield self.step(f"body-{what}", "POST", self.dry(), raw="null")
+            else:
+                yield self.step(f"body-{what}", "POST", self.dry(), body=body)
+        for what, raw in (("nothing", ""), ("text", "text"), ("cut", '{"kind":'), ("two", "{}{}")):
+            yield self.step(f"body-{what}", "POST", self.dry(), raw=raw)
+        for content_type in ("application/yaml", "text/plain", "application/json; charset=x", ""):
+            what = f"as-{content_type or 'none'}"
+            yield self.step(what, "POST", self.dry(), body=right, content_type=content_type)
+        for accept in ACCEPTS:
+            yield self.step("accept", "POST", self.dry(), body=right, accept=accept)
+
+    def life(self) -> Iterator[Step]:
+        """An object from its creation to its end, and requests about it."""
+        subject, name = self._subject, self._name
+        path = subject.path(name)
+        saved = f"{self._prefix}.uid"
+        obj = subject.object(name, labels={"life": name})
+        settles = "flowcontrol" in subject.kind.group
+        yield self.step("get-none", "GET", path)
+        yield self.step("put-none", "PUT", path, body=obj)
+        yield self.step("delete-none", "DELETE", path)
+        yield self.step(
+            "create", "POST", subject.collection, body=obj,
+            save={saved: "metadata.uid"}, is_settling=settles,
+        )  # fmt: skip
+        yield self.step("again", "POST", subject.collection, body=obj)
+        for accept in ACCEPTS:
+            yield self.step("get", "GET", path, accept=accept)
+            yield self.step("list", "GET", self.selected(), accept=accept)
+        for query in ("pretty=1", "resourceVersion=0", "resourceVersion=abc", "resourceVersion=-1"):
+            yield self.step("get-query", "GET", f"{path}?{query}")
+        if self._index == 0:  # which waits for seconds
+            yield self.step("get-future", "GET", f"{path}?resourceVersion=999999999")
+        for query in ("includeObject=None", "includeObject=Object", "includeObject=Else"):
+            accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
+            yield self.step("table", "GET", f"{path}?{query}", accept=accept)
+            yield self.step("tables", "GET", f"{self.selected()}&{query}", accept=accept)
+        yield from self.replacements(obj, saved)
+        yield from self.patches()
+        yield from self.applications(obj)
+        yield from self.subresources(obj)
+        yield from self.deletions(saved)
+
+    def selected(self) -> str:
+        """The path of a list of the one object."""
+        return f"{self._subject.collection}?labelSelector=life%3D{self._name}"
+
+    def replacements(self, obj: dict[str, Any], saved: str) -> Iterator[Step]:
+        """Requests that replace the object, most of them to no effect."""
+        path = self._subject.path(self._name)
+        changes: tuple[dict[str, Any], ...] = (
+            {},
+            {"uid": "other"},
+            {"uid": f"${{{saved}}}"},
+            {"resourceVersion": "1"},
+            {"resourceVersion": "abc"},
+            {"name": "other"},
+            {"name": ""},
+            {"namespace": "other"},
+            {"creationTimestamp": "2020-01-01T00:00:00Z"},
+            {"deletionTimestamp": "2020-01-01T00:00:00Z"},
+            {"deletionGracePeriodSeconds": 5},
+            {"generation": 99},
+            {"generation": -1},
+            {"finalizers": ["bare"]},
+            {"labels": {"life": self._name, "-": "-"}},
+            {"managedFields": []},
+            {"generateName": "BAD_"},
+        )
+        for metadata in changes:
+            for query in ("dryRun=All", "dryRun=All&fieldManager=other"):
+                body = {**obj, "metadata": {**obj["metadata"], **metadata}}
+                yield self.step("put", "PUT", f"{path}?{query}", body=body)
+        paths = list(leaves(self._subject.rich))
+        for _ in range(self._subject.samples // 4):
+            place, value = self._chance.choice(paths), self._chance.choice(VALUES)
+            content = replaced(self._subject.rich, place, value)
+            yield self.step("put-value", "PUT", f"{path}?dryRun=All", body={**obj, **content})
+        changed = {**obj, "metadata": {**obj["metadata"], "annotations": {"a": "b"}}}
+        yield self.step("put-stored", "PUT", f"{path}?fieldManager=second", body=changed)
+        yield self.step("put-same", "PUT", f"{path}?fieldManager=third", body=changed)
+        for what, method, target in (
+            ("put-collection", "PUT", self._subject.collection),
+            ("patch-collection", "PATCH", self._subject.collection),
+            ("post-object", "POST", path),
+            ("options", "OPTIONS", path),
+            ("unknown-sub", "GET", f"{path}/nothing"),
+            ("trailing", "GET", f"{path}/"),
+            ("deep", "GET", f"{path}/status/more"),
+        ):
+            yield self.step(what, method, target, body=obj if method != "GET" else None)
+
+    def patches(self) -> Iterator[Step]:
+        """Patches of every type."""
+        path = self._subject.path(self._name)
+        for content_type in PATCH_TYPES:
+            query = "dryRun=All"
+            if content_type.endswith("yaml"):
+                query += "&fieldManager=applier"
+            for raw in PATCH_BODIES:
+                yield self.step(
+                    "patch", "PATCH", f"{path}?{query}", raw=raw, content_type=content_type
+                )
+        merge = PATCH_TYPES[1]
+        for query in ("fieldValidation=Strict", "fieldValidation=Ignore", "force=true", "force=x"):
+            yield self.step(
+                "patch-query", "PATCH", f"{path}?dryRun=All&{query}",
+                raw='{"unknown":1,"metadata":{"labels":{"a":"b"}}}', content_type=merge,
+            )  # fmt: skip
+        for content_type in ("application/json", "", "application/merge-patch+json;charset=x"):
+            yield self.step(
+                "patch-as", "PATCH", f"{path}?dryRun=All", raw="{}", content_type=content_type
+            )
+        yield self.step(
+            "patch-stored", "PATCH", path, body=self._subject.change, content_type=merge
+        )
+        yield self.step("patched", "GET", path)
+        yield self.step(
+            "patch-none", "PATCH", self._subject.path("none"), raw="{}", content_type=merge
+        )
+
+    def applications(self, obj: dict[str, Any]) -> Iterator[Step]:
+        """Server-side apply."""
+        path, apply = self._subject.path(self._name), PATCH_TYPES[3]
+        other = self._subject.path(f"{self._name}-applied")
+        configuration = {**obj, "metadata": {"name": self._name, "labels": {"life": "other"}}}
+        for query in (
+            "",
+            "fieldManager=one",
+            "fieldManager=one&force=true&dryRun=All",
+            "fieldManager=one&force=maybe&dryRun=All",
+            "fieldManager=&force=true",
+        ):
+            yield self.step(
+                "apply", "PATCH", f"{path}?{query}", body=configuration, content_type=apply
+            )
+        changes: tuple[dict[str, Any], ...] = (
+            {"name": "other"},
+            {},
+            {"managedFields": []},
+            {"resourceVersion": "1"},
+            {"uid": "x"},
+            {"labels": {"a": 5}},
+            {"unknown": 1},
+        )
+        for metadata in changes:
+            body = {**obj, "metadata": {"name": self._name, **metadata}}
+            for target in (path, other):
+                query = "fieldManager=one&force=true&dryRun=All"
+                yield self.step(
+                    "apply-metadata", "PATCH", f"{target}?{query}", body=body, content_type=apply
+                )
+        paths = list(leaves(self._subject.rich))
+        for _ in range(self._subject.samples // 5):
+            place, value = self._chance.choice(paths), self._chance.choice(VALUES)
+            content = replaced(self._subject.rich, place, value)
+            body = {**obj, **content, "metadata": {"name": f"{self._name}-applied"}}
+            yield self.step(
+                "apply-value", "PATCH", f"{other}?fieldManager=one&dryRun=All",
+                body=body, content_type=apply,
+            )  # fmt: skip
+
+    def subresources(self, obj: dict[str, Any]) -> Iterator[Step]:
+        """Requests for `status`, `finalize`, `eviction` and such that are not there."""
+        path = self._subject.path(self._name)
+        for name in ("status", "finalize", "eviction", "scale"):
+            target = f"{path}/{name}"
+            yield self.step(f"get-{name}", "GET", target)
+            yield self.step(f"put-{name}", "PUT", f"{target}?dryRun=All", body=obj)
+            yield self.step(f"post-{name}", "POST", f"{target}?dryRun=All", body=obj)
+            yield self.step(
+                f"patch-{name}", "PATCH", f"{target}?dryRun=All",
+                raw='{"status":{"conditions":[{}]},"metadata":{"labels":{"new":"x"}}}',
+                content_type=PATCH_TYPES[1],
+            )  # fmt: skip
+            yield self.step(f"delete-{name}", "DELETE", f"{target}?dryRun=All")
+
+    def deletions(self, saved: str) -> Iterator[Step]:
+        """Deletions, the last of which ends the object."""
+        path = self._subject.path(self._name)
+        for query in DELETE_QUERIES:
+            yield self.step("delete-query", "DELETE", f"{path}?{query}")
+        for body in DELETE_BODIES:
+            yield self.step("delete-body", "DELETE", path, body=body)
+        for accept in ACCEPTS:
+            yield self.step("delete-accept", "DELETE", f"{path}?dryRun=All", accept=accept)
+        yield self.step("delete-many", "DELETE", f"{self.selected()}&dryRun=All")
+        yield self.step("delete-many-bad", "DELETE", f"{self.selected()}&dryRun=All&limit=x")
+        body = {"preconditions": {"uid": f"${{{saved}}}"}, "gracePeriodSeconds": 0}
+        yield self.step("delete", "DELETE", path, body=body)
+        if self._subject.kind.plural == "namespaces":
+            ended = self._subject.object(self._name, {"spec": {}})
+            yield self.step("end", "PUT", f"{path}/finalize", body=ended)
+        yield self.step("deleted", "GET", path)
+
+    def lists(self) -> Iterator[Step]:
+        """Lists and watches."""
+        collection = self._subject.collection
+        for query in LIST_QUERIES:
+            yield self.step("list-query", "GET", f"{collection}?{query}")
+        for query in WATCH_QUERIES:
+            yield self.step("watch-query", "GET", f"{collection}?{query}", is_watch=True)
+        if self._subject.kind.is_namespaced:
+            everywhere = collection.replace("/namespaces/default", "")
+            for query in ("", "fieldSelector=metadata.namespace%3Dnone", "limit=x"):
+                yield self.step("everywhere", "GET", f"{everywhere}?{query}")
+            yield self.step("create-nowhere", "POST", everywhere, body={})
+            nowhere = collection.replace("default", "no-such")
+            yield self.step("other-namespace", "GET", nowhere)
+            yield self.step(
+                "create-there", "POST", f"{nowhere}?dryRun=All", body=self._subject.object("a")
+            )
+        watched = f"{collection.replace(self._subject.version, f'{self._subject.version}/watch')}"
+        yield self.step("watch-path", "GET", f"{watched}/none?timeoutSeconds=1", is_watch=True)
+        yield self.step("watch-post", "POST", watched, body={})
+
+
+DISCOVERY = (
+    "/api",
+    "/api/",
+    "/api/v1",
+    "/api/v2",
+    "/apis",
+    "/apis/flowcontrol.apiserver.k8s.io",
+    "/apis/flowcontrol.apiserver.k8s.io/v1",
+    "/apis/policy",
+    "/apis/policy/v1",
+    "/apis/policy/v1beta1",
+    "/apis/resource.k8s.io/v1",
+    "/apis/resource.k8s.io/v1beta1",
+    "/apis/none",
+    "/apis/none/v1",
+    "/apis/none/v1/things",
+    "/apis/policy/v1/nothings",
+    "/apis/policy/v1/namespaces/default/nothings/x",
+    "/version",
+    "/version/",
+    "/openapi/v3/apis/none",
+)
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
+
+
+def discovery() -> Iterator[Step]:
+    """Requests for what the server has."""
+    for path in DISCOVERY:
+        for accept in ACCEPTS[:10]:
+            yield Step(f"discovery-{path}-{accept}", "GET", path, accept=accept)
+        yield Step(f"discovery-post-{path}", "POST", path, body={}, content_type="application/json")
+    for version in ("v2", "v2beta1", "v1"):
+        for path in ("/api", "/apis"):
+            accept = AGGREGATED.format(version)
+            yield Step(f"aggregated-{version}-{path}", "GET", path, accept=accept)
+            accept = f"{accept},application/json"
+            yield Step(f"aggregated-or-{version}-{path}", "GET", path, accept=accept)
+
+
+def is_kept(step: Step) -> bool:
+    """Whether later steps may depend on what a step changes."""
+    return step.method != "GET" and "dryRun" not in f"{step.path} {step.body}"
+
+
+def requests(seed: int = 0, share: float = 1.0) -> list[Step]:
+    """All requests, or some of them.
+
+    Args:
+        seed: Of what is drawn.
+        share: Of the requests, apart from those that others depend on.
+    """
+    found = list(discovery())
+    for index, subject in enumerate(SUBJECTS):
+        chance = random.Random(f"{seed} {index}")  # noqa: S311 - of tests
+        found += Requests(subject, index, chance).all()
+    chance = random.Random(f"{seed} share")  # noqa: S311 - of tests
+    return [step for step in found if chance.random() < share or is_kept(step)]
