@@ -183,7 +183,7 @@ async def test_large_writes_leave_the_loop(monkeypatch: pytest.MonkeyPatch) -> N
     """Creating, applying, changing and deleting large objects is worked out in other threads."""
     scene = Scene()
     here, threads = threading.current_thread(), []
-    for name in ("begun", "completed_creation", "updated", "applied"):
+    for name in ("begun", "complete_creation", "updated", "applied"):
         work = getattr(registry_module, name)
 
         def recorded(*args: Any, work: Any = work, **kwargs: Any) -> Any:  # noqa: ANN401 - any

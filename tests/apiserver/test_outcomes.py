@@ -6,9 +6,11 @@ import copy
 from typing import TYPE_CHECKING
 
 import msgspec
+import pytest
 
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
-from apfproxy.apiserver.outcomes import Beginning, Replacement, Write, applied, updated
+from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.outcomes import Beginning, Replacement, Write, applied, begun, updated
 from apfproxy.apiserver.store.entries import Entry
 
 if TYPE_CHECKING:
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 
 V1 = FLOW_SCHEMA.storage
 NOW = "2026-10-20T07:27:16Z"
-WRITE = Write(FLOW_SCHEMA, V1, "tester", NOW)
+WARNINGS: list[str] = []
+WRITE = Write(FLOW_SCHEMA, V1, "tester", NOW, "", WARNINGS.append)
 PATCH: Object = {
     "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
     "kind": "FlowSchema",
@@ -71,11 +74,46 @@ def test_no_change() -> None:
 def test_an_applied_configuration_stays_as_it_is() -> None:
     """It can be applied again: to what has come to be meanwhile, say."""
     patch = copy.deepcopy(PATCH)
-    begun = applied(WRITE, None, ("", "f"), patch, force=False)
+    created = applied(WRITE, None, ("", "f"), patch, force=False)
     replaced = applied(WRITE, entry(), ("", "f"), patch, force=False)
 
-    assert isinstance(begun, Beginning)
+    assert isinstance(created, Beginning)
     assert isinstance(replaced, Replacement)
     assert PATCH == patch
-    assert {"a": "b"} == begun.obj["metadata"]["labels"] == replaced.new["metadata"]["labels"]
+    assert {"a": "b"} == created.obj["metadata"]["labels"] == replaced.new["metadata"]["labels"]
     assert "matchingPrecedence" in replaced.new["spec"]
+
+
+def test_fields_of_other_versions_are_nobodys() -> None:
+    """Who owns fields of a version that the kind has not cannot be told."""
+    entries = [
+        {
+            "manager": manager,
+            "operation": "Update",
+            "apiVersion": version,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}},
+        }
+        for manager, version in (("known", PATCH["apiVersion"]), ("strange", "v1"))
+    ]
+    obj = {**copy.deepcopy(PATCH), "status": {}}
+    obj["metadata"] |= {"managedFields": entries, "deletionGracePeriodSeconds": 5}
+
+    made = begun(WRITE, obj).obj["metadata"]
+
+    assert ["known", "tester"] == [entry["manager"] for entry in made["managedFields"]]
+    assert "deletionGracePeriodSeconds" not in made
+
+
+def test_warnings_come_before_a_refusal() -> None:
+    """A client hears of what was found until an object was refused."""
+    owner = {"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "u"}
+
+    def change(obj: Object) -> Object:
+        obj["metadata"] |= {"ownerReferences": [owner, owner], "labels": {"-": ""}}
+        return obj
+
+    with pytest.raises(StatusError):
+        updated(WRITE, entry(), change)
+
+    assert WARNINGS[-1].endswith("observed: u")
