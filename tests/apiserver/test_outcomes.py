@@ -92,7 +92,7 @@ def test_fields_of_other_versions_are_nobodys() -> None:
             "operation": "Update",
             "apiVersion": version,
             "fieldsType": "FieldsV1",
-            "fieldsV1": {"f:metadata": {"f:labels": {"f:a": {}}}},
+            "fieldsV1": {"f:metadata": {"f:labels": {"f:z": {}}}},
         }
         for manager, version in (("known", PATCH["apiVersion"]), ("strange", "v1"))
     ]

@@ -16,10 +16,11 @@ import pytest
 
 from tests.conformance.differential.comparing import difference
 from tests.conformance.differential.known import KNOWN, MET
-from tests.conformance.differential.playing import SHARE, URL, real_server, recorded
+from tests.conformance.differential.playing import SHARE, real_server, recorded
 from tests.conformance.differential.requests import requests
 from tests.conformance.differential.steps import Server
 from tests.conformance.test_api_replay import running
+from tests.end_to_end.real_cluster import URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -1,7 +1,7 @@
 """Sends the requests to servers, and keeps what a real one answered.
 
-`python -m tests.conformance.differential.playing` asks the server that `APFPROXY_REAL_APISERVER`
-names, and writes its answers to where `test_differential.py` reads them.  That server is one that
+`python -m tests.conformance.differential.playing` asks the server that `APFPROXY_REAL_APISERVER`,
+`APFPROXY_REAL_APISERVER_TOKEN` and `APFPROXY_REAL_APISERVER_CA` name, and writes its answers to where `test_differential.py` reads them.  That server is one that
 nobody else uses, without other objects than it makes itself, run with
 `--runtime-config=resource.k8s.io/v1beta1=true --disable-admission-plugins=ServiceAccount` and no
 controllers beside it.
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from tests.conformance.differential.comparing import is_discovery, normal, served
 from tests.conformance.differential.requests import requests
 from tests.conformance.differential.steps import Answer, Server
+from tests.end_to_end.real_cluster import AUTHORITY, TOKEN, URL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,11 +29,6 @@ RECORDING = Path(__file__).parent.parent / "vectors" / "differential.json.gz"
 SEED = 0
 SHARE = 0.35
 """Of the requests that are recorded: some thousands."""
-URL, TOKEN, AUTHORITY = (
-    f"APFPROXY_REAL_APISERVER{suffix}" for suffix in ("", "_TOKEN", "_CA_FILE")
-)
-"""Of the environment: the address of a real server, the bearer token of somebody who may do
-everything there, and the file with the certificates that sign the server's."""
 
 
 def real_server() -> Server:
