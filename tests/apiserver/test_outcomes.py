@@ -86,7 +86,7 @@ def test_an_applied_configuration_stays_as_it_is() -> None:
 
 def test_fields_of_other_versions_are_nobodys() -> None:
     """Who owns fields of a version that the kind has not cannot be told."""
-    entries = [
+    entries: list[Object] = [
         {
             "manager": manager,
             "operation": "Update",

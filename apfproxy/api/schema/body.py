@@ -199,8 +199,6 @@ def go_message(error: json.JSONDecodeError) -> str:
         position = end
     # Python points at the backslash, Go at what follows it.
     position += 1 if error.msg.startswith("Invalid \\escape") else 0
-    if position >= len(doc):
-        return UNEXPECTED_END
     character = chr(doc[position].encode(errors="replace")[0])  # Go looks at bytes
     shown = {"'": "'\\''", '"': "'\"'"}.get(character)
     return f"invalid character {shown or quoted(character)} {where}"

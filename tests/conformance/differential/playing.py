@@ -1,10 +1,10 @@
 """Sends the requests to servers, and keeps what a real one answered.
 
-`python -m tests.conformance.differential.playing` asks the server that `APFPROXY_REAL_APISERVER`,
-`APFPROXY_REAL_APISERVER_TOKEN` and `APFPROXY_REAL_APISERVER_CA` name, and writes its answers to where `test_differential.py` reads them.  That server is one that
-nobody else uses, without other objects than it makes itself, run with
-`--runtime-config=resource.k8s.io/v1beta1=true --disable-admission-plugins=ServiceAccount` and no
-controllers beside it.
+`python -m tests.conformance.differential.playing` asks the server that `APFPROXY_REAL_APISERVER`
+names (see `tests/end_to_end/real_cluster.py`), and writes its answers to where
+`test_differential.py` reads them.  That server is one that nobody else uses, without other objects
+than it makes itself, run with `--runtime-config=resource.k8s.io/v1beta1=true
+--disable-admission-plugins=ServiceAccount` and no controllers beside it.
 """
 
 from __future__ import annotations
