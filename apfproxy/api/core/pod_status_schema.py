@@ -8,8 +8,11 @@ from apfproxy.api.core.structs import (
     INT32,
     INT64,
     RESOURCE_LIST,
+    SIGNALS,
     STRING,
+    chosen,
     keyed,
+    required_if_empty_absent,
     struct,
     time_field,
 )
@@ -67,7 +70,7 @@ CONTAINER_STATE = struct(
 IMAGE_VOLUME_STATUS = struct(
     "ImageVolumeStatus",
     "The image that a volume shows.",
-    required("imageRef", STRING, "Digest of the image."),
+    required_if_empty_absent("imageRef", STRING, "Digest of the image."),
 )
 
 VOLUME_STATUS = struct(
@@ -132,7 +135,7 @@ CONTAINER_STATUS = struct(
     Field("volumeMounts", keyed(VOLUME_MOUNT_STATUS, "mountPath"), "How volumes are mounted."),
     pointer("user", CONTAINER_USER, "Whom it runs as."),
     Field("allocatedResourcesStatus", keyed(RESOURCE_STATUS, "name"), "How its devices are doing."),
-    pointer("stopSignal", STRING, "Signal that tells it to end."),
+    chosen("stopSignal", SIGNALS, "Signal that tells it to end.", is_pointer=True),
 )
 
 POD_RESOURCE_CLAIM_STATUS = struct(

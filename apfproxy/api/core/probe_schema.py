@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.api.core.structs import INT32, INT64, STRING, STRINGS, struct
+from apfproxy.api.core.structs import INT32, INT64, SIGNALS, STRING, STRINGS, chosen, struct
 from apfproxy.api.schema.types import Field, List, Scalar, pointer, required
 
 HTTP_HEADER = struct(
@@ -86,5 +86,5 @@ LIFECYCLE = struct(
     "What to do when a container starts and ends.",
     pointer("postStart", LIFECYCLE_HANDLER, "Right after the start."),
     pointer("preStop", LIFECYCLE_HANDLER, "Before the container is told to end."),
-    pointer("stopSignal", STRING, "Signal that tells the container to end."),
+    chosen("stopSignal", SIGNALS, "Signal that tells the container to end.", is_pointer=True),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.api.core.structs import BOOLEAN, INT64, STRING, STRINGS, struct
+from apfproxy.api.core.structs import BOOLEAN, INT64, STRING, STRINGS, chosen, struct
 from apfproxy.api.schema.types import Field, List, Union, pointer, required
 
 PROFILE_TYPES = ("Localhost", "RuntimeDefault", "Unconfined")
@@ -36,7 +36,7 @@ WINDOWS_OPTIONS = struct(
 SECCOMP_PROFILE = struct(
     "SeccompProfile",
     "Which seccomp profile applies.",
-    required("type", STRING, "Where the profile comes from."),
+    chosen("type", PROFILE_TYPES, "Where the profile comes from.", is_pointer=False),
     pointer("localhostProfile", STRING, "File on the node, for type Localhost."),
     union=PROFILE_UNION,
 )
@@ -44,7 +44,7 @@ SECCOMP_PROFILE = struct(
 APP_ARMOR_PROFILE = struct(
     "AppArmorProfile",
     "Which AppArmor profile applies.",
-    required("type", STRING, "Where the profile comes from."),
+    chosen("type", PROFILE_TYPES, "Where the profile comes from.", is_pointer=False),
     pointer("localhostProfile", STRING, "Profile loaded on the node, for type Localhost."),
     union=PROFILE_UNION,
 )

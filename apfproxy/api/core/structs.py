@@ -19,6 +19,33 @@ RESOURCE_LIST = Map(QUANTITY)
 """Resource name to quantity."""
 
 
+SIGNAL_NAMES = (
+    "ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT RTMAX RTMIN"
+    " SEGV STKFLT STOP SYS TERM TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ"
+)
+SIGNALS = tuple(
+    sorted(
+        [f"SIG{name}" for name in SIGNAL_NAMES.split()]
+        + [f"SIGRTMAX-{number}" for number in range(1, 15)]
+        + [f"SIGRTMIN+{number}" for number in range(1, 16)]
+    )
+)
+"""What may tell a container to end."""
+
+
+def chosen(name: str, choices: tuple[str, ...], description: str, *, is_pointer: bool) -> Field:
+    """A string that OpenAPI names the values of: an optional one, or one that is required."""
+    return Field(
+        name,
+        STRING,
+        description,
+        is_pointer=is_pointer,
+        is_always_written=not is_pointer,
+        is_required=not is_pointer,
+        enum=choices,
+    )
+
+
 def struct(
     name: str,
     description: str,

@@ -14,11 +14,14 @@ from apfproxy.api.core.structs import (
     STRING,
     STRING_MAP,
     STRINGS,
+    chosen,
     required_if_empty_absent,
     struct,
 )
 from apfproxy.api.schema.meta import LABEL_SELECTOR, OBJECT_META
 from apfproxy.api.schema.types import Field, List, pointer, required
+
+ACCESS_MODES = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 FS_TYPE = Field("fsType", STRING, "File system of the volume.")
 READ_ONLY = Field("readOnly", BOOLEAN, "Whether it is mounted for reading only.")
@@ -430,12 +433,12 @@ TYPED_OBJECT_REFERENCE = struct(
 PERSISTENT_VOLUME_CLAIM_SPEC = struct(
     "PersistentVolumeClaimSpec",
     "What a claim asks for.",
-    Field("accessModes", STRINGS, "How the volume is used."),
+    Field("accessModes", STRINGS, "How the volume is used.", enum=ACCESS_MODES),
     pointer("selector", LABEL_SELECTOR, "Which volumes would do."),
     Field("resources", VOLUME_RESOURCE_REQUIREMENTS, "Its size."),
     Field("volumeName", STRING, "The volume that it is bound to."),
     pointer("storageClassName", STRING, "Name of the storage class."),
-    pointer("volumeMode", STRING, "Filesystem or Block."),
+    chosen("volumeMode", ("Block", "Filesystem"), "What pods see of it.", is_pointer=True),
     pointer("dataSource", TYPED_LOCAL_OBJECT_REFERENCE, "What it is filled with."),
     pointer("dataSourceRef", TYPED_OBJECT_REFERENCE, "What it is filled with."),
     pointer("volumeAttributesClassName", STRING, "Name of the class of attributes."),

@@ -141,7 +141,7 @@ class Field:
             missing list, map or pointer, else the zero value.
         is_required: Whether OpenAPI calls it required.
         default: As OpenAPI has it; None for none.
-        enum: The values that OpenAPI names.
+        enum: The values that OpenAPI names; of a list those of its items.
         retains_keys: Of a struct: whether a strategic merge patch may say which fields stay.
         is_replaced: Of a struct: whether a strategic merge patch replaces instead of merging.
     """

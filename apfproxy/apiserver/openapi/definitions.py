@@ -171,7 +171,7 @@ class Definitions:
         extra: Object = {}
         if field.description:
             extra["description"] = field.description
-        if field.enum:
+        if field.enum and not isinstance(field.type, List):
             extra["enum"] = list(field.enum)
         default = default_of(field)
         if default is not None and self.style is Style.V3:
@@ -185,6 +185,8 @@ class Definitions:
         elif field.is_replaced:
             extra["x-kubernetes-patch-strategy"] = "replace"
         schema = self.named(FIELDS) if field.name == "fieldsV1" else self.type_schema(field.type)
+        if field.enum and isinstance(field.type, List):
+            schema["items"]["enum"] = list(field.enum)
         return self.beside(schema, extra)
 
     def beside(self, schema: Object, extra: Object) -> Object:

@@ -126,6 +126,12 @@ def described(field: Field, style: Style) -> Object:
             id="set",
         ),
         pytest.param(
+            Field("f", List(Scalar.STRING), enum=("a",)),
+            {"type": "array", "items": {"type": "string", "enum": ["a"]}, **ATOMIC},
+            {"type": "array", "items": {"type": "string", "enum": ["a"]}, **ATOMIC},
+            id="list-of-choices",
+        ),
+        pytest.param(
             Field("f", Map(Scalar.STRING, is_atomic=True)),
             {
                 "type": "object",
