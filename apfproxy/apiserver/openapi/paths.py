@@ -9,7 +9,7 @@ Sources: Kubernetes API reference; the published documents of Kubernetes for nam
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from apfproxy.api.policy.schema import EVICTION
@@ -344,7 +344,8 @@ def discovery_operations(discovery: Discovery) -> Iterator[Operation]:
             structs.API_VERSIONS,
         )  # fmt: skip
     yield get("apis", "getAPIVersions", "apis", "Tell all groups.", structs.API_GROUP_LIST)
-    yield get("version", "getCodeVersion", "version", "Tell the version.", structs.VERSION_INFO)
+    told = get("version", "getCodeVersion", "version", "Tell the version.", structs.VERSION_INFO)
+    yield replace(told, produces=(JSON,))
     for group in ("", *discovery.groups):
         name = group_title(group)
         if group:

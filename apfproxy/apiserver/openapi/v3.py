@@ -37,12 +37,30 @@ def document(operations: list[Operation], catalog: Catalog, version: str) -> Obj
     for operation in operations:
         item = paths.setdefault(operation.path, {})
         item[operation.method] = describe(operation, definitions)
+    for item in paths.values():
+        share_parameters(item)
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": version},
         "paths": dict(sorted(paths.items())),
         "components": {"schemas": dict(sorted(definitions.schemas.items()))},
     }
+
+
+def share_parameters(item: Object) -> None:
+    """Say at a path what all operations there have in common, sorted by name."""
+    operations = list(item.values())
+    listed = [operation.get("parameters", []) for operation in operations]
+    shared = [one for one in listed[0] if all(one in others for others in listed[1:])]
+    if not shared:
+        return
+    for operation, parameters in zip(operations, listed, strict=True):
+        own = [one for one in parameters if one not in shared]
+        if own:
+            operation["parameters"] = own
+        else:
+            del operation["parameters"]
+    item["parameters"] = sorted(shared, key=lambda one: str(one["name"]))
 
 
 def index(hashes: Mapping[str, str]) -> Object:

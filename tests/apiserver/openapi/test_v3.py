@@ -50,7 +50,8 @@ def test_each_has_its_own(documents: dict[str, Object]) -> None:
 
 def test_operation(documents: dict[str, Object]) -> None:
     """A patch takes four content types and answers in two."""
-    patched = documents[V1]["paths"][f"/{V1}/widgets/{{name}}"]["patch"]
+    item = documents[V1]["paths"][f"/{V1}/widgets/{{name}}"]
+    patched = item["patch"]
 
     assert {
         "name": "name",
@@ -58,7 +59,12 @@ def test_operation(documents: dict[str, Object]) -> None:
         "required": True,
         "description": "Name of the Widget.",
         "schema": {"type": "string", "uniqueItems": True},
-    } == patched["parameters"][0]
+    } == item["parameters"][0]
+    assert ["name", "pretty"] == [each["name"] for each in item["parameters"]]
+    assert {"dryRun", "fieldManager", "fieldValidation", "force"} == {
+        each["name"] for each in patched["parameters"]
+    }
+    assert "parameters" not in item["get"]
     assert [
         "application/apply-patch+yaml",
         "application/json-patch+json",
