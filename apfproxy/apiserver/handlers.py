@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from apfproxy.api.go_text import printed
 from apfproxy.api.policy.schema import EVICTIONS
 from apfproxy.api.schema.meta import DELETE_OPTIONS
 from apfproxy.apiserver import options as parameters
@@ -39,12 +40,25 @@ from apfproxy.apiserver.bodies import (
     too_large,
     versions,
 )
-from apfproxy.apiserver.errors import bad_request, method_not_allowed, not_found
+from apfproxy.apiserver.errors import (
+    bad_request,
+    method_not_allowed,
+    not_found,
+    unknown_error,
+)
 from apfproxy.apiserver.eviction import evict
-from apfproxy.apiserver.identity import check_identity, is_version
+from apfproxy.apiserver.identity import check_identity, is_version, place
 from apfproxy.apiserver.large_writes import worked_out
 from apfproxy.apiserver.lists import page, reach
-from apfproxy.apiserver.negotiation import AVAILABLE, STREAMED, Form, check_route, chosen
+from apfproxy.apiserver.negotiation import (
+    ALL_SHAPES,
+    AVAILABLE,
+    STREAMED,
+    WITHOUT_TABLE,
+    Form,
+    check_route,
+    chosen,
+)
 from apfproxy.apiserver.patches import (
     APPLY_PATCH,
     PATCH_TYPES,
@@ -300,7 +314,7 @@ class Call:
 
     async def evict(self) -> web.StreamResponse:
         """Delete a pod if the budgets of its namespace allow it."""
-        form = self._form()
+        form = self._form(has_table=False)
         check_media_type(self._content_type)
         data = await self._body()
         options = parameters.create_options(self._query, self._user_agent)
@@ -312,11 +326,15 @@ class Call:
         read_eviction = partial(decode, expected, parsed, options.field_validation, data)
         sent = await worked_out(len(data), read_eviction)
         warn_all(sent.warnings)
-        how = parameters.delete_options({}, sent.obj.get("deleteOptions"), self._user_agent)
-        if how.is_dry_run != options.is_dry_run and how.is_dry_run and self._query.get("dryRun"):
-            raise bad_request("Non-matching dry-run options in request and content")
-        how = replace(how, is_dry_run=how.is_dry_run or options.is_dry_run)
         target = self._target
+        place(sent.obj["metadata"], target.namespace)
+        asked, wanted = list(self._query.get("dryRun", ())), sent.obj.get("deleteOptions") or {}
+        inner = wanted.get("dryRun")
+        if asked and inner and asked != inner:
+            both = f"{printed(asked)} and {printed(inner)}"
+            raise unknown_error(f"Non-matching dry-run options in request and content: {both}")
+        how = parameters.delete_options({}, wanted, self._user_agent)
+        how = replace(how, is_dry_run=how.is_dry_run or options.is_dry_run)
         status = await evict(self._registry, target.namespace, target.name, sent.obj, how)
         return await self._document(form, encode(status), status=201)
 
@@ -353,8 +371,9 @@ class Call:
 
         return await written_piecemeal(self._request, headers_for(form), write)
 
-    def _form(self) -> Form:
-        return chosen(self._request.headers.get("Accept", ""), converts=True)
+    def _form(self, *, has_table: bool = True) -> Form:
+        accept = self._request.headers.get("Accept", "")
+        return chosen(accept, shapes=ALL_SHAPES if has_table else WITHOUT_TABLE)
 
     @property
     def _pretty(self) -> bool | None:

@@ -42,6 +42,11 @@ class Shape(enum.Enum):
     METADATA_LIST = "PartialObjectMetadataList"
 
 
+NO_SHAPES: frozenset[Shape] = frozenset()
+ALL_SHAPES = frozenset(Shape)
+WITHOUT_TABLE = ALL_SHAPES - {Shape.TABLE}
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """A form of answers.
@@ -183,37 +188,35 @@ def quality_of(text: str) -> float:
         return 0.0
 
 
-def form_of(media_type: str, choice: Choice, *, converts: bool) -> Form | None:
+def form_of(media_type: str, choice: Choice, shapes: frozenset[Shape]) -> Form | None:
     """The form of a choice; None if it cannot be written.
 
     Args:
         media_type: That the choice stands for.
         choice: Of the client.
-        converts: Whether objects can be converted to shapes of `meta.k8s.io` here.
+        shapes: Of `meta.k8s.io`, which objects can be converted to here.
     """
     stream = choice.parameters.get("stream")
     if stream and (stream != "watch" or media_type == YAML):
         return None
-    if choice.parameters.get("sv", "") not in {"", *(META_VERSIONS[:1] if converts else ())}:
+    if choice.parameters.get("sv", "") not in {"", *(META_VERSIONS[:1] if shapes else ())}:
         return None
     wanted = choice.converts_to
     if wanted is None:
         return Form(media_type)
     group, version, kind = wanted
-    if not converts or group != META_GROUP or version not in META_VERSIONS or not kind:
+    if group != META_GROUP or version not in META_VERSIONS or not kind:
         return None
-    try:
-        return Form(media_type, Shape(kind), version)
-    except ValueError:
-        return None
+    shape = next((shape for shape in shapes if shape.value == kind), None)
+    return None if shape is None else Form(media_type, shape, version)
 
 
-def chosen(accept: str, *, converts: bool = False) -> Form:
+def chosen(accept: str, *, shapes: frozenset[Shape] = NO_SHAPES) -> Form:
     """The form of an answer.
 
     Args:
         accept: The field's value; "" for any form.
-        converts: Whether objects can be converted to shapes of `meta.k8s.io` here.
+        shapes: Of `meta.k8s.io`, which objects can be converted to here.
 
     Raises:
         StatusError: 406, none of what the client accepts can be written.
@@ -222,7 +225,7 @@ def chosen(accept: str, *, converts: bool = False) -> Form:
         return AS_JSON
     for choice in choices(accept):
         for media_type in choice.written():
-            form = form_of(media_type, choice, converts=converts)
+            form = form_of(media_type, choice, shapes)
             if form is not None:
                 return form
     raise not_acceptable()

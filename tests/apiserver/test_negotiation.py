@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.negotiation import AS_JSON, JSON, YAML, Shape, check_route, choices, chosen
+from apfproxy.apiserver.negotiation import (
+    ALL_SHAPES,
+    AS_JSON,
+    JSON,
+    YAML,
+    Shape,
+    check_route,
+    choices,
+    chosen,
+)
 
 KUBECTL = (
     "application/json;as=Table;v=v1;g=meta.k8s.io,"
@@ -65,7 +74,7 @@ KUBECTL = (
 )
 def test_chosen(accept: str, media_type: str, shape: Shape, meta_version: str) -> None:
     """The first form that both sides know is taken."""
-    form = chosen(accept, converts=True)
+    form = chosen(accept, shapes=ALL_SHAPES)
 
     assert (media_type, shape, meta_version) == (form.media_type, form.shape, form.meta_version)
 
@@ -93,7 +102,7 @@ def test_chosen_passes_over_shapes_where_there_is_nothing_to_convert() -> None:
 def test_nothing_acceptable(accept: str) -> None:
     """406 says what there is."""
     with pytest.raises(StatusError) as caught:
-        chosen(accept, converts=True)
+        chosen(accept, shapes=ALL_SHAPES)
 
     assert 406 == caught.value.code
     assert "application/yaml" in caught.value.message
@@ -101,7 +110,7 @@ def test_nothing_acceptable(accept: str) -> None:
 
 def test_versions_of_the_server_need_objects() -> None:
     """`sv` names a version of `meta.k8s.io`, which documents of discovery have not."""
-    assert AS_JSON == chosen("application/json;sv=v1", converts=True)
+    assert AS_JSON == chosen("application/json;sv=v1", shapes=ALL_SHAPES)
     with pytest.raises(StatusError):
         chosen("application/json;sv=v1")
 

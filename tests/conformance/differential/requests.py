@@ -6,6 +6,7 @@ import copy
 import random
 from typing import TYPE_CHECKING, Any
 
+from tests.conformance.differential.evictions import evictions
 from tests.conformance.differential.steps import Step
 from tests.conformance.differential.subjects import SUBJECTS, Subject
 
@@ -731,7 +732,7 @@ def requests(seed: int = 0, share: float = 1.0) -> list[Step]:
         seed: Of what is drawn.
         share: Of the requests, apart from those that others depend on.
     """
-    found = list(discovery())
+    found = [*discovery(), *evictions()]
     for index, subject in enumerate(SUBJECTS):
         chance = random.Random(f"{seed} {index}")  # noqa: S311 - of tests
         found += Requests(subject, index, chance).all()
