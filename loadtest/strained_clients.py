@@ -47,7 +47,7 @@ class Kept:
 
     Attributes:
         late_s: How much later than the deadline each end came.
-        cut: Ends before the deadline that a failure of the origin's link explains.
+        cut: Ends other than by the deadline that a failure of the origin's link explains.
         wrong: Ends that nothing explains; the first few.
     """
 
@@ -216,9 +216,10 @@ class StrainedClients:
         async with (
             self._seat_lock,
             self._connection() as (reader, writer),
-            self._connection() as (_, holder),
+            self._connection() as (held, holder),
         ):
             holder.write(self._request(f"{NEVER} 0", fields=fields))
+            holding = asyncio.create_task(held.read(1))
             await asyncio.sleep(0.2)
             # A quarter of its time is what it may wait.
             wait_s = self._dice.choice((1.0, 1.5))
@@ -226,7 +227,12 @@ class StrainedClients:
             writer.write(request.replace(b" HTTP/1.1", b"?timeout=%gs HTTP/1.1" % (4 * wait_s), 1))
             began_s = monotonic()
             got = await reader.read(4096)
-            kept.judge(got, b"HTTP/1.1 429 ", monotonic() - began_s - wait_s)
+            late_s = monotonic() - began_s - wait_s
+            if holding.done():
+                kept.cut += 1  # its link failed, so that the seat came free
+            else:
+                kept.judge(got, b"HTTP/1.1 429 ", late_s)
+            holding.cancel()
 
     async def _token(self, kept: Kept) -> None:
         """Ask with one head again and again, until the token has expired and some time after."""

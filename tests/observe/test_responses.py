@@ -137,7 +137,8 @@ async def test_sliced_that_fails() -> None:
 async def test_many_sliced_at_once() -> None:
     """However many pages are asked for, the loop goes round before each next slice of any."""
     loop = asyncio.get_running_loop()
-    turn, seen = 0, []
+    turn = 0
+    seen: list[int] = []
 
     def count_turn() -> None:
         nonlocal turn
