@@ -109,7 +109,7 @@ class AccessReviews:
                 lambda has_last: self._ask(user, access, address, comes_first=has_last),
             )
         except (UpstreamApiError, ReviewError, AskFailedError) as error:
-            raise AccessReviewError(f"no SubjectAccessReview: {error}") from error
+            raise AccessReviewError(f"no answer to a SubjectAccessReview: {error}") from error
         if kept.stands_in:
             self._api.stand_ins_total += 1
         return kept.value

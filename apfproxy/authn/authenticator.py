@@ -273,7 +273,7 @@ class Authenticator:
 
     def _forbidden(self, user: User, wanted: User, *, is_open: bool) -> Refusal:
         if is_open:
-            return Refusal(503, NOT_KNOWN_WHETHER, "no SubjectAccessReview")
+            return Refusal(503, NOT_KNOWN_WHETHER, "no answer to a SubjectAccessReview")
         if self._impersonations is None:
             message = forbidden_message(user, accesses(wanted)[0])
         else:

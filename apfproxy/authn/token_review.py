@@ -90,7 +90,7 @@ class TokenReviews:
                 secret, lambda has_last: self._ask(token, address, comes_first=has_last)
             )
         except (UpstreamApiError, ReviewError, AskFailedError) as error:
-            return Verdict(None, 0.0, f"no TokenReview: {error}", is_open=True)
+            return Verdict(None, 0.0, f"no answer to a TokenReview: {error}", is_open=True)
         if kept.stands_in:
             self._api.stand_ins_total += 1
         return self._aged(kept.value, kept.until_s)

@@ -57,6 +57,14 @@ class Ending(enum.StrEnum):
     """As many answers that last were there as may be; it was answered with 503."""
 
 
+WHAT_ENDED = {
+    Ending.REPLACED: "all are taken, and one made way for another",
+    Ending.LATE: "cut one whose request did not come, or whose answer was not taken, in time",
+    Ending.LONG_LIVED: "refused a watch or an event stream, since as many are open as may be",
+}
+"""What the log says of each."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceLimits:
     """How many places there are.
@@ -250,10 +258,10 @@ class Places:
         self._log.log(
             logging.WARNING,
             ending,
-            "the %s listener, of at most %d connections, closed or refused one: %s",
+            "the %s listener, of at most %d connections: %s",
             self._name,
             self.limits.connections,
-            ending,
+            WHAT_ENDED[ending],
         )
 
 

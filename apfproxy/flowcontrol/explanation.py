@@ -235,6 +235,12 @@ def explain(
     elif has_seats:
         limit = controller.foreseen_seat_limit(level, estimate.max_seats)
         outcome = _outcome(queue_set, estimate, foresee(queue_set, hand, estimate, limit), limit)
+        if not level.is_exempt and limit > level.current_limit:
+            notes.append(
+                f"the level's limit is {level.current_limit} now; a request that would wait gets"
+                " idle seats of other levels at once, and a level that has lent all that it has"
+                " serves one request at a time (flowControl.limitAdjustment: prompt)"
+            )
     else:
         text = "executes at once: it may last as long as its client likes, so it takes no seats"
         outcome = OutcomePart(

@@ -94,15 +94,16 @@ def shortfalls(summary: LevelsSummary) -> list[str]:
     rounded = {
         level.name: -(-total // level.shares) for level in levels if server * level.shares < total
     }
+    too_few = f"{server} seat is too few" if server == 1 else f"{server} seats are too few"
     found = []
     if lent:
         found.append(
-            f"{server} seats are too few for {', '.join(lent)}: by rounding all may be lent, so"
+            f"{too_few} for {', '.join(lent)}: by rounding all may be lent, so"
             f" that the limit is 0 while the level is idle; {max(lent.values())} are enough"
         )
     if rounded:
         found.append(
-            f"{server} seats are too few for {', '.join(rounded)}: the shares buy less than one"
+            f"{too_few} for {', '.join(rounded)}: the shares buy less than one"
             f" seat, which is rounded up; {max(rounded.values())} are enough"
         )
     return found

@@ -195,8 +195,8 @@ NO_SEATS = FindingKind(
     "level without seats",
     Severity.WARNING,
     "The level has no seats of its own at this server concurrency limit, because its"
-    " nominalConcurrencyShares are 0.  With Queue its requests wait for seats that it borrows, and"
-    " without any are served one at a time.",
+    " nominalConcurrencyShares are 0.  Its requests wait for seats that it borrows; while it"
+    " borrows none, they wait in vain and are rejected when their time in the queue is over.",
     "Give it nominalConcurrencyShares.",
 )
 REJECTS_ALL = FindingKind(

@@ -33,6 +33,6 @@ def admin_families(connections: Connections) -> Iterator[Metric]:
     )
     yield counter(
         f"{PREFIX}admin_connections_ended_total",
-        "Connections of the admin listener that made way, were too late, or were refused",
+        "Connections of the admin listener that made way, were late, or were a watch too many",
         [({"reason": str(reason)}, number) for reason, number in connections.ended.items()],
     )

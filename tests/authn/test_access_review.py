@@ -180,7 +180,9 @@ async def test_failures_are_not_kept(answer: Answer, caplog: pytest.LogCaptureFi
     answers = [answer]
     async with scripted(lambda _: answers[0]) as (_, api):
         reviews = AccessReviews(api, SETTINGS, Clock())
-        with pytest.raises(AccessReviewError, match="no SubjectAccessReview: ") as caught:
+        with pytest.raises(
+            AccessReviewError, match="no answer to a SubjectAccessReview: "
+        ) as caught:
             await reviews.review(ALICE, BOB, ADDRESS)
         kept = reviews.check(ALICE, BOB)
         answers[0] = YES

@@ -379,7 +379,7 @@ async def test_leave_is_of_the_real_user() -> None:
     [
         pytest.param(PASS_THROUGH, "token", id="pass"),
         pytest.param(FRONT_PROXY, "token", id="front"),
-        pytest.param(IMPERSONATE, "503 no SubjectAccessReview", id="impersonate"),
+        pytest.param(IMPERSONATE, "503 no answer to a SubjectAccessReview", id="impersonate"),
     ],
 )
 async def test_leave_that_is_open(assertion: str, who: str) -> None:

@@ -153,7 +153,7 @@ async def test_failures_are_not_kept(answer: Answer, caplog: pytest.LogCaptureFi
 
         shown = f"{verdict}{reviews!r}{api!r}{vars(reviews)!r}{caplog.text}"
     assert (None, 0.0, True) == (verdict.user, verdict.lifetime_s, verdict.is_open)
-    assert verdict.problem.startswith("no TokenReview: ")
+    assert verdict.problem.startswith("no answer to a TokenReview: ")
     assert kept is None
     assert Verdict(ALICE, 10.0) == after
     assert TOKEN not in shown
@@ -167,7 +167,7 @@ async def test_slow_answers() -> None:
         reviews = TokenReviews(api, SETTINGS, Clock())
         verdict = await reviews.review(TOKEN, ADDRESS)
 
-    problem = f"no TokenReview: {PATH}: no answer within 0.05 s"
+    problem = f"no answer to a TokenReview: {PATH}: no answer within 0.05 s"
     assert Verdict(None, 0.0, problem, is_open=True) == verdict
     assert (1, 1) == (api.asked_total, api.failures_total)
 
@@ -310,7 +310,7 @@ async def test_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(api, "post", post)
         verdict = await TokenReviews(api, SETTINGS, Clock()).review(TOKEN, ADDRESS)
 
-    problem = "no TokenReview: the question was given up"
+    problem = "no answer to a TokenReview: the question was given up"
     assert Verdict(None, 0.0, problem, is_open=True) == verdict
 
 
@@ -403,7 +403,7 @@ async def test_full_queue() -> None:
         verdicts = await asyncio.gather(*flood)
 
         assert ALICE == (await known).user
-    problem = f"no TokenReview: {PATH}: too many questions are waiting already"
+    problem = f"no answer to a TokenReview: {PATH}: too many questions are waiting already"
     # One is under way and 32 wait, of which one has to give way to the known one.
     assert [Verdict(None, 0.0, problem, is_open=True)] * 8 == [
         each for each in verdicts if each.user is None

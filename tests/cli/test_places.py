@@ -296,7 +296,9 @@ def test_log(caplog: pytest.LogCaptureFixture) -> None:
     site.now_ns += round(PERIOD_S * 1e9)
     site.connect()
 
-    line = "the test listener, of at most 1 connections, closed or refused one: replaced"
+    line = (
+        "the test listener, of at most 1 connections: all are taken, and one made way for another"
+    )
     assert [line, f"{line} (2 more since)"] == caplog.messages
 
 

@@ -253,7 +253,7 @@ async def test_server_that_is_away(tmp_path: Path) -> None:
     assert [b"1"] == known[2].values(b"retry-after")
     assert "ServiceUnavailable" == json.loads(known[2].body)["reason"]
     assert "INFO" in log
-    assert "refused with 503: no TokenReview" in log
+    assert "refused with 503: no answer to a TokenReview" in log
     assert "refused with 401: the upstream says that the token is nobody's" in log
     assert GOOD not in log
 

@@ -33,9 +33,11 @@ ALICE = User("alice", ("dev", "system:authenticated"))
 COSTS = LearnedCosts(lambda: 0)
 
 
-def controller_of(*objects: FlowControlObject, seats: int = 1) -> Controller:
+def controller_of(
+    *objects: FlowControlObject, seats: int = 1, is_prompt: bool = False
+) -> Controller:
     """A controller with these objects beside the mandatory ones."""
-    controller = Controller(VirtualClock(), seats, 1)
+    controller = Controller(VirtualClock(), seats, 1, is_prompt=is_prompt)
     controller.commit(controller.digest(objects))
     return controller
 
@@ -170,6 +172,25 @@ def test_now() -> None:
         f"rejected with 429, queue-full: queue {texts[7].queue}, the best of its hand, has 2"
         " requests waiting, as many as it may, and 1 of 1 seats are in use"
     )
+
+
+def test_limit_that_does_not_stay() -> None:
+    """A level that has lent all executes nevertheless, and a note says why."""
+    lent = priority_level("narrow", shares=1, lendable_percent=100, queuing=QUEUING)
+    note = (
+        "the level's limit is 0 now; a request that would wait gets idle seats of other levels at"
+        " once, and a level that has lent all that it has serves one request at a time"
+        " (flowControl.limitAdjustment: prompt)"
+    )
+    found = {
+        is_prompt: explain(
+            controller_of(lent, everybody(), is_prompt=is_prompt), COSTS, ALICE, PODS
+        )
+        for is_prompt in (True, False)
+    }
+
+    assert ("execute", (note,)) == (found[True].outcome.decision, found[True].notes)
+    assert ("wait", ()) == (found[False].outcome.decision, found[False].notes)
 
 
 def test_without_queues() -> None:

@@ -12,6 +12,10 @@ from tests.objects import priority_level
 from tests.virtual_clock import VirtualClock
 
 SMALL = "catch-all, global-default, leader-election, system"
+ALL_SMALL = (
+    "catch-all, global-default, leader-election, node-high, system, workload-high, workload-low"
+)
+ALL_LENT = "global-default, workload-high, workload-low"
 LENT = "by rounding all may be lent, so that the limit is 0 while the level is idle"
 ROUNDED = "the shares buy less than one seat, which is rounded up; 49 are enough"
 QUEUING = QueuingConfiguration(queues=4, hand_size=2, queue_length_limit=5)
@@ -58,6 +62,14 @@ def test_levels_and_sums() -> None:
 @pytest.mark.parametrize(
     ("seats", "expected"),
     [
+        pytest.param(
+            1,
+            [
+                f"1 seat is too few for {ALL_LENT}: {LENT}; 13 are enough",
+                f"1 seat is too few for {ALL_SMALL}: {ROUNDED}",
+            ],
+            id="one",
+        ),
         pytest.param(
             8,
             [
