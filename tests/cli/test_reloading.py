@@ -6,6 +6,8 @@ import asyncio
 import dataclasses
 import ipaddress
 import logging
+import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.cli import reloading
@@ -32,6 +34,7 @@ from tests.end_to_end.scene import until
 if TYPE_CHECKING:
     import pytest
 
+README = Path(__file__).parents[2] / "README.md"
 ANY_PORT = Address(host="127.0.0.1", port=0)
 BEFORE = Settings(downstream=DownstreamSettings(listen=ANY_PORT), admin=None)
 CHANGED = dataclasses.replace(
@@ -195,3 +198,18 @@ async def test_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     await process.stop()
 
     assert "the settings and files were not read again to the end" in caplog.text
+
+
+def test_readme() -> None:
+    """The table of the README has exactly the settings that change, by their sections."""
+    text = README.read_text()
+    table = text[text.index("| section | settings that change while the proxy runs |") :]
+    found = set()
+    for row in table[: table.index("\n\n")].splitlines()[2:]:
+        _, first, second, _ = row.split("|")
+        sections, names = (re.findall("`(.+?)`", cell) for cell in (first, second))
+        assert names or second.strip() == "all"
+        paths = [f"{section}.{name}" for section in sections for name in names]
+        found.update(paths or sections or names)
+
+    assert set(CHANGEABLE) == found
