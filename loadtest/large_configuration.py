@@ -220,10 +220,12 @@ class Measured:
         if self._is_json:
             print(json.dumps(found), flush=True)
         else:
+            turn_ms = found["longest_turn_ms"]
+            turn = f"{turn_ms:.1f}" if turn_ms else "under 5"  # of those nothing is told
             print(
                 f"{name:<28} {found['took_s']:8.2f} s  p50 {found['p50_ms']:6.1f} ms "
                 f" longest {found['longest_ms']:7.1f} ms  cpu {found['cpu_s']:6.2f} s"
-                f"  longest turn {found['longest_turn_ms']:6.1f} ms of cpu",
+                f"  longest turn {turn:>7} ms of cpu",
                 flush=True,
             )
 
@@ -352,7 +354,7 @@ class Site:
     async def listen(self) -> None:
         """Look at the live page's events for a while."""
         with suppress(LoadTestError):
-            await curl("--max-time", "5", self.url("/events"))
+            await curl("--max-time", "5", "--stderr", "/dev/null", self.url("/events"))
 
     async def _put(self, changed: list[Object], made: list[Object]) -> None:
         before = self._generations()

@@ -204,7 +204,7 @@ def test_readme() -> None:
     """The table of the README has exactly the settings that change, by their sections."""
     text = README.read_text()
     table = text[text.index("| section | settings that change while the proxy runs |") :]
-    found = set()
+    found: set[str] = set()
     for row in table[: table.index("\n\n")].splitlines()[2:]:
         _, first, second, _ = row.split("|")
         sections, names = (re.findall("`(.+?)`", cell) for cell in (first, second))
