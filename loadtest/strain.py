@@ -258,7 +258,10 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
         wrong.append(f"an exception in the log: {log[-3000:]}")
     results, missed = judged(stalling)
     tally = crowd.tally
-    print(f"{tally.answered} answered, {tally.by_status}; struck {before.struck}, {behind.struck}")
+    print(f"{tally.answered} answered; answers of the proxy itself, by status: {tally.by_status}")
+    for name, link in (("clients", before), ("the origin", behind)):
+        struck = ", ".join(f"{number} {ending}" for ending, number in link.struck.items())
+        print(f"faults of the link to {name}: {struck}")
     print(f"at the end: {state}")
     return {**results, "answered": tally.answered, "by_status": tally.by_status}, wrong + missed
 

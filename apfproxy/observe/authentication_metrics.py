@@ -63,7 +63,7 @@ class AuthenticationMetrics:
         counters = self._counters
         yield counter(
             PREFIX + "authentications_total",
-            "How often the proxy found out who asks, not counting what is known of a request already",
+            "How often the proxy found out who asks, but for what it knows of a request already",
             [
                 ({"result": "authenticated"}, counters.authenticated),
                 ({"result": "anonymous"}, counters.anonymous),
