@@ -505,6 +505,8 @@ class Controller:
                 )
             )
         self._impose(levels, adjust(demands))
+        if self._prompt_limits is not None:
+            self._prompt_limits.on_adjustment()
 
     def _impose(self, levels: Sequence[PriorityLevel], adjustment: Adjustment) -> None:
         """Put current limits in force, and whatever else the queues should know."""

@@ -12,6 +12,8 @@ that has to wait has the limits adjusted, by the same division of seats and thes
 3. Limits change only where a level in which requests wait gets more seats by it.
 4. There are at most ten looks a second, fewer with more than a hundred levels, and none where
    nothing waits.
+5. After an adjustment at a period's end, or for another configuration, what still waits is looked
+   at like an arrival: smoothed demand may have given its seats to a level that is idle by now.
 """
 
 from __future__ import annotations
@@ -68,6 +70,11 @@ class PromptLimits:
             self._look(now_ns)
         else:
             self._timer = self._clock.call_at(self._due_ns, self._on_due)
+
+    def on_adjustment(self) -> None:
+        """Limits were adjusted by smoothed demand: look, if requests wait that may get more."""
+        if any(_may_get_more(level, 0) for level in self._levels()):
+            self.on_wait()
 
     def foreseen_limit(self, level: PriorityLevel, seats: int) -> int:
         """The current limit that the level would have if an arrival of so many seats had to wait.

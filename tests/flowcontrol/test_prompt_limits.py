@@ -333,3 +333,23 @@ def test_a_busy_past_does_not_count() -> None:
     scene.wait(2 * MARK_NS + 2 * LOOK_NS)
 
     assert (15, 5) == (scene.executing(waiting), scene.limit("b"))
+
+
+def test_what_waits_when_a_period_ends() -> None:
+    """It waits for no further arrival to get seats that smoothed demand gave to an idle level."""
+    scene = Scene(*two_levels(lendable=100, borrowing=100))
+    past = scene.arrive("a", 10)
+    scene.wait(PERIOD_NS)
+    scene.controller.adjust_limits()
+    scene.finish("a", past)
+    scene.wait(2 * MARK_NS)
+    most = scene.controller.levels["b"].upper_limit
+    tickets = scene.arrive("b", most + 5)
+    scene.wait(PERIOD_NS)
+    assert most == scene.executing(tickets)
+
+    scene.controller.adjust_limits()
+    scene.finish("b", tickets[:5])
+    scene.wait(2 * MARK_NS)
+
+    assert most == scene.executing(tickets[5:])
