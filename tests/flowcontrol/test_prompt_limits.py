@@ -353,3 +353,28 @@ def test_what_waits_when_a_period_ends() -> None:
     scene.wait(2 * MARK_NS)
 
     assert most == scene.executing(tickets[5:])
+
+
+def test_an_error_of_a_look_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The arrival that had to wait is told of it, and nobody has its place in the queue."""
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    scene = Scene(*two_levels())
+    queue_set = scene.controller.levels["a"].queue_set
+    tickets = scene.arrive("a", 40)
+    scene.wait(LOOK_NS)
+    waiting = queue_set.requests_waiting
+    scene.finish("a", [ticket for ticket in tickets if not ticket.is_executing])
+    scene.wait(2 * LOOK_NS)
+    monkeypatch.setattr("apfproxy.flowcontrol.prompt_limits.adjustment_for_waiting", fail)
+    levels = scene.controller.levels.values()
+    for level in levels:
+        level.upper_limit = 100
+
+    with pytest.raises(ZeroDivisionError):
+        scene.arrive("a")
+    assert waiting > 0 == queue_set.requests_waiting
+    scene.finish("a", tickets)
+    assert queue_set.is_idle

@@ -484,7 +484,4 @@ def test_repr() -> None:
     level.admit()
     level.admit()
 
-    assert (
-        repr(level.queue_set)
-        == "<QueueSet level: 1 waiting, 1 executing, 1 of 1 seats in use, 1 queues>"
-    )
+    assert repr(level.queue_set) == "<QueueSet level: 1 waiting, 1 executing, 1 of 1 seats in use>"
