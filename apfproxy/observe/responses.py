@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import zlib
 from typing import TYPE_CHECKING
@@ -77,15 +78,16 @@ async def sliced_response(
         compressor = zlib.compressobj(GZIP_LEVEL, wbits=GZIP_WINDOW)
         headers["Content-Encoding"] = "gzip"
     response = web.StreamResponse(headers=headers)
-    await response.prepare(request)
     iterator = iter(slices)
-    while (each := await _next_slice(iterator)) is not None:
-        data = compressor.compress(each) if compressor else each
-        if data:
-            await response.write(data)
-    if compressor:
-        await response.write(compressor.flush())
-    await response.write_eof()
+    with contextlib.suppress(ConnectionError):  # the client is gone, as aiohttp will see
+        await response.prepare(request)
+        while (each := await _next_slice(iterator)) is not None:
+            data = compressor.compress(each) if compressor else each
+            if data:
+                await response.write(data)
+        if compressor:
+            await response.write(compressor.flush())
+        await response.write_eof()
     return response
 
 

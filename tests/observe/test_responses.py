@@ -164,3 +164,32 @@ async def test_many_sliced_at_once() -> None:
     assert {b"".join(b"%d" % number for number in range(20))} == bodies
     assert 200 == len(seen)
     assert all(after > before for before, after in pairwise(seen))
+
+
+async def test_sliced_for_a_client_that_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    """Its leaving is no error of the program, of which the log has a traceback."""
+    made: list[int] = []
+    left = asyncio.Event()
+
+    def slices() -> Iterator[bytes]:
+        for number in range(1000):
+            made.append(number)
+            yield b"x"
+
+    async def leave(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        try:
+            return await sliced_response(request, slices(), "text/plain")
+        finally:
+            left.set()
+
+    app = web.Application()
+    app.router.add_get("/", leave)
+    async with TestClient(TestServer(app)) as client:
+        with pytest.raises(aiohttp.ClientError):
+            await client.get("/")
+        await left.wait()
+
+    assert [] == caplog.records
+    assert 1 >= len(made)
