@@ -101,7 +101,11 @@ class RequestCount:
                 self.ns_at.append(0)
 
     def end(self, now_ns: int) -> None:
-        """Count one less from `now_ns` on."""
+        """Count one less from `now_ns` on, but never less than none.
+
+        A request that an error ended between two steps may end without having begun.  All others
+        share this count: it must not cost them anything.
+        """
         if now_ns >= self.second_end_ns:
             self.roll(now_ns)
         count = self.count
@@ -109,7 +113,8 @@ class RequestCount:
         if duration_ns > 0:
             self.ns_at[count] += duration_ns
             self.since_ns = now_ns
-        self.count = count - 1
+        if count:
+            self.count = count - 1
 
     def roll(self, now_ns: int) -> None:
         """Begin the second that `now_ns` is in; nothing has changed since the one before."""

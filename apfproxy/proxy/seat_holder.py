@@ -193,11 +193,11 @@ class SeatHolder(abc.ABC):
         self.ticket = result
         if result.state == _EXECUTING:
             arrived_ns = self._sent_ns = result.arrived_ns
+            head.kind.executing.begin(arrived_ns)
             if is_whole:
                 self._downstream.deadline_ns = arrived_ns + head.answer_timeout_ns
             else:
                 self._set_deadline(arrived_ns)
-            head.kind.executing.begin(arrived_ns)
             # `_dispatch`, in place: with the other such places, 0.6 us per request.
             upstream = context.pool.take()
             if upstream is None:
@@ -256,9 +256,9 @@ class SeatHolder(abc.ABC):
         """Wait in the queue, for as long as the request may."""
         context, head = self._context, self.head
         self._downstream.deadline_ns = ticket.arrived_ns + head.timeout_ns
-        head.kind.waiting.begin(ticket.arrived_ns)
         wait_ns = found.level.longest_wait_ns(head.timeout_ns)
         self._wait_timer = context.loop.call_later(wait_ns / 1e9, self._on_wait_limit)
+        head.kind.waiting.begin(ticket.arrived_ns)
 
     def on_dispatch(self, ticket: Ticket) -> None:
         """The request's turn has come."""

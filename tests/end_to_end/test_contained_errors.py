@@ -312,3 +312,23 @@ async def test_an_error_at_the_wait_limit(monkeypatch: pytest.MonkeyPatch) -> No
         assert await waiting.is_at_end()
         assert 0 == scene.level().queue_set.requests_waiting
         assert {Part.CONNECTION: 1} == totals(scene)
+
+
+@on_uvloop
+async def test_errors_before_a_request_is_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is counted of all requests together stays right, so that it costs others nothing."""
+    chunked = POST.replace(b"Content-Length: 4", b"Transfer-Encoding: chunked")
+    async with running(ONE_SEAT) as scene:
+        kinds = scene.process.kinds
+        with monkeypatch.context() as patch:
+            patch.setattr(Exchange, "_set_deadline", broken)
+            for _ in range(3):
+                client = await scene.ask(chunked + b"1\r\na\r\n")
+                assert await client.is_at_end()
+        kinds.usages(scene.process.clock.now_ns())
+        client = await scene.ask(chunked + b"0\r\n\r\n")
+        arrival = await scene.origin.next_request()
+        await arrival.peer.send(OK)
+        assert 200 == (await client.read_answer()).status
+        counts = [count.count for kind in kinds.kinds for count in kind]
+        assert ([0, 0, 0, 0], {Part.CONNECTION: 3}) == (counts, totals(scene))

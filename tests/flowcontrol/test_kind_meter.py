@@ -170,3 +170,17 @@ def test_repr_says_what_is_counted() -> None:
     meter.kinds[True].waiting.begin(0)
 
     assert "<RequestCount waiting mutating: 1>" in repr(meter)
+
+
+def test_an_end_without_a_beginning() -> None:
+    """After errors of the program there are such; the count stays of use to all others."""
+    count = RequestCount(EXECUTING, READ_ONLY, 0)
+    for _ in range(3):
+        count.end(10)
+    count.flush(20)
+
+    count.begin(30)
+    count.begin(40)
+    count.end(50)
+    assert 1 == count.count
+    assert bucket_ns({0: 30, 1: 10, float("inf"): 10}) == count.usage(50).bucket_ns
