@@ -182,15 +182,17 @@ class DownstreamConnection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002  either way it is gone
         self._is_closed = True
-        self._context.absences.forget(self)
-        self._transport.set_protocol(NOBODY)
         self._leave()  # which raises nothing
         self.deadline_ns = 0
-        if self._counted_as:
-            self._context.connections.discard(self)
-            self._context.limits.release(self._counted_as)
-            self._counted_as = ""
-            self._context.on_connection_closed()
+        try:
+            self._context.absences.forget(self)
+            self._transport.set_protocol(NOBODY)
+        finally:  # whatever happens: one that is gone must not count, nor hold up the end
+            if self._counted_as:
+                self._context.connections.discard(self)
+                self._context.limits.release(self._counted_as)
+                self._counted_as = ""
+                self._context.on_connection_closed()
 
     @guarded
     def on_absence(self) -> None:

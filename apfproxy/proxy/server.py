@@ -43,6 +43,8 @@ STALE_SWEEP_S = 5.0
 """Then no deadline is kept, and nothing but a new process may help."""
 BACKLOG = 4096
 """Connections that the kernel holds for us; it cuts this to net.core.somaxconn."""
+STOP_S = 5.0
+"""For connections that were cut to be gone: some turns of the loop, unless an error lost one."""
 WATCH_END_PERIOD_S = 0.05
 MIN_WATCHES_ENDED_PER_S = 200
 """When draining; kube-apiserver's own floor."""
@@ -288,7 +290,11 @@ class ProxyServer:
             except Exception as error:  # noqa: BLE001  it is of this one alone
                 answer.fail(error)
         self._pool.close()
-        await self._all_closed()
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self._all_closed()
+        except TimeoutError:
+            log.warning("stopping without %d connections that do not end", self.connection_count)
         self._context.absences.close()
 
     async def _all_closed(self) -> None:

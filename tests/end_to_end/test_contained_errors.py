@@ -16,6 +16,7 @@ import pytest
 
 from apfproxy.faults import Part
 from apfproxy.proxy import server as server_module
+from apfproxy.proxy.absences import Absences
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.overload import Overload
@@ -332,3 +333,36 @@ async def test_errors_before_a_request_is_on_its_way(monkeypatch: pytest.MonkeyP
         assert 200 == (await client.read_answer()).status
         counts = [count.count for kind in kinds.kinds for count in kind]
         assert ([0, 0, 0, 0], {Part.CONNECTION: 3}) == (counts, totals(scene))
+
+
+@on_uvloop
+async def test_an_error_at_the_end_of_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is counted no more all the same, and its seat comes back."""
+    async with running(ONE_SEAT) as scene:
+        hold = await scene.take_seat()
+        with monkeypatch.context() as patch:
+            patch.setattr(Absences, "forget", broken)
+            hold.client.close()
+            await until(lambda: not scene.process.server.connection_count)
+        assert 0 == scene.level().queue_set.seats_in_use
+        assert 0 == scene.process.counters.connections_open
+        assert {Part.LOOP: 1} == totals(scene)
+
+
+@on_uvloop
+async def test_a_connection_that_was_lost_does_not_hold_up_the_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The process stops although it does not hear of the connection's end."""
+    monkeypatch.setattr(server_module, "STOP_S", 0.01)
+    lost = []
+    async with running(ONE_SEAT) as scene:
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                DownstreamConnection, "connection_lost", lambda self, _: lost.append(self)
+            )
+            (await scene.connect()).close()
+            await until(lambda: lost)
+            await scene.process.stop()
+        lost[0].connection_lost(None)
+    assert "stopping without 1 connections that do not end" in caplog.messages
