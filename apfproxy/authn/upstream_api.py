@@ -16,6 +16,7 @@ import enum
 import json
 import logging
 import random
+import time
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -24,6 +25,7 @@ import yarl
 from apfproxy.authn.api_exchange import EXCHANGE_ERRORS, explained, json_head, new_session
 from apfproxy.authn.fair_line import FairLine, LineFullError, Place
 from apfproxy.authn.strict_json import StrictJsonError, read_object
+from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:
     import ssl
@@ -108,6 +110,8 @@ class UpstreamApi:
         self._host = host
         self._sleep = sleep
         self._session: aiohttp.ClientSession | None = None
+        # One that fails now and then would have two lines of each question else.
+        self._log = RareLog(logger, time.monotonic_ns)
         self._is_closed = False
         self.asked_total = 0
         self.failures_total = 0
@@ -164,7 +168,7 @@ class UpstreamApi:
             self._failed(error)
             raise
         if self.problem is not None:
-            logger.info("the upstream's API answers again: %s", path)
+            self._log.log(logging.INFO, "again", "the upstream's API answers again: %s", path)
             self.problem = None
         return answer
 
@@ -188,7 +192,9 @@ class UpstreamApi:
     def _failed(self, error: UpstreamApiError) -> None:
         self.failures_total += 1
         if self.problem is None:
-            logger.warning("the upstream's API does not answer: %s", error)
+            self._log.log(
+                logging.WARNING, "failed", "the upstream's API does not answer: %s", error
+            )
         self.problem = str(error)
 
     async def _post_until_answered(self, path: str, body: bytes, place: Place) -> dict[str, Any]:

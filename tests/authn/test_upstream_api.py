@@ -340,3 +340,22 @@ async def test_errors_of_the_client_library(monkeypatch: pytest.MonkeyPatch) -> 
 
     assert str(error) == f"{PATH}: the exchange went wrong: ClientError"
     assert (None, True) == (error.__cause__, error.__suppress_context__)
+
+
+async def test_an_api_that_fails_now_and_then(caplog: pytest.LogCaptureFixture) -> None:
+    """It has a line a minute of each kind in the log, and not two of each question."""
+    caplog.set_level(logging.INFO, upstream_api.__name__)
+    answers: list[Answer] = [{}, web.Response(status=404)]
+
+    def answer(_: object) -> Answer:
+        answers.reverse()
+        return answers[0]
+
+    async with scripted(answer) as (_, api):
+        for _ in range(3):
+            await failure(api)
+            answers[0] = web.Response(status=404)
+            await api.post(PATH, OBJ)
+
+    assert ["WARNING", "INFO"] == [each.levelname for each in caplog.records]
+    assert 3 == api.failures_total
