@@ -370,7 +370,6 @@ class ProxyProcess:
         Args:
             settings: Which differ from those before only in what may change, see `reloading`.
         """
-        self.settings = settings
         self.server.configure(settings)
         self.observation.configure(settings.access_log)
         if (
@@ -379,6 +378,7 @@ class ProxyProcess:
         ):
             self.controller.resize(settings.flow_control.server_concurrency_limit)
             self._note_limits()
+        self.settings = settings  # only now: what could not be put in force is tried again
 
     async def read_again(self) -> None:
         """Take what has changed of all files, as is done when they change by themselves."""

@@ -184,18 +184,29 @@ class Limits:
         Args:
             descriptors: Files that the process may have open.
             upstream_connections: The most that there may be towards the origin; each needs one
-                too, but there are never more of them than of clients' connections.
+                too, and those of clients that are there are no more than these.
             questions: The most that may be under way to the origin's API.
 
         Returns:
             The new limit, if there must be one.
         """
-        room = descriptors - SPARE_DESCRIPTORS - max(0, questions - SPARE_QUESTIONS)
+        room = descriptors - spared(questions)
         most = max(room // 2, room - upstream_connections, MIN_CONNECTIONS)
         if most >= self._max_connections:
             return None
         self._max_connections = most
         return most
+
+    def left(self, descriptors: int, questions: int = 0) -> int:
+        """Connections to the origin for which descriptors are left, if all clients' are there.
+
+        Clients that are there have no more; but answers that nobody waits for any more may.
+
+        Args:
+            descriptors: As for `fit`.
+            questions: Likewise.
+        """
+        return max(descriptors - spared(questions) - self._max_connections, MIN_CONNECTIONS)
 
     def __repr__(self) -> str:
         return f"<Limits: {self._open} of {self._max_connections} connections>"
@@ -216,6 +227,11 @@ class SlowReaderPlace:
 
     def __repr__(self) -> str:
         return f"<SlowReaderPlace of {self._level}>"
+
+
+def spared(questions: int) -> int:
+    """Descriptors for all but clients and the origin, with so many questions at most."""
+    return SPARE_DESCRIPTORS + max(0, questions - SPARE_QUESTIONS)
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:

@@ -9,6 +9,7 @@ import math
 import os
 import resource
 import socket
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apfproxy.duties import Recurring
@@ -186,11 +187,12 @@ class ProxyServer:
         wanted = self._settings.downstream.limits.max_connections
         authentication = self._settings.authentication
         reviews = (authentication.token_review, authentication.impersonation.access_review)
-        most = self._context.limits.fit(
-            descriptors,
-            self._settings.upstream.max_connections,
-            sum(each.max_concurrent for each in reviews if each.is_enabled),
-        )
+        upstream, limits = self._settings.upstream, self._context.limits
+        questions = sum(each.max_concurrent for each in reviews if each.is_enabled)
+        most = limits.fit(descriptors, upstream.max_connections, questions)
+        left = limits.left(descriptors, questions)
+        if left < upstream.max_connections:
+            self._pool.configure(replace(upstream, max_connections=left))
         # Nobody has asked for the default, nor for a number where there is to be no limit.
         if most is not None and wanted not in (None, LimitSettings().max_connections):
             log.warning(

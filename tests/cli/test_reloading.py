@@ -8,7 +8,9 @@ import ipaddress
 import logging
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pytest
 
 from apfproxy.cli import reloading
 from apfproxy.cli.process import ProxyProcess
@@ -30,9 +32,6 @@ from apfproxy.settings import (
 from apfproxy.sources.settings_file import setting_paths
 from apfproxy.tasks import spawn
 from tests.end_to_end.scene import until
-
-if TYPE_CHECKING:
-    import pytest
 
 README = Path(__file__).parents[2] / "README.md"
 ANY_PORT = Address(host="127.0.0.1", port=0)
@@ -118,6 +117,21 @@ async def test_as_if_started_so() -> None:
     ]
     for process in (fresh, changed, same):
         await process.stop()
+
+
+async def test_settings_that_cannot_be_put_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They do not pass for those in force: the next time they are tried again."""
+
+    def fail(_: Settings) -> None:
+        raise ZeroDivisionError
+
+    process = ProxyProcess(BEFORE)
+    with monkeypatch.context() as patch:
+        patch.setattr(process.server, "configure", fail)
+        with pytest.raises(ZeroDivisionError):
+            process.configure(CHANGED)
+    assert BEFORE is process.settings
+    await process.stop()
 
 
 def test_all_that_may_change_is_changed_here() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import resource
 from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -35,6 +37,9 @@ from tests.end_to_end.scene import (
     running,
     until,
 )
+
+if TYPE_CHECKING:
+    from apfproxy.proxy.counters import ProxyCounters
 
 CHUNKED_OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 LAST_CHUNK = b"0\r\n\r\n"
@@ -194,6 +199,28 @@ async def test_descriptors(
     async with running(setup) as scene:
         assert most == scene.process.server.max_connections
         assert said == [message.partition(":")[0] for message in caplog.messages]
+
+
+@on_uvloop
+async def test_descriptors_for_the_origin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers that nobody waits for take no more files than there are: others wait in line."""
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (296, 296))
+    async with running(Setup().with_upstream(abandoned_wait_s=3600.0)) as scene:
+        server, counters = scene.process.server, scene.process.counters
+        for number in range(25):
+            client = await scene.ask(GET)
+            if number < 20:
+                await scene.origin.next_request()
+            else:
+                await until(lambda: server.pool.waiting_count)
+            client.reset()
+            await until(partial(_has_left, counters, number))
+        assert (20, 20) == (server.max_connections, server.pool.open_count)
+
+
+def _has_left(counters: ProxyCounters, number: int) -> bool:
+    """Whether more clients than these have left."""
+    return counters.client_aborts > number
 
 
 @on_uvloop
