@@ -9,8 +9,15 @@ import time
 
 from aiohttp.http_exceptions import HttpProcessingError
 
+from apfproxy.rare_log import RareLog
+
 FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 DATE_FORMAT = "%Y-%m-%dT%H:%M:%S"
+
+LOOP = "asyncio"
+"""The logger of event loops, uvloop's too."""
+
+_loop_warnings = RareLog(logging.getLogger(f"{LOOP}.warnings"), time.monotonic_ns)
 
 CONTROLS = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029]")
 """What breaks lines, and what makes terminals do things."""
@@ -41,6 +48,19 @@ def is_no_client_fault(record: logging.LogRecord) -> bool:
     return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 
+def is_no_loop_warning(record: logging.LogRecord) -> bool:
+    """Whether a record of an event loop is no warning; those have one line of a kind a minute.
+
+    A loop warns of each write to a connection that broke a moment ago.  Anybody can bring that
+    about: a client that resets a download is worth ten lines.
+    """
+    if record.levelno != logging.WARNING:
+        return True
+    arguments = record.args if isinstance(record.args, tuple) else (record.args,)
+    _loop_warnings.log(record.levelno, str(record.msg), str(record.msg), *arguments)
+    return False
+
+
 def configure_logging(level: str) -> None:
     """Send the records of all loggers from `level` on to stderr; call once, in a command."""
     formatter = OneLineFormatter(FORMAT, DATE_FORMAT)
@@ -53,3 +73,4 @@ def configure_logging(level: str) -> None:
         logging.getLogger(name).setLevel(max(logging.INFO, logging.getLogger().level))
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
     logging.getLogger("aiohttp.server").addFilter(is_no_client_fault)
+    logging.getLogger(LOOP).addFilter(is_no_loop_warning)

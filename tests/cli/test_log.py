@@ -5,12 +5,15 @@ from __future__ import annotations
 import io
 import logging
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp.http_exceptions import BadHttpMessage
 
+from apfproxy.cli import log as log_module
 from apfproxy.cli.log import OneLineFormatter, configure_logging
+from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,3 +89,23 @@ def test_requests_that_are_none(
     logging.getLogger("aiohttp.server").error("failed", exc_info=error)
 
     assert shown == ("failed" in stderr.getvalue())
+
+
+def test_warnings_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that clients bring about again and again are one line; its errors are all there."""
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    rare = RareLog(logging.getLogger("asyncio.warnings"), time.monotonic_ns)
+    monkeypatch.setattr(log_module, "_loop_warnings", rare, raising=False)
+    configure_logging("info")
+    logger = logging.getLogger("asyncio")
+    for _ in range(3):
+        logger.warning("%s is closed", "it")
+        logger.warning("a dictionary: %(a)s", {"a": 1})
+        logger.error("an error")
+
+    lines = [line.split(" ", 2)[1:] for line in stderr.getvalue().splitlines()]
+    assert ["WARNING", "asyncio.warnings: it is closed"] in lines
+    assert ["WARNING", "asyncio.warnings: a dictionary: 1"] in lines
+    assert 3 == lines.count(["ERROR", "asyncio: an error"])
+    assert 5 == len(lines)
