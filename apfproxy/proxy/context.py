@@ -76,7 +76,7 @@ class Heads:
         self.peer = peer
         self._parser = parser
         self._admission = admission
-        self._kept: Kept[bytes, RequestHead] = Kept(max_kept, room, of_head)
+        self._kept: Kept[bytes, RequestHead] = Kept(max_kept, room, _bytes_of)
         self.kept = self._kept.values
 
     def read(self, data: bytes, *, is_alone: bool) -> RequestHead:
@@ -297,3 +297,9 @@ class Context:
 
     def __repr__(self) -> str:
         return f"<Context with {len(self.connections)} connections>"
+
+
+def _bytes_of(data: bytes, head: RequestHead) -> int:
+    """The memory that a kept head takes."""
+    texts = (head.target, head.line, head.forward)
+    return of_head(data, texts, head.attributes, head.fields)

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from apfproxy.proxy.request_fields import RequestFields
-    from apfproxy.proxy.request_head import RequestHead
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
@@ -48,23 +47,27 @@ def of_section(section: bytes, fields: RequestFields) -> int:
     return PLACE + LATER + getsizeof(section) + 2 * len(section) + _of_fields(fields)
 
 
-def of_head(data: bytes, head: RequestHead) -> int:
+def of_head(
+    data: bytes, texts: Iterable[bytes], attributes: RequestAttributes, fields: RequestFields
+) -> int:
     """Bytes of what is known of a head, with its own.
 
     Args:
         data: The head.
-        head: What is known of it.
+        texts: What has been made of it to be kept, such as the head to forward.
+        attributes: Those of its target.
+        fields: What its fields say.
     """
     # Its identity's lines are as long as the fields that they are made of, at most.
-    texts: tuple[bytes, ...] = (data, head.target, head.line, head.forward)
     return (
         PLACE
         + LATER
         + STRUCTURE
         + 2 * len(data)
+        + getsizeof(data)
         + sum(map(getsizeof, texts))
-        + _of_attributes(head.attributes)
-        + _of_fields(head.fields)
+        + _of_attributes(attributes)
+        + _of_fields(fields)
     )
 
 
