@@ -88,8 +88,9 @@ class Quantity:
 
     def __add__(self, other: Quantity) -> Quantity:
         total = self.nano + other.nano
-        # The sum is written as the first of the two is.
-        return Quantity(total, binary_text(total)) if self.text.endswith("i") else of_nano(total)
+        # The sum is written as the first of the two is, unless that is zero.
+        first = self if self.nano else other
+        return Quantity(total, binary_text(total)) if first.text.endswith("i") else of_nano(total)
 
     def __sub__(self, other: Quantity) -> Quantity:
         return of_nano(self.nano - other.nano)

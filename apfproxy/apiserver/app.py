@@ -120,6 +120,8 @@ class Api:
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         # Decoded before it is split, as Kubernetes does it and whoever judges requests before.
         segments = unquote(request.rel_url.raw_path, errors="replace").split("/")[1:]
+        if segments[0] == "openapi":
+            return await self._openapi_document(request, segments[1:])
         if segments[-1] == "":
             segments.pop()
         is_discovery = segments[0] in {"api", "apis"}
@@ -127,8 +129,6 @@ class Api:
             return no_such_path()
         if is_discovery and len(segments) > (2 if segments[0] == "api" else 3):
             return await self._handlers.answer(request, segments)
-        if segments[0] == "openapi":
-            return await self._openapi_document(request, segments[1:])
         found = self._found(request, segments)
         if found is None:
             raise no_such_resource()
@@ -136,7 +136,7 @@ class Api:
             return found
         if segments[0] != "apis" or len(segments) > OF_GROUP:
             # Of `/apis` and of groups Kubernetes answers in another way, whatever the method.
-            if request.method not in {"GET", "HEAD"}:
+            if request.method != "GET":
                 raise method_not_allowed()
             available = AVAILABLE if is_discovery else (JSON,)
             check_route(request.headers.get("Accept", ""), available)
@@ -189,7 +189,7 @@ class Api:
         accept = request.headers.get("Accept", "")
         found = await asyncio.to_thread(self._described, accept, segments)
         if found is None:
-            return web.Response(status=404)
+            return web.Response(status=404) if segments[:1] == ["v3"] else no_such_path()
         if segments != ["v3"] and found.content_type == JSON and not takes_json(accept):
             return web.Response(status=406, headers={"Content-Type": ""})
         headers = {"ETag": found.etag, "Vary": "Accept, Accept-Encoding", "Cache-Control": "public"}

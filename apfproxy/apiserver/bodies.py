@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from apfproxy.api.kind import Change, Object, nothing
 from apfproxy.api.schema.body import BodyError, Parsed, parse_json, parse_yaml
 from apfproxy.api.schema.protobuf import MessageError, SchemaFor, parse_protobuf
-from apfproxy.api.schema.reading import MismatchError, canonical, no_type, read, value_name
+from apfproxy.api.schema.reading import MismatchError, canonical, no_type, read_in_order, value_name
 from apfproxy.apiserver.errors import StatusError, bad_request
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.negotiation import AVAILABLE, JSON, PROTOBUF, YAML
@@ -40,9 +40,15 @@ READERS: dict[str, Callable[[bytes, SchemaFor], Parsed]] = {
 
 TYPE_FIELDS = {"kind": "kind", "apiversion": "apiVersion"}
 REGISTERED = frozenset(
-    (kind.api_version(version.name), kind.name) for kind in KINDS for version in kind.versions
-) | {("policy/v1", "Eviction"), ("policy/v1beta1", "Eviction")}
+    (kind.api_version(version.name), name)
+    for kind in KINDS
+    for version in kind.versions
+    for name in (kind.name, f"{kind.name}List")
+) | {("policy/v1", "Eviction"), ("policy/v1beta1", "Eviction"), ("v1", "Status")}
 """Versions and kinds that Kubernetes' messages know."""
+
+OPTIONS_KIND = "DeleteOptions"
+"""Of which Kubernetes does not say what a body that it cannot read should have been."""
 
 STRICT = "Strict"
 IGNORE = "Ignore"
@@ -167,8 +173,10 @@ def parse(content_type: str, data: bytes, kind_name: str, schema_for: SchemaFor)
         ) from error
     except BodyError as error:
         message = str(error)
-        if media_type(content_type) != PROTOBUF:
+        if media_type(content_type) == JSON:
             message = f"couldn't get version/kind; json parse error: {message}"
+        if kind_name == OPTIONS_KIND:
+            raise bad_request(message) from error
         raise bad_request(unrecognized(kind_name, message, data)) from error
 
 
@@ -202,10 +210,12 @@ def decode(expected: Expected, parsed: Parsed, validation: str, data: bytes = b"
     check_type(expected, raw, data)
     cannot = f'{expected.kind} in version "{expected.version}" cannot be handled as'
     try:
-        found = read(expected.schema, raw)
+        found = read_in_order(expected.schema, raw)
     except MismatchError as error:
         raise bad_request(f"{cannot} a {expected.kind}: {error}") from error
-    warnings = () if validation == IGNORE else dropped(parsed.duplicates, found.unknown)
+    # What is unknown is passed over: that it occurs twice nobody notices.
+    duplicates = tuple(path for path in parsed.duplicates if path not in found.unknown)
+    warnings = () if validation == IGNORE else dropped(duplicates, found.unknown)
     if warnings and validation == STRICT:
         listed = ", ".join(warnings)
         raise bad_request(f"{cannot} a {expected.kind}: strict decoding error: {listed}")

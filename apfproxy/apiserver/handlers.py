@@ -29,6 +29,7 @@ from apfproxy.apiserver.answers import (
 )
 from apfproxy.apiserver.bodies import (
     LARGEST_BYTES,
+    OPTIONS_KIND,
     Expected,
     any_version,
     check_media_type,
@@ -198,7 +199,7 @@ class Call:
         )
         selection = self._selection(options)
         if is_watch:
-            return await self._watch(form, options, selection)
+            return await self._watch(options, selection)
         found = await page(self._store, self._collection, selection, options)
         return await self._listed(form, found)
 
@@ -352,9 +353,8 @@ class Call:
             chunks = chain(chunks, (b"\n",))
         return await stream(self._request, form, chunks)
 
-    async def _watch(
-        self, form: Form, options: ListOptions, selection: Selection
-    ) -> web.StreamResponse:
+    async def _watch(self, options: ListOptions, selection: Selection) -> web.StreamResponse:
+        form = self._form(streams=True)
         watch = Watch(
             self._store,
             self._collection,
@@ -371,9 +371,10 @@ class Call:
 
         return await written_piecemeal(self._request, headers_for(form), write)
 
-    def _form(self, *, has_table: bool = True) -> Form:
+    def _form(self, *, has_table: bool = True, streams: bool = False) -> Form:
         accept = self._request.headers.get("Accept", "")
-        return chosen(accept, shapes=ALL_SHAPES if has_table else WITHOUT_TABLE)
+        shapes = ALL_SHAPES if has_table else WITHOUT_TABLE
+        return chosen(accept, shapes=shapes, streams=streams)
 
     @property
     def _pretty(self) -> bool | None:
@@ -450,9 +451,11 @@ class Call:
         """How to delete, from the body or the query."""
         data = await self._body()
         raw = None
-        if data.strip():
-            schemas = any_version("DeleteOptions", DELETE_OPTIONS)
-            raw = (await self._parsed(data, "DeleteOptions", schemas)).raw
+        if data:
+            schemas = any_version(OPTIONS_KIND, DELETE_OPTIONS)
+            parsed = await self._parsed(data, OPTIONS_KIND, schemas)
+            # A body that says nothing counts, too: then the parameters do not.
+            raw = {} if parsed.raw is None else parsed.raw
         return parameters.delete_options(self._query, raw, self._user_agent)
 
     async def _written(

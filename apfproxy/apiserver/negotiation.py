@@ -21,7 +21,9 @@ YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 AVAILABLE = (JSON, YAML, PROTOBUF)
 """As Kubernetes names them; protobuf is only read here, so that clients get their next choice."""
-STREAMED = (*AVAILABLE, f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
+EVENTS = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
+"""Of the events of a watch."""
+STREAMED = (*AVAILABLE, *EVENTS)
 """Of what can be watched."""
 WRITTEN = (JSON, YAML)
 """What this server writes."""
@@ -122,9 +124,13 @@ def check_route(accept: str, available: tuple[str, ...] = AVAILABLE) -> None:
     raise StatusError(406, "NotAcceptable", message, {})
 
 
-def not_acceptable() -> StatusError:
-    """406: no form that the client accepts can be written."""
-    message = f"only the following media types are accepted: {', '.join(AVAILABLE)}"
+def not_acceptable(available: tuple[str, ...] = AVAILABLE) -> StatusError:
+    """406: no form that the client accepts can be written.
+
+    Args:
+        available: Media types, as Kubernetes has them there.
+    """
+    message = f"only the following media types are accepted: {', '.join(available)}"
     return StatusError(406, "NotAcceptable", message)
 
 
@@ -211,12 +217,13 @@ def form_of(media_type: str, choice: Choice, shapes: frozenset[Shape]) -> Form |
     return None if shape is None else Form(media_type, shape, version)
 
 
-def chosen(accept: str, *, shapes: frozenset[Shape] = NO_SHAPES) -> Form:
+def chosen(accept: str, *, shapes: frozenset[Shape] = NO_SHAPES, streams: bool = False) -> Form:
     """The form of an answer.
 
     Args:
         accept: The field's value; "" for any form.
         shapes: Of `meta.k8s.io`, which objects can be converted to here.
+        streams: Whether the answer is a stream of events, which is never YAML.
 
     Raises:
         StatusError: 406, none of what the client accepts can be written.
@@ -226,6 +233,6 @@ def chosen(accept: str, *, shapes: frozenset[Shape] = NO_SHAPES) -> Form:
     for choice in choices(accept):
         for media_type in choice.written():
             form = form_of(media_type, choice, shapes)
-            if form is not None:
+            if form is not None and not (streams and form.is_yaml):
                 return form
-    raise not_acceptable()
+    raise not_acceptable(EVENTS if streams else AVAILABLE)

@@ -132,8 +132,11 @@ def get_options(query: Query) -> GetOptions:
     """Decode the parameters of a GET of one object.
 
     Raises:
-        StatusError: The resource version is none; 500, as Kubernetes has it.
+        StatusError: It asks for an export; or the resource version is none: 500, as Kubernetes
+            has it.
     """
+    if _boolean(query, "export"):
+        raise bad_request("the export parameter, deprecated since v1.14, is no longer supported")
     version = first(query, "resourceVersion")
     if version in ANY_VERSION:
         return NO_GET_OPTIONS

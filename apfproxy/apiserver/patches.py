@@ -108,7 +108,9 @@ class Patch:
             is_restored = self._type == STRATEGIC_MERGE_PATCH
             raise self._refused(patched, error.restored if is_restored else str(error)) from error
         if self._validation != IGNORE:
-            self.warnings = unknown_operations + dropped(self._parsed.duplicates, found.unknown)
+            # Members of what a patch merges are in the order of their keys.
+            unknown = found.unknown if self._type == JSON_PATCH else tuple(sorted(found.unknown))
+            self.warnings = unknown_operations + dropped(self._parsed.duplicates, unknown)
         if self.warnings and self._validation == STRICT:
             raise self._refused(patched, f"strict decoding error: {', '.join(self.warnings)}")
         obj = found.obj

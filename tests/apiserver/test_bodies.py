@@ -228,3 +228,34 @@ def test_too_many_objects(piece: bytes) -> None:
         check_number(piece * (MOST_OBJECTS + 1))
 
     assert (413, "RequestEntityTooLarge") == (caught.value.code, caught.value.reason)
+
+
+def test_unknown_fields_are_told_once() -> None:
+    """What is unknown is not repeated, too."""
+    assert ('unknown field "bogus"',) == sent(b'{"bogus": 1, "bogus": 2}').warnings
+
+
+@pytest.mark.parametrize("kind", ["FlowSchemaList", "PriorityLevelConfiguration"])
+def test_other_kinds_are_known(kind: str) -> None:
+    """Lists are kinds, too; none of another kind is converted."""
+    version = "flowcontrol.apiserver.k8s.io/v1"
+    body = json.dumps({"kind": kind, "apiVersion": version}).encode()
+    with pytest.raises(StatusError) as error:
+        sent(body)
+
+    expected = f"converting (v1.{kind}) to (flowcontrol.FlowSchema): unknown conversion"
+    assert error.value.message.endswith(expected)
+
+
+def test_the_first_wrong_type_is_told() -> None:
+    """Of several values of wrong types the first one of the body counts."""
+    data = b"""{"kind": "FlowSchema", "status": {"conditions": null},
+        "spec": {"rules": [null, {"subjects": []}, 5],
+        "matchingPrecedence": "x", "bogus": 1}, "metadata": {"labels": {"a": null, "b": 1}}}"""
+    with pytest.raises(StatusError) as first:
+        sent(data)
+    with pytest.raises(StatusError) as other:
+        sent(data.replace(b", 5]", b"]").replace(b'"x"', b"1"))
+
+    assert "number into Go struct field FlowSchemaSpec.spec.rules of" in first.value.message
+    assert "number into Go struct field ObjectMeta.metadata.labels of" in other.value.message

@@ -15,6 +15,7 @@ from tests.apiserver.site import (
     APPLY,
     BUDGETS,
     FLOW_CONTROL,
+    JSON,
     JSON_PATCH,
     LEVELS,
     MERGE,
@@ -427,6 +428,38 @@ async def test_deletions(site: Site, query: str, body: Object | None, expected: 
     assert ("FlowSchema" if expected < 300 else "Status") == answer.body["kind"]
 
 
+@pytest.mark.parametrize(
+    ("body", "content_type", "message"),
+    [
+        pytest.param(b"{}x", JSON, "invalid character 'x' after top-level value", id="json"),
+        pytest.param(b" ", JSON, "unexpected end of JSON input", id="blank"),
+    ],
+)
+async def test_options_that_cannot_be_read(
+    site: Site, body: bytes, content_type: str, message: str
+) -> None:
+    """Nobody says what a body of a deletion should have been."""
+    answer = await site.send("DELETE", f"{SCHEMAS}/f", body, content_type=content_type)
+
+    expected = f"couldn't get version/kind; json parse error: {message}"
+    assert (400, expected) == (answer.status, answer.body["message"])
+
+
+async def test_a_body_of_nothing_counts(site: Site) -> None:
+    """With any body the parameters do not count: `dryRun` there does not save the object."""
+    await site.send("POST", SCHEMAS, flow_schema())
+    answer = await site.send("DELETE", f"{SCHEMAS}/f?dryRun=All", b"null", content_type=JSON)
+
+    assert [200, 404] == [answer.status, (await site.get(f"{SCHEMAS}/f")).status]
+
+
+async def test_exports_are_refused(site: Site) -> None:
+    """What once gave an object without its state says so, unless it is not wanted."""
+    answers = [await site.get(f"{SCHEMAS}/x?export={value}") for value in ("true", "false")]
+
+    assert [400, 404] == [answer.status for answer in answers]
+
+
 async def test_pods_are_answered(site: Site) -> None:
     """A pod that is deleted is answered itself, even if it is gone."""
     await site.send("POST", PODS, pod())
@@ -564,4 +597,4 @@ async def test_large_yaml(site: Site) -> None:
     ]
 
     assert [400, 400] == [answer.status for answer in answers]
-    assert "json parse error: yaml: line " in answers[0].body["message"]
+    assert "(must be of type Pod): yaml: line " in answers[0].body["message"]

@@ -162,3 +162,11 @@ def test_what_cannot_be_applied(data: bytes, message: str) -> None:
         applied(FLOW_SCHEMA, FLOW_SCHEMA.storage, data, "Warn")
 
     assert 400 == error.value.code
+
+
+@pytest.mark.parametrize("patch_type", [MERGE_PATCH, STRATEGIC_MERGE_PATCH])
+def test_unknown_fields_are_told_in_order(patch_type: str) -> None:
+    """What is merged is in the order of its keys, whatever the order in the object."""
+    _, patch = changed(patch_type, b'{"metadata": {"bogus": 1}, "apart": 1}')
+
+    assert ('unknown field "apart"', 'unknown field "metadata.bogus"') == patch.warnings

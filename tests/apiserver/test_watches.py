@@ -264,10 +264,13 @@ async def test_timeouts(site: Site) -> None:
     assert 1800 <= round(durations[1]) <= 3600
 
 
-async def test_yaml_is_json(site: Site) -> None:
-    """The stream's form is what the client asked for, and its events are lines of JSON."""
-    async with site.watch(f"{SCHEMAS}?timeoutSeconds=1", YAML) as events:
-        assert 200 == events.status
+@pytest.mark.parametrize(
+    ("accept", "expected"), [(YAML, 406), (f"{YAML},application/json;q=0.5", 200), ("", 200)]
+)
+async def test_events_are_no_yaml(site: Site, accept: str, expected: int) -> None:
+    """A client that takes nothing but YAML cannot watch; the next of its choices counts."""
+    async with site.watch(f"{SCHEMAS}?timeoutSeconds=1", accept) as events:
+        assert expected == events.status
 
 
 async def test_clients_that_leave(site: Site) -> None:

@@ -197,9 +197,11 @@ def validate_pod_status(new: Object, old: Object) -> list[FieldError]:
         if condition["type"] not in SYSTEM_CONDITIONS:
             field = f"status.conditions[{index}].Type"
             errors += checked(field, condition["type"], check_qualified_name)
+        errors += validate_generation(condition, f"status.conditions[{index}]")
     nominated = status.get("nominatedNodeName", "")
     if nominated and nominated != was.get("nominatedNodeName"):
         errors += checked("status.nominatedNodeName", nominated, check_dns_subdomain)
+    errors += validate_generation(status, "status")
     if status.get("qosClass", "") != was.get("qosClass", ""):
         detail = "field is immutable"
         errors.append(invalid("status.qosClass", status.get("qosClass", ""), detail))
@@ -211,6 +213,14 @@ def validate_pod_status(new: Object, old: Object) -> list[FieldError]:
         detail = "must be equal to `hostIP`"
         errors.append(invalid("status.hostIPs[0].ip", hosts[0]["ip"], detail))
     return errors + validate_addresses(hosts, "status.hostIPs")
+
+
+def validate_generation(obj: Object, path: str) -> list[FieldError]:
+    """The error of something that is told of a generation that cannot be."""
+    generation = obj.get("observedGeneration", 0)
+    if generation >= 0:
+        return []
+    return [invalid(f"{path}.observedGeneration", generation, "must be a non-negative integer")]
 
 
 def validate_transitions(new: Object, old: Object) -> list[FieldError]:

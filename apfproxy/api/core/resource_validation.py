@@ -28,7 +28,7 @@ from apfproxy.api.field_errors import (
     required,
 )
 from apfproxy.api.names import check_qualified_name
-from apfproxy.api.quantity import NANO, QuantityError, of_nano, parse
+from apfproxy.api.quantity import NANO, QuantityError, parse
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
@@ -178,12 +178,10 @@ def validate_pod_resources(spec: Object, path: str) -> list[FieldError]:
                 errors.append(invalid(field, name, "must be a standard resource for pods"))
     errors += validate_resources(amounts, path)
     requests, limits = resources.get("requests", {}), resources.get("limits", {})
-    for name, nano in total(spec, "requests").items():
-        asked = requests.get(name, "0")
-        if nano > parse(asked).nano:
-            detail = (
-                f"must be greater than or equal to aggregate container requests of {of_nano(nano)}"
-            )
+    for name, amount in total(spec, "requests").items():
+        asked = requests.get(name)
+        if asked is not None and amount > parse(asked):
+            detail = f"must be greater than or equal to aggregate container requests of {amount}"
             errors.append(invalid(f"{path}.requests[{name}]", asked, detail))
     for index, container in enumerate(containers_of(spec)):
         for name, text in container["resources"].get("limits", {}).items():

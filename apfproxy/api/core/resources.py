@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.quantity import of_nano, parse
+from apfproxy.api.quantity import Quantity, of_nano, parse
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
@@ -59,8 +59,8 @@ def default_requests(resources: Object) -> None:
         resources["requests"] = {**limits, **resources.get("requests", {})}
 
 
-def total(spec: Object, which: str) -> dict[str, int]:
-    """What the containers of a pod need together, in units of 1e-9 by resource.
+def total(spec: Object, which: str) -> dict[str, Quantity]:
+    """What the containers of a pod need together, by resource.
 
     Init containers run one after the other, beside the sidecars that were started before them.
 
@@ -68,11 +68,11 @@ def total(spec: Object, which: str) -> dict[str, int]:
         spec: Of the pod.
         which: `requests` or `limits`.
     """
-    running: dict[str, int] = {}
+    running: dict[str, Quantity] = {}
     for container in containers_of(spec):
         add(running, container["resources"].get(which, {}))
-    sidecars: dict[str, int] = {}
-    most: dict[str, int] = {}
+    sidecars: dict[str, Quantity] = {}
+    most: dict[str, Quantity] = {}
     for container in containers_of(spec, "initContainers"):
         amounts = container["resources"].get(which, {})
         if container.get("restartPolicy") == "Always":
@@ -87,16 +87,17 @@ def total(spec: Object, which: str) -> dict[str, int]:
     return running
 
 
-def add(sums: dict[str, int], amounts: Amounts) -> None:
+def add(sums: dict[str, Quantity], amounts: Amounts) -> None:
     """Add quantities to sums, in place."""
     for name, text in amounts.items():
-        sums[name] = sums.get(name, 0) + parse(text).nano
+        amount = parse(text)
+        sums[name] = sums[name] + amount if name in sums else amount
 
 
-def raise_to(most: dict[str, int], sums: dict[str, int]) -> None:
+def raise_to(most: dict[str, Quantity], sums: dict[str, Quantity]) -> None:
     """Raise maxima to sums where those are larger, in place."""
-    for name, nano in sums.items():
-        most[name] = max(nano, most.get(name, nano))
+    for name, amount in sums.items():
+        most[name] = max(most.get(name, amount), amount)
 
 
 def default_pod_resources(spec: Object) -> None:
@@ -105,16 +106,16 @@ def default_pod_resources(spec: Object) -> None:
     if resources is None:
         return
     limits = dict(resources.get("limits", {}))
-    for name, nano in total(spec, "limits").items():
+    for name, amount in total(spec, "limits").items():
         if is_huge_pages(name) and name not in limits:
-            limits[name] = str(of_nano(nano))
+            limits[name] = str(amount)
     if not limits:
         return
     resources["limits"] = limits
     requests = dict(resources.get("requests", {}))
-    for name, nano in total(spec, "requests").items():
+    for name, amount in total(spec, "requests").items():
         if name in COMPUTE and name not in requests:
-            requests[name] = str(of_nano(nano))
+            requests[name] = str(amount)
     for name, text in limits.items():
         if name in COMPUTE or is_huge_pages(name):
             requests.setdefault(name, text)

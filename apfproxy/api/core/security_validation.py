@@ -200,7 +200,7 @@ def validate_os(spec: Object, path: str) -> list[FieldError]:
     if not name:
         return [required(f"{path}.os.name")]
     if name not in {"linux", "windows"}:
-        return [not_supported(f"{path}.os.name", name, ("linux", "windows"))]
+        return [not_supported(f"{path}.os", name, ("linux", "windows"))]
     contexts = [(spec.get("securityContext", {}), f"{path}.securityContext")]
     for field in ("initContainers", "containers", "ephemeralContainers"):
         contexts += [

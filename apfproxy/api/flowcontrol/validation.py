@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from apfproxy.api.field_errors import (
     FieldError,
@@ -28,6 +28,7 @@ from apfproxy.api.flowcontrol.types import (
     FlowSchemaSpec,
     LimitedPriorityLevelConfiguration,
     LimitResponse,
+    Model,
     NonResourcePolicyRule,
     PolicyRulesWithSubjects,
     PriorityLevelConfiguration,
@@ -47,6 +48,8 @@ MOST_QUEUES = 10_000_000
 MOST_ENTROPY_BITS = 60
 """Bits of a flow's hash that dealing may consume; four of the 64 keep the hands nearly unbiased."""
 
+GO_NAMES = {"apiGroups": "APIGroups"}
+"""Those that are not the field's name with a capital."""
 DISTINGUISHERS = ("ByNamespace", "ByUser")
 SUBJECT_KINDS = ("Group", "ServiceAccount", "User")
 LEVEL_TYPES = ("Exempt", "Limited")
@@ -67,11 +70,26 @@ def validate_flow_schema(schema: FlowSchema) -> list[FieldError]:
     return errors + validate_named_flow_schema(schema.metadata.name, schema.spec)
 
 
+def internal(value: object) -> object:
+    """The value in the form that it has inside Kubernetes: all fields, by their names in Go."""
+    if isinstance(value, Model):
+        return {
+            GO_NAMES.get(field.encode_name, field.encode_name[0].upper() + field.encode_name[1:]): (
+                internal(getattr(value, field.name))
+            )
+            for field in fields(value)
+        }
+    if isinstance(value, tuple):
+        return [internal(each) for each in value] or None
+    return value
+
+
 def validate_named_flow_schema(name: str, spec: FlowSchemaSpec) -> list[FieldError]:
     """What is wrong with the specification of the FlowSchema of that name, which may be fixed."""
     errors = validate_flow_schema_spec(name, spec)
     if spec != fixed_specs.FLOW_SCHEMAS.get(name, spec):
-        errors.append(invalid("spec", spec, f"spec of '{name}' must equal the fixed value"))
+        detail = f"spec of '{name}' must equal the fixed value"
+        errors.append(invalid("spec", internal(spec), detail))
     return errors
 
 
@@ -89,8 +107,8 @@ def validate_flow_schema_spec(name: str, spec: FlowSchemaSpec) -> list[FieldErro
         errors.append(invalid("spec.matchingPrecedence", precedence, detail))
     method = spec.distinguisher_method
     if method is not None and method.type not in DISTINGUISHERS:
-        # Kubernetes shows what the field is in, in the form that it has inside.
-        shown = {"Type": method.type}
+        # Kubernetes shows what the field is in.
+        shown = internal(method)
         errors.append(not_supported("spec.distinguisherMethod.type", shown, DISTINGUISHERS))
     level, field = spec.priority_level_configuration.name, "spec.priorityLevelConfiguration.name"
     if level:
@@ -257,9 +275,10 @@ def validate_named_priority_level(
         # How many seats the exempt level counts for, and lends, is the administrator's choice.
         if spec != replace(fixed, exempt=spec.exempt):
             detail = f"spec of '{name}' except the 'spec.exempt' field must equal the fixed value"
-            errors.append(invalid("spec", spec, detail))
+            errors.append(invalid("spec", internal(spec), detail))
     elif spec != fixed:
-        errors.append(invalid("spec", spec, f"spec of '{name}' must equal the fixed value"))
+        detail = f"spec of '{name}' must equal the fixed value"
+        errors.append(invalid("spec", internal(spec), detail))
     return errors
 
 

@@ -13,12 +13,14 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.go_text import number, type_name
 from apfproxy.api.quantity import QuantityError, canonical_quantity
 from apfproxy.api.schema.go_names import path_of, type_of
 from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct, Type
+from apfproxy.api.time_errors import time_error
 from apfproxy.api.times import EARLIEST_S, parse_time, rfc3339, rfc3339_micro
 
 if TYPE_CHECKING:
@@ -57,14 +59,15 @@ ZEROS: dict[Scalar, object] = {
 }
 """What null in a list or map stands for, and what an absent field is written as, if at all."""
 
+MOST_MISMATCHES = 100
+"""That are looked at: a body can have a million of them."""
+
 NEVER_ABSENT = frozenset({Scalar.QUANTITY, Scalar.INT_OR_STRING})
 """Scalars that are structs in Go, whose zero values are written."""
 
 TIME_LAYOUT = "2006-01-02T15:04:05Z07:00"
 MICRO_TIME_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
 MICROSECONDS = re.compile(r"[.,][0-9]{6}(Z|[-+][0-9:]{5})$")
-LONGEST_SHOWN = 60
-"""Characters of a wrong time that a message shows."""
 
 KINDS_OF_TYPES = {"[]interface {}": "slice", "map[string]interface {}": "map"}
 """What Go calls types whose values have structure."""
@@ -161,6 +164,45 @@ def read(schema: Struct, raw: object) -> Read:
     # The walk that finds paths is only made where there is something to find.
     unknown = dict.fromkeys(unknown_fields(schema, raw, "")) if left_out else ()
     return Read(obj, tuple(unknown)[:MOST_UNKNOWN])
+
+
+def read_in_order(schema: Struct, raw: object) -> Read:
+    """Read decoded JSON as `read` does.
+
+    Raises:
+        MismatchError: At the value of a wrong type that comes first in the document, as Go has it
+            where it reads text.
+    """
+    try:
+        return read(schema, raw)
+    except MismatchError:
+        found = list(islice(mismatches(schema, raw), MOST_MISMATCHES))
+        # What no value of a right type can stand for ends the parsing at once.
+        raise next((error for error in found if error.kind is None), found[0]) from None
+
+
+def mismatches(kind: Type, raw: object) -> Iterator[MismatchError]:
+    """The values of wrong types, in the order of the document."""
+    if isinstance(kind, Struct) and isinstance(raw, dict):
+        for name, value in raw.items():
+            field = kind.by_name.get(name)
+            if field is not None and value is not None:
+                for error in mismatches(field.type, value):
+                    error.within(kind, name)
+                    yield error
+    elif isinstance(kind, Map) and isinstance(raw, dict):
+        for value in raw.values():
+            if value is not None:
+                yield from mismatches(kind.value, value)
+    elif isinstance(kind, List) and isinstance(raw, list):
+        for value in raw:
+            if value is not None:
+                yield from mismatches(kind.item, value)
+    else:
+        try:
+            reader_of(kind)(raw, [])
+        except MismatchError as error:
+            yield error
 
 
 def canonical(schema: Struct, obj: Object) -> Object:
@@ -383,7 +425,7 @@ def canonical_time(text: str) -> str | None:
     try:
         seconds = parse_time(text)
     except ValueError as error:
-        raise MismatchError(bad_time(text, TIME_LAYOUT)) from error
+        raise MismatchError(time_error(text, TIME_LAYOUT)) from error
     return None if seconds == EARLIEST_S else rfc3339(seconds)
 
 
@@ -397,16 +439,10 @@ def canonical_micro_time(text: str) -> str | None:
     try:
         seconds = parse_time(text)
     except ValueError as error:
-        raise MismatchError(bad_time(text, MICRO_TIME_LAYOUT)) from error
+        raise MismatchError(time_error(text, MICRO_TIME_LAYOUT)) from error
     if not MICROSECONDS.search(text):
-        raise MismatchError(bad_time(text, MICRO_TIME_LAYOUT))
+        raise MismatchError(time_error(text, MICRO_TIME_LAYOUT))
     return None if seconds == EARLIEST_S else rfc3339_micro(seconds)
-
-
-def bad_time(text: str, layout: str) -> str:
-    """The message about a text that is no time."""
-    shown = text[:LONGEST_SHOWN]
-    return f'parsing time "{shown}" as "{layout}": cannot parse "{shown}" as "2006"'
 
 
 read_int32 = integer_reader(Scalar.INT32)

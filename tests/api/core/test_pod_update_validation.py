@@ -251,6 +251,13 @@ RUNNING = status(running={})
         ),
         ({}, {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "::1"}]}, {}, []),
         ({}, {"podIPs": [{"ip": "x"}]}, {}, [("status.podIPs[0]", "invalid")]),
+        ({}, {"observedGeneration": -1}, {}, [("status.observedGeneration", "invalid")]),
+        (
+            {},
+            {"conditions": [{"type": "Ready", "observedGeneration": -1}]},
+            {},
+            [("status.conditions[0].observedGeneration", "invalid")],
+        ),
         (
             {},
             {"podIPs": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.1"}]},

@@ -125,6 +125,7 @@ def test_claims(claims: list[Spec], expected: list[tuple[str, str]]) -> None:
             {"requests": {"cpu": "1"}},
             [("resources.requests[cpu]", "invalid")],
         ),
+        ({"limits": {"cpu": "2"}}, {"requests": {"x.y/z": "1"}, "limits": {"x.y/z": "1"}}, []),
         (
             {"limits": {"cpu": "1"}},
             {"requests": {"cpu": "1"}, "limits": {"cpu": "2", "memory": "2"}},

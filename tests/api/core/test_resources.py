@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +14,9 @@ from apfproxy.api.core.resources import (
     total,
 )
 
-NANO = 10**9
+if TYPE_CHECKING:
+    from apfproxy.api.quantity import Quantity
+
 Spec = dict[str, Any]
 
 
@@ -49,11 +51,26 @@ def test_total() -> None:
         part({"cpu": "3", "memory": "1Ki"}),
     ]
 
-    assert {"cpu": 1.5 * NANO} == total({"containers": cpus}, "requests")
-    assert {"cpu": 4 * NANO, "memory": 1024 * NANO} == total(
-        {"containers": cpus, "initContainers": init}, "requests"
+    assert {"cpu": "1500m"} == texts(total({"containers": cpus}, "requests"))
+    assert {"cpu": "4", "memory": "1Ki"} == texts(
+        total({"containers": cpus, "initContainers": init}, "requests")
     )
     assert {} == total({"containers": None}, "limits")
+
+
+def test_totals_are_written_as_their_parts() -> None:
+    """A sum has the suffixes of the first of its parts that is not zero."""
+    parts = [part({"memory": each}) for each in ("0", "1Gi", "1M", "0")]
+
+    assert {"memory": "1074741824"} == texts(total({"containers": parts}, "requests"))
+    assert {"memory": "2Gi"} == texts(
+        total({"containers": [parts[0], *[parts[1]] * 2]}, "requests")
+    )
+
+
+def texts(amounts: dict[str, Quantity]) -> dict[str, str]:
+    """Quantities as they are written."""
+    return {name: str(amount) for name, amount in amounts.items()}
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_pods(context: Spec, spec: Spec, expected: Causes) -> None:
     [
         ({"os": {"name": "linux"}}, []),
         ({"os": {}}, [("os.name", "required")]),
-        ({"os": {"name": "plan9"}}, [("os.name", "unsupported")]),
+        ({"os": {"name": "plan9"}}, [("os", "unsupported")]),
         (
             {"os": {"name": "linux"}, CONTEXT: {"windowsOptions": {}}},
             [("securityContext.windowsOptions", "forbidden")],

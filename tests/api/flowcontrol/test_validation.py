@@ -9,8 +9,20 @@ import pytest
 from apfproxy.api.field_errors import Reason
 from apfproxy.api.flowcontrol.conversion import PRESERVE_ZERO
 from apfproxy.api.flowcontrol.fixed_specs import FLOW_SCHEMAS, PRIORITY_LEVELS
-from apfproxy.api.flowcontrol.types import FlowControlObject, FlowSchema, PriorityLevelConfiguration
-from apfproxy.api.flowcontrol.validation import entropy_bits, validate
+from apfproxy.api.flowcontrol.types import (
+    ExemptPriorityLevelConfiguration,
+    FlowControlObject,
+    FlowSchema,
+    PriorityLevelConfiguration,
+    PriorityLevelConfigurationSpec,
+    ResourcePolicyRule,
+)
+from apfproxy.api.flowcontrol.validation import (
+    entropy_bits,
+    internal,
+    validate,
+    validate_named_priority_level,
+)
 from apfproxy.api.flowcontrol.wire import from_wire
 from apfproxy.api.meta import ObjectMeta
 from tests.api.flowcontrol.objects import (
@@ -409,3 +421,25 @@ def test_annotation_of_v1beta3_is_forbidden() -> None:
 def test_entropy_bits(deck_size: int, hand_size: int, bits: int) -> None:
     """Each card takes as many bits as there are choices, rounded up together."""
     assert bits == entropy_bits(deck_size, hand_size)
+
+
+def test_fixed_values_are_told_as_go_has_them() -> None:
+    """A specification that may not be changed is shown with all its fields, as Go names them."""
+    level = PriorityLevelConfigurationSpec(
+        type="Limited", exempt=ExemptPriorityLevelConfiguration(lendable_percent=3)
+    )
+    shown = [error.value for error in validate_named_priority_level("exempt", level)][-1]
+    rule = ResourcePolicyRule(verbs=("get",), api_groups=("a",))
+
+    assert {
+        "Type": "Limited",
+        "Limited": None,
+        "Exempt": {"NominalConcurrencyShares": None, "LendablePercent": 3},
+    } == shown
+    assert {
+        "Verbs": ["get"],
+        "APIGroups": ["a"],
+        "Resources": None,
+        "ClusterScope": False,
+        "Namespaces": None,
+    } == internal(rule)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apfproxy.api.core.kinds import POD
 from apfproxy.api.flowcontrol.schema import FLOW_SCHEMA_V1
-from apfproxy.api.schema.reading import MOST_UNKNOWN, MismatchError, canonical, read
+from apfproxy.api.schema.reading import MOST_UNKNOWN, MismatchError, canonical, read, read_in_order
 from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct, pointer, required
 
 INNER = Struct("Inner", (required("name", Scalar.STRING), Field("size", Scalar.INT32)), "x.v1")
@@ -151,7 +152,7 @@ def test_mismatch(raw: object, expected: str) -> None:
     assert f"json: cannot unmarshal {expected}" == str(raised.value)
 
 
-@pytest.mark.parametrize("value", ["2024-13-01T00:00:00Z", "2024-01-01", ""])
+@pytest.mark.parametrize("value", ["2024-1-01T00:00:00Z", "2024-01-01", ""])
 def test_bad_time(value: str) -> None:
     """A text that is no time is told."""
     with pytest.raises(MismatchError, match=r'^parsing time ".*" as "2006-01-02T15:04:05Z07:00"'):
@@ -200,3 +201,17 @@ def test_order() -> None:
     raw = {"status": {}, "spec": {"matchingPrecedence": 1}, "metadata": {}, "kind": "FlowSchema"}
 
     assert ["kind", "metadata", "spec", "status"] == list(read(FLOW_SCHEMA_V1, raw).obj)
+
+
+def test_first_wrong_type_of_the_document() -> None:
+    """Of several values of wrong types the first one of the document is told, where it is text."""
+    raw = {"kind": "Pod", "spec": {"restartPolicy": 5, "hostname": []}, "metadata": 1}
+    unreadable = {"spec": {"nodeName": 5, "overhead": {"cpu": "x"}, "hostname": 1}}
+    with pytest.raises(MismatchError) as error:
+        read_in_order(POD.versions[0].schema, raw)
+    with pytest.raises(MismatchError, match="quantities must match the regular expression"):
+        read_in_order(
+            POD.versions[0].schema, unreadable
+        )  # Go stops there, whatever it has met before
+
+    assert "number into Go struct field PodSpec.spec.restartPolicy of" in str(error.value)
