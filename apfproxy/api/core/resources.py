@@ -137,8 +137,8 @@ def qos_class(spec: Object) -> str:
             for field in ("containers", "initContainers")
             for container in containers_of(spec, field)
         ]
-    requests: dict[str, int] = {}
-    limits: dict[str, int] = {}
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
     are_all_limited = True
     for part in parts:
         add(requests, compute(part.get("requests", {})))
