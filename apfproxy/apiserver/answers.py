@@ -26,6 +26,8 @@ Made = TypeVar("Made")
 
 log = logging.getLogger(__name__)
 
+UNCACHED = "no-cache, private"
+"""How caches are to treat what only who asked may see."""
 COMPRESSED_BYTES = 128 * 1024
 """From this size on answers are compressed for clients that take it, as in Kubernetes."""
 GZIP_LEVEL = 1
@@ -61,7 +63,7 @@ def warn(text: str) -> None:
 
 def headers_for(form: Form) -> list[tuple[str, str]]:
     """The fields that every answer has, and the warnings."""
-    headers = [("Content-Type", form.media_type), ("Cache-Control", "no-cache, private")]
+    headers = [("Content-Type", form.media_type), ("Cache-Control", UNCACHED)]
     texts = dict.fromkeys(WARNINGS.get() or ())
     warnings = [text for text in texts if not has_control(text)]
     if sum(map(len, warnings)) > LONGEST_WARNINGS:

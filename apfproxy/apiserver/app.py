@@ -15,7 +15,7 @@ from aiohttp import web
 
 from apfproxy.api.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver import options as parameters
-from apfproxy.apiserver.answers import WARNINGS, document, failure, takes_gzip
+from apfproxy.apiserver.answers import UNCACHED, WARNINGS, document, failure, takes_gzip
 from apfproxy.apiserver.discovery import AGGREGATED_VERSIONS, Discovery, etag
 from apfproxy.apiserver.errors import StatusError, method_not_allowed, no_such_resource
 from apfproxy.apiserver.handlers import Handlers
@@ -192,7 +192,7 @@ class Api:
             return web.Response(status=404) if segments[:1] == ["v3"] else no_such_path()
         if segments != ["v3"] and found.content_type == JSON and not takes_json(accept):
             return web.Response(status=406, headers={"Content-Type": ""})
-        headers = {"ETag": found.etag, "Vary": "Accept, Accept-Encoding", "Cache-Control": "public"}
+        headers = {"ETag": found.etag, "Vary": "Accept, Accept-Encoding", "Cache-Control": UNCACHED}
         if found.etag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
         headers["Content-Type"] = found.content_type

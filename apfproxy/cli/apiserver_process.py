@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apfproxy.apiserver.app import EXTERNAL_ADDRESS, Api
+from apfproxy.apiserver.answers import UNCACHED
+from apfproxy.apiserver.app import EXTERNAL_ADDRESS, Api, no_such_path
 from apfproxy.apiserver.controllers.control import CONTROLLERS, Controllers
 from apfproxy.apiserver.counters import ApiServerCounters
 from apfproxy.apiserver.discovery import Discovery
 from apfproxy.apiserver.gate import Gate
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.load import Load, LoadSettings
+from apfproxy.apiserver.negotiation import JSON
 from apfproxy.apiserver.registry import Registry
 from apfproxy.apiserver.seeds import SeedCounts, Seeder
 from apfproxy.apiserver.store.measured import MeasuredBackend
@@ -39,6 +41,7 @@ from apfproxy.observe.metrics import ScrapedPage
 from apfproxy.settings import Address
 
 if TYPE_CHECKING:
+    from apfproxy.apiserver.app import Handler
     from apfproxy.apiserver.store.store import Backend
 
 REQUESTS_S = 10.0
@@ -181,7 +184,7 @@ class ApiServerProcess:
             )
         )
         paths = sorted([*Discovery(KINDS).root_paths()["paths"], *OWN_PATHS])
-        app = web.Application()
+        app = web.Application(middlewares=[as_kubernetes])
         app.add_routes(api.routes(self._gate.handle))
         app.add_routes(HealthPages(self.health, metrics).routes())
         app.router.add_get("/", functools.partial(index, paths))
@@ -224,9 +227,22 @@ class ApiServerProcess:
 
 async def index(paths: list[str], _request: web.Request) -> web.Response:
     """Say what is there."""
-    return web.json_response({"paths": paths}, dumps=lambda body: json.dumps(body, indent=2))
+    body = json.dumps({"paths": paths}, indent=2).encode()
+    return web.Response(body=body, content_type=JSON)
 
 
 async def not_found(_request: web.Request) -> web.Response:
     """Answer for a path that nothing is at, as Kubernetes does."""
-    return web.Response(text="404 page not found\n", status=404)
+    return no_such_path()
+
+
+@web.middleware
+async def as_kubernetes(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Keep every answer out of caches that does not say else, and answer for checks of nothing."""
+    try:
+        response = await handler(request)
+    except web.HTTPNotFound:
+        response = no_such_path()
+    if not response.prepared:
+        response.headers.setdefault("Cache-Control", UNCACHED)
+    return response

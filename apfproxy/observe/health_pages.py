@@ -49,7 +49,10 @@ class HealthPages:
             verbose="verbose" in request.query,
             excluded=request.query.getall("exclude", []),
         )
-        return web.Response(text=report.text, status=200 if report.is_healthy else 500)
+        status = 200 if report.is_healthy else 500
+        return web.Response(
+            text=report.text, status=status, headers={"X-Content-Type-Options": "nosniff"}
+        )
 
     async def health_check(self, request: web.Request) -> web.Response:
         """Answer for one check of a health page."""

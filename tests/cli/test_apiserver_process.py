@@ -49,6 +49,37 @@ async def test_serves_and_shows_itself() -> None:
     assert process.health.problem("shutdown") == "the process is shutting down"
 
 
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("/healthz", (200, "no-cache, private", "nosniff")),
+        ("/readyz?verbose", (200, "no-cache, private", "nosniff")),
+        ("/livez/ping", (200, "no-cache, private", None)),
+        ("/livez/bogus", (404, "no-cache, private", "nosniff")),
+        ("/nowhere", (404, "no-cache, private", "nosniff")),
+        ("/apis/nowhere", (404, "no-cache, private", "nosniff")),
+        ("/openapi", (404, "no-cache, private", "nosniff")),
+        ("/openapi/v2", (200, "no-cache, private", None)),
+        ("/openapi/v3/bogus", (404, "no-cache, private", None)),
+        ("/", (200, "no-cache, private", None)),
+    ],
+)
+async def test_headers(path: str, expected: tuple[int, str, str | None]) -> None:
+    """Nothing is to be cached, and plain text not guessed at, where Kubernetes says so."""
+    process = ApiServerProcess(ApiServerSettings(listen=ANY_PORT))
+    await process.start()
+    url = f"http://127.0.0.1:{process.port}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        found = response.headers
+    await process.stop()
+
+    assert expected == (
+        response.status,
+        found["Cache-Control"],
+        found.get("X-Content-Type-Options"),
+    )
+
+
 async def test_restart(tmp_path: Path) -> None:
     """What was written before is there after a restart, and what is seeded is not made again."""
     settings = ApiServerSettings(
