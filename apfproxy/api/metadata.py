@@ -181,7 +181,6 @@ def carry_over(new: Object, old: Object) -> None:
         new: Metadata; changed in place.  If it names a resource version, that is the old one's.
         old: Metadata.
     """
-    new.pop("selfLink", None)
     copy_field("generation", new, old)
     if not new.get("uid"):
         copy_field("uid", new, old)

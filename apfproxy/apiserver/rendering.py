@@ -9,6 +9,7 @@ Source: Kubernetes documentation, "API Concepts", "Receiving resources as Tables
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -34,7 +35,11 @@ CHUNK_BYTES = 256 * 1024
 LIST_END = b"]}"
 """The last part of a list."""
 
-DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+TEXTS = frozenset({"tag:yaml.org,2002:str", "tag:yaml.org,2002:yaml"})
+"""Tags of what is no other value; the second one's are quoted in any case."""
+TEXT = "tag:yaml.org,2002:str"
+ELSEWHERE_NO_TEXT = re.compile(r"[yYnN]|0o[0-7]+|[-+]?[0-9]*\.?[0-9]+([eE][-+][0-9]+)?")
+"""What other readers of YAML, Go's among them, take for something else than text."""
 
 encode = msgspec.json.encode
 
@@ -164,12 +169,14 @@ class Renderer:
         }
         if self._form.shape is not Shape.TABLE:
             return partial
+        content = {**canonical(self._kind.storage.schema, {}), "metadata": {"name": ""}}
+        cells = list(self._kind.cells(content, self._now_s))
         return {
             "kind": "Table",
             "apiVersion": self._meta_version,
             "metadata": {"resourceVersion": metadata["resourceVersion"]},
             "columnDefinitions": self._columns(),
-            "rows": [{"cells": [], "object": partial}],
+            "rows": [{"cells": cells, "object": partial}],
         }
 
     def _columns(self) -> list[dict[str, Any]] | None:
@@ -259,10 +266,30 @@ def indented_list(chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield b"\n  ]\n}\n" if has_items else b"]\n}\n"
 
 
+class Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Writes text as Go's YAML does."""
+
+
+def represent_text(dumper: Dumper, text: str) -> yaml.Node:
+    """Text in double quotes if it would be read as something else, in a block if it has lines."""
+    style = None
+    if "\n" in text:
+        style = "|"
+    elif (
+        ELSEWHERE_NO_TEXT.fullmatch(text)
+        or dumper.resolve(yaml.ScalarNode, text, (True, False)) not in TEXTS
+    ):
+        style = '"'
+    return dumper.represent_scalar(TEXT, text, style)
+
+
+Dumper.add_representer(str, represent_text)
+
+
 def as_yaml(body: bytes) -> bytes:
     """The JSON document as YAML."""
     text: str = yaml.dump(
-        json.loads(body), Dumper=DUMPER, default_flow_style=False, allow_unicode=True
+        json.loads(body), Dumper=Dumper, default_flow_style=False, allow_unicode=True
     )
     return text.encode()
 

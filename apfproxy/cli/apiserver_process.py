@@ -187,7 +187,7 @@ class ApiServerProcess:
         app = web.Application(middlewares=[as_kubernetes])
         app.add_routes(api.routes(self._gate.handle))
         app.add_routes(HealthPages(self.health, metrics).routes())
-        app.router.add_get("/", functools.partial(index, paths))
+        app.router.add_route("*", "/", functools.partial(index, paths))
         app.router.add_route("*", "/{path:.*}", not_found)
         limits = place_limits(min(MAX_CONNECTIONS, descriptor_limit() - SPARE_DESCRIPTORS))
         places = Places("API", limits, time.monotonic_ns)

@@ -33,8 +33,8 @@ class HealthPages:
         """Every page with its path."""
         routes = [web.get("/metrics", self.metrics)]
         for page in PAGES:
-            routes.append(web.get(f"/{page}", self.health))
-            routes.append(web.get(f"/{page}/{{check}}", self.health_check))
+            routes.append(web.route("*", f"/{page}", self.health))
+            routes.append(web.route("*", f"/{page}/{{check}}", self.health_check))
         return routes
 
     async def metrics(self, request: web.Request) -> web.StreamResponse:

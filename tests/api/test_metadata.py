@@ -153,10 +153,19 @@ def test_finalizers_of_deleted_objects() -> None:
     ) == str(error)
 
 
+def test_carry_over_of_links() -> None:
+    """What a client says of itself in an obsolete field stays, as in Kubernetes."""
+    new = {"name": "a", "selfLink": "/a"}
+
+    carry_over(new, DELETED)
+
+    assert new["selfLink"] == "/a"
+
+
 @pytest.mark.parametrize("version", ["5", "", "0"])
 def test_carry_over(version: str) -> None:
     """A replacement may leave out what the server keeps."""
-    new = {"name": "a", "resourceVersion": version, "selfLink": "/a", "generation": 9}
+    new = {"name": "a", "resourceVersion": version, "generation": 9}
 
     carry_over(new, DELETED)
 

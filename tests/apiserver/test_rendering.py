@@ -10,6 +10,7 @@ import pytest
 from apfproxy.api.core.kinds import POD
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.negotiation import Form, Shape
 from apfproxy.apiserver.rendering import (
     Renderer,
@@ -23,6 +24,7 @@ from tests.apiserver.controllers.scene import Scene
 from tests.apiserver.site import flow_schema
 
 if TYPE_CHECKING:
+    from apfproxy.api.kind import Kind
     from apfproxy.apiserver.store.entries import Entry
 
 LISTS = [
@@ -108,6 +110,37 @@ async def test_columns_of_watches() -> None:
         row["object"]["metadata"]["resourceVersion"] for row in first["rows"]
     ]
     assert {"resourceVersion": "7"} == bookmark["metadata"]
+    assert ["", "", 0, "<none>", "<unknown>", "?"] == bookmark["rows"][0]["cells"]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=repr)
+def test_bookmarks_as_rows(kind: Kind) -> None:
+    """A bookmark in a Table has a cell in each column, whatever the kind."""
+    renderer = Renderer(kind, kind.storage, Form(shape=Shape.TABLE), "", 0)
+    table = json.loads(renderer.bookmark(7, is_end_of_initial=True))["object"]
+
+    assert len(kind.columns) == len(table["rows"][0]["cells"])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("plain", "plain"),
+        ("", '""'),
+        ("7", '"7"'),
+        ("08", '"08"'),
+        ("1e+3", '"1e+3"'),
+        ("true", '"true"'),
+        ("y", '"y"'),
+        ("2020-01-01T00:00:00Z", '"2020-01-01T00:00:00Z"'),
+        ("*", "'*'"),
+        ("a: b", "'a: b'"),
+        ("a\nb\n", "|\n  a\n  b"),
+    ],
+)
+def test_text_in_yaml(text: str, expected: str) -> None:
+    """Text is quoted as Kubernetes does it: with two marks where it would be something else."""
+    assert f"text: {expected}\n" == as_yaml(json.dumps({"text": text}).encode()).decode()
 
 
 @pytest.mark.parametrize(

@@ -80,6 +80,19 @@ async def test_headers(path: str, expected: tuple[int, str, str | None]) -> None
     )
 
 
+@pytest.mark.parametrize("path", ["/livez", "/readyz/ping", "/"])
+async def test_pages_for_any_method(path: str) -> None:
+    """Pages beside the API are answered whatever is asked, as Kubernetes does it."""
+    process = ApiServerProcess(ApiServerSettings(listen=ANY_PORT))
+    await process.start()
+    url = f"http://127.0.0.1:{process.port}{path}"
+    async with aiohttp.ClientSession() as session, session.post(url) as response:
+        status = response.status
+    await process.stop()
+
+    assert 200 == status
+
+
 async def test_restart(tmp_path: Path) -> None:
     """What was written before is there after a restart, and what is seeded is not made again."""
     settings = ApiServerSettings(

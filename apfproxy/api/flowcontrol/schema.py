@@ -15,6 +15,7 @@ from apfproxy.api.schema.types import (
     Union,
     pointer,
     required,
+    written,
 )
 
 V1_PACKAGE = "io.k8s.api.flowcontrol.v1"
@@ -30,7 +31,7 @@ def condition_struct(name: str, package: str) -> Struct:
         (
             Field("type", Scalar.STRING, "What the condition is about."),
             Field("status", Scalar.STRING, "True, False or Unknown."),
-            Field("lastTransitionTime", Scalar.TIME, "When the status changed."),
+            written("lastTransitionTime", Scalar.TIME, "When the status changed."),
             Field("reason", Scalar.STRING, "Why it changed, as a word for programs."),
             Field("message", Scalar.STRING, "Why it changed, for people."),
         ),

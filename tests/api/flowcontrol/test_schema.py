@@ -12,6 +12,7 @@ from apfproxy.api.flowcontrol.schema import (
     PRIORITY_LEVEL_V1,
     PRIORITY_LEVEL_V1BETA3,
 )
+from apfproxy.api.schema.reading import canonical
 from apfproxy.api.schema.types import List, ListType, Struct
 
 if TYPE_CHECKING:
@@ -55,3 +56,11 @@ def test_conditions(schema: Struct) -> None:
         conditions.merge_key,
         conditions.is_merged,
     )
+
+
+@pytest.mark.parametrize("schema", VERSIONS)
+def test_conditions_without_time(schema: Struct) -> None:
+    """Go writes a time that is a struct although there is none."""
+    read = canonical(schema, {"status": {"conditions": [{"type": "A"}]}})
+
+    assert {"conditions": [{"type": "A", "lastTransitionTime": None}]} == read["status"]
