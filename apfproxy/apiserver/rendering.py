@@ -280,7 +280,8 @@ def represent_text(dumper: Dumper, text: str) -> yaml.Node:
         or dumper.resolve(yaml.ScalarNode, text, (True, False)) not in TEXTS
     ):
         style = '"'
-    return dumper.represent_scalar(TEXT, text, style)
+    node: yaml.Node = dumper.represent_scalar(TEXT, text, style)
+    return node
 
 
 Dumper.add_representer(str, represent_text)
