@@ -7,9 +7,9 @@
    version: all is listed anew.  So does 404: the API's version is no longer served.
 4. A connection that breaks or falls silent is made again after a pause, and so is a refused one;
    pauses grow and are jittered.  What is known stays known meanwhile.
-5. Who comes back may be a server that has lost its newest state, which a watch from a version yet
-   to come would never tell.  So after a server was away all is listed anew; and after a connection
-   broke a list of one object tells whether the server's version is behind the last one here.
+5. Who comes back may be a server that has lost its newest state, and has come to the last version
+   here by other changes: a watch from there would never tell.  So all is listed anew after whatever
+   else than the orderly end of a watch.
 
 Source: Kubernetes documentation, "API Concepts", "Efficient detection of changes"; client-go's
 `tools/cache/reflector.go`, which has no rule 5.
@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import re
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
@@ -59,7 +58,6 @@ OVERDUE_S = 60.0
 STEADY_S = 1.0
 """After a watch that ended sooner there is a pause, lest a server keeps us running in circles."""
 
-NUMBER = re.compile(r"[0-9]{1,20}")
 
 HINTS = {
     UNAUTHORIZED: "; see to the token or certificate that the proxy shows",
@@ -109,7 +107,6 @@ class Reflector:
         self._backoff = backoff or Backoff()
         self._sleep = sleep
         self._at: str | None = None  # the resource version that a watch goes on from
-        self._is_doubtful = False  # whether the server may have lost what came before `_at`
         self._has_news = False  # whether the watch brought anything
         self._began_s: float | None = None  # when the watch did
         self.objects: dict[str, Json] = {}
@@ -159,21 +156,16 @@ class Reflector:
 
     async def _follow(self) -> None:
         """Get to know all objects, then watch them until the watch ends."""
-        if self._at is not None and self._is_doubtful:
-            await self._look_back()
         if self._at is None:
             await self._list()
-        self._is_doubtful = False
         await self._watch()
 
     def _failed(self, error: KubernetesApiError) -> None:
         is_expired = error.status == GONE and self._at is not None  # else even a list is refused
-        if error.status in {GONE, NOT_FOUND} or error.is_away:
-            self._at = None
+        self._at = None
         if is_expired:
             logger.debug("%s: %s; listing them anew", self._resource, error)
             return
-        self._is_doubtful = True
         problem = f"{self._resource}: {error}{HINTS.get(error.status, '')}"
         if self.problem != problem:
             logger.warning("%s: %s", self._api.server, problem)
@@ -185,16 +177,6 @@ class Reflector:
         self.problem = None
         logger.info("%s: %s are followed", self._api.server, self._resource)
         self._on_change()  # what is known may be relied on again
-
-    async def _look_back(self) -> None:
-        """List all anew if the server's version is behind."""
-        page = await self._api.get(self.path, {"limit": "1"})
-        current, known = list_version(page), self._at
-        assert known is not None, "else there is nothing to compare"
-        # Versions can be compared as numbers: KEP-5504.  Of others nothing is known.
-        are_numbers = NUMBER.fullmatch(current) and NUMBER.fullmatch(known)
-        if not are_numbers or int(known) > int(current):
-            self._at = None
 
     async def _list(self) -> None:
         """Take all objects that there are now."""

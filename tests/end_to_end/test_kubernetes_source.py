@@ -243,6 +243,9 @@ async def test_thousand_changes(
 ) -> None:
     """Through restarts and cut connections the objects of the API are what is in force."""
     chance = random.Random(f"thousand {is_kept}")  # noqa: S311
+    # One that ends its watches in order, and then comes back with other objects at the same
+    # versions, is no Kubernetes API: nothing would tell.
+    signals = [signal.SIGKILL, signal.SIGTERM] if is_kept else [signal.SIGKILL]
     with restarted(tmp_path / "api.db", free_port(), is_kept=is_kept) as server:
         await asyncio.to_thread(server.start)
         link = FaultyLink(server.port, chance)
@@ -259,7 +262,7 @@ async def test_thousand_changes(
             for number in range(CHANGES // 50):
                 await writer.change(50)
                 if number % 4 == 3:
-                    await restart(server, chance.choice([signal.SIGKILL, signal.SIGTERM]))
+                    await restart(server, chance.choice(signals))
                 elif number % 2:
                     link.strike(chance.choice([Ending.RESET, Ending.CLOSE]))
             expected = await objects_of(session, url)
@@ -270,7 +273,7 @@ async def test_thousand_changes(
     assert expected == watched.current
     assert CHANGES <= writer.done
     assert not watched.lacking
-    assert all(each.watches > 1 for each in reflectors)
+    assert all(each.lists + each.watches > 2 for each in reflectors)
 
 
 async def test_away_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
