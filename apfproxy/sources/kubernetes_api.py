@@ -53,16 +53,12 @@ class KubernetesApiError(Exception):
 
     Attributes:
         status: Of the answer; 0 if there was none.
-        is_away: Whether nobody was there to take the request.
         retry_after_s: What it asks to wait; 0 for nothing.
     """
 
-    def __init__(
-        self, what: str, status: int = 0, *, is_away: bool = False, retry_after_s: float = 0.0
-    ) -> None:
+    def __init__(self, what: str, status: int = 0, *, retry_after_s: float = 0.0) -> None:
         super().__init__(what)
         self.status = status
-        self.is_away = is_away
         self.retry_after_s = retry_after_s
 
 
@@ -186,13 +182,12 @@ class KubernetesApi:
         except (TokenFileError, ExecError) as error:
             raise KubernetesApiError(str(error)) from None
         except TimeoutError as error:
-            is_away = isinstance(error, aiohttp.ConnectionTimeoutError)
-            what = "cannot connect in time" if is_away else "no answer in time"
-            raise KubernetesApiError(what, is_away=is_away) from None
+            is_connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
+            what = "cannot connect in time" if is_connecting else "no answer in time"
+            raise KubernetesApiError(what) from None
         except EXCHANGE_ERRORS as error:
             what, _ = explained(error, "the API server")
-            is_away = isinstance(error, aiohttp.ClientConnectorError)
-            raise KubernetesApiError(what, is_away=is_away) from None
+            raise KubernetesApiError(what) from None
 
 
 async def answer_of(response: aiohttp.ClientResponse) -> Json:

@@ -123,11 +123,7 @@ async def test_refusals(
         error = await failure(api)
 
     assert str(error).startswith(expected)
-    assert (status if status != 200 else 0, retry_after_s, False) == (
-        error.status,
-        error.retry_after_s,
-        error.is_away,
-    )
+    assert (status if status != 200 else 0, retry_after_s) == (error.status, error.retry_after_s)
 
 
 async def test_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,18 +140,17 @@ async def test_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_nobody_there() -> None:
-    """A server that takes no connection is away."""
+    """It is said that a server takes no connection."""
     access = ApiAccess(server=f"http://127.0.0.1:{free_port()}")
     api = KubernetesApi(access.server, ApiCredentials(access))
     error = await failure(api)
     await api.close()
 
-    assert error.is_away
     assert str(error).startswith("cannot connect: ")
 
 
 async def test_cut() -> None:
-    """A connection that breaks is no server that is away."""
+    """It is said that a connection broke."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
@@ -165,7 +160,7 @@ async def test_cut() -> None:
     async with api_of(answer) as api:
         error = await failure(api)
 
-    assert ("the connection broke", False) == (str(error), error.is_away)
+    assert "the connection broke" == str(error)
 
 
 async def test_no_token(tmp_path: Path) -> None:
@@ -320,9 +315,8 @@ async def test_bad_watch(content: bytes, expected: str, monkeypatch: pytest.Monk
         return response
 
     async with api_of(answer, silence_s=0.2) as api:
-        with pytest.raises(KubernetesApiError, match=expected) as caught:
+        with pytest.raises(KubernetesApiError, match=expected):
             await events_of(api)
         is_over.set()
 
-    assert not caught.value.is_away
     assert "<KubernetesApi http://127.0.0.1:" in repr(api)

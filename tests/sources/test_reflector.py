@@ -57,7 +57,7 @@ def gone(code: object = 410) -> Json:
 
 
 BROKEN = KubernetesApiError("the connection broke")
-AWAY = KubernetesApiError("cannot connect", is_away=True)
+AWAY = KubernetesApiError("cannot connect")
 GONE = KubernetesApiError("answered 410", 410)
 NOT_FOUND = KubernetesApiError("answered 404", 404)
 FORBIDDEN = KubernetesApiError("answered 403", 403)
