@@ -29,11 +29,11 @@ def condition_struct(name: str, package: str) -> Struct:
     return Struct(
         name,
         (
-            Field("type", Scalar.STRING, "What the condition is about."),
-            Field("status", Scalar.STRING, "True, False or Unknown."),
-            written("lastTransitionTime", Scalar.TIME, "When the status changed."),
-            Field("reason", Scalar.STRING, "Why it changed, as a word for programs."),
-            Field("message", Scalar.STRING, "Why it changed, for people."),
+            Field("type", Scalar.STRING, "What the condition is about.", number=1),
+            Field("status", Scalar.STRING, "True, False or Unknown.", number=2),
+            written("lastTransitionTime", Scalar.TIME, "When the status changed.", number=3),
+            Field("reason", Scalar.STRING, "Why it changed, as a word for programs.", number=4),
+            Field("message", Scalar.STRING, "Why it changed, for people.", number=5),
         ),
         package,
         "One aspect of the current state.",
@@ -51,7 +51,7 @@ def status_struct(kind: str, package: str) -> Struct:
     )
     return Struct(
         f"{kind}Status",
-        (Field("conditions", conditions, "Aspects of the current state."),),
+        (Field("conditions", conditions, "Aspects of the current state.", number=1),),
         package,
         "How the object is.",
     )
@@ -59,7 +59,9 @@ def status_struct(kind: str, package: str) -> Struct:
 
 def name_struct(name: str, package: str, description: str) -> Struct:
     """A struct that has nothing but a name."""
-    return Struct(name, (required("name", Scalar.STRING, "The name."),), package, description)
+    return Struct(
+        name, (required("name", Scalar.STRING, "The name.", number=1),), package, description
+    )
 
 
 def flow_schema_struct(package: str) -> Struct:
@@ -67,29 +69,32 @@ def flow_schema_struct(package: str) -> Struct:
     subject = Struct(
         "Subject",
         (
-            required("kind", Scalar.STRING, "Which of the others is there."),
+            required("kind", Scalar.STRING, "Which of the others is there.", number=1),
             pointer(
                 "user",
                 name_struct("UserSubject", package, "A user, or all of them with *."),
                 "The user that matches.",
+                number=2,
             ),
             pointer(
                 "group",
                 name_struct("GroupSubject", package, "A group of users, or all with *."),
                 "The group that matches.",
+                number=3,
             ),
             pointer(
                 "serviceAccount",
                 Struct(
                     "ServiceAccountSubject",
                     (
-                        required("namespace", Scalar.STRING, "Its namespace."),
-                        required("name", Scalar.STRING, "Its name, or * for all there."),
+                        required("namespace", Scalar.STRING, "Its namespace.", number=1),
+                        required("name", Scalar.STRING, "Its name, or * for all there.", number=2),
                     ),
                     package,
                     "A service account.",
                 ),
                 "The service account that matches.",
+                number=4,
             ),
         ),
         package,
@@ -99,23 +104,26 @@ def flow_schema_struct(package: str) -> Struct:
     resource_rule = Struct(
         "ResourcePolicyRule",
         (
-            required("verbs", STRING_SET, "Verbs that match, or * alone."),
-            required("apiGroups", STRING_SET, "API groups that match, or * alone."),
+            required("verbs", STRING_SET, "Verbs that match, or * alone.", number=1),
+            required("apiGroups", STRING_SET, "API groups that match, or * alone.", number=2),
             required(
                 "resources",
                 STRING_SET,
                 "Resources that match, with a subresource after a slash, or * alone.",
+                number=3,
             ),
             Field(
                 "clusterScope",
                 Scalar.BOOLEAN,
                 "Whether requests match that name no namespace.",
+                number=4,
             ),
             Field(
                 "namespaces",
                 STRING_SET,
                 "Namespaces that match, or * alone; empty only with clusterScope.",
                 is_always_written=True,
+                number=5,
             ),
         ),
         package,
@@ -124,11 +132,12 @@ def flow_schema_struct(package: str) -> Struct:
     non_resource_rule = Struct(
         "NonResourcePolicyRule",
         (
-            required("verbs", STRING_SET, "Verbs that match, or * alone."),
+            required("verbs", STRING_SET, "Verbs that match, or * alone.", number=1),
             required(
                 "nonResourceURLs",
                 STRING_SET,
                 "Paths that match; /* at the end matches all below; or * alone.",
+                number=6,
             ),
         ),
         package,
@@ -137,9 +146,13 @@ def flow_schema_struct(package: str) -> Struct:
     rules = Struct(
         "PolicyRulesWithSubjects",
         (
-            required("subjects", List(subject), "Who makes the request: at least one."),
-            Field("resourceRules", List(resource_rule), "Rules for requests for resources."),
-            Field("nonResourceRules", List(non_resource_rule), "Rules for other requests."),
+            required("subjects", List(subject), "Who makes the request: at least one.", number=1),
+            Field(
+                "resourceRules", List(resource_rule), "Rules for requests for resources.", number=2
+            ),
+            Field(
+                "nonResourceRules", List(non_resource_rule), "Rules for other requests.", number=3
+            ),
         ),
         package,
         "Matches a request when one of the subjects and one of the rules do.",
@@ -156,6 +169,7 @@ def flow_schema_struct(package: str) -> Struct:
                 ),
                 "Where requests go that match.",
                 is_required=True,
+                number=1,
             ),
             Field(
                 "matchingPrecedence",
@@ -163,18 +177,25 @@ def flow_schema_struct(package: str) -> Struct:
                 "From 1 to 10000: of the FlowSchemas that match, the one with the lowest is used."
                 " 1000 if it is not there.",
                 is_always_written=True,
+                number=2,
             ),
             pointer(
                 "distinguisherMethod",
                 Struct(
                     "FlowDistinguisherMethod",
-                    (required("type", Scalar.STRING, "ByUser or ByNamespace."),),
+                    (required("type", Scalar.STRING, "ByUser or ByNamespace.", number=1),),
                     package,
                     "How flows are told apart.",
                 ),
                 "How the flows of the FlowSchema are told apart; without it they are one.",
+                number=3,
             ),
-            Field("rules", List(rules), "Which requests match: those that one of these matches."),
+            Field(
+                "rules",
+                List(rules),
+                "Which requests match: those that one of these matches.",
+                number=4,
+            ),
         ),
         package,
         "What a FlowSchema matches, in which order, and where it sends what it matches.",
@@ -185,6 +206,16 @@ def flow_schema_struct(package: str) -> Struct:
         spec,
         status_struct("FlowSchema", package),
         "Sorts requests into the flows of a priority level.",
+    )
+
+
+def lendable_field(number: int) -> Field:
+    """The field `lendablePercent`, which levels of both types have."""
+    return pointer(
+        "lendablePercent",
+        Scalar.INT32,
+        "From 0 to 100: how much of the level's nominal limit others may borrow. 0 if absent.",
+        number=number,
     )
 
 
@@ -203,18 +234,21 @@ def priority_level_struct(package: str, shares: Field) -> Struct:
                 Scalar.INT32,
                 "Number of queues: 64 if it is not there.",
                 is_always_written=True,
+                number=1,
             ),
             Field(
                 "handSize",
                 Scalar.INT32,
                 "How many queues a flow may use: 8 if it is not there.",
                 is_always_written=True,
+                number=2,
             ),
             Field(
                 "queueLengthLimit",
                 Scalar.INT32,
                 "How many requests may wait in a queue: 50 if it is not there.",
                 is_always_written=True,
+                number=3,
             ),
         ),
         package,
@@ -223,17 +257,12 @@ def priority_level_struct(package: str, shares: Field) -> Struct:
     response = Struct(
         "LimitResponse",
         (
-            required("type", Scalar.STRING, "Queue or Reject."),
-            pointer("queuing", queuing, "How requests wait, if the type is Queue."),
+            required("type", Scalar.STRING, "Queue or Reject.", number=1),
+            pointer("queuing", queuing, "How requests wait, if the type is Queue.", number=2),
         ),
         package,
         "What becomes of requests that cannot be executed at once.",
         union=Union(("queuing",), "type"),
-    )
-    lendable = pointer(
-        "lendablePercent",
-        Scalar.INT32,
-        "From 0 to 100: how much of the level's nominal limit others may borrow. 0 if absent.",
     )
     limited = Struct(
         "LimitedPriorityLevelConfiguration",
@@ -243,12 +272,14 @@ def priority_level_struct(package: str, shares: Field) -> Struct:
                 "limitResponse",
                 response,
                 "What becomes of requests that cannot be executed at once.",
+                number=2,
             ),
-            lendable,
+            lendable_field(3),
             pointer(
                 "borrowingLimitPercent",
                 Scalar.INT32,
                 "How much the level may borrow, in percent of its nominal limit; absent for any.",
+                number=4,
             ),
         ),
         package,
@@ -261,8 +292,9 @@ def priority_level_struct(package: str, shares: Field) -> Struct:
                 "nominalConcurrencyShares",
                 Scalar.INT32,
                 "The level's share in the division of seats, which it lends. 0 if absent.",
+                number=1,
             ),
-            lendable,
+            lendable_field(2),
         ),
         package,
         "What can be chosen of a level whose requests are not limited.",
@@ -270,9 +302,9 @@ def priority_level_struct(package: str, shares: Field) -> Struct:
     spec = Struct(
         "PriorityLevelConfigurationSpec",
         (
-            required("type", Scalar.STRING, "Limited or Exempt."),
-            pointer("limited", limited, "Limits, if the type is Limited."),
-            pointer("exempt", exempt, "What can be chosen, if the type is Exempt."),
+            required("type", Scalar.STRING, "Limited or Exempt.", number=1),
+            pointer("limited", limited, "Limits, if the type is Limited.", number=2),
+            pointer("exempt", exempt, "What can be chosen, if the type is Exempt.", number=3),
         ),
         package,
         "How requests of a priority level are treated.",
@@ -300,9 +332,10 @@ PRIORITY_LEVEL_V1 = priority_level_struct(
         f"{SHARES_DESCRIPTION}; with 0 no request is executed but on borrowed seats.",
         is_pointer=True,
         is_always_written=True,
+        number=1,
     ),
 )
 PRIORITY_LEVEL_V1BETA3 = priority_level_struct(
     V1BETA3_PACKAGE,
-    Field(SHARES, Scalar.INT32, f"{SHARES_DESCRIPTION} or 0.", is_always_written=True),
+    Field(SHARES, Scalar.INT32, f"{SHARES_DESCRIPTION} or 0.", is_always_written=True, number=1),
 )

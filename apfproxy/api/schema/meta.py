@@ -32,15 +32,18 @@ TYPE_META = (KIND, API_VERSION)
 OWNER_REFERENCE = Struct(
     "OwnerReference",
     (
-        required("apiVersion", Scalar.STRING, "Group and version of the owner."),
-        required("kind", Scalar.STRING, "Kind of the owner."),
-        required("name", Scalar.STRING, "Name of the owner."),
-        required("uid", Scalar.STRING, "UID of the owner."),
-        pointer("controller", Scalar.BOOLEAN, "Whether the owner is the managing controller."),
+        required("apiVersion", Scalar.STRING, "Group and version of the owner.", number=5),
+        required("kind", Scalar.STRING, "Kind of the owner.", number=1),
+        required("name", Scalar.STRING, "Name of the owner.", number=3),
+        required("uid", Scalar.STRING, "UID of the owner.", number=4),
+        pointer(
+            "controller", Scalar.BOOLEAN, "Whether the owner is the managing controller.", number=6
+        ),
         pointer(
             "blockOwnerDeletion",
             Scalar.BOOLEAN,
             "Whether foreground deletion of the owner waits until this object is gone.",
+            number=7,
         ),
     ),
     META,
@@ -51,13 +54,15 @@ OWNER_REFERENCE = Struct(
 MANAGED_FIELDS_ENTRY = Struct(
     "ManagedFieldsEntry",
     (
-        Field("manager", Scalar.STRING, "Who manages these fields."),
-        Field("operation", Scalar.STRING, "How they were written: Apply or Update."),
-        Field("apiVersion", Scalar.STRING, "The version that the field names belong to."),
-        pointer("time", Scalar.TIME, "When the entry was added or its fields changed."),
-        Field("fieldsType", Scalar.STRING, "Format of the set of fields: FieldsV1."),
-        pointer("fieldsV1", Scalar.ANY, "The set of fields, as a tree."),
-        Field("subresource", Scalar.STRING, "Subresource that was written, empty for none."),
+        Field("manager", Scalar.STRING, "Who manages these fields.", number=1),
+        Field("operation", Scalar.STRING, "How they were written: Apply or Update.", number=2),
+        Field("apiVersion", Scalar.STRING, "The version that the field names belong to.", number=3),
+        pointer("time", Scalar.TIME, "When the entry was added or its fields changed.", number=4),
+        Field("fieldsType", Scalar.STRING, "Format of the set of fields: FieldsV1.", number=6),
+        pointer("fieldsV1", Scalar.ANY, "The set of fields, as a tree.", number=7),
+        Field(
+            "subresource", Scalar.STRING, "Subresource that was written, empty for none.", number=8
+        ),
     ),
     META,
     "The fields of an object that one manager has written in one way.",
@@ -66,34 +71,43 @@ MANAGED_FIELDS_ENTRY = Struct(
 OBJECT_META = Struct(
     "ObjectMeta",
     (
-        Field("name", Scalar.STRING, "Unique within the namespace. Cannot be changed."),
+        Field("name", Scalar.STRING, "Unique within the namespace. Cannot be changed.", number=1),
         Field(
             "generateName",
             Scalar.STRING,
             "Prefix of the name that the server makes up if there is no name.",
+            number=2,
         ),
-        Field("namespace", Scalar.STRING, "The space within which the name is unique."),
-        Field("selfLink", Scalar.STRING, "No longer set by servers."),
-        Field("uid", Scalar.STRING, "Unique in time and space. Set by the server."),
+        Field("namespace", Scalar.STRING, "The space within which the name is unique.", number=3),
+        Field("selfLink", Scalar.STRING, "No longer set by servers.", number=4),
+        Field("uid", Scalar.STRING, "Unique in time and space. Set by the server.", number=5),
         Field(
             "resourceVersion",
             Scalar.STRING,
             "Opaque version of the object, which changes with every write.",
+            number=6,
         ),
         Field(
             "generation",
             Scalar.INT64,
             "Number of the desired state, counted up by the server as it changes.",
+            number=7,
         ),
-        Field("creationTimestamp", Scalar.TIME, "When the server created the object."),
-        pointer("deletionTimestamp", Scalar.TIME, "When the object is to be gone."),
+        Field("creationTimestamp", Scalar.TIME, "When the server created the object.", number=8),
+        pointer("deletionTimestamp", Scalar.TIME, "When the object is to be gone.", number=9),
         pointer(
             "deletionGracePeriodSeconds",
             Scalar.INT64,
             "Seconds that the object gets to end before it is removed.",
+            number=10,
         ),
-        Field("labels", STRING_MAP, "Keys and values to select objects by."),
-        Field("annotations", STRING_MAP, "Keys and values that tools store with the object."),
+        Field("labels", STRING_MAP, "Keys and values to select objects by.", number=11),
+        Field(
+            "annotations",
+            STRING_MAP,
+            "Keys and values that tools store with the object.",
+            number=12,
+        ),
         Field(
             "ownerReferences",
             List(
@@ -104,16 +118,19 @@ OBJECT_META = Struct(
                 is_merged=True,
             ),
             "The objects that this one depends on. It is collected when all of them are gone.",
+            number=13,
         ),
         Field(
             "finalizers",
             List(Scalar.STRING, ListType.SET, is_merged=True),
             "What has to be done before the object is removed.",
+            number=14,
         ),
         Field(
             "managedFields",
             List(MANAGED_FIELDS_ENTRY),
             "Which manager owns which fields of the object.",
+            number=17,
         ),
     ),
     META,
@@ -145,9 +162,9 @@ LIST_META = Struct(
 LABEL_SELECTOR_REQUIREMENT = Struct(
     "LabelSelectorRequirement",
     (
-        required("key", Scalar.STRING, "Key of the label."),
-        required("operator", Scalar.STRING, "In, NotIn, Exists or DoesNotExist."),
-        Field("values", STRINGS, "What In and NotIn compare with; empty for the others."),
+        required("key", Scalar.STRING, "Key of the label.", number=1),
+        required("operator", Scalar.STRING, "In, NotIn, Exists or DoesNotExist.", number=2),
+        Field("values", STRINGS, "What In and NotIn compare with; empty for the others.", number=3),
     ),
     META,
     "A condition on the label of one key.",
@@ -156,11 +173,12 @@ LABEL_SELECTOR_REQUIREMENT = Struct(
 LABEL_SELECTOR = Struct(
     "LabelSelector",
     (
-        Field("matchLabels", STRING_MAP, "Labels that an object must have."),
+        Field("matchLabels", STRING_MAP, "Labels that an object must have.", number=1),
         Field(
             "matchExpressions",
             List(LABEL_SELECTOR_REQUIREMENT),
             "Conditions that must all hold.",
+            number=2,
         ),
     ),
     META,
@@ -171,16 +189,17 @@ LABEL_SELECTOR = Struct(
 CONDITION = Struct(
     "Condition",
     (
-        required("type", Scalar.STRING, "What the condition is about, in CamelCase."),
-        required("status", Scalar.STRING, "True, False or Unknown."),
+        required("type", Scalar.STRING, "What the condition is about, in CamelCase.", number=1),
+        required("status", Scalar.STRING, "True, False or Unknown.", number=2),
         Field(
             "observedGeneration",
             Scalar.INT64,
             "Generation of the object that the condition was set for.",
+            number=3,
         ),
-        required("lastTransitionTime", Scalar.TIME, "When the status changed."),
-        required("reason", Scalar.STRING, "Why it changed, as a word for programs."),
-        required("message", Scalar.STRING, "Why it changed, for people."),
+        required("lastTransitionTime", Scalar.TIME, "When the status changed.", number=4),
+        required("reason", Scalar.STRING, "Why it changed, as a word for programs.", number=5),
+        required("message", Scalar.STRING, "Why it changed, for people.", number=6),
     ),
     META,
     "One aspect of the current state of an object.",
@@ -192,8 +211,10 @@ CONDITIONS = List(CONDITION, ListType.MAP, list_keys=("type",), merge_key="type"
 PRECONDITIONS = Struct(
     "Preconditions",
     (
-        pointer("uid", Scalar.STRING, "The UID that the object must have."),
-        pointer("resourceVersion", Scalar.STRING, "The resource version that it must have."),
+        pointer("uid", Scalar.STRING, "The UID that the object must have.", number=1),
+        pointer(
+            "resourceVersion", Scalar.STRING, "The resource version that it must have.", number=2
+        ),
     ),
     META,
     "What must be true of an object for an operation to take place.",
@@ -207,19 +228,24 @@ DELETE_OPTIONS = Struct(
             "gracePeriodSeconds",
             Scalar.INT64,
             "Seconds that the object gets to end: 0 for none; absent for the default of its kind.",
+            number=1,
         ),
-        pointer("preconditions", PRECONDITIONS, "What must be true of the object, else 409."),
-        pointer("orphanDependents", Scalar.BOOLEAN, "Deprecated: use propagationPolicy."),
+        pointer(
+            "preconditions", PRECONDITIONS, "What must be true of the object, else 409.", number=2
+        ),
+        pointer("orphanDependents", Scalar.BOOLEAN, "Deprecated: use propagationPolicy.", number=3),
         pointer(
             "propagationPolicy",
             Scalar.STRING,
             "What becomes of dependents: Orphan, Background or Foreground.",
+            number=4,
         ),
-        Field("dryRun", STRINGS, "All: do everything but the change itself."),
+        Field("dryRun", STRINGS, "All: do everything but the change itself.", number=5),
         pointer(
             "ignoreStoreReadErrorWithClusterBreakingPotential",
             Scalar.BOOLEAN,
             "Whether to delete an object that cannot be read.",
+            number=6,
         ),
     ),
     META,
@@ -346,11 +372,15 @@ def object_struct(
         extra: Fields beside the usual ones, written after `metadata`.
         flags: For the field `spec`, such as `is_required=True`.
     """
-    fields = [*TYPE_META, Field("metadata", OBJECT_META, "Name, labels and the like."), *extra]
+    fields = [
+        *TYPE_META,
+        Field("metadata", OBJECT_META, "Name, labels and the like.", number=1),
+        *extra,
+    ]
     if spec is not None:
-        fields.append(Field("spec", spec, "What is wanted.", **flags))
+        fields.append(Field("spec", spec, "What is wanted.", number=2, **flags))
     if status is not None:
-        fields.append(Field("status", status, "How it is, as last seen by controllers."))
+        fields.append(Field("status", status, "How it is, as last seen by controllers.", number=3))
     return Struct(name, tuple(fields), package, description)
 
 

@@ -1,7 +1,7 @@
 """Parses the body of a request in Kubernetes' protobuf, into what the same object in JSON gives.
 
 Such a body is a magic number and an envelope, `runtime.Unknown`, which says what is within: a
-message of the object's struct, with the numbers of `field_numbers`.  For every struct a reader is
+message of the object's struct, with its fields' numbers.  For every struct a reader is
 made once, over a table from tags to what takes a value: reading takes some 70 us for an object of
 600 bytes, which are 1.7 KiB of JSON.  How deep messages nest is bounded by the schema; what it does
 not have is passed over without recursion.
@@ -19,9 +19,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.field_numbers import NUMBERS, OUTSIDE
+from apfproxy.api.field_numbers import NUMBERS
 from apfproxy.api.schema.body import BodyError, Parsed, parse_json
-from apfproxy.api.schema.types import List, Map, Scalar, Struct, Type
+from apfproxy.api.schema.types import List, Map, Numbers, Scalar, Struct, Type
 from apfproxy.api.times import EARLIEST_S, LATEST_S, MICROSECONDS, rfc3339, second_text
 
 if TYPE_CHECKING:
@@ -275,24 +275,27 @@ def go_name(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
+def numbers_of(schema: Struct) -> Numbers:
+    """The numbers of the fields that a message of the struct has."""
+    listed = NUMBERS.get(schema.package, {}).get(schema.name)
+    return listed or {field.name: field.number for field in schema.fields if field.number}
+
+
 @cache
 def message_reader(schema: Struct) -> Message:
     """The reader of messages of a struct: made once for each."""
-    numbers = NUMBERS[schema.package][schema.name]
     message = Message(schema.name)
     embedded: dict[int, Message] = {}
-    for field in schema.fields:
-        if field.name in OUTSIDE and field.name not in numbers:
-            continue
-        number = numbers[field.name]
+    for name, number in numbers_of(schema).items():
+        kind = schema.by_name[name].type
         if isinstance(number, int):
-            message.add(number, field.name, field.type)
+            message.add(number, name, kind)
             continue
         outer, within = number
         if outer not in embedded:
             embedded[outer] = Message(schema.name)
             message.embed(outer, embedded[outer])
-        embedded[outer].add(within, field.name, field.type)
+        embedded[outer].add(within, name, kind)
     return message
 
 

@@ -122,9 +122,9 @@ class Struct:
 
 Type = Scalar | Map | List | Struct
 
-Numbers = Mapping[str, "int | tuple[int, ...]"]
-"""Names of a struct's fields to their numbers in protobuf; to several where Go embeds a struct that
-JSON does not show: the number of each message on the way, and that of the field."""
+Number = int | tuple[int, int]
+Numbers = Mapping[str, Number]
+"""Names of a struct's fields to their numbers in protobuf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +144,9 @@ class Field:
         enum: The values that OpenAPI names; of a list those of its items.
         retains_keys: Of a struct: whether a strategic merge patch may say which fields stay.
         is_replaced: Of a struct: whether a strategic merge patch replaces instead of merging.
+        number: In Kubernetes' protobuf (`generated.proto`); 0 for a field that no message has, such
+            as `kind`, which the envelope has.  Two numbers where Go embeds a struct that JSON does
+            not show: that of the embedded message, and that of the field in it.
     """
 
     name: str
@@ -156,21 +159,22 @@ class Field:
     enum: tuple[str, ...] = ()
     retains_keys: bool = False
     is_replaced: bool = False
+    number: Number = 0
 
 
-def pointer(name: str, type_: Type, description: str = "") -> Field:
+def pointer(name: str, type_: Type, description: str = "", *, number: Number = 0) -> Field:
     """An optional field that Go has a pointer for."""
-    return Field(name, type_, description, is_pointer=True)
+    return Field(name, type_, description, is_pointer=True, number=number)
 
 
-def required(name: str, type_: Type, description: str = "") -> Field:
+def required(name: str, type_: Type, description: str = "", *, number: Number = 0) -> Field:
     """A required field, which Go writes always."""
-    return Field(name, type_, description, is_required=True, is_always_written=True)
+    return Field(name, type_, description, is_required=True, is_always_written=True, number=number)
 
 
-def written(name: str, type_: Type, description: str = "") -> Field:
+def written(name: str, type_: Type, description: str = "", *, number: Number = 0) -> Field:
     """A field that may be absent, which Go writes always."""
-    return Field(name, type_, description, is_always_written=True)
+    return Field(name, type_, description, is_always_written=True, number=number)
 
 
 def changed(struct: Struct, *fields: Field, package: str = "") -> Struct:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.field_numbers import NUMBERS
+from apfproxy.api.schema.protobuf import numbers_of
 from apfproxy.api.schema.types import List, Map, Scalar, Struct
 from apfproxy.api.times import parse_time
 
@@ -58,7 +58,7 @@ def block(field: int, value: bytes) -> bytes:
 
 def message(struct: Struct, obj: dict[str, Any]) -> bytes:
     """A struct."""
-    numbers = NUMBERS[struct.package][struct.name]
+    numbers = numbers_of(struct)
     written = b""
     for name, value in obj.items():
         path = numbers[name]
@@ -113,7 +113,7 @@ def some_object(struct: Struct, chance: random.Random, share: float) -> dict[str
     return {
         field.name: some_value(field.type, chance, share)
         for field in struct.fields
-        if field.name in NUMBERS[struct.package][struct.name] and chance.random() < share
+        if field.name in numbers_of(struct) and chance.random() < share
     }
 
 
