@@ -23,7 +23,7 @@ from apfproxy.tasks import spawn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.cli.process import ProxyProcess
+    from apfproxy.app.process import ProxyProcess
     from apfproxy.settings import Settings
 
 BEAT_S = 0.001

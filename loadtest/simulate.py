@@ -28,7 +28,7 @@ from aiohttp import web
 from arguments import Parser
 from processes import exit_status
 
-from apfproxy.cli.process import ProxyProcess
+from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.simulate import Configuration, configuration, simulated
 from apfproxy.settings import (
     AccessLogSettings,

@@ -45,9 +45,10 @@ ARROWS: dict[str, frozenset[str]] = {
     "sources": CORE | SHARED | {"authn", "apiserver"},
     "fleet": CORE | SHARED | {"authn"},
     "observe": CORE | SHARED | {"authn"},
+    "app": CORE | SHARED | {"authn", "proxy", "sources", "fleet", "apiserver", "observe"},
     "cli": CORE
     | SHARED
-    | {"authn", "proxy", "sources", "fleet", "apiserver", "observe"}
+    | {"app", "authn", "proxy", "sources", "fleet", "apiserver", "observe"}
     | {"lint", "simulation"},
 }
 """Part of the program to the parts that it may import, itself and `EVERYWHERE` apart."""
@@ -162,7 +163,8 @@ def test_arrows_make_no_circle() -> None:
         pytest.param("observe.a", "import apfproxy.proxy.counters", True, id="exception"),
         pytest.param("observe.a", "import apfproxy.proxy.server", False, id="not-the-exception"),
         pytest.param("observe.a", "from apfproxy import __version__", True, id="version"),
-        pytest.param("cli.a", "import asyncio, apfproxy.proxy.server", True, id="cli"),
+        pytest.param("cli.a", "import asyncio, apfproxy.app.process", True, id="cli"),
+        pytest.param("app.a", "import apfproxy.cli.main", False, id="app-knows-no-command"),
         pytest.param("api.a", "def f():\n    import time", False, id="impure-inside"),
         pytest.param("api.a", "from asyncio.events import x", False, id="impure-below"),
         pytest.param("api.a", "import urllib.parse, math", True, id="pure-library"),

@@ -18,13 +18,13 @@ from apfproxy.apiserver.load import LoadSettings
 from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
-from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.app.log import configure_logging
+from apfproxy.app.process import ListenError
+from apfproxy.app.running import Signals, raise_descriptor_limit, share_processor, spare_collector
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
 from apfproxy.cli.load_flags import parse_faults, parse_latencies, parse_seeds
-from apfproxy.cli.log import configure_logging
 from apfproxy.cli.parameters import ADDRESS
-from apfproxy.cli.process import ListenError
-from apfproxy.cli.running import Signals, raise_descriptor_limit, share_processor, spare_collector
 from apfproxy.settings import LOG_LEVELS
 from apfproxy.tasks import spawn
 

@@ -16,10 +16,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from apfproxy.app.running import meaningless_signals, raise_descriptor_limit
 from apfproxy.cli.demo_clients import ClientKind, Load, Tally
 from apfproxy.cli.demo_servers import SEATS, SERVICE_S, DemoError, demo_servers
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
-from apfproxy.cli.running import meaningless_signals, raise_descriptor_limit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

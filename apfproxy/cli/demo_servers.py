@@ -22,9 +22,9 @@ import uvloop
 
 from apfproxy.apiserver.load import EVERY_VERB, Latency, LoadSettings, Shape
 from apfproxy.apiserver.seeds import SeedCounts
-from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
-from apfproxy.cli.log import configure_logging
-from apfproxy.cli.process import ProxyProcess
+from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.app.log import configure_logging
+from apfproxy.app.process import ProxyProcess
 from apfproxy.settings import (
     Address,
     DownstreamSettings,

@@ -11,13 +11,13 @@ import click
 import msgspec
 
 from apfproxy.api.flowcontrol.additions import LONGEST_HEADER_NAME
+from apfproxy.app.raw_request import RawRequest, read_raw_request, request_of_line
 from apfproxy.authn.impersonation import effective
 from apfproxy.cli.admin_client import fetch_json
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.explanation_text import explanation_lines
 from apfproxy.cli.offline import objects_options, offline_controller, refuse_with_admin
 from apfproxy.cli.parameters import Parsed, admin_option, output_option
-from apfproxy.cli.raw_request import RawRequest, read_raw_request, request_of_line
 from apfproxy.flowcontrol.added_distinguisher import LONGEST_VALUE
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained

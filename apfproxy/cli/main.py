@@ -15,7 +15,7 @@ from apfproxy.cli.check import check
 from apfproxy.cli.demo import demo
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, USAGE
 from apfproxy.cli.explain import explain
-from apfproxy.cli.limits import limits
+from apfproxy.cli.limits_command import limits
 from apfproxy.cli.odds import odds
 from apfproxy.cli.serve import serve
 from apfproxy.cli.simulate import simulate

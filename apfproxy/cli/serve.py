@@ -15,13 +15,13 @@ import uvloop
 from apfproxy import __version__
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.store.entries import StoreError
+from apfproxy.app.identities import IdentitySettingsError
+from apfproxy.app.log import configure_logging
+from apfproxy.app.process import ListenError, ProxyProcess
+from apfproxy.app.reloading import Reloading
+from apfproxy.app.running import Signals, raise_descriptor_limit, share_processor, spare_collector
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError, SettingsFileError
-from apfproxy.cli.identities import IdentitySettingsError
-from apfproxy.cli.log import configure_logging
 from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NETWORK, NOWHERE, ORIGIN, URL
-from apfproxy.cli.process import ListenError, ProxyProcess
-from apfproxy.cli.reloading import Reloading
-from apfproxy.cli.running import Signals, raise_descriptor_limit, share_processor, spare_collector
 from apfproxy.observe.access_log import AccessLogError
 from apfproxy.settings import ENFORCE, LOG_LEVELS, OBSERVE, Settings
 from apfproxy.sources.files import ObjectsError

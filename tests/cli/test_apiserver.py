@@ -13,13 +13,13 @@ import pytest
 from apfproxy.apiserver.controllers.control import CONTROLLERS
 from apfproxy.apiserver.load import Fault, Latency, LoadSettings, Shape
 from apfproxy.apiserver.seeds import SeedCounts
+from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.cli import apiserver as apiserver_module
 from apfproxy.cli.apiserver import run
-from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
 from apfproxy.settings import Address
-from tests.cli.test_process import ANY_PORT
+from tests.app.test_process import ANY_PORT
 
 if TYPE_CHECKING:
     from pathlib import Path

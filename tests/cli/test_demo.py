@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
+from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.cli import demo as demo_module
-from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.cli.demo import GREEDY, KINDS, MODEST, Arm, run_arm, run_demo, summary, table_of
 from apfproxy.cli.demo_clients import Tally
 from apfproxy.cli.demo_servers import ANY_PORT, SEEDS, DemoError, Ports

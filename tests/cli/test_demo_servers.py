@@ -13,6 +13,7 @@ import aiohttp
 import pytest
 
 from apfproxy.api.decode import decode_documents
+from apfproxy.app.process import ProxyProcess
 from apfproxy.cli import demo_servers as demo_servers_module
 from apfproxy.cli.demo import MODEST
 from apfproxy.cli.demo_servers import (
@@ -27,7 +28,6 @@ from apfproxy.cli.demo_servers import (
     proxy_settings,
     run_process,
 )
-from apfproxy.cli.process import ProxyProcess
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User

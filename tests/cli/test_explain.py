@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main
-from apfproxy.cli.process import ProxyProcess
 from apfproxy.observe.explain_page import PATH
-from tests.cli.test_process import settings_for
+from tests.app.test_process import settings_for
 from tests.sources.test_object_files import level
 
 if TYPE_CHECKING:

@@ -8,13 +8,13 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from apfproxy.app.process import ProxyProcess
 from apfproxy.cli import live_client
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.live_client import LiveClient, Rates, rates_between, state_of
-from apfproxy.cli.process import ProxyProcess
 from apfproxy.settings import Address
+from tests.app.test_process import settings_for
 from tests.cli.live_states import flow, level, state
-from tests.cli.test_process import settings_for
 
 URL = "http://127.0.0.1:8081"
 

@@ -27,13 +27,13 @@ from apfproxy.settings import (
     Settings,
     UpstreamSettings,
 )
-from tests.cli.test_process import settings_for
+from tests.app.test_process import settings_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from apfproxy.cli.process import ProxyProcess
+    from apfproxy.app.process import ProxyProcess
 
 
 @pytest.fixture

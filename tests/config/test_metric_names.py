@@ -10,7 +10,7 @@ import aiohttp
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from apfproxy.cli.process import ProxyProcess
+from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
@@ -23,7 +23,7 @@ from apfproxy.settings import (
     FlowControlSettings,
     ReviewSettings,
 )
-from tests.cli.test_process import settings_for
+from tests.app.test_process import settings_for
 from tests.config.expressions import CONFIG, grouping_labels, selectors
 
 if TYPE_CHECKING:

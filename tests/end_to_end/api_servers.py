@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 import uvloop
 
-from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
-from apfproxy.cli.process import ProxyProcess
+from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.app.process import ProxyProcess
 from apfproxy.settings import (
     Address,
     DownstreamSettings,

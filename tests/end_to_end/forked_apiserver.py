@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 import uvloop
 
+from apfproxy.app.apiserver_process import ApiServerSettings
 from apfproxy.cli.apiserver import run
-from apfproxy.cli.apiserver_process import ApiServerSettings
 from apfproxy.settings import Address
 
 if TYPE_CHECKING:
-    from apfproxy.cli.apiserver_process import ApiServerProcess
+    from apfproxy.app.apiserver_process import ApiServerProcess
 
 WATCH_WINDOW = 600
 """Changes of a resource: more than one server makes, fewer than all, so that the file is pruned."""

@@ -13,7 +13,7 @@ import uvloop
 
 from apfproxy.api.decode import decode_documents
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_objects
-from apfproxy.cli.process import ProxyProcess
+from apfproxy.app.process import ProxyProcess
 from apfproxy.settings import (
     ENFORCE,
     PROMPT,

@@ -11,14 +11,14 @@ import aiohttp
 import msgspec
 
 from apfproxy.api.flowcontrol.types import FlowSchema
-from apfproxy.cli.process import ProxyProcess
+from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.digest import Checked
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.observe.explain_page import PATH
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.words import METHOD_OF_VERB
-from tests.cli.test_process import settings_for
+from tests.app.test_process import settings_for
 from tests.conformance import vectors
 from tests.conformance.test_classification import without_nulls
 from tests.end_to_end.origin import Origin

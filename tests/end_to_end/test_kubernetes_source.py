@@ -16,14 +16,14 @@ from faulty_link import Ending, FaultyLink
 from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.api.flowcontrol.wire import from_wire, with_type
-from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
-from apfproxy.cli.kubernetes_source import kubernetes_objects
-from apfproxy.cli.process import KUBERNETES, ProxyProcess
+from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.app.kubernetes_source import kubernetes_objects
+from apfproxy.app.process import KUBERNETES, ProxyProcess
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import FlowControlSettings, KubernetesSettings
 from apfproxy.sources.object_files import effective_objects
 from apfproxy.tasks import spawn
-from tests.cli.test_process import settings_for
+from tests.app.test_process import settings_for
 from tests.end_to_end.api_servers import ANY_PORT, api_server, restarted, url_of
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.real_cluster import KUBECONFIGS

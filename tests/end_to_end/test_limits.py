@@ -12,7 +12,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.cli.log import DATE_FORMAT, FORMAT, OneLineFormatter
+from apfproxy.app.log import DATE_FORMAT, FORMAT, OneLineFormatter
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.metrics import MetricsPage
 from apfproxy.proxy.counters import HandshakeFailure, Refusal

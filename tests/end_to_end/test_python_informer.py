@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from tests.end_to_end.api_servers import (
     ANY_PORT,
     DIRECT,

@@ -13,9 +13,9 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from apfproxy.cli.process import ProxyProcess
+from apfproxy.app.process import ProxyProcess
 from apfproxy.settings import Address, FlowControlSettings
-from tests.cli.test_process import settings_for
+from tests.app.test_process import settings_for
 from tests.end_to_end.kubectl import Kubectl, find_kubectl, minor_version
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from sslyze.scanner.scan_command_attempt import ScanCommandAttemptStatusEnum
 from sslyze.scanner.scanner import Scanner
 from sslyze.server_setting import ServerNetworkLocation
 
-from apfproxy.cli.process import ProxyProcess
+from apfproxy.app.process import ProxyProcess
 from apfproxy.settings import (
     Address,
     AuthenticationSettings,

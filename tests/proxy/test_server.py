@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.cli.process import ProxyProcess
+from apfproxy.app.process import ProxyProcess
 from apfproxy.faults import Part
 from apfproxy.proxy import overload as overload_module
 from apfproxy.proxy import server as server_module

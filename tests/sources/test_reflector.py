@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from faulty_link import Ending, FaultyLink
 
-from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.sources import reflector as reflector_module
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.backoff import Backoff

@@ -18,16 +18,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from apfproxy.cli.identities import IdentitySettingsError, check_settings
-from apfproxy.cli.log import configure_logging
-from apfproxy.cli.process import SETTINGS
+from apfproxy.app.identities import IdentitySettingsError, check_settings
+from apfproxy.app.log import configure_logging
+from apfproxy.app.process import SETTINGS
 from apfproxy.faults import Part, report
 from apfproxy.sources.settings_file import SettingsError, is_section, setting_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from apfproxy.cli.process import ProxyProcess
+    from apfproxy.app.process import ProxyProcess
     from apfproxy.settings import Settings
 
 CHANGEABLE = (

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.apiserver.store.entries import StoreError
-from apfproxy.cli.flow_control_api import FlowControlApi
+from apfproxy.app.flow_control_api import FlowControlApi
 from apfproxy.sources.token_file import TokenFileError
 
 if TYPE_CHECKING:

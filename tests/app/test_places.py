@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
-from apfproxy.cli.places import (
+from apfproxy.app.places import (
     ANSWER_NS,
     HEAD_NS,
     IDLE_NS,

@@ -9,9 +9,9 @@ import time
 import pytest
 from aiohttp import web
 
-from apfproxy.cli import listening
-from apfproxy.cli.listening import LINE_BYTES, LOOKS, Listener, StalledClients
-from apfproxy.cli.places import Places, place_limits
+from apfproxy.app import listening
+from apfproxy.app.listening import LINE_BYTES, LOOKS, Listener, StalledClients
+from apfproxy.app.places import Places, place_limits
 from apfproxy.settings import Address
 
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from apfproxy.cli import reloading
-from apfproxy.cli.process import ProxyProcess
-from apfproxy.cli.reloading import CHANGEABLE, Reloading, changes, merged
+from apfproxy.app import reloading
+from apfproxy.app.process import ProxyProcess
+from apfproxy.app.reloading import CHANGEABLE, Reloading, changes, merged
 from apfproxy.settings import (
     AccessLogSettings,
     Address,

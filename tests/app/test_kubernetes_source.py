@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.cli import kubernetes_source
-from apfproxy.cli.kubernetes_source import kubernetes_objects
+from apfproxy.app import kubernetes_source
+from apfproxy.app.kubernetes_source import kubernetes_objects
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import FlowControlSettings, KubernetesSettings
 from apfproxy.sources.kubeconfig import ApiAccess, KubeconfigError

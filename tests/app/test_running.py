@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.cli.running import (
+from apfproxy.app.running import (
     GC_THRESHOLDS,
     SWITCH_S,
     Signals,

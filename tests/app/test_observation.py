@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.cli.observation import ACCESS_LOG, Observation
+from apfproxy.app.observation import ACCESS_LOG, Observation
 from apfproxy.observe.access_log import AccessLogError
 from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings
 from tests.virtual_clock import VirtualClock

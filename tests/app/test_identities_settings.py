@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.cli.identities import IdentitySettingsError, check_settings, warnings
+from apfproxy.app.identities import IdentitySettingsError, check_settings, warnings
 from apfproxy.settings import (
     FRONT_PROXY,
     AuthenticationSettings,
@@ -18,7 +18,7 @@ from apfproxy.settings import (
     UpstreamSettings,
     UpstreamTlsSettings,
 )
-from tests.cli.test_identities import HTTP, HTTPS, made
+from tests.app.test_identities import HTTP, HTTPS, made
 
 CERTIFICATE: dict[str, Any] = {"certificate_file": "a.crt", "key_file": "a.key"}
 TLS = DownstreamSettings(tls=DownstreamTlsSettings(**CERTIFICATE))

@@ -13,10 +13,10 @@ import pytest
 from apfproxy.apiserver.load import EVERY_VERB, Fault, Latency, LoadSettings, Shape
 from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.apiserver.store.entries import StoreError
-from apfproxy.cli.apiserver_process import ApiServerProcess, ApiServerSettings
-from apfproxy.cli.process import ListenError
+from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.app.process import ListenError
 from apfproxy.settings import Address
-from tests.cli.test_process import ANY_PORT, page
+from tests.app.test_process import ANY_PORT, page
 
 if TYPE_CHECKING:
     from pathlib import Path

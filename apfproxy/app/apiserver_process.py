@@ -29,10 +29,10 @@ from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.apiserver.write_guard import WriteGuard
-from apfproxy.cli.listening import Listener
-from apfproxy.cli.places import Places, place_limits
-from apfproxy.cli.process import ListenError
-from apfproxy.cli.running import descriptor_limit
+from apfproxy.app.listening import Listener
+from apfproxy.app.places import Places, place_limits
+from apfproxy.app.process import ListenError
+from apfproxy.app.running import descriptor_limit
 from apfproxy.faults import Faults
 from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
 from apfproxy.observe.health import HEALTHZ, READYZ, HealthRegistry

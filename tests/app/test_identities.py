@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.app import identities as identities_module
+from apfproxy.app.identities import Identities, IdentitySettingsError
+from apfproxy.app.process import ProxyProcess
 from apfproxy.authn.authenticator import Identity
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Credentials
-from apfproxy.cli import identities as identities_module
-from apfproxy.cli.identities import Identities, IdentitySettingsError
-from apfproxy.cli.process import ProxyProcess
 from apfproxy.request.user import User
 from apfproxy.settings import (
     Address,
@@ -33,9 +33,9 @@ from apfproxy.settings import (
     UpstreamTlsSettings,
 )
 from apfproxy.sources.file_changes import FileChanges
+from tests.app.test_process import ANY_PORT, origin
 from tests.authn.signing import private_key, public_pem, signed
 from tests.certificates import Authority, Issued
-from tests.cli.test_process import ANY_PORT, origin
 from tests.end_to_end.scene import on_uvloop
 from tests.proxy.fakes import OK, Bench, FakeTransport, status
 from tests.virtual_clock import VirtualClock

@@ -8,8 +8,8 @@ import socket
 import time
 from typing import TYPE_CHECKING
 
-from apfproxy.cli import descriptors
-from apfproxy.cli.descriptors import DescriptorWatch
+from apfproxy.app import descriptors
+from apfproxy.app.descriptors import DescriptorWatch
 from apfproxy.rare_log import PERIOD_S
 from apfproxy.tasks import spawn
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp.http_exceptions import BadHttpMessage
 
-from apfproxy.cli import log as log_module
-from apfproxy.cli.log import OneLineFormatter, configure_logging
+from apfproxy.app import log as log_module
+from apfproxy.app.log import OneLineFormatter, configure_logging
 from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:

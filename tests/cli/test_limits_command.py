@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from apfproxy.cli.limits import table
+from apfproxy.cli.limits_command import table
 from apfproxy.cli.main import main
 from apfproxy.cli.offline import offline_controller
 from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels

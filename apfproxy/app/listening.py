@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aiohttp import web
 
-from apfproxy.cli.places import Place, Places
+from apfproxy.app.places import Place, Places
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part
 

@@ -10,15 +10,15 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.cli.descriptors import DescriptorWatch
-from apfproxy.cli.flow_control_api import FlowControlApi
-from apfproxy.cli.identities import Identities
-from apfproxy.cli.kubernetes_source import kubernetes_objects
-from apfproxy.cli.listening import Listener
-from apfproxy.cli.observation import Observation
-from apfproxy.cli.places import Places, place_limits
-from apfproxy.cli.raw_request import request_of_line
-from apfproxy.cli.running import descriptor_limit
+from apfproxy.app.descriptors import DescriptorWatch
+from apfproxy.app.flow_control_api import FlowControlApi
+from apfproxy.app.identities import Identities
+from apfproxy.app.kubernetes_source import kubernetes_objects
+from apfproxy.app.listening import Listener
+from apfproxy.app.observation import Observation
+from apfproxy.app.places import Places, place_limits
+from apfproxy.app.raw_request import request_of_line
+from apfproxy.app.running import descriptor_limit
 from apfproxy.duties import Recurring, Supervised
 from apfproxy.faults import Faults, Part
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller

@@ -15,8 +15,8 @@ from aiohttp.test_utils import TestServer
 
 from apfproxy import duties
 from apfproxy.api.decode import Problem
-from apfproxy.cli import process as process_module
-from apfproxy.cli.process import ListenError, ProxyProcess
+from apfproxy.app import process as process_module
+from apfproxy.app.process import ListenError, ProxyProcess
 from apfproxy.faults import Part
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import (
