@@ -147,9 +147,6 @@ class Classifier:
                 return self._flow_schemas[index]
         return None
 
-    def __repr__(self) -> str:
-        return f"<Classifier of {len(self._rules)} rules>"
-
 
 class Subjects:
     """The subjects of one rule, merged.

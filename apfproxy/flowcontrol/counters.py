@@ -35,9 +35,6 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
-    def __repr__(self) -> str:
-        return f"<Histogram of {sum(self.counts)} observations, sum {self.sum}>"
-
 
 class FlowSchemaCounters:
     """What happened to the requests of one FlowSchema at one priority level.
@@ -129,9 +126,3 @@ class FlowSchemaCounters:
             lengths = self._queue_length_after_enqueue
             lengths.counts[bisect_left(lengths.bounds, 1)] += requests
             lengths.sum += requests
-
-    def __repr__(self) -> str:
-        return (
-            f"<FlowSchemaCounters {self.priority_level}/{self.flow_schema}:"
-            f" {self.executing_requests} executing, {self.inqueue_requests} in queue>"
-        )

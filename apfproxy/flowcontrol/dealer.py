@@ -87,6 +87,3 @@ class Dealer:
             dealt.insert(place, card)
             hand.append(card)
         return tuple(hand)
-
-    def __repr__(self) -> str:
-        return f"<Dealer of {self.hand_size} from {self.deck_size}>"

@@ -14,6 +14,7 @@ of periods: a period is taken apart by marks, which change none of its statistic
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 NS_PER_S = 1_000_000_000
 
@@ -24,6 +25,7 @@ With a period of 10 s the envelope of a level that went quiet halves in five min
 """
 
 
+@dataclass(frozen=True, slots=True)
 class DemandStats:
     """Seat demand over one period, in seats.
 
@@ -33,15 +35,9 @@ class DemandStats:
         high_watermark: The maximum, the demand that the period began with included.
     """
 
-    __slots__ = ("average", "high_watermark", "stddev")
-
-    def __init__(self, average: float = 0.0, stddev: float = 0.0, high_watermark: int = 0) -> None:
-        self.average = average
-        self.stddev = stddev
-        self.high_watermark = high_watermark
-
-    def __repr__(self) -> str:
-        return f"DemandStats({self.average}, {self.stddev}, {self.high_watermark})"
+    average: float = 0.0
+    stddev: float = 0.0
+    high_watermark: int = 0
 
 
 class SeatDemand:
@@ -135,6 +131,3 @@ class SeatDemand:
         self._seat_ns = 0
         self._square_seat_ns = 0
         return self.stats
-
-    def __repr__(self) -> str:
-        return f"<SeatDemand {self.seats} now, smoothed {self.smoothed:.3f}>"

@@ -87,6 +87,3 @@ class Checked:
     def is_of(self, given: FlowControlObject) -> bool:
         """Whether an object comes to the same, since it says the same."""
         return self.given is given or self.given == given
-
-    def __repr__(self) -> str:
-        return f"<Checked {self.object.metadata.name}: {len(self.errors)} errors>"

@@ -8,9 +8,10 @@ nanoseconds to the count that ends with it; counts become buckets when somebody 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from dataclasses import dataclass
 from typing import NamedTuple
+
+from apfproxy.flowcontrol.meter import RatioHistogram
 
 NS_PER_S = 1_000_000_000
 
@@ -48,7 +49,7 @@ class RequestCount:
 
     Attributes:
         phase, request_kind: What is counted.
-        denominator: The limit that counts are a part of; >= 1.
+        shares: The counts as parts of the limit, up to the last `flush`.
         count: Requests now.
         ns_at: Nanoseconds for which the count was its index, from the last `flush` to `since_ns`;
             longer than `count` and `high` at any time.
@@ -59,31 +60,27 @@ class RequestCount:
     """
 
     __slots__ = (
-        "_bucket_ns",
-        "_ratio_ns",
         "count",
-        "denominator",
         "high",
         "ns_at",
         "phase",
         "previous_high",
         "request_kind",
         "second_end_ns",
+        "shares",
         "since_ns",
     )
 
     def __init__(self, phase: str, request_kind: str, now_ns: int) -> None:
         self.phase = phase
         self.request_kind = request_kind
-        self.denominator = 1
         self.count = 0
         self.ns_at = [0]
         self.since_ns = now_ns
         self.second_end_ns = now_ns + NS_PER_S
         self.high = 0
         self.previous_high = 0
-        self._bucket_ns = [0] * (len(RATIO_BOUNDS) + 1)
-        self._ratio_ns = 0.0
+        self.shares = RatioHistogram(RATIO_BOUNDS)
 
     def begin(self, now_ns: int) -> None:
         """Count one more from `now_ns` on."""
@@ -135,21 +132,15 @@ class RequestCount:
         """Turn what was counted so far into buckets, by the denominator as it is."""
         self.ns_at[self.count] += now_ns - self.since_ns
         self.since_ns = now_ns
-        request_ns = 0
         for count, duration_ns in enumerate(self.ns_at):
             if duration_ns:
-                self._bucket_ns[bisect_left(RATIO_BOUNDS, count / self.denominator)] += duration_ns
-                request_ns += count * duration_ns
-        self._ratio_ns += request_ns / self.denominator
+                self.shares.add(count, duration_ns)
         self.ns_at = [0] * (max(self.high, self.count) + 1)
 
     def usage(self, now_ns: int) -> Usage:
         """All that was counted until `now_ns`."""
         self.flush(now_ns)
-        return Usage(self.phase, self.request_kind, tuple(self._bucket_ns), self._ratio_ns)
-
-    def __repr__(self) -> str:
-        return f"<RequestCount {self.phase} {self.request_kind}: {self.count}>"
+        return Usage(self.phase, self.request_kind, tuple(self.shares.counts), self.shares.sum)
 
 
 class KindCounts(NamedTuple):
@@ -197,7 +188,7 @@ class KindMeter:
         for counts, limit in ((self._waiting, waiting), (self._executing, executing)):
             for count in counts:
                 count.flush(now_ns)
-                count.denominator = max(1, limit)
+                count.shares.denominator = max(1, limit)
 
     def usages(self, now_ns: int) -> tuple[Usage, ...]:
         """How long each share of the limits was in use until `now_ns`, by phase and kind."""
@@ -209,6 +200,3 @@ class KindMeter:
         Kubernetes forgets the requests that merely go on through such a second; these count here.
         """
         return {count.request_kind: count.last_high(now_ns) for count in self._executing}
-
-    def __repr__(self) -> str:
-        return f"<KindMeter {self._waiting}, {self._executing}>"

@@ -69,9 +69,6 @@ class RatioHistogram:
         self.counts[bisect_left(self.bounds, ratio)] += duration_ns
         self.sum += ratio * duration_ns
 
-    def __repr__(self) -> str:
-        return f"<RatioHistogram of {sum(self.counts)} ns, denominator {self.denominator}>"
-
 
 class LevelMeter:
     """Time-weighted distributions of one priority level, since its queue set was made.
@@ -115,6 +112,3 @@ class LevelMeter:
         """Divide waiting requests by this number from now on."""
         self.fold()
         self.requests_waiting.denominator = max(requests, 1)
-
-    def __repr__(self) -> str:
-        return f"<LevelMeter with {len(self.time_at)} states to sort>"

@@ -87,6 +87,3 @@ class RoundRobin:
             if queue.oldest is not None
         ]
         return (min(starts), max(starts)) if starts else None
-
-    def __repr__(self) -> str:
-        return f"<RoundRobin of {len(self.queues)} queues, last {self.last_index}>"

@@ -75,6 +75,3 @@ class Tournament:
             if nodes[node] != least:
                 node += 1
         return node - size
-
-    def __repr__(self) -> str:
-        return f"<Tournament of {self.length}, least {self.nodes[1]}>"

@@ -7,10 +7,6 @@ of its bucket: within 0.8 % of the exact one, whatever the scale (the layout of 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BITS = 7
 """Durations below 2**7 ns have buckets of their own; longer ones keep so many leading bits."""
@@ -51,28 +47,19 @@ class Durations:
             parts: Each of them above 0, at most 1; ascending.
             zeros: Durations of 0 that were not added, but count.
         """
-        return _quantiles(self.counts, parts, zeros)
-
-    def __repr__(self) -> str:
-        return f"<Durations: {sum(self.counts.values())}, together {self.total_ns} ns>"
-
-
-def _quantiles(
-    counts: Mapping[int, int], parts: tuple[float, ...], zeros: int
-) -> tuple[float, ...]:
-    buckets = sorted(counts.items())
-    total = zeros + sum(counts.values())
-    found = []
-    position, below, value = 0, zeros, 0.0
-    for part in parts:
-        rank = math.ceil(part * total)
-        while below < rank:
-            bucket, count = buckets[position]
-            position += 1
-            below += count
-            value = _middle(bucket)
-        found.append(value)
-    return tuple(found)
+        buckets = sorted(self.counts.items())
+        total = zeros + sum(self.counts.values())
+        found = []
+        position, below, value = 0, zeros, 0.0
+        for part in parts:
+            rank = math.ceil(part * total)
+            while below < rank:
+                bucket, count = buckets[position]
+                position += 1
+                below += count
+                value = _middle(bucket)
+            found.append(value)
+        return tuple(found)
 
 
 def _middle(bucket: int) -> float:

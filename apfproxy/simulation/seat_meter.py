@@ -37,7 +37,11 @@ class SeatMeter(LevelMeter):
         super().__init__()
         self.time_at = replaced.time_at
         self.nominal_limit = nominal_limit
-        self.clear()
+        self.seat_ns = 0
+        self.waiting_ns = 0
+        self.borrowed_ns = 0
+        self.max_seats = 0
+        self.max_waiting = 0
 
     def clear(self) -> None:
         """Begin anew, with what has not been folded."""
@@ -60,6 +64,3 @@ class SeatMeter(LevelMeter):
             self.max_seats = max(self.max_seats, seats)
             self.max_waiting = max(self.max_waiting, waiting)
         self.time_at.clear()
-
-    def __repr__(self) -> str:
-        return f"<SeatMeter: {self.seat_ns} seat-ns, at most {self.max_seats} seats>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Final
 
 FIRST_BIN_NS: Final = 100_000_000
@@ -9,6 +10,7 @@ MOST_BINS: Final = 400
 """Of twice as many, each two become one: enough for a plot 1000 px wide."""
 
 
+@dataclass(slots=True)
 class LevelSeries:
     """One priority level's values, one for each bin.
 
@@ -18,14 +20,11 @@ class LevelSeries:
         dispatched, rejected: Requests.
     """
 
-    __slots__ = ("dispatched", "limit", "rejected", "seats", "waiting")
-
-    def __init__(self) -> None:
-        self.seats: list[float] = []
-        self.waiting: list[float] = []
-        self.limit: list[float] = []
-        self.dispatched: list[float] = []
-        self.rejected: list[float] = []
+    seats: list[float] = field(default_factory=list)
+    waiting: list[float] = field(default_factory=list)
+    limit: list[float] = field(default_factory=list)
+    dispatched: list[float] = field(default_factory=list)
+    rejected: list[float] = field(default_factory=list)
 
     def add(
         self, seats: float, waiting: float, limit: float, dispatched: float, rejected: float
@@ -43,6 +42,3 @@ class LevelSeries:
             values[:] = [(a + b) / 2 for a, b in zip(values[::2], values[1::2], strict=True)]
         for values in (self.dispatched, self.rejected):
             values[:] = [a + b for a, b in zip(values[::2], values[1::2], strict=True)]
-
-    def __repr__(self) -> str:
-        return f"<LevelSeries of {len(self.seats)} bins>"

@@ -45,9 +45,6 @@ class Sequence:
             return
         self._arm(item[0], self._fire_next, item)
 
-    def __repr__(self) -> str:
-        return f"<Sequence into {self._simulation!r}>"
-
 
 class ClosedClient:
     """A client with one request at a time; rejected, it stays away as long as it is told.
@@ -97,9 +94,6 @@ class ClosedClient:
             self._simulation.clock.arm(again_ns, self._ask, None)
         else:
             self._simulation.source_ended()
-
-    def __repr__(self) -> str:
-        return f"<ClosedClient of {self._kind.client}>"
 
 
 def add_mix(simulation: Simulation, mix: Mix) -> None:

@@ -70,6 +70,3 @@ class Tally:
     def requests(self) -> int:
         """All of them."""
         return self.executed + self.rejected_total + self.without_seats
-
-    def __repr__(self) -> str:
-        return f"<Tally: {self.executed} executed, {self.rejected_total} rejected>"

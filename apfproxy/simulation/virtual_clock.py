@@ -29,9 +29,6 @@ class VirtualTimer:
         """Keep the callback from being called."""
         self.callback = None
 
-    def __repr__(self) -> str:
-        return f"<VirtualTimer {'armed' if self.callback else 'cancelled'}>"
-
 
 class VirtualClock:
     """A clock that stands still but for `run`.
@@ -97,9 +94,6 @@ class VirtualClock:
     def stop(self) -> None:
         """Let the run end after the event that happens now."""
         self._is_running = False
-
-    def __repr__(self) -> str:
-        return f"<VirtualClock at {self.time_ns} ns, {len(self._events)} events ahead>"
 
 
 def _call(timer: VirtualTimer) -> None:

@@ -250,11 +250,6 @@ def test_flow_hash() -> None:
     assert flow_hash(1, "a", "b") == flow_hash(1, "a", "b")
 
 
-def test_repr() -> None:
-    """A classifier says how large it is."""
-    assert repr(Classifier([schema()])) == "<Classifier of 1 rules>"
-
-
 @pytest.mark.parametrize(
     ("target", "name"),
     [

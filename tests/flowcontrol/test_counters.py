@@ -37,15 +37,3 @@ def test_requests_dispatched_at_once_are_sorted_when_read() -> None:
     assert counters.wait_executed_ns.sum == 7_000_000
     assert counters.queue_length_after_enqueue.counts[:3] == [0, 5, 1]
     assert counters.queue_length_after_enqueue.sum == 25
-
-
-def test_reprs() -> None:
-    """A log can tell whose counters these are."""
-    histogram = Histogram((1,))
-    histogram.observe(5)
-
-    assert repr(histogram) == "<Histogram of 1 observations, sum 5>"
-    assert (
-        repr(FlowSchemaCounters("level", "schema"))
-        == "<FlowSchemaCounters level/schema: 0 executing, 0 in queue>"
-    )

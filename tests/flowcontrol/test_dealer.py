@@ -60,8 +60,3 @@ def test_required_entropy_bits() -> None:
     """Entropy is counted in whole bits, rounded up."""
     assert required_entropy_bits(64, 8) == 48
     assert required_entropy_bits(100, 3) == 20
-
-
-def test_repr() -> None:
-    """A dealer names its sizes."""
-    assert repr(Dealer(64, 8)) == "<Dealer of 8 from 64>"

@@ -98,9 +98,3 @@ def test_statistics_are_those_of_a_sample_each_nanosecond(steps: list[tuple[int,
     if samples:
         assert pytest.approx(statistics.fmean(samples)) == stats.average
         assert pytest.approx(statistics.pstdev(samples), abs=1e-9) == stats.stddev
-
-
-def test_repr_says_what_is_wanted() -> None:
-    """The representations can be read in a log."""
-    assert "<SeatDemand 0 now, smoothed 0.000>" == repr(SeatDemand(0))
-    assert "DemandStats(1.5, 0.5, 2)" == repr(DemandStats(1.5, 0.5, 2))

@@ -87,9 +87,3 @@ def test_a_denominator_is_never_zero() -> None:
     )
 
     assert [histogram.denominator for histogram in histograms] == [1, 1, 1, 1]
-
-
-def test_reprs() -> None:
-    """A log can tell how much was measured."""
-    assert repr(LevelMeter()) == "<LevelMeter with 0 states to sort>"
-    assert repr(RatioHistogram((1,))) == "<RatioHistogram of 0 ns, denominator 1>"

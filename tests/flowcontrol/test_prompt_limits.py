@@ -233,7 +233,7 @@ def test_averages_are_not_disturbed() -> None:
 
     first, second = ([scene.controller.levels[name].demand for name in "ab"] for scene in scenes)
 
-    assert repr([each.stats for each in second]) == repr([each.stats for each in first])
+    assert [each.stats for each in second] == [each.stats for each in first]
     assert [each.smoothed for each in second] == [each.smoothed for each in first]
 
 

@@ -117,8 +117,3 @@ def test_start_bounds() -> None:
 
     assert robin.start_bounds(0) == (50, 70)
     assert robin.start_bounds(10) == (30, 70)
-
-
-def test_repr() -> None:
-    """A log can tell whose turn it was."""
-    assert repr(robin_of(2)) == "<RoundRobin of 2 queues, last 0>"

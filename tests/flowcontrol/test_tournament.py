@@ -41,8 +41,3 @@ def test_set_keeps_every_node(keys: list[int], changes: list[tuple[int, int]]) -
 def test_size_is_a_power_of_two(length: int, size: int) -> None:
     """The tree has no more levels than it needs."""
     assert size == Tournament([5] * length).size
-
-
-def test_repr() -> None:
-    """A log can tell what is next."""
-    assert repr(Tournament([7, 2, 9])) == "<Tournament of 3, least 2>"

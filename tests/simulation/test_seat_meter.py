@@ -17,4 +17,3 @@ def test_integrates() -> None:
     assert (130, 400, 10) == (meter.seat_ns, meter.waiting_ns, meter.borrowed_ns)
     assert (3, 4) == (meter.max_seats, meter.max_waiting)
     assert {} == replaced.time_at
-    assert "<SeatMeter: 130 seat-ns, at most 3 seats>" == repr(meter)

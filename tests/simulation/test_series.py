@@ -19,4 +19,3 @@ def test_halves() -> None:
         series.dispatched,
         series.rejected,
     )
-    assert "<LevelSeries of 1 bins>" == repr(series)

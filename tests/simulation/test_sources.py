@@ -9,7 +9,7 @@ import pytest
 from apfproxy.api.decode import decode_documents
 from apfproxy.simulation.mix import parse_mix, parse_times
 from apfproxy.simulation.simulation import Simulation
-from apfproxy.simulation.sources import ClosedClient, Sequence, add_mix
+from apfproxy.simulation.sources import ClosedClient, add_mix
 from tests.simulation.scene import LEVEL, objects
 from tests.simulation.test_simulation import MS, S, kind
 
@@ -17,15 +17,12 @@ from tests.simulation.test_simulation import MS, S, kind
 def test_a_client_waits_for_answers() -> None:
     """With one request at a time and a pause, a client makes so many as fit until its end."""
     simulation = Simulation(objects(), 10)
-    client = ClosedClient(
-        simulation, kind(), lambda: 60 * MS, think_ns=40 * MS, start_ns=S, stop_ns=2 * S
-    )
+    ClosedClient(simulation, kind(), lambda: 60 * MS, think_ns=40 * MS, start_ns=S, stop_ns=2 * S)
     simulation.run()
 
     (tally,) = simulation.tallies.values()
     assert (10, 10) == (tally.executed, simulation.arrivals)
     assert 1_960 * MS == simulation.clock.time_ns
-    assert "<ClosedClient of u>" == repr(client)
 
 
 def test_a_rejected_client_stays_away() -> None:
@@ -104,13 +101,6 @@ def test_a_mix() -> None:
     assert {"a", "b"} == first.keys()
     assert first == second
     assert len(list(mix.flows[0].requests(mix.chance(0)))) == first["a"]
-
-
-def test_repr() -> None:
-    """A sequence names its simulation."""
-    simulation = Simulation(objects(), 1)
-
-    assert "<Sequence into <Simulation: 0 requests so far, 0 ns>>" == repr(Sequence(simulation, []))
 
 
 def test_seats_are_divided_fairly() -> None:

@@ -21,4 +21,3 @@ def test_merges() -> None:
     assert (20, 40, 10) == (first.seat_ns, first.service_ns, first.waits.total_ns)
     assert {"time-out": 4, "queue-full": 1} == first.rejected
     assert (5, 19) == (first.rejected_total, first.requests)
-    assert "<Tally: 6 executed, 5 rejected>" == repr(first)

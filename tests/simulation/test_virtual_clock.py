@@ -34,12 +34,10 @@ def test_cancelled_timers_do_nothing() -> None:
     clock = VirtualClock()
     called: list[int] = []
     timer = clock.call_at(5, lambda: called.append(1))
-    assert "<VirtualTimer armed>" == repr(timer)
     timer.cancel()
     clock.run()
 
     assert [] == called
-    assert "<VirtualTimer cancelled>" == repr(timer)
 
 
 def test_stops_and_goes_on() -> None:
@@ -49,7 +47,6 @@ def test_stops_and_goes_on() -> None:
     clock.arm(8, lambda _: clock.stop(), None)
     clock.arm(9, seen.append, 1)
     clock.run()
-    assert ("<VirtualClock at 8 ns, 1 events ahead>", []) == (repr(clock), seen)
     clock.run()
 
     assert [1] == seen
