@@ -33,7 +33,7 @@ from apfproxy.sources.settings_file import setting_paths
 from apfproxy.tasks import spawn
 from tests.end_to_end.scene import until
 
-README = Path(__file__).parents[2] / "README.md"
+SETTINGS_PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 ANY_PORT = Address(host="127.0.0.1", port=0)
 BEFORE = Settings(downstream=DownstreamSettings(listen=ANY_PORT), admin=None)
 CHANGED = dataclasses.replace(
@@ -214,9 +214,9 @@ async def test_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     assert "the settings and files were not read again to the end" in caplog.text
 
 
-def test_readme() -> None:
-    """The table of the README has exactly the settings that change, by their sections."""
-    text = README.read_text()
+def test_settings_page() -> None:
+    """The table of the settings page has exactly the settings that change, by their sections."""
+    text = SETTINGS_PAGE.read_text()
     table = text[text.index("| section | settings that change while the proxy runs |") :]
     found: set[str] = set()
     for row in table[: table.index("\n\n")].splitlines()[2:]:

@@ -1,6 +1,6 @@
 """A second reader of HTTP/1.1, written for plainness and shared with nothing that it judges.
 
-It takes what RFC 9112 and the README call well-formed, and nothing else.
+It takes what RFC 9112 and docs/hostile-input.md call well-formed, and nothing else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Where the embedded apiserver is known to differ, with the reason.
 
-README.md lists them for users.
+docs/differences.md lists them for users.
 """
 
 from __future__ import annotations
