@@ -145,15 +145,9 @@ async def count(registry: Registry, budget: Object, pod_name: str, *, is_dry_run
         return current
 
     metadata = budget["metadata"]
-    await registry.update(
-        POD_DISRUPTION_BUDGET,
-        POD_DISRUPTION_BUDGET.storage,
-        metadata["namespace"],
-        metadata["name"],
-        counted,
-        WriteOptions(MANAGER, is_dry_run),
-        subresource="status",
-    )
+    options = WriteOptions(MANAGER, is_dry_run, subresource="status")
+    namespace, name = metadata["namespace"], metadata["name"]
+    await registry.update(POD_DISRUPTION_BUDGET, namespace, name, counted, options)
 
 
 async def delete(registry: Registry, namespace: str, name: str, options: DeleteOptions) -> None:
@@ -168,15 +162,8 @@ async def delete(registry: Registry, namespace: str, name: str, options: DeleteO
             mark_target(pod, now)
             return pod
 
-        written = await registry.update(
-            POD,
-            POD.storage,
-            namespace,
-            name,
-            marked,
-            WriteOptions(MANAGER),
-            subresource="status",
-        )
+        status = WriteOptions(MANAGER, subresource="status")
+        written = await registry.update(POD, namespace, name, marked, status)
         if options.resource_version is not None:
             options = only_as_seen(written.obj, options)
     await registry.delete(POD, namespace, name, options)

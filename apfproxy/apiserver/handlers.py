@@ -71,7 +71,7 @@ from apfproxy.apiserver.paths import EVICTION
 from apfproxy.apiserver.registry import WriteOptions, selectable
 from apfproxy.apiserver.rendering import Renderer, encode, indented_list, yaml_list
 from apfproxy.apiserver.selection import Selection
-from apfproxy.apiserver.store.entries import Entry
+from apfproxy.apiserver.store.entries import Entry, entry_of
 from apfproxy.apiserver.watches import ON_INITIAL, Watch, cache_key
 from apfproxy.request.target import parse_query
 
@@ -211,9 +211,7 @@ class Call:
         options = parameters.create_options(self._query, self._user_agent)
         sent = await self._sent(data, options.field_validation)
         write = self._write_options(options, data)
-        written = await self._registry.create(
-            self._kind, self._version, self._target.namespace, sent.obj, write
-        )
+        written = await self._registry.create(self._kind, self._target.namespace, sent.obj, write)
         return await self._written(form, written)
 
     async def replace(self) -> web.StreamResponse:
@@ -226,14 +224,13 @@ class Call:
         check_identity(sent.obj, target.namespace, target.name)
         uid = sent.obj["metadata"].get("uid", "")
         attempts = chain((sent,), iter(lambda: self._decoded(data, options.field_validation), None))
+        write = self._write_options(options, data)
         written = await self._registry.update(
             self._kind,
-            self._version,
             target.namespace,
             target.name,
             lambda _live: next(attempts).obj,
-            self._write_options(options, data),
-            subresource=target.subresource,
+            write,
             uid=uid,
         )
         return await self._written(form, written)
@@ -253,36 +250,21 @@ class Call:
             configuration, warnings = await worked_out(len(data), read_configuration)
             warn_all(warnings)
             written = await self._registry.apply(
-                kind,
-                version,
-                target.namespace,
-                target.name,
-                configuration,
-                write,
-                force=options.force,
-                subresource=target.subresource,
+                kind, target.namespace, target.name, configuration, write, force=options.force
             )
             return await self._written(form, written)
         if self._store.head(kind.resource, target.namespace, target.name) is None:
             raise not_found(kind.group, kind.plural, target.name)
         read_patch = partial(Patch, kind, version, patch_type, data, options.field_validation)
         patch = await worked_out(len(data), read_patch)
-        written = await self._registry.update(
-            kind,
-            version,
-            target.namespace,
-            target.name,
-            lambda live: self._patched(patch, live),
-            write,
-            subresource=target.subresource,
-        )
-        return await self._written(form, written)
 
-    def _patched(self, patch: Patch, live: Object) -> Object:
-        """What a patch makes of an object."""
-        new = patch.change(live)
-        warn_all(patch.warnings)
-        return new
+        def patched(live: Object) -> Object:
+            new = patch.change(live)
+            warn_all(patch.warnings)
+            return new
+
+        written = await self._registry.update(kind, target.namespace, target.name, patched, write)
+        return await self._written(form, written)
 
     async def delete(self) -> web.StreamResponse:
         """Delete one object."""
@@ -445,7 +427,14 @@ class Call:
         return sent
 
     def _write_options(self, options: WriteParameters, data: bytes) -> WriteOptions:
-        return WriteOptions(options.field_manager, options.is_dry_run, len(data), warn)
+        return WriteOptions(
+            options.field_manager,
+            options.is_dry_run,
+            self._version,
+            self._target.subresource,
+            len(data),
+            warn,
+        )
 
     async def _delete_options(self) -> DeleteOptions:
         """How to delete, from the body or the query."""
@@ -462,7 +451,7 @@ class Call:
         self, form: Form, written: Written, status: int | None = None
     ) -> web.Response:
         """Answer with the object that a write came to."""
-        body = self._renderer(form).document(entry_of(self._kind, written))
+        body = self._renderer(form).document(stored(self._kind, written.obj))
         if status is None:
             status = 201 if written.is_created else 200
         return await self._document(form, body, status=status)
@@ -494,18 +483,8 @@ def warn_all(texts: Iterable[str]) -> None:
         warn(text)
 
 
-def entry_of(kind: Kind, written: Written) -> Entry:
-    """What a write came to, as the store would keep it."""
-    obj = written.obj
-    metadata = obj["metadata"]
-    body = {name: value for name, value in obj.items() if name not in {"kind", "apiVersion"}}
-    return Entry(
-        kind.resource,
-        metadata.get("namespace", ""),
-        metadata["name"],
-        int(metadata["resourceVersion"]) if is_version(metadata.get("resourceVersion", "")) else 0,
-        metadata["uid"],
-        metadata.get("labels") or {},
-        selectable(kind, obj),
-        encode(body),
-    )
+def stored(kind: Kind, obj: Object) -> Entry:
+    """What a write came to, as the store would keep it; a dry run may leave any version in it."""
+    text = obj["metadata"].get("resourceVersion", "")
+    resource_version = int(text) if is_version(text) else 0
+    return entry_of(kind.resource, obj, selectable(kind, obj), resource_version)

@@ -94,6 +94,8 @@ class WriteOptions:
     Attributes:
         manager: Field manager, as `managedFields` names it.
         is_dry_run: Whether to answer as if, and store nothing.
+        version: That the written object has the form of; None for the storage version.
+        subresource: `status`, `finalize` or "".
         sent_bytes: How much the client sent.
         warn: Gets what the client is to be warned of, even if the write fails then; a thread may
             call it.
@@ -101,6 +103,8 @@ class WriteOptions:
 
     manager: str
     is_dry_run: bool = False
+    version: Version | None = None
+    subresource: str = ""
     sent_bytes: int = 0
     warn: Warn = ignore
 
@@ -184,51 +188,34 @@ class Registry:
         return [decoded(kind, entry) for entry in entries]
 
     async def create(
-        self, kind: Kind, version: Version, namespace: str, obj: Object, options: WriteOptions
+        self, kind: Kind, namespace: str, obj: Object, options: WriteOptions
     ) -> Written:
-        """Add an object.
-
-        Args:
-            kind: Its kind.
-            version: That `obj` has the form of.
-            namespace: From the request; "" for a kind without.
-            obj: Canonical, with defaults; is changed.
-            options: Who and how.
+        """Add an object, which is canonical and has defaults, and is changed.
 
         Raises:
             StatusError: It may not be added.
         """
         size = options.sent_bytes
         async with self._large_writes.turn(size):
-            write = self._write(kind, version, options)
+            write = self._write(kind, options)
             made = await worked_out(size, partial(begun, write, obj))
             return await self._create(kind, namespace, made, options)
 
     async def update(
         self,
         kind: Kind,
-        version: Version,
         namespace: str,
         name: str,
         change: Callable[[Object], Object],
         options: WriteOptions,
         *,
-        subresource: str = "",
         uid: str = "",
     ) -> Written:
-        """Replace an object by what becomes of it.
+        """Replace an object by what `change` makes of it, if it has the uid; "" for any.
 
-        Args:
-            kind: Its kind.
-            version: In whose form `change` sees and returns it.
-            namespace: Of the object; "" for a kind without.
-            name: Of the object.
-            change: Gets the object, may change it, and returns the new one, canonical and with
-                defaults.  Of a large one a thread calls it, and again if the object has changed
-                meanwhile.
-            options: Who and how.
-            subresource: `status`, `finalize` or "".
-            uid: The object must have it; "" for any.
+        `change` gets the object in the form of the options' version, may change it, and returns the
+        new one, canonical and with defaults.  For a large one a thread calls it, and again if the
+        object has changed meanwhile.
 
         Raises:
             StatusError: It is not there, not the one that is meant, or may not become that.
@@ -238,7 +225,7 @@ class Registry:
             while True:
                 entry = self._entry(kind, namespace, name)
                 check_uid(kind, entry, uid)
-                write = self._write(kind, version, options, subresource)
+                write = self._write(kind, options)
                 made = await worked_out(size, partial(updated, write, entry, change))
                 if self.store.head(kind.resource, namespace, name) is entry:
                     return await self._replace(kind, made, options)
@@ -246,26 +233,22 @@ class Registry:
     async def apply(
         self,
         kind: Kind,
-        version: Version,
         namespace: str,
         name: str,
         patch: Object,
         options: WriteOptions,
         *,
         force: bool,
-        subresource: str = "",
     ) -> Written:
         """Make an object have the fields of an applied configuration; create it if need be.
 
         Args:
-            kind: Its kind.
-            version: That `patch` has the form of.
-            namespace: Of the object; "" for a kind without.
+            kind: Of the object.
+            namespace: "" for a kind without.
             name: Of the object.
             patch: The fields that `options.manager` wants to own, as decoded JSON.
             options: Who and how.
             force: Whether to take fields from other managers.
-            subresource: As for `update`.
 
         Raises:
             StatusError: It may not become that.
@@ -276,10 +259,10 @@ class Registry:
             while True:
                 entry = self.store.head(kind.resource, namespace, name)
                 if entry is None:
-                    if subresource:
+                    if options.subresource:
                         raise not_found(kind.group, kind.plural, name)
                     check_no_uid(kind, name, patch)
-                write = self._write(kind, version, options, subresource)
+                write = self._write(kind, options)
                 make = partial(applied, write, entry, (namespace, name), patch, force=force)
                 made = await worked_out(size, make)
                 if self.store.head(kind.resource, namespace, name) is not entry:
@@ -337,11 +320,9 @@ class Registry:
             obj = decoded(kind, entry)
         return Replacement(old, obj, is_gone, is_change=obj != old)
 
-    def _write(
-        self, kind: Kind, version: Version, options: WriteOptions, subresource: str = ""
-    ) -> Write:
-        now = rfc3339(self.clock())
-        return Write(kind, version, options.manager, now, subresource, options.warn)
+    def _write(self, kind: Kind, options: WriteOptions) -> Write:
+        version, now = options.version or kind.storage, rfc3339(self.clock())
+        return Write(kind, version, options.manager, now, options.subresource, options.warn)
 
     def _entry(self, kind: Kind, namespace: str, name: str) -> Entry:
         entry = self.store.head(kind.resource, namespace, name)
@@ -480,32 +461,14 @@ class Registry:
         kind.rules.mark_deleted(obj)
 
     def _put(self, kind: Kind, obj: Object) -> Future[Entry]:
-        metadata = obj["metadata"]
         try:
-            return self.store.put(
-                kind.resource,
-                metadata.get("namespace", ""),
-                metadata["name"],
-                obj,
-                labels=metadata.get("labels") or {},
-                fields=selectable(kind, obj),
-                uid=metadata["uid"],
-            )
+            return self.store.put(kind.resource, obj, selectable(kind, obj))
         except ObjectTooLargeError as error:
             # As Kubernetes hands on what etcd says; clients look for these words.
             raise unknown_error("etcdserver: request is too large") from error
 
     def _delete(self, kind: Kind, obj: Object) -> Future[Entry]:
-        metadata = obj["metadata"]
-        return self.store.delete(
-            kind.resource,
-            metadata.get("namespace", ""),
-            metadata["name"],
-            obj,
-            labels=metadata.get("labels") or {},
-            fields=selectable(kind, obj),
-            uid=metadata["uid"],
-        )
+        return self.store.delete(kind.resource, obj, selectable(kind, obj))
 
 
 def completed(kind: Kind, raw: Object) -> Object:

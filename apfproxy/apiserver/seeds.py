@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.registry import Registry
 
 OPTIONS = WriteOptions("apfproxy-seed")
+STATUS_OPTIONS = WriteOptions("apfproxy-seed", subresource="status")
 BATCH = 500
 """Objects that share a commit, and after which others get their turn."""
 PODS_PER_NAMESPACE = 100
@@ -113,7 +114,7 @@ class Seeder:
         raw = make()
         raw["metadata"] = {"name": name, **raw.get("metadata", {})}
         obj = completed(kind, raw)
-        await self._registry.create(kind, kind.storage, namespace, obj, OPTIONS)
+        await self._registry.create(kind, namespace, obj, OPTIONS)
         return True
 
     async def _namespace(self, number: int) -> bool:
@@ -149,9 +150,7 @@ class Seeder:
                 pod["status"] = {**pod["status"], **ready_status(started)}
                 return canonical(POD.storage.schema, pod)
 
-            await self._registry.update(
-                POD, POD.storage, namespace, name, ready, OPTIONS, subresource="status"
-            )
+            await self._registry.update(POD, namespace, name, ready, STATUS_OPTIONS)
         return True
 
 

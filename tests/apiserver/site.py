@@ -146,7 +146,7 @@ class Site:
     async def add(self, kind: Kind, raw: Object, namespace: str = "") -> Object:
         """Create an object beside the API."""
         obj = completed(kind, raw)
-        return (await self.registry.create(kind, kind.storage, namespace, obj, TESTER)).obj
+        return (await self.registry.create(kind, namespace, obj, TESTER)).obj
 
     async def send(
         self,

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from apfproxy.api.kind import Object
     from tests.apiserver.site import Site
 
-V1 = FLOW_SCHEMA.storage
 TYPED = {"apiVersion": "flowcontrol.apiserver.k8s.io/v1", "kind": "FlowSchema"}
 LARGE = WriteOptions("tester", sent_bytes=LARGE_BYTES)
 
@@ -137,7 +136,7 @@ async def test_a_large_update_is_made_again_if_the_object_changed() -> None:
         obj["metadata"]["annotations"] = {"from": "large"}
         return obj
 
-    written = await scene.registry.update(FLOW_SCHEMA, V1, "", "f", change, LARGE)
+    written = await scene.registry.update(FLOW_SCHEMA, "", "f", change, LARGE)
     metadata = scene.registry.get(FLOW_SCHEMA, "", "f")["metadata"]
 
     assert [None, {"from": "other"}] == seen
@@ -156,7 +155,7 @@ async def test_a_large_update_of_an_object_that_goes() -> None:
         return obj
 
     with pytest.raises(StatusError) as caught:
-        await scene.registry.update(FLOW_SCHEMA, V1, "", "f", change, LARGE)
+        await scene.registry.update(FLOW_SCHEMA, "", "f", change, LARGE)
 
     assert 404 == caught.value.code
     assert scene.store.head(FLOW_SCHEMA.resource, "", "f") is None
@@ -174,7 +173,7 @@ async def test_a_large_update_from_a_version_that_changes() -> None:
         return copy.deepcopy(sent)
 
     with pytest.raises(StatusError) as caught:
-        await scene.registry.update(FLOW_SCHEMA, V1, "", "f", change, LARGE)
+        await scene.registry.update(FLOW_SCHEMA, "", "f", change, LARGE)
 
     assert 409 == caught.value.code
 
@@ -193,10 +192,10 @@ async def test_large_writes_leave_the_loop(monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(registry_module, name, recorded)
     obj = completed(FLOW_SCHEMA, flow_schema())
     obj["metadata"]["annotations"] = {"large": "x" * LARGE_BYTES}
-    await scene.registry.create(FLOW_SCHEMA, V1, "", obj, LARGE)
+    await scene.registry.create(FLOW_SCHEMA, "", obj, LARGE)
     await labelled(scene, {"a": "b"})
     patch = {"metadata": {"name": "f", "labels": {"c": "d"}}}
-    await scene.registry.apply(FLOW_SCHEMA, V1, "", "f", patch, TESTER, force=True)
+    await scene.registry.apply(FLOW_SCHEMA, "", "f", patch, TESTER, force=True)
 
     assert 4 == len(threads)
     assert here not in threads
@@ -220,9 +219,7 @@ async def test_a_namespace_that_ends_during_a_large_creation() -> None:
     kind = dataclasses.replace(POD, rules=rules)
 
     with pytest.raises(StatusError) as caught:
-        await scene.registry.create(
-            kind, kind.storage, "n", completed(POD, pod("p", namespace="n")), LARGE
-        )
+        await scene.registry.create(kind, "n", completed(POD, pod("p", namespace="n")), LARGE)
 
     assert caught.value.code in {403, 404}
     assert scene.store.head(POD.resource, "n", "p") is None

@@ -152,8 +152,7 @@ async def test_states_that_are_gone() -> None:
     collection = store.collection("things")
 
     def put(number: int) -> None:
-        obj = entry(number)
-        store.put("things", "", f"f{number}", obj, labels={}, fields={}, uid="")
+        store.put("things", entry(number), {})
 
     for number in range(3):
         put(number)

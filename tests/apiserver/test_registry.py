@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 DRY = WriteOptions("tester", is_dry_run=True)
 TESTER = WriteOptions("tester")
-V1 = FLOW_SCHEMA.storage
 HELD: dict[str, Any] = {"finalizers": ["example.com/hold"]}
 
 
@@ -47,7 +46,7 @@ async def update(scene: Scene, **metadata: Any) -> Written:  # noqa: ANN401  JSO
                 obj["metadata"][name] = value
         return obj
 
-    return await scene.registry.update(FLOW_SCHEMA, V1, "", "f", change, TESTER)
+    return await scene.registry.update(FLOW_SCHEMA, "", "f", change, TESTER)
 
 
 async def delete(scene: Scene, kind: Kind = FLOW_SCHEMA, **options: Any) -> Written:  # noqa: ANN401  of DeleteOptions
@@ -200,7 +199,7 @@ async def test_dry_runs_of_creation() -> None:
     scene = Scene()
     follower = watcher(scene, FLOW_SCHEMA)
     obj = {**flow_schema(), "status": {}}
-    written = await scene.registry.create(FLOW_SCHEMA, V1, "", obj, DRY)
+    written = await scene.registry.create(FLOW_SCHEMA, "", obj, DRY)
 
     assert written.is_created
     assert "resourceVersion" not in written.obj["metadata"]
@@ -229,7 +228,7 @@ async def test_updates_of_what_is_not_there() -> None:
     scene = Scene()
     for uid in ("", "u"):
         with pytest.raises(StatusError) as error:
-            await scene.registry.update(FLOW_SCHEMA, V1, "", "f", dict, TESTER, uid=uid)
+            await scene.registry.update(FLOW_SCHEMA, "", "f", dict, TESTER, uid=uid)
         assert 404 == error.value.code
 
 
@@ -265,7 +264,7 @@ async def test_dry_runs_of_updates() -> None:
         obj["spec"]["matchingPrecedence"] = 7
         return obj
 
-    written = await scene.registry.update(FLOW_SCHEMA, V1, "", "f", change, DRY)
+    written = await scene.registry.update(FLOW_SCHEMA, "", "f", change, DRY)
     assert 7 == written.obj["spec"]["matchingPrecedence"]
     assert before == scene.registry.get(FLOW_SCHEMA, "", "f")
     assert [] == seen(follower)
@@ -292,7 +291,7 @@ async def test_repeated_owners() -> None:
     raw = {**flow_schema(ownerReferences=[owner, dict(owner)]), "status": {}}
     warnings: list[str] = []
     options = WriteOptions(TESTER.manager, warn=warnings.append)
-    created = await scene.registry.create(FLOW_SCHEMA, V1, "", raw, options)
+    created = await scene.registry.create(FLOW_SCHEMA, "", raw, options)
     updated = await update(scene, ownerReferences=[owner, dict(owner)])
 
     for written in (created, updated):
@@ -302,9 +301,10 @@ async def test_repeated_owners() -> None:
 
 async def apply(scene: Scene, patch: Object, manager: str = "m1", **how: Any) -> Written:  # noqa: ANN401  flags
     """Apply a configuration to the FlowSchema `f`."""
-    options = WriteOptions(manager, how.pop("is_dry_run", False))
+    subresource = how.pop("subresource", "")
+    options = WriteOptions(manager, how.pop("is_dry_run", False), subresource=subresource)
     how.setdefault("force", False)
-    return await scene.registry.apply(FLOW_SCHEMA, V1, "", "f", patch, options, **how)
+    return await scene.registry.apply(FLOW_SCHEMA, "", "f", patch, options, **how)
 
 
 async def test_apply() -> None:
@@ -408,7 +408,7 @@ async def test_held_objects_in_dry_run() -> None:
         obj["metadata"].pop("finalizers")
         return obj
 
-    written = await scene.registry.update(FLOW_SCHEMA, V1, "", "f", release, DRY)
+    written = await scene.registry.update(FLOW_SCHEMA, "", "f", release, DRY)
     assert written.is_gone
     assert ["f"] == scene.names(FLOW_SCHEMA)
     assert version + 1 == scene.store.resource_version
@@ -494,7 +494,6 @@ async def test_grace_of_held_pods() -> None:
     again = await delete(scene, POD, grace_period_s=0)
     released = await scene.registry.update(
         POD,
-        POD.storage,
         "default",
         "p",
         lambda obj: {

@@ -73,10 +73,9 @@ class Source:
 
     def spoil(self) -> None:
         """Put an object into the store that no registry would take."""
-        bad: dict[str, Any] = {"metadata": {"name": "bad"}, "spec": {"type": "Odd"}}
-        self.scene.store.put(
-            PRIORITY_LEVEL_CONFIGURATION.resource, "", "bad", bad, labels={}, fields={}, uid="u"
-        )
+        metadata = {"name": "bad", "uid": "u"}
+        bad: dict[str, Any] = {"metadata": metadata, "spec": {"type": "Odd"}}
+        self.scene.store.put(PRIORITY_LEVEL_CONFIGURATION.resource, bad, {})
 
 
 async def test_first() -> None:
@@ -114,9 +113,7 @@ async def test_spoilt_later(caplog: pytest.LogCaptureFixture) -> None:
         for each in source.scene.store.collection(PRIORITY_LEVEL_CONFIGURATION.resource).snapshot()
         if each.name == "bad"
     ]
-    source.scene.store.delete(
-        entry.resource, "", "bad", msgspec.json.decode(entry.data), labels={}, fields={}, uid="u"
-    )
+    source.scene.store.delete(entry.resource, msgspec.json.decode(entry.data), {})
     await source.stored.reload()
 
     assert {"mine", "other", "exempt", "catch-all"} == during

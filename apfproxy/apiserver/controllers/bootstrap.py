@@ -206,16 +206,15 @@ class Bootstrap:
         kind = built_in.kind
         manager = NAMESPACE_MANAGER if kind is NAMESPACE else FLOW_CONTROL_MANAGER
         obj = copy.deepcopy(built_in.obj)
-        await self._registry.create(kind, kind.storage, "", obj, WriteOptions(manager))
+        await self._registry.create(kind, "", obj, WriteOptions(manager))
 
     async def _revise(self, built_in: BuiltIn) -> None:
         kind, name = built_in.kind, built_in.name
         new = revised(built_in, self._registry.get(kind, "", name))
         if new is not None:
             # Nothing can have changed since, as nothing was awaited.
-            await self._registry.update(
-                kind, kind.storage, "", name, lambda _: new, WriteOptions(FLOW_CONTROL_MANAGER)
-            )
+            options = WriteOptions(FLOW_CONTROL_MANAGER)
+            await self._registry.update(kind, "", name, lambda _: new, options)
 
     async def _remove_former(self, plural: str, name: str) -> None:
         """Remove an object that was built in once, going by its annotation."""

@@ -105,16 +105,9 @@ class Dangling:
             condition = due_condition(part, self._levels, now)
             if condition is None:
                 return
-            await self._registry.apply(
-                FLOW_SCHEMA,
-                FLOW_SCHEMA.storage,
-                "",
-                name,
-                {"metadata": {"name": name}, "status": {"conditions": [condition]}},
-                WriteOptions(MANAGER),
-                force=True,
-                subresource="status",
-            )
+            patch = {"metadata": {"name": name}, "status": {"conditions": [condition]}}
+            options = WriteOptions(MANAGER, subresource="status")
+            await self._registry.apply(FLOW_SCHEMA, "", name, patch, options, force=True)
         except StatusError as error:
             if not is_not_found(error):
                 raise

@@ -197,16 +197,9 @@ class Disruption:
                 "status": FALSE,
                 "lastTransitionTime": rfc3339(now_s),
             }
-            await self._registry.apply(
-                POD,
-                POD.storage,
-                namespace,
-                name,
-                {"metadata": {"name": name}, "status": {"conditions": [condition]}},
-                WriteOptions(POD_MANAGER),
-                force=True,
-                subresource="status",
-            )
+            patch = {"metadata": {"name": name}, "status": {"conditions": [condition]}}
+            options = WriteOptions(POD_MANAGER, subresource="status")
+            await self._registry.apply(POD, namespace, name, patch, options, force=True)
         except StatusError as error:
             if not is_not_found(error):
                 raise
@@ -217,15 +210,8 @@ class Disruption:
             budget["status"] = status
             return budget
 
-        await self._registry.update(
-            POD_DISRUPTION_BUDGET,
-            POD_DISRUPTION_BUDGET.storage,
-            namespace,
-            name,
-            changed,
-            WriteOptions(MANAGER),
-            subresource="status",
-        )
+        options = WriteOptions(MANAGER, subresource="status")
+        await self._registry.update(POD_DISRUPTION_BUDGET, namespace, name, changed, options)
 
 
 def disrupted_at(pod: Object) -> str:

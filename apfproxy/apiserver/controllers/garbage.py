@@ -294,7 +294,7 @@ class GarbageCollector:
 
         try:
             await self._registry.update(
-                kind, kind.storage, entry.namespace, entry.name, changed, WriteOptions(MANAGER)
+                kind, entry.namespace, entry.name, changed, WriteOptions(MANAGER)
             )
         except StatusError as error:
             if not is_not_found(error):

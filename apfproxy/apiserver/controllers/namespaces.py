@@ -201,15 +201,8 @@ class Namespaces:
                 set_condition(namespace["status"], each, now)
             return namespace
 
-        await self._registry.update(
-            NAMESPACE,
-            NAMESPACE.storage,
-            "",
-            name,
-            reported,
-            WriteOptions(MANAGER),
-            subresource="status",
-        )
+        options = WriteOptions(MANAGER, subresource="status")
+        await self._registry.update(NAMESPACE, "", name, reported, options)
 
     async def _finalize(self, name: str) -> None:
         """Say that nothing is left that the namespace has to wait for."""
@@ -223,12 +216,5 @@ class Namespaces:
             namespace["spec"] = {"finalizers": others} if others else {}
             return namespace
 
-        await self._registry.update(
-            NAMESPACE,
-            NAMESPACE.storage,
-            "",
-            name,
-            finalized,
-            WriteOptions(MANAGER),
-            subresource="finalize",
-        )
+        options = WriteOptions(MANAGER, subresource="finalize")
+        await self._registry.update(NAMESPACE, "", name, finalized, options)

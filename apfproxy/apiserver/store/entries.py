@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+encode = msgspec.json.Encoder().encode
 
 
 class TooOldError(Exception):
@@ -86,6 +92,23 @@ class Change(msgspec.Struct, gc=False):
     entry: Entry
     old: Entry | None
     encoded: dict[str, bytes] = msgspec.field(default_factory=dict)
+
+
+def entry_of(
+    resource: str, obj: dict[str, Any], fields: Mapping[str, str], resource_version: int
+) -> Entry:
+    """The state of an object, whose metadata has name and uid; TypeError if it is not JSON."""
+    metadata = obj["metadata"]
+    return Entry(
+        resource,
+        metadata.get("namespace", ""),
+        metadata["name"],
+        resource_version,
+        metadata["uid"],
+        dict(metadata.get("labels") or {}),
+        dict(fields),
+        encode({name: part for name, part in obj.items() if name not in {"apiVersion", "kind"}}),
+    )
 
 
 def key_of(namespace: str, name: str) -> str:

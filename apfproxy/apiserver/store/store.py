@@ -16,11 +16,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-import msgspec
 
 from apfproxy.apiserver.store.collection import Collection, Published
 from apfproxy.apiserver.store.entries import (
@@ -29,6 +26,7 @@ from apfproxy.apiserver.store.entries import (
     Entry,
     ObjectTooLargeError,
     StoreError,
+    entry_of,
     key_of,
 )
 from apfproxy.apiserver.store.window import DEFAULT_BYTES, DEFAULT_CHANGES
@@ -47,8 +45,6 @@ MAX_BATCH_CHANGES = 1000
 
 LARGEST_OBJECT_BYTES = 2 * 1024 * 1024
 """Of an object as JSON: about what fits into etcd's 1.5 MiB, since protobuf is shorter."""
-
-encode = msgspec.json.Encoder().encode
 
 
 class Loaded(NamedTuple):
@@ -147,18 +143,13 @@ class Store:
     def __repr__(self) -> str:
         return (
             f"<Store at {self.resource_version}, {len(self._collections)} collections, "
-            f"{len(self._queue) + len(self._in_flight)} writes pending>"
+            f"{self.pending} writes pending>"
         )
 
     @property
     def resource_version(self) -> int:
         """Of the newest change that readers see."""
         return self._published.resource_version
-
-    @property
-    def next_resource_version(self) -> int:
-        """What the next write will get."""
-        return self._assigned + 1
 
     @property
     def pending(self) -> int:
@@ -194,27 +185,14 @@ class Store:
         return self.collection(resource).overlaid(overlay, namespace)
 
     def put(
-        self,
-        resource: str,
-        namespace: str,
-        name: str,
-        obj: dict[str, Any],
-        *,
-        labels: Mapping[str, str],
-        fields: Mapping[str, str],
-        uid: str,
+        self, resource: str, obj: dict[str, Any], fields: Mapping[str, str]
     ) -> asyncio.Future[Entry]:
         """Create or replace an object.  To be called with an event loop running.
 
         Args:
             resource: Plural, with the group if the caller's names have it.
-            namespace: "" for objects without.
-            name: Of the object.
-            obj: The object in its storage version.  Its `metadata.resourceVersion` is set;
-                `apiVersion` and `kind` are left out of what is stored.
-            labels: For label selectors.
-            fields: For field selectors.
-            uid: Of the object.
+            obj: In the storage version.  Its `metadata.resourceVersion` is set.
+            fields: The values that field selectors may name.
 
         Returns:
             Resolves when readers see the new state; StoreError if the disk refuses.  Without a
@@ -225,48 +203,26 @@ class Store:
             ObjectTooLargeError: The object is; nothing was done.
             TypeError: The object is not JSON; nothing was done.
         """
-        old = self.head(resource, namespace, name)
+        entry = self._entry(resource, obj, fields)
+        size = len(entry.data)
+        if size > LARGEST_OBJECT_BYTES:
+            raise ObjectTooLargeError(f"{size} bytes are more than {LARGEST_OBJECT_BYTES}")
+        old = self.head(resource, entry.namespace, entry.name)
         change_type = ChangeType.ADDED if old is None else ChangeType.MODIFIED
-        entry = self._entry(
-            resource, namespace, name, obj, (labels, fields, uid), LARGEST_OBJECT_BYTES
-        )
         return self._hand_over(Change(entry.resource_version, change_type, entry, old))
 
     def delete(
-        self,
-        resource: str,
-        namespace: str,
-        name: str,
-        obj: dict[str, Any],
-        *,
-        labels: Mapping[str, str],
-        fields: Mapping[str, str],
-        uid: str,
+        self, resource: str, obj: dict[str, Any], fields: Mapping[str, str]
     ) -> asyncio.Future[Entry]:
-        """Delete an object that has a head.  To be called with an event loop running.
-
-        Args:
-            resource: As for `put`.
-            namespace: As for `put`.
-            name: As for `put`.
-            obj: The final state, for watchers; its `metadata.resourceVersion` is set to the
-                deletion's.
-            labels: Of the final state.
-            fields: Of the final state.
-            uid: Of the object.
-
-        Returns:
-            As for `put`.
+        """Delete an object that has a head; as `put`, with the final state for watchers.
 
         Raises:
-            StoreError: The store is closed.
             LookupError: There is no such object; nothing was done.
-            TypeError: The object is not JSON; nothing was done.
         """
-        old = self.head(resource, namespace, name)
+        entry = self._entry(resource, obj, fields)
+        old = self.head(resource, entry.namespace, entry.name)
         if old is None:
-            raise LookupError(f"{resource} {namespace}/{name} is not in the store")
-        entry = self._entry(resource, namespace, name, obj, (labels, fields, uid))
+            raise LookupError(f"{resource} {entry.key} is not in the store")
         return self._hand_over(Change(entry.resource_version, ChangeType.DELETED, entry, old))
 
     async def wait_for(self, resource_version: int, timeout_s: float) -> bool:
@@ -307,30 +263,16 @@ class Store:
             await asyncio.get_running_loop().run_in_executor(self._executor, self._backend.close)
             self._executor.shutdown()
 
-    def _entry(
-        self,
-        resource: str,
-        namespace: str,
-        name: str,
-        obj: dict[str, Any],
-        selectable: tuple[Mapping[str, str], Mapping[str, str], str],
-        largest_bytes: float = math.inf,
-    ) -> Entry:
-        """The object's next state, with a resource version of its own."""
+    def _entry(self, resource: str, obj: dict[str, Any], fields: Mapping[str, str]) -> Entry:
+        """The object's next state, with the next resource version."""
         if self._is_closed:
             raise StoreError("the store is closed: the server is stopping")
-        labels, fields, uid = selectable
         resource_version = self._assigned + 1
         obj["metadata"]["resourceVersion"] = str(resource_version)
-        data = encode({k: v for k, v in obj.items() if k not in {"apiVersion", "kind"}})
-        if len(data) > largest_bytes:
-            raise ObjectTooLargeError(f"{len(data)} bytes are more than {largest_bytes}")
-        self._assigned = resource_version
-        return Entry(
-            resource, namespace, name, resource_version, uid, dict(labels), dict(fields), data
-        )
+        return entry_of(resource, obj, fields, resource_version)
 
     def _hand_over(self, change: Change) -> asyncio.Future[Entry]:
+        self._assigned = change.resource_version
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Entry] = loop.create_future()
         if self._backend is None:

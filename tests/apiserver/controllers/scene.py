@@ -34,7 +34,7 @@ class Scene:
     async def create(self, kind: Kind, raw: Object, namespace: str = "") -> Object:
         """Create an object as a client would."""
         obj = completed(kind, raw)
-        return (await self.registry.create(kind, kind.storage, namespace, obj, TESTER)).obj
+        return (await self.registry.create(kind, namespace, obj, TESTER)).obj
 
     async def change(
         self,
@@ -45,14 +45,9 @@ class Scene:
         subresource: str = "",
     ) -> Object:
         """Replace whole parts of an object, such as its `spec`."""
+        options = WriteOptions("tester", subresource=subresource)
         written = await self.registry.update(
-            kind,
-            kind.storage,
-            namespace,
-            name,
-            lambda obj: {**obj, **changes},
-            TESTER,
-            subresource=subresource,
+            kind, namespace, name, lambda obj: {**obj, **changes}, options
         )
         return written.obj
 

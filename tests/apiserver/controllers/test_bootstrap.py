@@ -87,15 +87,7 @@ async def test_namespaces_come_back() -> None:
     driver = Driver(bootstrap, scene)
     await bootstrap.ensure_all()
     obj = scene.registry.get(NAMESPACE, "", "kube-node-lease")
-    scene.store.delete(
-        NAMESPACE.resource,
-        "",
-        "kube-node-lease",
-        obj,
-        labels={},
-        fields={},
-        uid=obj["metadata"]["uid"],
-    )
+    scene.store.delete(NAMESPACE.resource, obj, {})
     await driver.settle()
 
     assert "kube-node-lease" in scene.names(NAMESPACE)
@@ -160,15 +152,7 @@ async def test_mandatory_objects_are_restored() -> None:
     await bootstrap.ensure_all()
     level = scene.registry.get(LEVELS, "", "catch-all")
     level["spec"]["limited"]["nominalConcurrencyShares"] = 7
-    scene.store.put(
-        LEVELS.resource,
-        "",
-        "catch-all",
-        level,
-        labels={},
-        fields={},
-        uid=level["metadata"]["uid"],
-    )
+    scene.store.put(LEVELS.resource, level, {})
     await bootstrap.ensure_all()
 
     assert shares(scene, "catch-all") == 5

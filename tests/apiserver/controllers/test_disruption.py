@@ -155,13 +155,7 @@ async def test_budgets_that_make_no_sense(spec: dict[str, Any], told: str) -> No
     scene, _ = await started("p")
     budget = await scene.budget("b", minAvailable=0)
     scene.store.put(
-        POD_DISRUPTION_BUDGET.resource,
-        "default",
-        "b",
-        {**budget, "spec": {"selector": {}, **spec}},
-        labels={},
-        fields={},
-        uid=budget["metadata"]["uid"],
+        POD_DISRUPTION_BUDGET.resource, {**budget, "spec": {"selector": {}, **spec}}, {}
     )
     driver = Driver(Disruption(scene.registry), scene)
     await driver.settle()

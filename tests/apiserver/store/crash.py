@@ -102,9 +102,9 @@ def problems(
 def value_of(data: bytes, resource_version: int) -> str:
     """What an object says, whole and with the resource version that it should have."""
     obj = json.loads(data)
-    value: str = obj["spec"]["value"]
+    name, value = obj["metadata"]["name"], str(obj["spec"]["value"])
     expected = {
-        "metadata": {"resourceVersion": str(resource_version)},
+        "metadata": {"name": name, "uid": name, "resourceVersion": str(resource_version)},
         "spec": {"value": value, "filler": value * 40},
     }
     assert expected == obj
@@ -149,13 +149,13 @@ async def write_all(path: Path, seed: str) -> None:
             name = f"thing-{number}-{chance.randrange(6)}"
             value = f"{seed}-{number}-{count}"
             obj: dict[str, Any] = {
-                "metadata": {},
+                "metadata": {"name": name, "uid": name},
                 "spec": {"value": value, "filler": value * 40},
             }
             is_there = store.head("things", "", name) is not None
             is_deletion = is_there and chance.random() < 0.3
             hand_over = store.delete if is_deletion else store.put
-            entry = await hand_over("things", "", name, obj, labels={}, fields={}, uid=name)
+            entry = await hand_over("things", obj, {})
             say(
                 resource_version=entry.resource_version,
                 key=name,

@@ -15,20 +15,24 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.store.entries import Entry
 
 
+def metadata(namespace: str, name: str) -> dict[str, str]:
+    """What the store reads of an object."""
+    return {"namespace": namespace, "name": name, "uid": "u"}
+
+
 def put(store: Store, key: str, value: str = "") -> int:
     """Write an object, `namespace/name`; gives its resource version."""
     namespace, name = key.split("/")
-    obj: dict[str, Any] = {"metadata": {}, "spec": {"value": value}}
-    future = store.put("pods", namespace, name, obj, labels={}, fields={}, uid="u")
-    return future.result().resource_version
+    obj: dict[str, Any] = {"metadata": metadata(namespace, name), "spec": {"value": value}}
+    return store.put("pods", obj, {}).result().resource_version
 
 
 def delete(store: Store, key: str) -> int:
     """Delete an object; gives the deletion's resource version."""
     namespace, name = key.split("/")
-    obj: dict[str, Any] = {"metadata": {}}
-    future = store.delete("pods", namespace, name, obj, labels={}, fields={}, uid="u")
-    return future.result().resource_version
+    return (
+        store.delete("pods", {"metadata": metadata(namespace, name)}, {}).result().resource_version
+    )
 
 
 def keys(entries: list[Entry]) -> list[str]:
@@ -128,8 +132,7 @@ async def test_watch_reads_changes_once(store: Store) -> None:
 async def test_position_follows_the_whole_store(store: Store) -> None:
     """Who has read everything knows that nothing happened, whatever happens elsewhere."""
     watcher = store.collection("pods").watch(store.resource_version)
-    obj: dict[str, Any] = {"metadata": {}}
-    store.put("nodes", "", "x", obj, labels={}, fields={}, uid="u")
+    store.put("nodes", {"metadata": metadata("", "x")}, {})
     before = watcher.position
     put(store, "a/x")
 

@@ -29,9 +29,10 @@ def path(tmp_path: Path) -> Path:
 
 def change(store: Store, name: str, *, size: int = 1, is_deletion: bool = False) -> Any:  # noqa: ANN401  a future
     """Write an object, or delete it."""
-    obj: dict[str, Any] = {"metadata": {"name": name}, "spec": "ü" * size}
+    metadata = {"namespace": "a", "name": name, "uid": "u", "labels": {"ü": "1"}}
+    obj: dict[str, Any] = {"metadata": metadata, "spec": "ü" * size}
     act = store.delete if is_deletion else store.put
-    return act("pods", "a", name, obj, labels={"ü": "1"}, fields={"metadata.name": name}, uid="u")
+    return act("pods", obj, {"metadata.name": name})
 
 
 async def fill(path: Path, count: int = 5, *, window: int = 100) -> Store:

@@ -18,17 +18,20 @@ from tests.apiserver.store.backends import GatedBackend, ListBackend
 if TYPE_CHECKING:
     from apfproxy.apiserver.store.entries import Entry
 
-NOTHING: dict[str, Any] = {"labels": {}, "fields": {}, "uid": "u"}
+
+def thing(name: str, **parts: Any) -> dict[str, Any]:  # noqa: ANN401  JSON
+    """An object."""
+    return {"metadata": {"namespace": "a", "name": name, "uid": "u"}, **parts}
 
 
 def put(store: Store, name: str, resource: str = "pods") -> asyncio.Future[Entry]:
     """Write an object."""
-    return store.put(resource, "a", name, {"metadata": {}}, **NOTHING)
+    return store.put(resource, thing(name), {})
 
 
 def delete(store: Store, name: str) -> asyncio.Future[Entry]:
     """Delete an object."""
-    return store.delete("pods", "a", name, {"metadata": {}}, **NOTHING)
+    return store.delete("pods", thing(name), {})
 
 
 def names(entries: list[Entry]) -> list[str]:
@@ -39,20 +42,16 @@ def names(entries: list[Entry]) -> list[str]:
 async def test_put_in_memory() -> None:
     """Without a backend a write is done when `put` returns."""
     store = Store()
-    obj = {"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "x"}, "spec": {}}
     labels = {"app": "web"}
-    future = store.put(
-        "pods", "a", "x", obj, labels=labels, fields={"metadata.name": "x"}, uid="u1"
-    )
-    labels["app"] = "other"
-    entry = future.result()
+    metadata = {"namespace": "a", "name": "x", "uid": "u1", "labels": labels}
+    obj = {"kind": "Pod", "apiVersion": "v1", "metadata": metadata, "spec": {}}
+    entry = store.put("pods", obj, {"metadata.name": "x"}).result()
 
-    assert {"name": "x", "resourceVersion": "2"} == obj["metadata"]
+    assert "2" == metadata["resourceVersion"]
     assert {"metadata": obj["metadata"], "spec": {}} == json.loads(entry.data)
     assert ({"app": "web"}, {"metadata.name": "x"}, "u1") == (entry.labels, entry.fields, entry.uid)
     assert entry is store.head("pods", "a", "x")
     assert entry is store.collection("pods").get("a", "x")
-    assert (2, 3, 0) == (store.resource_version, store.next_resource_version, store.pending)
     assert "<Store at 2, 1 collections, 0 writes pending>" == repr(store)
 
 
@@ -68,9 +67,10 @@ async def test_what_is_not_json_changes_nothing() -> None:
     """An object that cannot be written down takes no resource version."""
     store = Store()
     with pytest.raises(TypeError):
-        store.put("pods", "a", "x", {"metadata": {}, "spec": object()}, **NOTHING)
+        store.put("pods", thing("x", spec=object()), {})
 
-    assert (2, None) == (store.next_resource_version, store.head("pods", "a", "x"))
+    assert store.head("pods", "a", "x") is None
+    assert 2 == put(store, "x").result().resource_version
 
 
 async def test_delete_of_what_is_not_there() -> None:
@@ -89,12 +89,13 @@ async def test_pending_writes_are_seen_by_writers_only() -> None:
     futures = [put(store, "y"), delete(store, "x"), put(store, "w", "slices")]
     before = names(store.heads("pods")), names(store.collection("pods").snapshot())
     gone = store.head("pods", "a", "x")
-    pending = store.pending
+    pending = repr(store)
     backend.gate.set()
     await asyncio.gather(*futures)
 
     assert (["y", "z"], ["x", "z"]) == before
-    assert (None, 3, 0) == (gone, pending, store.pending)
+    assert gone is None
+    assert "<Store at 3, 2 collections, 3 writes pending>" == pending
     assert ["y", "z"] == names(store.collection("pods").snapshot())
     # Two batches: what one round of the event loop brought belongs together.
     assert [2, 3] == backend.batches
@@ -244,13 +245,12 @@ def test_a_backend_that_cannot_be_read_is_let_go() -> None:
 
 async def test_large_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     """An object that is too large is not written, and takes no resource version."""
-    monkeypatch.setattr(module, "LARGEST_OBJECT_BYTES", 60)
+    monkeypatch.setattr(module, "LARGEST_OBJECT_BYTES", 120)
     store = Store()
     put(store, "x").result()
-    obj: dict[str, Any] = {"metadata": {}, "spec": "x" * 60}
-    with pytest.raises(ObjectTooLargeError, match="bytes are more than 60"):
-        store.put("pods", "a", "y", obj, **NOTHING)
-    deleted = store.delete("pods", "a", "x", obj, **NOTHING).result()
+    with pytest.raises(ObjectTooLargeError, match="bytes are more than 120"):
+        store.put("pods", thing("y", spec="x" * 120), {})
+    deleted = store.delete("pods", thing("x", spec="x" * 120), {}).result()
 
     assert 3 == deleted.resource_version == store.resource_version
 

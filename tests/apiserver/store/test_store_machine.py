@@ -46,11 +46,13 @@ Shown = tuple[str, str, int, str]
 
 
 def shown(entry: Entry) -> Shown:
-    """An entry; its JSON and its labels have to agree with each other."""
+    """An entry; it has to agree with its JSON."""
     obj = json.loads(entry.data)
     value: str = obj["spec"]["value"]
-    expected = {"metadata": {"resourceVersion": str(entry.resource_version)}, "spec": obj["spec"]}
-    assert expected == obj
+    metadata = obj["metadata"]
+    assert {"metadata", "spec"} == obj.keys()
+    assert str(entry.resource_version) == metadata["resourceVersion"]
+    assert (entry.namespace, entry.name) == (metadata["namespace"], metadata["name"])
     assert {"value": value} == entry.labels
     assert {"metadata.name": entry.name} == entry.fields
     return entry.namespace, entry.name, entry.resource_version, value
@@ -176,26 +178,26 @@ class StoreMachine(RuleBasedStateMachine):
 
     def hand_over(self, step: Step) -> None:
         """Write, without waiting for the disk."""
+        namespace, name = step.key
+        metadata: dict[str, Any] = {
+            "namespace": namespace,
+            "name": name,
+            "labels": {"value": step.value},
+            "uid": "/".join(step.key),
+        }
 
         async def write() -> asyncio.Future[Entry]:
             obj = {
                 "apiVersion": "v1",
                 "kind": "Thing",
-                "metadata": {},
+                "metadata": metadata,
                 "spec": {"value": step.value},
             }
             act = self.store.delete if step.is_deletion else self.store.put
-            return act(
-                step.resource,
-                *step.key,
-                obj,
-                labels={"value": step.value},
-                fields={"metadata.name": step.key[1]},
-                uid="/".join(step.key),
-            )
+            return act(step.resource, obj, {"metadata.name": step.key[1]})
 
-        step.resource_version = self.store.next_resource_version
         future = self.run(write())
+        step.resource_version = int(metadata["resourceVersion"])
         assert step.resource_version > self.last_assigned
         self.last_assigned = step.resource_version
         if self.gated is None:
