@@ -23,7 +23,7 @@ DEPRECATED = {
     "apiserver_flowcontrol_request_concurrency_limit",
 }
 REFERENCE = {
-    name: metric for name, metric in vectors.load("metrics").items() if name not in DEPRECATED
+    metric["name"]: metric for metric in vectors.load("metrics") if metric["name"] not in DEPRECATED
 }
 OPEN = "open"
 

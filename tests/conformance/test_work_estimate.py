@@ -10,7 +10,7 @@ from apfproxy.flowcontrol.work_estimate import NOT_FOUND, STALE, ObjectStats, Wo
 from apfproxy.request.attributes import parse_attributes
 from tests.conformance import vectors
 
-CASES = vectors.load("work_estimate")["vectors"]
+CASES = vectors.load("work_estimate")
 
 
 @pytest.mark.parametrize("case", CASES, ids=range(len(CASES)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.conformance.differential.steps import Step
+from tests.conformance.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

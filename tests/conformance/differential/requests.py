@@ -7,7 +7,6 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from tests.conformance.differential.evictions import evictions
-from tests.conformance.differential.steps import Step
 from tests.conformance.differential.subjects import SUBJECTS, Subject
 from tests.conformance.differential.values import (
     ACCEPTS,
@@ -21,6 +20,7 @@ from tests.conformance.differential.values import (
     WATCH_QUERIES,
     WRITE_QUERIES,
 )
+from tests.conformance.steps import Step
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

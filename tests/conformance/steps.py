@@ -71,21 +71,26 @@ class Server:
         url: Such as `https://127.0.0.1:6443`.
         token: For `Authorization: Bearer`; "" for none.
         authority: File with the certificates that sign the server's; "" for those of the system.
+        user_agent: Of all requests; "" for none.
     """
 
-    def __init__(self, url: str, token: str = "", authority: str = "") -> None:
+    def __init__(
+        self, url: str, token: str = "", authority: str = "", user_agent: str = ""
+    ) -> None:
         parts = urllib.parse.urlsplit(url)
         self._host, self._port = parts.hostname or "", parts.port
         self._context = None
         if parts.scheme == "https":
             self._context = ssl.create_default_context(cafile=authority or None)
-        self._token = token
+        self._headers = {"User-Agent": user_agent} if user_agent else {}
+        if token:
+            self._headers["Authorization"] = f"Bearer {token}"
         self._connection: http.client.HTTPConnection | None = None
         self._saved: dict[str, str] = {}
 
     def answer(self, step: Step) -> Answer:
         """Send the request of a step, and save what later steps need."""
-        headers = {"User-Agent": "differential/1"}
+        headers = {}
         if step.accept:
             headers["Accept"] = step.accept
         if step.content_type:
@@ -125,12 +130,10 @@ class Server:
     def _send(
         self, method: str, path: str, body: bytes | None, headers: dict[str, str]
     ) -> tuple[int, str, list[str], bytes]:
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
         if self._connection is None:
             self._connection = self._connect()
         connection = self._connection
-        connection.request(method, path, body=body, headers=headers)
+        connection.request(method, path, body=body, headers=self._headers | headers)
         response = connection.getresponse()
         data = response.read()
         if response.will_close:

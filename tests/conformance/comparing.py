@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tests.conformance.differential.steps import Answer
+    from tests.conformance.steps import Answer
 
 VOLATILE = frozenset(
     {
@@ -60,8 +60,8 @@ BUILD = frozenset(
 AGE = re.compile(r"<invalid>|\d+[smhd]\d*[smhd]?")
 
 
-def difference(real: Answer, ours: Answer) -> tuple[str, str]:
-    """Where the answers differ first.
+def difference(real: Answer, ours: Answer, *, with_owners: bool) -> tuple[str, str]:
+    """Where the answers differ first; the owners of fields (`managedFields`) only on request.
 
     Returns:
         What it is that differs, `status`, `reason`, `causes`, `body`, `warnings`, `type` or `text`,
@@ -76,6 +76,8 @@ def difference(real: Answer, ours: Answer) -> tuple[str, str]:
     one, other = (
         normal(served(each.body) if is_discovery(each.body) else each.body) for each in (real, ours)
     )
+    if not with_owners:
+        one, other = without_owners(one), without_owners(other)
     is_failure = real.status >= http.client.BAD_REQUEST
     if is_failure and isinstance(one, dict) and isinstance(other, dict):
         if one.get("reason") != other.get("reason"):
@@ -151,6 +153,15 @@ def normal(value: Any, name: str = "") -> Any:  # noqa: ANN401 - JSON
     if isinstance(value, str):
         for pattern, replacement in REPLACEMENTS:
             value = pattern.sub(replacement, value)
+    return value
+
+
+def without_owners(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """The value without the owners of fields."""
+    if isinstance(value, dict):
+        return {key: without_owners(each) for key, each in value.items() if key != "managedFields"}
+    if isinstance(value, list):
+        return [without_owners(each) for each in value]
     return value
 
 
