@@ -9,14 +9,15 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from driver import percentile
 from httptools import HttpResponseParser
-from processes import LoadTestError
+
+from loadtest.driver import percentile
+from loadtest.processes import LoadTestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from processes import Process
+    from loadtest.processes import Process
 
 ANSWER_WITHIN_S = 60.0
 """How long a load, or a change on its way to all watchers, may take in all."""

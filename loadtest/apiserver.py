@@ -4,7 +4,7 @@ The server has one core, this program the other.  Requests are made before the c
 each figure is from a request's first byte sent to its answer's last byte received.  The store on
 the disk is in a directory of its own, which `--directory` puts where the disk is that matters.
 
-    python loadtest/apiserver.py --slices 20000 --watches 2000 --json apiserver.json
+    python -m loadtest.apiserver --slices 20000 --watches 2000 --json apiserver.json
 
 The exit status is 1 if a figure is beyond its limit.
 """
@@ -19,10 +19,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import uvloop
-from api_clients import Crowd, Load, answers, beside, read_slowly, request, walk
-from arguments import Parser, count_up_to
-from driver import percentile
-from processes import LoadTestError, Process, exit_status, free_ports, pin, raise_descriptor_limit
+
+from loadtest.api_clients import Crowd, Load, answers, beside, read_slowly, request, walk
+from loadtest.arguments import Parser, count_up_to
+from loadtest.driver import percentile
+from loadtest.processes import (
+    LoadTestError,
+    Process,
+    exit_status,
+    free_ports,
+    pin,
+    raise_descriptor_limit,
+)
 
 if TYPE_CHECKING:
     import argparse

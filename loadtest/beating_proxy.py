@@ -4,7 +4,7 @@ All threads' time counts: one that does not let the loop have its turn holds up 
 What other programs do on the machine does not count.  For each beat that took more than 5 ms a line
 of JSON goes to the file that `BEATS` names: when it ended, by the monotonic clock, and its time.
 
-    BEATS=beats.jsonl python loadtest/beating_proxy.py --upstream http://127.0.0.1:9000
+    BEATS=beats.jsonl python -m loadtest.beating_proxy --upstream http://127.0.0.1:9000
 """
 
 from __future__ import annotations

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from processes import Process, free_ports, start_apfproxy
-from tls_site import CIPHER, CURVE
+from loadtest.processes import Process, free_ports, start_apfproxy
+from loadtest.tls_site import CIPHER, CURVE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tls_site import TlsSite
+    from loadtest.tls_site import TlsSite
 
 CONTENDERS = ("haproxy", "nginx", "apfproxy")
 WITH = "apf+with"

@@ -16,7 +16,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, cast
 
-from processes import LoadTestError
+from loadtest.processes import LoadTestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from echo import ID, KINDS, Ask, draw, event
+from loadtest.echo import ID, KINDS, Ask, draw, event
 
 if TYPE_CHECKING:
     import ssl

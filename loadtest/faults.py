@@ -6,8 +6,8 @@ request.  After each fault the link is good again; what counts is that all seats
 request to the origin stays open, and how soon answers are good again.  Exit status 2 says that
 something of that did not hold.
 
-    python loadtest/faults.py --requests 200000 --seed 1 --json faults.json
-    python loadtest/faults.py --only reset,vanish --per-fault 5000
+    python -m loadtest.faults --requests 200000 --seed 1 --json faults.json
+    python -m loadtest.faults --only reset,vanish --per-fault 5000
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import uvloop
-from arguments import Parser, count_up_to, names_from
-from echo import CONFIGMAPS, EchoOrigin, Seen
-from echo_clients import EchoClients, Habits, Tally
-from faulty_link import GOOD, Ending, Fault, FaultyLink
-from processes import LoadTestError, exit_status, raise_descriptor_limit, start_apfproxy
-from proxy_state import ProxyState, read_state, wait_until_quiet
+
+from loadtest.arguments import Parser, count_up_to, names_from
+from loadtest.echo import CONFIGMAPS, EchoOrigin, Seen
+from loadtest.echo_clients import EchoClients, Habits, Tally
+from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
+from loadtest.processes import LoadTestError, exit_status, raise_descriptor_limit, start_apfproxy
+from loadtest.proxy_state import ProxyState, read_state, wait_until_quiet
 
 if TYPE_CHECKING:
     import argparse

@@ -13,7 +13,7 @@ The settings: `one-level`, one priority level with all of 20 seats; `users` and 
 the default objects with limit 100, with flows in global-default and in workload-low.  While
 the proxy is loaded its admin listener is sampled for seats that are free while a request waits.
 
-    python loadtest/isolation.py --seconds 10 --plots isolation/ --json isolation.json
+    python -m loadtest.isolation --seconds 10 --plots isolation/ --json isolation.json
 """
 
 from __future__ import annotations
@@ -28,9 +28,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import uvloop
-from arguments import Parser, count_up_to, names_from
-from driver import Flow, drive, percentile
-from processes import (
+
+from loadtest.arguments import Parser, count_up_to, names_from
+from loadtest.driver import Flow, drive, percentile
+from loadtest.plots import plot_latencies, plot_throughput
+from loadtest.processes import (
     LoadTestError,
     exit_status,
     pin,
@@ -38,8 +40,8 @@ from processes import (
     start_apfproxy,
     start_origin,
 )
-from scenarios import SCENARIOS, Scenario
-from seat_watch import SeatWatch, fetch
+from loadtest.scenarios import SCENARIOS, Scenario
+from loadtest.seat_watch import SeatWatch, fetch
 
 if TYPE_CHECKING:
     import argparse
@@ -264,8 +266,6 @@ def verdict(is_met: bool) -> str:
 
 def draw(findings: Findings, directory: Path) -> None:
     """Draw the plots of one setting into a directory."""
-    from plots import plot_latencies, plot_throughput  # noqa: PLC0415 - matplotlib is optional
-
     scenario = findings.scenario
     plot_latencies(
         directory / f"{scenario.name}-latency.png",

@@ -7,8 +7,8 @@ largest size are written.  Told are of each the client's median and longest wait
 time that went by between two turns of the proxy's event loop, which does not depend on what else
 the machine has to do.
 
-    python loadtest/large_configuration.py --schemas 5000
-    python loadtest/large_configuration.py --schemas 5000 --levels 1000 --source store
+    python -m loadtest.large_configuration --schemas 5000
+    python -m loadtest.large_configuration --schemas 5000 --levels 1000 --source store
 
 Needs curl, whose work must not hold up the client.
 """
@@ -28,10 +28,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import ClientSession
-from arguments import Parser, count_up_to
-from processes import LoadTestError, Process, exit_status, free_ports, start_origin
 
 from apfproxy.api.flowcontrol.types import GROUP
+from loadtest.arguments import Parser, count_up_to
+from loadtest.processes import (
+    LoadTestError,
+    Process,
+    exit_status,
+    free_ports,
+    python_module,
+    start_origin,
+)
 
 if TYPE_CHECKING:
     import argparse
@@ -294,10 +301,9 @@ class Site:
             "--identity-headers-from": "127.0.0.0/8",
             "--server-concurrency-limit": str(seats),
         }
-        program = str(Path(__file__).with_name("beating_proxy.py"))
         self.proxy = Process(
             "apfproxy",
-            [sys.executable, program, *chain.from_iterable(flags.items()), *where],
+            [*python_module("loadtest.beating_proxy"), *chain.from_iterable(flags.items()), *where],
             port=port,
             core=1,
             directory=directory,

@@ -2,7 +2,7 @@
 
 `GET /large...` gets an answer of `--kib`; any other request, once its body is there, a small one.
 
-    python loadtest/large_origin.py --port 9000 --kib 2048
+    python -m loadtest.large_origin --port 9000 --kib 2048
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import sys
 from typing import TYPE_CHECKING, cast
 
 import uvloop
-from arguments import Parser, count_up_to
+
+from loadtest.arguments import Parser, count_up_to
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

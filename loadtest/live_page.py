@@ -5,7 +5,7 @@ Serves the page over 8 levels of 128 queues that change with every update, ten t
 the page takes more than 50 ms of a processor once it has loaded.  The browser's own long tasks are
 told too; they are by the clock, so a machine with other work to do has some.
 
-    python loadtest/live_page.py --seconds 20
+    python -m loadtest.live_page --seconds 20
 
 Needs Debian's chromium and chromium-driver.
 """
@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
-from arguments import Parser, count_up_to
 
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.controller import Controller
@@ -32,8 +31,9 @@ from apfproxy.observe.live_state import LiveInputs
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
-from tests.end_to_end.browser import Tab, chromium
-from tests.objects import flow_schema, group_subject, priority_level
+from loadtest.arguments import Parser, count_up_to
+from loadtest.browser import Tab, chromium
+from loadtest.objects import flow_schema, group_subject, priority_level
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,13 +11,13 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from processes import LoadTestError
-from wrk import FIELDS, TARGET
+from loadtest.processes import LoadTestError
+from loadtest.wrk import FIELDS, TARGET
 
 if TYPE_CHECKING:
     import ssl
 
-    from processes import Process
+    from loadtest.processes import Process
 
 WATCH_TARGET = "/api/v1/pods?watch=true"
 WARM_UP = 300

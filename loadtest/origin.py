@@ -5,7 +5,7 @@ Any other request gets a small JSON answer `--delay-ms` after a slot is free; at
 being served at once, the others wait in the order of their arrival, as before a server without
 flow control.  `GET /-/slots` says how long how many slots were busy since it was last asked.
 
-    python loadtest/origin.py --port 9000 --delay-ms 50 --slots 20
+    python -m loadtest.origin --port 9000 --delay-ms 50 --slots 20
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from time import monotonic
 from typing import TYPE_CHECKING, cast
 
 import uvloop
-from arguments import Parser
+
+from loadtest.arguments import Parser
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

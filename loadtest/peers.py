@@ -9,13 +9,13 @@ CPU time is what the kernel says the proxy process used, the kernel's work for i
 With --tls clients speak TLS 1.3 to each proxy, and the mix `new`, with a connection for each
 request, says what handshakes cost.
 
-    python loadtest/peers.py --rounds 5 --seconds 4 --mix same,varied --json peers.json
-    python loadtest/peers.py --tls --idle 1000 --watches 0
+    python -m loadtest.peers --rounds 5 --seconds 4 --mix same,varied --json peers.json
+    python -m loadtest.peers --tls --idle 1000 --watches 0
 
 With --with a second apfproxy, `apf+with`, has features on that the first has off, in the same
 rounds, and the ratio of the two says what they cost.
 
-    python loadtest/peers.py --proxies apfproxy --with access-log,top-flows --idle 0 --watches 0
+    python -m loadtest.peers --proxies apfproxy --with access-log,top-flows --idle 0 --watches 0
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from arguments import Parser, count_up_to, names_from
-from contenders import (
+from loadtest.arguments import Parser, count_up_to, names_from
+from loadtest.contenders import (
     CONTENDERS,
     FEATURES,
     MAX_CONNECTIONS,
@@ -39,15 +39,15 @@ from contenders import (
     start_contender,
     start_nginx_origin,
 )
-from memory import idle_bytes, watch_bytes
-from processes import (
+from loadtest.memory import idle_bytes, watch_bytes
+from loadtest.processes import (
     Process,
     exit_status,
     raise_descriptor_limit,
     start_origin,
 )
-from tls_site import make_tls
-from wrk import KEPT_MIXES, MIXES, Measurement, Variety, drive
+from loadtest.tls_site import make_tls
+from loadtest.wrk import KEPT_MIXES, MIXES, Measurement, Variety, drive
 
 if TYPE_CHECKING:
     import argparse

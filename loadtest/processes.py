@@ -34,6 +34,12 @@ PORTS = range(20000, 32000)
 CPUS = sorted(os.sched_getaffinity(0))
 """The CPUs that we may use, read before anything is pinned."""
 
+SEARCH_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
+"""Where programs are looked for: Debian puts servers where a user's PATH may not look."""
+
+ROOT = Path(__file__).parents[1]
+"""The folder of the packages `loadtest` and `apfproxy`."""
+
 PAGE_BYTES = resource.getpagesize()
 
 
@@ -70,16 +76,14 @@ class Process:
         self.name = name
         self.port = port
         self.log = directory / f"{name}.log"
-        program = shutil.which(argv[0])
-        if program is None:
-            raise LoadTestError(f"{name}: no program {argv[0]!r}; install it and try again")
+        program = installed(argv[0])
         with self.log.open("wb") as log:
             self._popen = subprocess.Popen(
                 [program, *argv[1:]],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, **(environment or {})},
+                env={**os.environ, "PYTHONPATH": str(ROOT), **(environment or {})},
                 # An interrupt from the terminal is ours to handle: we stop each by its id.
                 start_new_session=True,
             )
@@ -159,6 +163,23 @@ class Process:
     def _last_words(self) -> str:
         lines = self.log.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it printed nothing"
+
+
+def installed(name: str) -> str:
+    """The path of a program.
+
+    Raises:
+        LoadTestError: It is not installed.
+    """
+    program = shutil.which(name, path=SEARCH_PATH)
+    if program is None:
+        raise LoadTestError(f"no program {name!r}; install it and try again")
+    return program
+
+
+def python_module(name: str) -> list[str]:
+    """The start of a command that runs a module of this checkout, such as `loadtest.origin`."""
+    return [sys.executable, "-m", name]
 
 
 def pin(pid: int, core: int) -> None:
@@ -244,17 +265,13 @@ def start_apfproxy(
         The process, and the port of its admin listener.
 
     Raises:
-        LoadTestError: It is not installed beside this interpreter or on the path, or failed.
+        LoadTestError: It failed.
     """
-    beside = Path(sys.executable).parent / "apfproxy"
-    program = str(beside) if beside.exists() else shutil.which("apfproxy")
-    if program is None:
-        raise LoadTestError(f"apfproxy: not found at {beside}; run `pip install -e .` first")
     port, admin_port = free_ports(2)
     process = Process(
         name,
         [
-            program,
+            *python_module("apfproxy"),
             "serve",
             "--upstream",
             f"http://127.0.0.1:{upstream_port}",
@@ -295,8 +312,7 @@ def start_origin(
     return Process(
         "origin",
         [
-            sys.executable,
-            str(Path(__file__).with_name("origin.py")),
+            *python_module("loadtest.origin"),
             "--port",
             str(port),
             *arguments,

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from time import monotonic
 
-from seat_watch import fetch
+from loadtest.seat_watch import fetch
 
 SAMPLE = re.compile(r"^([a-z_]+)(?:\{([^}]*)\})? ([0-9.e+-]+)$", re.MULTILINE)
 QUIET_WITHIN_S = 8.0

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from processes import LoadTestError
+from apfproxy.flowcontrol.classifier import flow_hash
+from apfproxy.flowcontrol.dealer import Dealer
+from loadtest.processes import LoadTestError
 
-OBJECTS = Path(__file__).with_name("objects") / "one_level.yaml"
+OBJECTS = Path(__file__).with_name("manifests") / "one_level.yaml"
 HASH_SEED = 1
 """Set for the proxy, so that this module knows which queues a user is dealt."""
 
@@ -53,10 +55,6 @@ class Scenario(NamedTuple):
         Raises:
             LoadTestError: There are not so many.
         """
-        # Imported late: without apfproxy installed, starting it says so in one line.
-        from apfproxy.flowcontrol.classifier import flow_hash  # noqa: PLC0415
-        from apfproxy.flowcontrol.dealer import Dealer  # noqa: PLC0415
-
         dealer = Dealer(self.queues, self.hand_size)
         taken: set[int] = set()
         found: list[str] = []

@@ -11,7 +11,7 @@ import asyncio
 import re
 from dataclasses import dataclass, field
 
-from processes import LoadTestError
+from loadtest.processes import LoadTestError
 
 LEVELS = "/debug/api_priority_and_fairness/dump_priority_levels"
 LIMIT = re.compile(

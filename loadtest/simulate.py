@@ -6,8 +6,8 @@ throughput of any client, or the mean wait of a kind of clients, differ by more 
 waits are those of the proxy's access log, which is then replayed, too.  (Which request waits for
 which is chance: one client's mean wait differs by more than that from run to run of one proxy.)
 
-    python loadtest/simulate.py speed
-    python loadtest/simulate.py agreement --seconds 240
+    python -m loadtest.simulate speed
+    python -m loadtest.simulate agreement --seconds 240
 """
 
 from __future__ import annotations
@@ -25,8 +25,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import aiohttp
 import uvloop
 from aiohttp import web
-from arguments import Parser
-from processes import exit_status
 
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.simulate import Configuration, configuration, simulated
@@ -41,6 +39,8 @@ from apfproxy.settings import (
 from apfproxy.simulation.logs import read_access_log
 from apfproxy.simulation.mix import Mix, MixFlow, parse_mix
 from apfproxy.simulation.report import configuration_report
+from loadtest.arguments import Parser
+from loadtest.processes import exit_status
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -12,8 +12,8 @@ readers, by the settings here, until `slowReaderGrace` is, so for that long whoe
 may have to wait; nobody else does.  (By default slow readers hold theirs for as long as their
 requests may take, as in kube-apiserver, and so could keep whoever shares their level out.)
 
-    python loadtest/slow_clients.py --connections 4000 --seconds 40 --json slow.json
-    python loadtest/slow_clients.py --only body --connections 500
+    python -m loadtest.slow_clients --connections 4000 --seconds 40 --json slow.json
+    python -m loadtest.slow_clients --only body --connections 500
 
 The exit status is 2 if a figure is beyond its limit.
 """
@@ -34,17 +34,19 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 import uvloop
-from arguments import Parser, count_up_to, names_from
-from driver import percentile
-from processes import (
+
+from loadtest.arguments import Parser, count_up_to, names_from
+from loadtest.driver import percentile
+from loadtest.processes import (
     LoadTestError,
     Process,
     exit_status,
     free_ports,
+    python_module,
     raise_descriptor_limit,
     start_apfproxy,
 )
-from proxy_state import ProxyState, read_state
+from loadtest.proxy_state import ProxyState, read_state
 
 if TYPE_CHECKING:
     import argparse
@@ -322,10 +324,8 @@ async def warm_up(port: int) -> None:
 def measure(options: argparse.Namespace, directory: Path) -> list[Findings]:
     """Run all modes, one after the other, against one proxy."""
     (port,) = free_ports(1)
-    script = str(Path(__file__).with_name("large_origin.py"))
-    origin = Process(
-        "origin", [sys.executable, script, "--port", str(port)], port=port, directory=directory
-    )
+    command = [*python_module("loadtest.large_origin"), "--port", str(port)]
+    origin = Process("origin", command, port=port, directory=directory)
     with origin:
         settings = directory / "settings.yaml"
         settings.write_text(SETTINGS)

@@ -5,7 +5,7 @@ they pipeline, upload, watch, open tunnels and leave in the middle.  Meanwhile o
 the server's certificate are replaced again and again.  At the end all is quiet, and what is held
 then is compared with what was held at first.  Exit status 2 says that something was not flat.
 
-    python loadtest/soak.py --minutes 20 --json soak.json --plot soak.png
+    python -m loadtest.soak --minutes 20 --json soak.json --plot soak.png
 """
 
 from __future__ import annotations
@@ -25,13 +25,20 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import uvloop
-from arguments import Parser, count_up_to
-from echo import CONFIGMAPS, EchoOrigin, Seen
-from echo_clients import EchoClients, Habits
-from processes import LoadTestError, Process, exit_status, raise_descriptor_limit, start_apfproxy
-from proxy_state import ProxyState, read_state, wait_until_quiet
-from soak_plots import plot_soak
-from soak_site import Site
+
+from loadtest.arguments import Parser, count_up_to
+from loadtest.echo import CONFIGMAPS, EchoOrigin, Seen
+from loadtest.echo_clients import EchoClients, Habits
+from loadtest.processes import (
+    LoadTestError,
+    Process,
+    exit_status,
+    raise_descriptor_limit,
+    start_apfproxy,
+)
+from loadtest.proxy_state import ProxyState, read_state, wait_until_quiet
+from loadtest.soak_plots import plot_soak
+from loadtest.soak_site import Site
 
 if TYPE_CHECKING:
     import argparse

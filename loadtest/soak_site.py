@@ -6,9 +6,8 @@ import secrets
 import ssl
 from typing import TYPE_CHECKING
 
-from faults import OBJECTS
-
-from tests.certificates import Authority
+from loadtest.certificates import Authority
+from loadtest.faults import OBJECTS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

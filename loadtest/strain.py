@@ -7,7 +7,7 @@ kept: heads, bodies, idle connections, answers, waits for a seat, tokens.  At th
 to be back.  Exit status 2 says that a deadline was missed by more than a second, or a seat was not
 given back.
 
-    python loadtest/strain.py --minutes 20 --json strain.json
+    python -m loadtest.strain --minutes 20 --json strain.json
 """
 
 from __future__ import annotations
@@ -27,17 +27,18 @@ from typing import TYPE_CHECKING, Any
 
 import jwt
 import uvloop
-from arguments import Parser, count_up_to
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from echo import KINDS, EchoOrigin, Seen, draw
-from echo_clients import EchoClients, Habits
-from faults import OBJECTS, Faults
-from faulty_link import GOOD, Fault, FaultyLink
-from processes import exit_status, raise_descriptor_limit, start_apfproxy
-from proxy_state import wait_until_quiet
-from seat_watch import fetch
-from strained_clients import LATE_S, Deadlines, StrainedClients
+
+from loadtest.arguments import Parser, count_up_to
+from loadtest.echo import KINDS, EchoOrigin, Seen, draw
+from loadtest.echo_clients import EchoClients, Habits
+from loadtest.faults import OBJECTS, Faults
+from loadtest.faulty_link import GOOD, Fault, FaultyLink
+from loadtest.processes import exit_status, raise_descriptor_limit, start_apfproxy
+from loadtest.proxy_state import wait_until_quiet
+from loadtest.seat_watch import fetch
+from loadtest.strained_clients import LATE_S, Deadlines, StrainedClients
 
 if TYPE_CHECKING:
     import argparse

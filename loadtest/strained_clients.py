@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import TYPE_CHECKING
 
-from echo import CONFIGMAPS, NEVER
+from loadtest.echo import CONFIGMAPS, NEVER
 
 if TYPE_CHECKING:
     import random

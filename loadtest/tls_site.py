@@ -9,7 +9,7 @@ from __future__ import annotations
 import ssl
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.certificates import Authority
+from loadtest.certificates import Authority
 
 if TYPE_CHECKING:
     from pathlib import Path

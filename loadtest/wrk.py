@@ -14,12 +14,12 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
-from processes import LoadTestError, Process, pin
+from loadtest.processes import LoadTestError, Process, pin
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tls_site import TlsSite
+    from loadtest.tls_site import TlsSite
 
 KEPT_MIXES = ("same", "varied")
 """Those whose connections are kept."""

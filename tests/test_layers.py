@@ -132,6 +132,19 @@ def test_imports_follow_the_arrows(module: str, path: Path) -> None:
     assert [] == problems(module, path.read_text())
 
 
+def test_load_tests_import_no_tests() -> None:
+    """Tests use what load tests have, never the other way; the program uses neither."""
+    found = [
+        f"{path}: {imported}"
+        for folder, others in (("loadtest", {"tests"}), (PACKAGE, {"tests", "loadtest"}))
+        for path in (ROOT / folder).rglob("*.py")
+        for imported in imported_modules(path.read_text())
+        if imported.partition(".")[0] in others
+    ]
+
+    assert [] == found
+
+
 def test_every_part_has_its_arrows() -> None:
     """A new part of the program has to be given its place first."""
     parts = {module.split(".")[1] for module, _ in modules()}

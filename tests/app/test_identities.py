@@ -33,9 +33,9 @@ from apfproxy.settings import (
     UpstreamTlsSettings,
 )
 from apfproxy.sources.file_changes import FileChanges
+from loadtest.certificates import Authority, Issued
 from tests.app.test_process import ANY_PORT, origin
 from tests.authn.signing import private_key, public_pem, signed
-from tests.certificates import Authority, Issued
 from tests.end_to_end.scene import on_uvloop
 from tests.proxy.fakes import OK, Bench, FakeTransport, status
 from tests.virtual_clock import VirtualClock

@@ -24,7 +24,7 @@ from apfproxy.authn.certificates import (
     said,
 )
 from apfproxy.authn.credentials import Peer
-from tests.certificates import DAY, Authority, Issued, new_rsa_key
+from loadtest.certificates import DAY, Authority, Issued, new_rsa_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable

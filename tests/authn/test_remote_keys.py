@@ -23,8 +23,8 @@ from apfproxy.authn.remote_keys import (
 )
 from apfproxy.authn.web_keys import MAX_SET_BYTES, WebKeysError
 from apfproxy.settings import JwtSettings
+from loadtest.certificates import Authority
 from tests.authn.signing import jwks, private_key, public_jwk, public_pem, signed
-from tests.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

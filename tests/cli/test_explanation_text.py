@@ -13,7 +13,7 @@ from apfproxy.flowcontrol.explanation import Explanation, explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS, User
-from tests.objects import flow_schema, group_subject, priority_level, user_subject
+from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
 
 EVIL = User("ann\x1b[2J", ("dev", "system:authenticated"))

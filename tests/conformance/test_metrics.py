@@ -11,8 +11,8 @@ from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.request.attributes import parse_attributes
+from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.conformance import vectors
-from tests.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import MS, POD, Scene
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ import socket
 import subprocess
 from typing import TYPE_CHECKING
 
+from loadtest.processes import SEARCH_PATH
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Debian puts servers where a user's PATH may not look.
-SEARCH_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin"
 START_WITHIN_S = 20
 
 NGINX = """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from tests.certificates import Authority
+    from loadtest.certificates import Authority
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.settings import DownstreamTlsSettings, DrainSettings
-from tests.certificates import Authority
+from loadtest.certificates import Authority
 from tests.end_to_end.crowd import Crowd
 from tests.end_to_end.peer import WAIT_S, Peer, begin
 from tests.end_to_end.scene import (

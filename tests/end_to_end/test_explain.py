@@ -18,13 +18,13 @@ from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.observe.explain_page import PATH
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.words import METHOD_OF_VERB
+from loadtest.objects import priority_level
 from tests.app.test_process import settings_for
 from tests.conformance import vectors
 from tests.conformance.test_classification import without_nulls
 from tests.end_to_end.origin import Origin
 from tests.end_to_end.peer import Peer
 from tests.end_to_end.scene import NARROW, OK, objects_of, on_uvloop, until
-from tests.objects import priority_level
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,10 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from echo import EchoOrigin, Seen
-from echo_clients import EchoClients, Habits
-from faults import Faults
-from faulty_link import GOOD, Ending, Fault, FaultyLink
 
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.settings import (
@@ -26,7 +22,11 @@ from apfproxy.settings import (
     UpstreamSettings,
     WatchSettings,
 )
-from tests.certificates import Authority
+from loadtest.certificates import Authority
+from loadtest.echo import EchoOrigin, Seen
+from loadtest.echo_clients import EchoClients, Habits
+from loadtest.faults import Faults
+from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
 from tests.end_to_end.scene import NARROW, Scene, Setup, on_uvloop, running, until
 
 if TYPE_CHECKING:

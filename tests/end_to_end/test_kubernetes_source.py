@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import pytest
-from faulty_link import Ending, FaultyLink
 from prometheus_client.parser import text_string_to_metric_families
 
 from apfproxy.api.flowcontrol.wire import from_wire, with_type
@@ -23,6 +22,7 @@ from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import FlowControlSettings, KubernetesSettings
 from apfproxy.sources.object_files import effective_objects
 from apfproxy.tasks import spawn
+from loadtest.faulty_link import Ending, FaultyLink
 from tests.app.test_process import settings_for
 from tests.end_to_end.api_servers import ANY_PORT, api_server, restarted, url_of
 from tests.end_to_end.programs import free_port

@@ -17,7 +17,7 @@ from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.metrics import MetricsPage
 from apfproxy.proxy.counters import HandshakeFailure, Refusal
 from apfproxy.settings import DownstreamTlsSettings, LimitSettings
-from tests.certificates import Authority
+from loadtest.certificates import Authority
 from tests.conformance import vectors
 from tests.conformance.hostile.script import expanded
 from tests.end_to_end.peer import begin

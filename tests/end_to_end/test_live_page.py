@@ -13,7 +13,7 @@ from selenium.webdriver.common.keys import Keys
 
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.settings import Address
-from tests.end_to_end.browser import Tab, chromium
+from loadtest.browser import Tab, chromium
 from tests.end_to_end.scene import (
     GET,
     NARROW,

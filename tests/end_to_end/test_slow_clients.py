@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from loadtest.processes import ROOT, python_module
 from tests.end_to_end.programs import installed
 
-SCRIPT = Path(__file__).parents[2] / "loadtest" / "slow_clients.py"
+if TYPE_CHECKING:
+    from pathlib import Path
+
 BEYOND_A_LIMIT = 2
 """Its exit status where a figure, which no test judges, is beyond its limit."""
 
@@ -23,9 +25,11 @@ def test_slow_clients(mode: str, tmp_path: Path) -> None:
     path = tmp_path / "slow.json"
     done = subprocess.run(  # noqa: S603  of this repository
         [
-            *(sys.executable, str(SCRIPT), "--only", mode, "--json", str(path)),
+            *python_module("loadtest.slow_clients"),
+            *("--only", mode, "--json", str(path)),
             *("--connections", "300", "--rate", "100", "--seconds", "4"),
         ],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=110,

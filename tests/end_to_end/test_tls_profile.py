@@ -35,13 +35,13 @@ from apfproxy.settings import (
     DownstreamTlsSettings,
     Settings,
 )
-from tests.certificates import Authority, new_rsa_key
+from loadtest.certificates import Authority, new_rsa_key
 from tests.end_to_end.api_servers import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.certificates import Key
+    from loadtest.certificates import Key
 
 LIFE = dt.timedelta(days=90)
 COMMANDS = SCAN_COMMANDS_NEEDED_BY_MOZILLA_CHECKER | {

@@ -17,7 +17,7 @@ from apfproxy.settings import (
     DrainSettings,
     TunnelSettings,
 )
-from tests.certificates import Authority
+from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, Peer, begin
 from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running, until
 from tests.end_to_end.test_backpressure import BUFFER_BYTES, SMALL, TOTAL_BYTES, Flood, kernel_bytes

@@ -15,8 +15,8 @@ from apfproxy.api.flowcontrol.types import (
 from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash, matches
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
-from tests import objects
-from tests.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject
+from loadtest import objects
+from loadtest.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject
 
 ALICE = User("alice", ("ops", "system:authenticated"))
 ROBOT = User("system:serviceaccount:team-a:robot", ("system:serviceaccounts",))

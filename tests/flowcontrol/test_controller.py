@@ -28,7 +28,7 @@ from apfproxy.flowcontrol.digest import Checked
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS, AUTHENTICATED_GROUP, User
-from tests.objects import flow_schema, priority_level, user_subject
+from loadtest.objects import flow_schema, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:

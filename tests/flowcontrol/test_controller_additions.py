@@ -14,7 +14,7 @@ from apfproxy.flowcontrol.flow_limits import count_rejection
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import AUTHENTICATED_GROUP, User
-from tests.objects import flow_schema, group_subject, priority_level
+from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from apfproxy.api.flowcontrol.additions import REQUEST_RATE
 from apfproxy.api.meta import stable_uid
 from apfproxy.flowcontrol.digest import Checked
-from tests.objects import flow_schema, priority_level, user_subject
+from loadtest.objects import flow_schema, priority_level, user_subject
 
 if TYPE_CHECKING:
     from apfproxy.api.flowcontrol.types import FlowSchema

@@ -17,9 +17,9 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.user import User
+from loadtest.objects import flow_schema, group_subject, priority_level, user_subject
 from tests.conformance import vectors
 from tests.conformance.test_classification import without_nulls
-from tests.objects import flow_schema, group_subject, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.level_summary import LevelSummary, Sums, shortfalls, summarize_levels
-from tests.objects import priority_level
+from loadtest.objects import priority_level
 from tests.virtual_clock import VirtualClock
 
 SMALL = "catch-all, global-default, leader-election, system"

@@ -19,7 +19,7 @@ from apfproxy.flowcontrol.classifier import matches
 from apfproxy.flowcontrol.mismatch import Mismatch, mismatches
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.user import User
-from tests.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject
+from loadtest.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject
 
 ALICE = User("alice", ("dev",))
 PODS = parse_attributes("GET", b"/api/v1/namespaces/x/pods")

@@ -17,7 +17,7 @@ from apfproxy.flowcontrol.prompt_limits import LOOK_NS, MARK_NS, PromptLimits
 from apfproxy.flowcontrol.ticket import RejectReason, Ticket, WorkEstimate
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import AUTHENTICATED_GROUP, User
-from tests.objects import flow_schema, priority_level, user_subject
+from loadtest.objects import flow_schema, priority_level, user_subject
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from apfproxy.api.flowcontrol.validation import validate_flow_schema
 from apfproxy.api.meta import ObjectMeta
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.user import ANONYMOUS, User, authenticated
-from tests.objects import group_subject, user_subject
+from loadtest.objects import group_subject, user_subject
 
 ACCOUNT_GROUPS = ("system:serviceaccounts", "system:serviceaccounts:ci")
 

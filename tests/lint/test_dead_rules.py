@@ -30,8 +30,8 @@ from apfproxy.lint.dead_rules import (
 from apfproxy.lint.findings import NO_SUCH_RESOURCE, NO_SUCH_SCOPE
 from apfproxy.request.attributes import AttributesError, parse_attributes
 from apfproxy.request.known_resources import KNOWN_GROUPS
+from loadtest.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject
 from tests.lint.configurations import some
-from tests.objects import EVERY_RESOURCE, EVERY_URL, group_subject, user_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,7 +17,7 @@ from apfproxy.lint.identities import (
     holders,
     identities,
 )
-from tests.objects import group_subject, user_subject
+from loadtest.objects import group_subject, user_subject
 
 ALICE = Identity(Who.USER, "alice")
 BOB = Identity(Who.USER, "bob")

@@ -9,7 +9,7 @@ import pytest
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects, mandatory_objects
 from apfproxy.api.flowcontrol.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
 from apfproxy.lint.leases import lease_findings
-from tests.objects import flow_schema, group_subject, user_subject
+from loadtest.objects import flow_schema, group_subject, user_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,7 +12,7 @@ from apfproxy.api.flowcontrol.types import (
     QueuingConfiguration,
 )
 from apfproxy.lint.levels import level_findings
-from tests.objects import priority_level
+from loadtest.objects import priority_level
 
 OTHERS = priority_level("others", shares=90)
 LONG = (

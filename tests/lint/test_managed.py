@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.lint.managed import AUTO_UPDATE, managed
-from tests.objects import priority_level
+from loadtest.objects import priority_level
 
 if TYPE_CHECKING:
     from apfproxy.api.flowcontrol.types import FlowControlObject

@@ -20,8 +20,8 @@ from apfproxy.lint.reachability import (
     unreachable,
 )
 from apfproxy.lint.request_sets import MOST_PIECES
+from loadtest.objects import flow_schema, group_subject, user_subject
 from tests.lint.configurations import REQUESTS, USERS, USERS_WITH_GROUPS, configurations
-from tests.objects import flow_schema, group_subject, user_subject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

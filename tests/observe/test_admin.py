@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from apfproxy.observe.admin import DUMPS, INDEX, ITEMS_AT_ONCE, build_admin_app, gathered
 from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.observe.live_page import LIVE_INDEX
-from tests.objects import flow_schema, group_subject
+from loadtest.objects import flow_schema, group_subject
 from tests.observe.scene import WALL_OFFSET_NS, Scene
 
 if TYPE_CHECKING:

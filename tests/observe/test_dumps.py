@@ -17,7 +17,7 @@ from apfproxy.observe.dumps import (
     request_rows,
     request_views,
 )
-from tests.objects import flow_schema, group_subject, priority_level
+from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import MS, WALL_OFFSET_NS, Scene
 
 QUEUED = priority_level(

@@ -26,7 +26,7 @@ from apfproxy.observe.explain_page import (
 from apfproxy.observe.health import HealthRegistry
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS, User
-from tests.objects import flow_schema, group_subject
+from loadtest.objects import flow_schema, group_subject
 from tests.observe.scene import POD, WALL_OFFSET_NS, Scene
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.ticket import RejectReason, WorkEstimate
 from apfproxy.observe.flowcontrol_metrics import FlowControlMetrics
-from tests.objects import flow_schema, group_subject, priority_level
+from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import MS, Scene
 
 LEVEL = {"priority_level": "queued"}

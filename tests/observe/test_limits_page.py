@@ -9,7 +9,7 @@ from apfproxy.flowcontrol.level_summary import LevelsSummary, summarize_levels
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.health import HealthRegistry
 from apfproxy.observe.limits_page import PATH, LimitsPage
-from tests.objects import flow_schema, group_subject
+from loadtest.objects import flow_schema, group_subject
 from tests.observe.scene import WALL_OFFSET_NS, Scene
 
 

@@ -11,7 +11,7 @@ import pytest
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.observe import live_history
 from apfproxy.observe.live_history import FIELDS, SAMPLES, LiveHistory, wait_bound_s
-from tests.objects import flow_schema, group_subject, priority_level
+from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene
 
 S = 1_000_000_000

@@ -20,7 +20,7 @@ from apfproxy.observe.health import HealthRegistry
 from apfproxy.observe.live_history import LiveHistory
 from apfproxy.observe.live_page import PAGE, LivePage, wants_page
 from apfproxy.observe.live_state import LiveInputs
-from tests.objects import flow_schema, group_subject, priority_level
+from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import WALL_OFFSET_NS, Scene
 
 if TYPE_CHECKING:

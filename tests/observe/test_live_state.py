@@ -9,7 +9,7 @@ from apfproxy.observe import live_state as live_state_module
 from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.live_state import LiveInputs, displayable, live_state
 from apfproxy.observe.top_flows import MAX_NAME
-from tests.objects import flow_schema, group_subject, priority_level
+from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene
 
 

@@ -11,7 +11,7 @@ from prometheus_client.openmetrics.parser import (
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from apfproxy.observe.families import MOST_SAMPLES
-from tests.objects import flow_schema, group_subject, priority_level
+from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import apfproxy
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.proxy_metrics import COUNTERS, GAUGES, ProxyMetrics
 from apfproxy.proxy.counters import HandshakeFailure, ProxyCounters, Refusal
-from tests.objects import flow_schema, group_subject
+from loadtest.objects import flow_schema, group_subject
 from tests.observe.scene import Scene, StillPool
 
 if TYPE_CHECKING:

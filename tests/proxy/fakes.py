@@ -35,13 +35,14 @@ from apfproxy.settings import (
     UpstreamSettings,
 )
 from apfproxy.tasks import spawn
-from tests.virtual_clock import VirtualClock, VirtualTimer
+from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
     from types import TracebackType
 
     from apfproxy.proxy.upstream import UpstreamConnection
+    from apfproxy.simulation.virtual_clock import VirtualTimer
 
 Result = TypeVar("Result")
 S = 1_000_000_000

@@ -13,7 +13,7 @@ import pytest
 from apfproxy.proxy import absences as absences_module
 from apfproxy.proxy.absences import Absences
 from apfproxy.settings import DownstreamTlsSettings
-from tests.certificates import Authority
+from loadtest.certificates import Authority
 from tests.end_to_end.scene import GET, NARROW, Setup, on_uvloop, running, until
 from tests.end_to_end.secure_peer import SecurePeer, client_context
 

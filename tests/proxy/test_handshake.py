@@ -24,7 +24,7 @@ from apfproxy.proxy.handshake import (
 )
 from apfproxy.proxy.tls import ServerTls
 from apfproxy.settings import Address, AuthenticationSettings, DownstreamTlsSettings, LimitSettings
-from tests.certificates import Authority
+from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, begin
 from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running, until
 

@@ -24,7 +24,7 @@ from apfproxy.settings import (
     UpstreamSettings,
     UpstreamTlsSettings,
 )
-from tests.certificates import Authority
+from loadtest.certificates import Authority
 from tests.end_to_end.scene import on_uvloop
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from apfproxy.proxy.tls import (
     peer_certificates,
 )
 from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
-from tests.certificates import DAY, Authority, Issued, new_rsa_key, to_pem
+from loadtest.certificates import DAY, Authority, Issued, new_rsa_key, to_pem
 
 if TYPE_CHECKING:
     import asyncio

@@ -13,7 +13,7 @@ from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.exec_credential import Credential, ExecCommand, ExecProgram
 from apfproxy.sources.kubeconfig import ApiAccess, KubeconfigError, Pem
 from apfproxy.sources.token_file import TokenFileError
-from tests.certificates import Authority
+from loadtest.certificates import Authority
 
 if TYPE_CHECKING:
     from collections.abc import Callable

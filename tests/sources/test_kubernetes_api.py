@@ -16,7 +16,7 @@ from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.exec_credential import ExecCommand
 from apfproxy.sources.kubeconfig import ApiAccess, Pem
 from apfproxy.sources.kubernetes_api import KubernetesApi, KubernetesApiError
-from tests.certificates import Authority
+from loadtest.certificates import Authority
 from tests.end_to_end.programs import free_port
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from faulty_link import Ending, FaultyLink
 
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.sources import reflector as reflector_module
@@ -18,6 +17,7 @@ from apfproxy.sources.kubeconfig import ApiAccess
 from apfproxy.sources.kubernetes_api import KubernetesApi, KubernetesApiError
 from apfproxy.sources.reflector import Reflector
 from apfproxy.tasks import spawn
+from loadtest.faulty_link import Ending, FaultyLink
 from tests.end_to_end.api_servers import ANY_PORT
 
 if TYPE_CHECKING:

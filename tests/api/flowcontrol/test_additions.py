@@ -30,7 +30,7 @@ from apfproxy.api.flowcontrol.types import (
     PriorityLevelConfigurationSpec,
     QueuingConfiguration,
 )
-from tests.objects import flow_schema, group_subject, priority_level
+from loadtest.objects import flow_schema, group_subject, priority_level
 
 if TYPE_CHECKING:
     from apfproxy.api.flowcontrol.types import FlowSchema

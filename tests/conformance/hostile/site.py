@@ -12,7 +12,7 @@ from apfproxy.settings import (
     FrontProxySettings,
     ImpersonationSettings,
 )
-from tests.certificates import DAY, Authority
+from loadtest.certificates import DAY, Authority
 from tests.end_to_end.scene import NARROW, Scene, Setup
 from tests.end_to_end.secure_peer import SecurePeer, client_context
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.certificates import Issued
+    from loadtest.certificates import Issued
     from tests.end_to_end.peer import Peer
 
 OWN_TOKEN = b"token-of-the-proxy"

@@ -18,7 +18,7 @@ import jwt
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from apfproxy.request.user import User, authenticated
-from tests.certificates import Authority, new_rsa_key, to_pem
+from loadtest.certificates import Authority, new_rsa_key, to_pem
 from tests.end_to_end.streaming_origin.identities import Identities, credential_id
 from tests.end_to_end.streaming_origin.server import StreamingOrigin
 

@@ -12,12 +12,14 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 
-from tests.end_to_end.peer import WAIT_S
-from tests.end_to_end.programs import installed
+from loadtest.processes import installed
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from pathlib import Path
+
+WAIT_S = 10.0
+"""How long a condition in a page may take to become true."""
 
 OPTIONS = (
     "--headless=new",
