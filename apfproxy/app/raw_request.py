@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from apfproxy.api.flowcontrol.additions import SECRET_HEADERS
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
-from apfproxy.proxy.keeping import Room
+from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.request_fields import FieldRules, HeadError, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
 from apfproxy.request.attributes import AttributesError, parse_attributes
@@ -122,7 +122,7 @@ def _judged(head: bytes, settings: DownstreamSettings | None = None) -> RequestH
     )
     limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
     try:
-        parsed = HeadParser(limits, rules, Room(0)).parse(head)
+        parsed = HeadParser(limits, rules, MemoryBudget(0)).parse(head)
         parsed.attributes = parse_attributes(parsed.method, parsed.target)
         request_timeout_ns(parsed.attributes, 0)
         if parsed.upgrade is not None:

@@ -14,9 +14,8 @@ from apfproxy.flowcontrol.queue_set import QueueSetKind
 from apfproxy.flowcontrol.ticket import RejectReason
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.queue import Queue
     from apfproxy.flowcontrol.queue_set import QueueSet
-    from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
+    from apfproxy.flowcontrol.ticket import Queue, Ticket, WorkEstimate
 
 
 MAX_DISPATCHES = 500

@@ -84,12 +84,6 @@ class LearnedList:
         self.object_bytes = 0.0
         self.page_objects = 0
 
-    def __repr__(self) -> str:
-        return (
-            f"<LearnedList whole {self.whole_bytes:.0f} B, selected {self.selected_bytes:.0f} B,"
-            f" object {self.object_bytes:.0f} B>"
-        )
-
 
 class LearnedCosts:
     """Learns what LISTs cost and counts WATCHes.
@@ -169,10 +163,6 @@ class LearnedCosts:
         if learned is not None:
             self._lists[key] = learned
         return learned
-
-    def learned_lists(self) -> tuple[LearnedList, ...]:
-        """What is learned of LISTs, least recently used first; for dumps."""
-        return tuple(self._lists.values())
 
     def set_object_counts(self, counts: Mapping[str, int], now_ns: int) -> None:
         """Replace the object counts by those that the server's metrics say.

@@ -63,11 +63,11 @@ from apfproxy.flowcontrol.ticket import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from apfproxy.clock import Clock
     from apfproxy.flowcontrol.demand import SeatDemand
-    from apfproxy.flowcontrol.queue import Queue
+    from apfproxy.flowcontrol.ticket import Queue
 
 UNLIMITED = 1 << 62
 """The seats of an exempt level."""
@@ -419,11 +419,6 @@ class QueueSet:
         self._advance(now_ns)
         self._update_demand(now_ns, self.seats_in_use + self.seats_waiting)
         self.meter.fold()
-
-    def waiting_tickets(self) -> Iterator[Ticket]:
-        """What waits, queue by queue, the oldest of each first."""
-        for queue in self.queues:
-            yield from queue.tickets()
 
     def next_s_bounds(self) -> tuple[SeatTicks, SeatTicks]:
         """Least and greatest `next_dispatch_r` of the queues where something waits.

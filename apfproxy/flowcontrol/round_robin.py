@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.queue import Queue
+from apfproxy.flowcontrol.ticket import Queue
 from apfproxy.flowcontrol.tournament import NEVER, Tournament
 
 if TYPE_CHECKING:

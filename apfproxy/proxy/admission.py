@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from apfproxy.proxy.held_bytes import of_target
-from apfproxy.proxy.keeping import Kept, Room
+from apfproxy.proxy.bounded_cache import BoundedCache, MemoryBudget
+from apfproxy.proxy.cache_sizes import of_target
 from apfproxy.proxy.request_fields import HeadError
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
 from apfproxy.request.deadline import DeadlineError, request_timeout_ns
@@ -66,8 +66,8 @@ class Admission:
         self.costs = costs
         self._kinds = kinds.kinds
         self.configure(request_timeout_s=request_timeout_s, answer_timeout_s=answer_timeout_s)
-        self._attributes: Kept[tuple[str, bytes], RequestAttributes] = Kept(
-            MAX_KEPT_TARGETS, Room(KEPT_TARGETS_BYTES), of_target
+        self._attributes: BoundedCache[tuple[str, bytes], RequestAttributes] = BoundedCache(
+            MAX_KEPT_TARGETS, MemoryBudget(KEPT_TARGETS_BYTES), of_target
         )
         self._pf_headers: dict[tuple[str, str], bytes] = {}
 

@@ -11,11 +11,11 @@ from apfproxy.authn.authenticator import Authenticator
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER
 from apfproxy.proxy.absences import Absences
+from apfproxy.proxy.bounded_cache import BoundedCache, MemoryBudget
+from apfproxy.proxy.cache_sizes import of_head
+from apfproxy.proxy.client_limits import ClientLimits
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.held_bytes import of_head
 from apfproxy.proxy.identification import NO_IDENTIFICATION
-from apfproxy.proxy.keeping import Kept, Room
-from apfproxy.proxy.limits import Limits
 from apfproxy.proxy.observed_exchange import ObservedExchange
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
@@ -70,13 +70,13 @@ class Heads:
         peer: Peer,
         parser: HeadParser,
         admission: Admission,
-        room: Room,
+        room: MemoryBudget,
         max_kept: int = MAX_KEPT_HEADS,
     ) -> None:
         self.peer = peer
         self._parser = parser
         self._admission = admission
-        self._kept: Kept[bytes, RequestHead] = Kept(max_kept, room, _bytes_of)
+        self._kept: BoundedCache[bytes, RequestHead] = BoundedCache(max_kept, room, _bytes_of)
         self.kept = self._kept.values
 
     def read(self, data: bytes, *, is_alone: bool) -> RequestHead:
@@ -188,7 +188,7 @@ class Context:
         self._on_connection_closed: Callable[[], None] | None = None
         self.connections: set[DownstreamConnection] = set()
         self.abandoned: set[AbandonedAnswer] = set()
-        self.limits = Limits(downstream.limits, counters)
+        self.limits = ClientLimits(downstream.limits, counters)
         host, port = upstream.address.host, upstream.address.port
         self._field_rules = FieldRules(
             OriginHosts(
@@ -201,7 +201,7 @@ class Context:
         )
         self.is_claim = self._field_rules.credentials.is_claim
         self._heads: dict[tuple[Peer, bool], Heads] = {}
-        self._room = Room(KEPT_BYTES)
+        self._room = MemoryBudget(KEPT_BYTES)
         self._set(settings)
 
     def _set(self, settings: Settings) -> None:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, cast
 from apfproxy.faults import Part, contained, report
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import ChunkedError
+from apfproxy.proxy.client_limits import address_of, reset
 from apfproxy.proxy.guarded import guarded
-from apfproxy.proxy.limits import address_of, reset
 from apfproxy.proxy.read_buffer import (
     NOBODY,
     NOWHERE,

@@ -16,10 +16,10 @@ from apfproxy.faults import Part, report
 from apfproxy.proxy import answers
 from apfproxy.proxy.abandoned import AbandonedAnswer
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
+from apfproxy.proxy.client_limits import NEVER_NS
 from apfproxy.proxy.identification import asker_of
-from apfproxy.proxy.limits import NEVER_NS
 from apfproxy.proxy.request_fields import SIZED, VIA
-from apfproxy.proxy.request_log import Failure
+from apfproxy.proxy.request_log import Failure, Record
 from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead
 from apfproxy.proxy.seat_holder import SeatHolder
 from apfproxy.proxy.tunnel import Tunnel
@@ -599,7 +599,7 @@ class Exchange(SeatHolder):
             seats, asked_ns = self._used or (0, self._sent_ns)
             asked_ns = asked_ns or now_ns
         access_log.take(
-            (
+            Record(
                 head,
                 head.user,
                 self._classification,
@@ -609,7 +609,7 @@ class Exchange(SeatHolder):
                 self._sent_ns,
                 now_ns,
                 seats,
-                answer,
+                *answer,
                 reason,
             )
         )

@@ -18,9 +18,9 @@ import ssl
 from typing import TYPE_CHECKING
 
 from apfproxy.faults import Part, report
+from apfproxy.proxy.client_limits import folded, reset_socket
 from apfproxy.proxy.counters import HandshakeFailure
 from apfproxy.proxy.downstream import DownstreamConnection
-from apfproxy.proxy.limits import folded, reset_socket
 from apfproxy.rare_log import RareLog
 from apfproxy.tasks import spawn
 

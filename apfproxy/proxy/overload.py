@@ -25,8 +25,8 @@ from apfproxy.proxy.counters import Refusal
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from apfproxy.proxy.client_limits import ClientLimits
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.limits import Limits
     from apfproxy.settings import OverloadSettings
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Overload:
     def __init__(
         self,
         settings: OverloadSettings,
-        limits: Limits,
+        limits: ClientLimits,
         counters: ProxyCounters,
         memory: Callable[[], int] = resident_bytes,
     ) -> None:

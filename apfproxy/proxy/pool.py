@@ -68,8 +68,7 @@ class Pool:
         tls: How to speak TLS with the origin, if its address says so.
 
     Attributes:
-        last_head_bytes, last_head: The head of the last answer to another method than HEAD; b""
-            and one that no answer has before there was one.
+        last_head_bytes, last_head: As of an `Owner`.
     """
 
     def __init__(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import httptools
 
 from apfproxy.flowcontrol.kind_meter import KindCounts, RequestCount
-from apfproxy.proxy.held_bytes import of_section
-from apfproxy.proxy.keeping import Kept, Room
+from apfproxy.proxy.bounded_cache import BoundedCache, MemoryBudget
+from apfproxy.proxy.cache_sizes import of_section
 from apfproxy.proxy.request_fields import HeadError, RequestFields, read_fields
 from apfproxy.proxy.upgrade import UpgradeError, honoured
 from apfproxy.request.attributes import RequestAttributes
@@ -248,11 +248,15 @@ class HeadParser:
     __slots__ = ("_kept", "_limits", "_rules")
 
     def __init__(
-        self, limits: HeadLimits, rules: FieldRules, room: Room, max_kept: int = MAX_KEPT_FIELDS
+        self,
+        limits: HeadLimits,
+        rules: FieldRules,
+        room: MemoryBudget,
+        max_kept: int = MAX_KEPT_FIELDS,
     ) -> None:
         self._limits = limits
         self._rules = rules
-        self._kept: Kept[bytes, RequestFields] = Kept(max_kept, room, of_section)
+        self._kept: BoundedCache[bytes, RequestFields] = BoundedCache(max_kept, room, of_section)
 
     def parse(self, head: bytes) -> RequestHead:
         """Parse and check one head.

@@ -13,7 +13,9 @@ import random
 import re
 import time
 from json.encoder import encode_basestring_ascii
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from apfproxy.faults import Part, report
 from apfproxy.settings import ERRORS
@@ -67,29 +69,37 @@ _STATUSES = 1000
 """More than any status, of three digits, is."""
 
 
-if TYPE_CHECKING:
-    Record = tuple[
-        RequestHead,
-        User,
-        Classification | None,
-        str,
-        int,
-        int,
-        int,
-        int,
-        int,
-        tuple[int, int, int],
-        str,
-    ]
-    """Of a request that is over: head, user, where it belongs, None if it did not come so far; the
-    client's address; the times, by the process's clock, when it came (0 for the next), when it
-    asked for seats, when it was dispatched (0 for never) and when it ended; the seats that it took
-    or would have taken, 0 if none by its nature; the status sent, that of the origin, 0 for none,
-    and the length of the answer's body; why it was rejected or failed, "" if it was not."""
+class Record(msgspec.Struct, gc=False):
+    """A request that is over.
 
-ANSWER: Final = 9
-REASON: Final = 10
-"""Places in a record."""
+    A struct of msgspec's, since the making of one takes half the time of a named tuple's.
+
+    Attributes:
+        head: What was asked.
+        user: Who asked.
+        classification: Where it belongs; None if it did not come so far.
+        address: The client's.
+        begun_ns, asked_ns, sent_ns, ended_ns: By the process's clock, when it came (0 for the
+            next), when it asked for seats, when it was dispatched (0 for never), when it ended.
+        seats: That it took or would have taken; 0 if none by its nature.
+        status, upstream_status: Sent, and the origin's; 0 for none.
+        body_bytes: Of the answer.
+        reason: Why it was rejected or failed; "" if it was not.
+    """
+
+    head: RequestHead
+    user: User
+    classification: Classification | None
+    address: str
+    begun_ns: int
+    asked_ns: int
+    sent_ns: int
+    ended_ns: int
+    seats: int
+    status: int
+    upstream_status: int
+    body_bytes: int
+    reason: str
 
 
 class Failure(enum.StrEnum):
@@ -171,8 +181,8 @@ class RequestLog:
         """A request is over."""
         if (
             not self._is_whole
-            and not record[REASON]
-            and record[ANSWER][0] < _FIRST_ERROR
+            and not record.reason
+            and record.status < _FIRST_ERROR
             and random.random() >= self._sampled  # noqa: S311 - a sample, not a secret
         ):
             return
@@ -245,50 +255,42 @@ class RequestLog:
         lines: list[str] = []
         append, digits, answers = lines.append, _DIGITS, self._answers
         second_ns, second_text = self._second_ns, self._second_text
-        for (
-            head,
-            user,
-            found,
-            address,
-            begun_ns,
-            asked_ns,
-            sent_ns,
-            ended_ns,
-            seats,
-            (status, upstream_status, body_bytes),
-            reason,
-        ) in records:
+        for record in records:
+            head, found = record.head, record.classification
             kept = head.logged
-            if kept is not None and kept[0] is found and kept[1] is user:
+            if kept is not None and kept[0] is found and kept[1] is record.user:
                 text = kept[2]
             else:
-                text = f'Z",{text_of(head, user, found)},"seats":'
+                text = f'Z",{text_of(head, record.user, found)},"seats":'
                 if len(text) <= MAX_KEPT_TEXT:
-                    head.logged = (found, user, text)
-            begun_ns = begun_ns or asked_ns  # noqa: PLW2901 - here as everywhere below
+                    head.logged = (found, record.user, text)
+            asked_ns, ended_ns = record.asked_ns, record.ended_ns
+            begun_ns = record.begun_ns or asked_ns
             begun_us = (begun_ns - second_ns) // 1000
             if not 0 <= begun_us < _US_PER_S:
                 self._find_second(begun_ns)
                 second_ns, second_text = self._second_ns, self._second_text
                 begun_us = (begun_ns - second_ns) // 1000
-            if sent_ns == asked_ns and seats == 1:
+            sent_ns = record.sent_ns
+            if sent_ns == asked_ns and record.seats == 1:
                 waited = _AT_ONCE
             else:
-                sent_ns = sent_ns or ended_ns  # noqa: PLW2901
-                waited = waited_text(seats, sent_ns - asked_ns)
+                sent_ns = sent_ns or ended_ns
+                waited = waited_text(record.seats, sent_ns - asked_ns)
             took_us = (ended_ns - sent_ns) // 1000
             if took_us < _US_PER_S:
                 took = f"0.{digits[took_us // 1000]}{digits[took_us % 1000]}"
             else:
                 took = seconds(ended_ns - sent_ns)
-            if status == upstream_status:
+            status = record.status
+            if status == record.upstream_status:
                 answer = answers[status]
             else:
-                answer = answer_text(status, upstream_status)
+                answer = answer_text(status, record.upstream_status)
             append(
                 f"{second_text}{digits[begun_us // 1000]}{digits[begun_us % 1000]}"
-                f"{text}{waited}{took}{answer}{body_bytes}"
-                f',"reason":"{reason}","client":"{address}"}}\n'
+                f"{text}{waited}{took}{answer}{record.body_bytes}"
+                f',"reason":"{record.reason}","client":"{record.address}"}}\n'
             )
         return "".join(lines).encode()
 

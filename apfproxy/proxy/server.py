@@ -17,9 +17,9 @@ from apfproxy.faults import Part, contained
 from apfproxy.proxy.admission import Admission
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.downstream import DownstreamConnection
-from apfproxy.proxy.freed_memory import FreedMemory
 from apfproxy.proxy.handshake import TlsListener
 from apfproxy.proxy.identification import NO_IDENTIFICATION
+from apfproxy.proxy.memory_trimmer import MemoryTrimmer
 from apfproxy.proxy.overload import Overload
 from apfproxy.proxy.pool import Pool
 from apfproxy.settings import LimitSettings
@@ -93,7 +93,7 @@ class ProxyServer:
             self._loop,
             identification,
         )
-        self._freed_memory = FreedMemory()
+        self._memory_trimmer = MemoryTrimmer()
         self._overload = Overload(settings.downstream.overload, self._context.limits, counters)
         self._server: asyncio.Server | None = None
         server_tls = identification.server_tls
@@ -232,7 +232,7 @@ class ProxyServer:
         with contained(Part.SWEEP, loop):
             self._pool.close_idle(now_ns - self._upstream_idle_ns)
         with contained(Part.SWEEP, loop):
-            self._freed_memory.on_sweep(self.connection_count)
+            self._memory_trimmer.on_sweep(self.connection_count)
 
     async def drain(self) -> None:
         """Stop without losing a request.

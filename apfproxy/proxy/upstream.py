@@ -28,7 +28,6 @@ from apfproxy.proxy.tls import is_cut_off
 
 if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.pool import Pool
     from apfproxy.proxy.request_head import RequestHead
 
 _SWITCHING_PROTOCOLS = 101
@@ -75,6 +74,21 @@ class AnswerSink(Protocol):
         """End after an error of the program; never raises."""
 
 
+class Owner(Protocol):
+    """What has the connections.
+
+    Attributes:
+        last_head_bytes, last_head: The head of the last answer to another method than HEAD; b""
+            and one that no answer has before there was one.
+    """
+
+    last_head_bytes: bytes
+    last_head: ResponseHead
+
+    def forget(self, connection: UpstreamConnection) -> None:
+        """The connection is closed."""
+
+
 class UpstreamConnection(asyncio.BufferedProtocol):
     """One connection, lent by the pool to one exchange at a time.
 
@@ -91,8 +105,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         "_framing",
         "_head",
         "_interims",
+        "_owner",
         "_partial",
-        "_pool",
         "_was_used",
         "idle_since_ns",
         "is_closed",
@@ -103,8 +117,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         "write",
     )
 
-    def __init__(self, pool: Pool, counters: ProxyCounters) -> None:
-        self._pool = pool
+    def __init__(self, owner: Owner, counters: ProxyCounters) -> None:
+        self._owner = owner
         self._counters = counters
         self.transport = NOWHERE
         self.write = NOWHERE.write
@@ -157,7 +171,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self.sink = None
         if not self.is_closed:
             self.is_closed = True
-            self._pool.forget(self)
+            self._owner.forget(self)
             self.transport.abort()
 
     def fail(self, error: Exception, sink: AnswerSink | None = None) -> None:
@@ -216,7 +230,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         sink = self.sink
         if sink is None:
             self.is_closed = True
-            self._pool.forget(self)
+            self._owner.forget(self)
             return
         if (
             exc is None
@@ -225,7 +239,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             and not is_cut_off(self.transport)
         ):
             self.is_closed = True
-            self._pool.forget(self)
+            self._owner.forget(self)
             self.sink = None
             try:
                 sink.on_body(b"", is_last=True)
@@ -268,14 +282,14 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 return
             end += 4
             raw = data[:end]
-            pool = self._pool
-            if raw == pool.last_head_bytes and not sink.head.is_head:
+            owner = self._owner
+            if raw == owner.last_head_bytes and not sink.head.is_head:
                 # Answers of one moment often have one head; to look costs next to nothing.
-                head = pool.last_head
+                head = owner.last_head
             else:
                 head = parse_response_head(raw, answers_head=sink.head.is_head)
                 if not sink.head.is_head:
-                    pool.last_head_bytes, pool.last_head = raw, head
+                    owner.last_head_bytes, owner.last_head = raw, head
             if head.status >= 200:
                 if sink.head.upgrade is not None and 300 <= head.status < 400:
                     # The client would follow it with the upgrade and its credentials to a place

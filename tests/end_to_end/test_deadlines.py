@@ -111,7 +111,7 @@ async def test_the_timeout_parameter_shortens_the_wait(parameter: bytes, seconds
         await scene.ask(get(PODS + parameter))
         queue_set = scene.level().queue_set
         await until(lambda: queue_set.requests_waiting)
-        (ticket,) = queue_set.waiting_tickets()
+        (ticket,) = queue_set.queues[0].tickets()
         head = ticket.details.head
 
         assert seconds * 1_000_000_000 == head.timeout_ns

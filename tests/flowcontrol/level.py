@@ -57,6 +57,11 @@ class Level:
         assert isinstance(reason, RejectReason)
         return reason
 
+    @property
+    def waiting(self) -> list[Ticket]:
+        """What waits, queue by queue, the oldest of each first."""
+        return [ticket for queue in self.queue_set.queues for ticket in queue.tickets()]
+
     def wait(self, duration_ns: int) -> None:
         """Let time pass."""
         self.clock.run_until(self.clock.now_ns() + duration_ns)

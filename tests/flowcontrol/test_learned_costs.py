@@ -244,12 +244,3 @@ def test_only_watches_are_watches(costs: LearnedCosts) -> None:
     costs.watch_ended(get(PODS))
 
     assert repr(costs) == "<LearnedCosts of 0 lists, 0 watches, 0 object counts>"
-
-
-def test_repr_of_a_list(costs: LearnedCosts) -> None:
-    """What was learned can be read."""
-    costs.list_finished(get(PODS), 700)
-
-    assert [repr(learned) for learned in costs.learned_lists()] == [
-        "<LearnedList whole 700 B, selected 0 B, object 0 B>"
-    ]

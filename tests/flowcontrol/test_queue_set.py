@@ -33,7 +33,7 @@ def test_what_does_not_fit_is_dispatched_later() -> None:
     level.wait(4 * MS)
 
     assert not second.is_executing
-    assert list(level.queue_set.waiting_tickets()) == [second]
+    assert level.waiting == [second]
     assert (level.queue_set.requests_waiting, level.queue_set.seats_waiting) == (1, 1)
     assert level.demand.seats == 2
 
@@ -172,7 +172,7 @@ def test_withdraw(reason: RejectReason | None, timed_out: int, cancelled: int) -
     level.wait(7 * MS)
     level.queue_set.withdraw(second, reason)
 
-    assert list(level.queue_set.waiting_tickets()) == [first, third]
+    assert level.waiting == [first, third]
     assert second.state == TicketState.DONE
     assert (timed_out, cancelled) == (
         level.queue_set.timed_out_total,

@@ -34,7 +34,7 @@ def test_an_impossible_configuration_changes_nothing() -> None:
 
     assert level.queue_set.config == queues(4)
     assert len(level.queue_set.queues) == 4
-    assert list(level.queue_set.waiting_tickets()) == [waiting]
+    assert level.waiting == [waiting]
     assert level.queue_set.concurrency_limit == 1
 
 

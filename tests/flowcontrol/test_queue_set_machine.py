@@ -126,7 +126,7 @@ class QueueSetMachine(RuleBasedStateMachine):
         assert len(waiting) == self.queue_set.requests_waiting
         assert len(executing) == self.queue_set.requests_executing
         assert set(executing) == set(self.queue_set.executing)
-        assert set(waiting) == set(self.queue_set.waiting_tickets())
+        assert set(waiting) == {t for queue in self.queue_set.queues for t in queue.tickets()}
         assert held + seats_of(waiting) == self.demand.seats
         assert self.queue_set.is_idle == (not executing and not waiting)
 

@@ -11,7 +11,7 @@ from apfproxy.flowcontrol.round_robin import RoundRobin
 from apfproxy.flowcontrol.ticket import ONE_SEAT, WAITING, Flow, Ticket
 
 if TYPE_CHECKING:
-    from apfproxy.flowcontrol.queue import Queue
+    from apfproxy.flowcontrol.ticket import Queue
 
 FLOW = Flow(1, "alice", FlowSchemaCounters("level", "schema"))
 

@@ -7,7 +7,7 @@ import pytest
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.proxy import admission as admission_module
 from apfproxy.proxy.admission import MAX_KEPT_TARGET_BYTES
-from apfproxy.proxy.keeping import Room
+from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.request_fields import FieldRules, HeadError, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser, RequestHead
 from apfproxy.settings import FrontProxySettings
@@ -17,7 +17,9 @@ from tests.proxy.fakes import Bench
 def parse(line: bytes) -> RequestHead:
     """A head that is not prepared yet."""
     names = CredentialRules.of(FrontProxySettings())
-    parser = HeadParser(HeadLimits(9, 9999), FieldRules(OriginHosts(b"o", b""), names), Room(0))
+    parser = HeadParser(
+        HeadLimits(9, 9999), FieldRules(OriginHosts(b"o", b""), names), MemoryBudget(0)
+    )
     return parser.parse(line + b" HTTP/1.1\r\nHost: h\r\n\r\n")
 
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.proxy import overload as overload_module
+from apfproxy.proxy.client_limits import ClientLimits
 from apfproxy.proxy.counters import ProxyCounters, Refusal
-from apfproxy.proxy.limits import Limits
 from apfproxy.proxy.overload import SWEEPS_PER_LOOK, Overload, resident_bytes
 from apfproxy.settings import LimitSettings, OverloadSettings
 
@@ -26,7 +26,7 @@ class Watched:
 
     def __init__(self, **settings: float | None) -> None:
         self.counters = ProxyCounters()
-        self.limits = Limits(LimitSettings(), self.counters)
+        self.limits = ClientLimits(LimitSettings(), self.counters)
         self.used_mib = 10
         self.looks = 0
         self.overload = Overload(

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.authn.credential_fields import CredentialRules
-from apfproxy.proxy.keeping import Room
+from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.request_fields import VIA, FieldRules, HeadError, OriginHosts
 from apfproxy.proxy.request_head import (
     MAX_KEPT_FIELDS_BYTES,
@@ -35,7 +35,10 @@ OTHERS = ("keep_alive", "expects_continue", "upgrade", "credentials", "classific
 def new_parser(max_kept: int = 9) -> HeadParser:
     """A parser that knows nothing yet."""
     return HeadParser(
-        HeadLimits(4, 64), FieldRules(OriginHosts(b"o:80", b""), NAMES), Room(1 << 20), max_kept
+        HeadLimits(4, 64),
+        FieldRules(OriginHosts(b"o:80", b""), NAMES),
+        MemoryBudget(1 << 20),
+        max_kept,
     )
 
 

@@ -21,6 +21,7 @@ from apfproxy.proxy.request_log import (
     MAX_TEXT,
     PARAMETERS,
     Failure,
+    Record,
     RequestLog,
     known_query,
     quoted,
@@ -82,7 +83,7 @@ def give(recorder: Recorder, status: int = 200, reason: str = "", number: int = 
     for _ in range(number):
         head = head_of()
         recorder.log.take(
-            (head, head.user, None, "::1", 0, 1, 2, 3, 1, (status, status, 9), reason)
+            Record(head, head.user, None, "::1", 0, 1, 2, 3, 1, status, status, 9, reason)
         )
 
 
@@ -104,7 +105,9 @@ def test_times() -> None:
         (0, 9_900_000_000, 9_900_000_000),
     ):
         recorder.log.take(
-            (head, head.user, None, "::1", begun_ns, asked_ns, sent_ns, 10**10, 1, (0, 0, 0), "")
+            Record(
+                head, head.user, None, "::1", begun_ns, asked_ns, sent_ns, 10**10, 1, 0, 0, 0, ""
+            )
         )
     recorder.log.flush()
 
@@ -188,7 +191,7 @@ def test_text_is_kept_with_its_head() -> None:
     head = head_of()
     for name in ("ann", "ann", "bob"):
         user = head.user if name == "ann" else User(name, ())
-        recorder.log.take((head, user, None, "::1", 0, 1, 2, 3, 1, (200, 200, 0), ""))
+        recorder.log.take(Record(head, user, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, ""))
     recorder.log.flush()
 
     assert ["ann", "ann", "bob"] == [line["user"] for line in recorder.lines]
@@ -270,7 +273,7 @@ async def test_a_request_of_which_no_line_can_be_made(caplog: pytest.LogCaptureF
     recorder = Recorder()
     give(recorder)
     broken: Any = None
-    recorder.log.take((broken, User("ann", ()), None, "::1", 0, 1, 2, 3, 1, (200, 200, 9), ""))
+    recorder.log.take(Record(broken, User("ann", ()), None, "::1", 0, 1, 2, 3, 1, 200, 200, 9, ""))
     give(recorder, 404)
     recorder.log.flush()
 

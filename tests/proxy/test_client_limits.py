@@ -7,16 +7,21 @@ from typing import Any
 
 import pytest
 
+from apfproxy.proxy.client_limits import (
+    MIN_CONNECTIONS,
+    SPARE_DESCRIPTORS,
+    ClientLimits,
+    address_of,
+)
 from apfproxy.proxy.counters import ProxyCounters, Refusal
-from apfproxy.proxy.limits import MIN_CONNECTIONS, SPARE_DESCRIPTORS, Limits, address_of
 from apfproxy.settings import DownstreamSettings, LimitSettings
 from tests.proxy.fakes import GET, Bench, FakeTransport, body, status
 
 
-def limits(**settings: Any) -> tuple[Limits, ProxyCounters]:  # noqa: ANN401  by their names
-    """Limits, and what they count."""
+def limits(**settings: Any) -> tuple[ClientLimits, ProxyCounters]:  # noqa: ANN401  by their names
+    """ClientLimits, and what they count."""
     counters = ProxyCounters()
-    return Limits(LimitSettings(**settings), counters), counters
+    return ClientLimits(LimitSettings(**settings), counters), counters
 
 
 def bench_with(**settings: Any) -> Bench:  # noqa: ANN401  by their names
@@ -87,7 +92,7 @@ def test_several_connections_of_one_address() -> None:
 
     assert None is subject.admit("a")
     assert Refusal.CONNECTIONS_OF_ADDRESS is subject.admit("a")
-    assert "<Limits: 2 of 32768 connections>" == repr(subject)
+    assert "<ClientLimits: 2 of 32768 connections>" == repr(subject)
 
 
 def test_sheds_whatever_the_limits() -> None:

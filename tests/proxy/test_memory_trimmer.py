@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.proxy.freed_memory import MIN_CROWD, FreedMemory, return_memory
+from apfproxy.proxy.memory_trimmer import MIN_CROWD, MemoryTrimmer, return_memory
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,12 @@ from apfproxy.proxy.freed_memory import MIN_CROWD, FreedMemory, return_memory
 def test_is_returned_when_a_crowd_has_gone(counts: list[int], calls: int) -> None:
     """Only then, and once."""
     made: list[None] = []
-    memory = FreedMemory(lambda: made.append(None))
+    memory = MemoryTrimmer(lambda: made.append(None))
     for count in counts:
         memory.on_sweep(count)
 
     assert calls == len(made)
-    assert repr(memory).startswith("<FreedMemory: ")
+    assert repr(memory).startswith("<MemoryTrimmer: ")
 
 
 def test_returning() -> None:

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from apfproxy.proxy.keeping import MARK_BYTES, Kept, Room
+from apfproxy.proxy.bounded_cache import MARK_BYTES, BoundedCache, MemoryBudget
 
 ROOMY = 1 << 20
 
 
-def kept_in(room: Room, bound: int = 100) -> Kept[str, int]:
+def kept_in(room: MemoryBudget, bound: int = 100) -> BoundedCache[str, int]:
     """A collection of numbers that say how large they are."""
-    return Kept(bound, room, lambda _, size: size)
+    return BoundedCache(bound, room, lambda _, size: size)
 
 
 def test_keeps_what_comes_twice() -> None:
     """What comes once is not kept."""
-    kept = kept_in(Room(ROOMY), 4)
+    kept = kept_in(MemoryBudget(ROOMY), 4)
     kept.offer("a", 1)
     kept.offer("b", 2)
     kept.offer("a", 3)
 
     assert {"a": 3} == kept.values
-    assert "<Kept, 1 of 4>" == repr(kept)
+    assert "<BoundedCache, 1 of 4>" == repr(kept)
 
 
 def test_the_older_half_makes_room() -> None:
     """There are never more values than the bound; what was put in first goes."""
-    room = Room(ROOMY)
+    room = MemoryBudget(ROOMY)
     kept = kept_in(room, 3)
     for key in "aabbccdd":
         kept.offer(key, 10)
@@ -36,7 +36,7 @@ def test_the_older_half_makes_room() -> None:
 
 def test_keys_seen_once_are_forgotten() -> None:
     """A key that comes again after too many others counts as new."""
-    room = Room(ROOMY)
+    room = MemoryBudget(ROOMY)
     kept = kept_in(room, 2)
     for key in "abcdea":
         kept.offer(key, 0)
@@ -47,7 +47,7 @@ def test_keys_seen_once_are_forgotten() -> None:
 
 def test_what_is_kept_again_takes_its_room_once() -> None:
     """A value in place of another one gives that one's room back."""
-    room = Room(ROOMY)
+    room = MemoryBudget(ROOMY)
     kept = kept_in(room)
     for size in (1, 10, 1, 20):
         kept.offer("a", size)
@@ -57,7 +57,7 @@ def test_what_is_kept_again_takes_its_room_once() -> None:
 
 def test_collections_share_their_room() -> None:
     """When it is full, the older half of each goes, and what has come once."""
-    room = Room(700)
+    room = MemoryBudget(700)
     one, other = kept_in(room), kept_in(room)
     for kept, keys in ((one, "aabbx"), (other, "ccdd")):
         for key in keys:
@@ -65,12 +65,12 @@ def test_collections_share_their_room() -> None:
 
     assert (["b"], ["d"]) == (list(one.values), list(other.values))
     assert 300 == room.taken
-    assert "<Room, 300 of 700 bytes taken>" == repr(room)
+    assert "<MemoryBudget, 300 of 700 bytes taken>" == repr(room)
 
 
 def test_what_is_larger_than_the_room_is_not_kept() -> None:
     """It pushes out everything, itself at last."""
-    room = Room(100)
+    room = MemoryBudget(100)
     kept = kept_in(room)
     for key in "aabb":
         kept.offer(key, 1000)
@@ -80,7 +80,7 @@ def test_what_is_larger_than_the_room_is_not_kept() -> None:
 
 def test_a_collection_that_is_gone_takes_no_room() -> None:
     """Its bytes are those of others again."""
-    room = Room(ROOMY)
+    room = MemoryBudget(ROOMY)
     kept = kept_in(room)
     for key in "aab":
         kept.offer(key, 10)

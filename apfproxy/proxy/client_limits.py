@@ -40,7 +40,7 @@ MAPPED = "::ffff:"
 UNKNOWN = "unknown"
 
 
-class Limits:
+class ClientLimits:
     """The limits, and what counts towards those of connections.
 
     Args:
@@ -209,7 +209,7 @@ class Limits:
         return max(descriptors - spared(questions) - self._max_connections, MIN_CONNECTIONS)
 
     def __repr__(self) -> str:
-        return f"<Limits: {self._open} of {self._max_connections} connections>"
+        return f"<ClientLimits: {self._open} of {self._max_connections} connections>"
 
 
 class SlowReaderPlace:
@@ -217,7 +217,7 @@ class SlowReaderPlace:
 
     __slots__ = ("_level", "_limits")
 
-    def __init__(self, limits: Limits, level: str) -> None:
+    def __init__(self, limits: ClientLimits, level: str) -> None:
         self._limits = limits
         self._level = level
 

@@ -13,7 +13,7 @@ MARK_BYTES = 112
 """Of a key's hash in a set that is as empty as it gets."""
 
 
-class Room:
+class MemoryBudget:
     """The memory that some collections may take together.
 
     Args:
@@ -27,10 +27,10 @@ class Room:
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
-        self._collections: weakref.WeakSet[Kept[Any, Any]] = weakref.WeakSet()
+        self._collections: weakref.WeakSet[BoundedCache[Any, Any]] = weakref.WeakSet()
         self.taken = 0
 
-    def add(self, collection: Kept[Any, Any]) -> None:
+    def add(self, collection: BoundedCache[Any, Any]) -> None:
         """Have one more of them, as long as it is used."""
         self._collections.add(collection)
 
@@ -45,10 +45,10 @@ class Room:
                 return  # the last one alone is larger
 
     def __repr__(self) -> str:
-        return f"<Room, {self.taken} of {self._max_bytes} bytes taken>"
+        return f"<MemoryBudget, {self.taken} of {self._max_bytes} bytes taken>"
 
 
-class Kept(Generic[Key, Value]):
+class BoundedCache(Generic[Key, Value]):
     """Values by their keys: of those that came twice lately, a bounded number, in bounded room.
 
     What never comes again is not kept.  It would push out what does, and it would cost more than
@@ -65,7 +65,9 @@ class Kept(Generic[Key, Value]):
 
     __slots__ = ("__weakref__", "_bound", "_room", "_seen", "_size_of", "_sizes", "values")
 
-    def __init__(self, bound: int, room: Room, size_of: Callable[[Key, Value], int]) -> None:
+    def __init__(
+        self, bound: int, room: MemoryBudget, size_of: Callable[[Key, Value], int]
+    ) -> None:
         self._bound = bound
         self._room = room
         self._size_of = size_of
@@ -112,4 +114,4 @@ class Kept(Generic[Key, Value]):
         self._seen.clear()
 
     def __repr__(self) -> str:
-        return f"<Kept, {len(self.values)} of {self._bound}>"
+        return f"<BoundedCache, {len(self.values)} of {self._bound}>"

@@ -18,7 +18,7 @@ from tests.proxy.test_downstream_work import TRUSTED, read
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.proxy.keeping import Room
+    from apfproxy.proxy.bounded_cache import MemoryBudget
 
 LINE = b"GET %b HTTP/1.1\r\n%b\r\n"
 HOST = b"Host: a\r\n"
@@ -94,7 +94,7 @@ def test_what_is_kept_takes_no_more_than_is_said(kind: str) -> None:
         assert held_bytes <= said <= 8 * held_bytes
 
 
-def rooms(bench: Bench) -> list[Room]:
+def rooms(bench: Bench) -> list[MemoryBudget]:
     """Those of a data plane."""
     return [bench.context._room, bench.admission._attributes._room]  # noqa: SLF001  what is tested
 

@@ -28,7 +28,7 @@ def return_memory() -> None:
         trim(0)
 
 
-class FreedMemory:
+class MemoryTrimmer:
     """Notices that most of a crowd has gone.
 
     Args:
@@ -51,4 +51,4 @@ class FreedMemory:
             self._give_back()
 
     def __repr__(self) -> str:
-        return f"<FreedMemory: {self._most} connections at most>"
+        return f"<MemoryTrimmer: {self._most} connections at most>"
