@@ -81,9 +81,6 @@ class Api:
         evicts = any(kind.resource == "poddisruptionbudgets.policy" for kind in kinds)
         self._handlers = Handlers(registry, Paths(kinds, evicts=evicts), chance)
 
-    def __repr__(self) -> str:
-        return f"<Api over {self.registry!r}>"
-
     def routes(self, handler: Handler | None = None) -> list[web.RouteDef]:
         """All of it, for an application.
 

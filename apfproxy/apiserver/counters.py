@@ -65,9 +65,6 @@ class RequestCounters:
         self.by_code[code] = self.by_code.get(code, 0) + 1
         self.duration_ns.observe(duration_ns)
 
-    def __repr__(self) -> str:
-        return f"<RequestCounters {self.by_code}>"
-
 
 class ApiServerCounters:
     """What the API server did; `in_flight_*` are gauges, all else only grows.
@@ -111,7 +108,3 @@ class ApiServerCounters:
     def count_fault(self, kind: str) -> None:
         """Count a fault that was injected."""
         self.injected_faults[kind] = self.injected_faults.get(kind, 0) + 1
-
-    def __repr__(self) -> str:
-        in_flight = self.in_flight_read_only + self.in_flight_mutating
-        return f"<ApiServerCounters: {in_flight} requests in flight>"

@@ -112,9 +112,6 @@ class Discovery:
         self.subresources = tuple(subresources)
         self.groups = tuple(dict.fromkeys(kind.group for kind in kinds if kind.group))
 
-    def __repr__(self) -> str:
-        return f"<Discovery {len(self.kinds)} kinds>"
-
     def versions(self, group: str) -> list[str]:
         """Versions of a group, the preferred one first; empty if there is no such group."""
         names = {version.name for kind in self.kinds_of(group) for version in kind.versions}

@@ -75,9 +75,6 @@ class Gate:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def __repr__(self) -> str:
-        return f"<Gate of {self._counters!r}, {self._load!r}>"
-
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
         now = asyncio.get_running_loop().time
@@ -207,9 +204,6 @@ class Slot:
         self._is_mutating = is_mutating
         self._is_over = False
         gate.enter(is_mutating=is_mutating)
-
-    def __repr__(self) -> str:
-        return f"<Slot: {'over' if self._is_over else 'taken'}>"
 
     def leave(self) -> None:
         """Take part no more; harmless once done."""

@@ -108,9 +108,6 @@ class Handlers:
         self._paths = paths
         self._chance = chance
 
-    def __repr__(self) -> str:
-        return f"<Handlers of {self._registry!r}>"
-
     async def answer(self, request: web.Request, segments: list[str]) -> web.StreamResponse:
         """Answer one request.
 

@@ -33,9 +33,6 @@ class LargeWrites:
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
 
-    def __repr__(self) -> str:
-        return f"<LargeWrites{': one is under way' if self._lock.locked() else ''}>"
-
     def turn(self, size: int) -> AbstractAsyncContextManager[None]:
         """Wait until no other large write is under way; a small one does not wait.
 
@@ -52,9 +49,6 @@ class CollectorPause:
         self._lock = threading.Lock()
         self._holders = 0
         self._is_ours = False  # whether it worked before
-
-    def __repr__(self) -> str:
-        return f"<CollectorPause for {self._holders}>"
 
     @contextmanager
     def hold(self) -> Iterator[None]:

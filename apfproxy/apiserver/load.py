@@ -122,9 +122,6 @@ class Load:
         self._fault_chance = fault_chance
         self._default = settings.latency.get(EVERY_VERB)
 
-    def __repr__(self) -> str:
-        return f"<Load of {self.concurrency} requests, {self.settings}>"
-
     def delay_s(self, verb: str) -> float:
         """How long a request waits that has just been added to `concurrency`."""
         latency = self.settings.latency.get(verb, self._default)

@@ -68,9 +68,6 @@ class Patch:
             if not isinstance(self._parsed.raw, dict):
                 raise bad_request(not_a_map(self._parsed.raw))
 
-    def __repr__(self) -> str:
-        return f"<Patch {self._type} of {self._expected.kind}>"
-
     def _undecodable(self, reason: str) -> str:
         is_strategic = self._type == STRATEGIC_MERGE_PATCH
         return reason if is_strategic else f"error decoding patch: {reason}"

@@ -70,9 +70,6 @@ class Paths:
                 group_version[kind.plural] = (kind, version)
         self._evicts = evicts
 
-    def __repr__(self) -> str:
-        return f"<Paths of {len(self._resources)} group versions>"
-
     def target(self, segments: list[str]) -> Target:
         """Find what a path is about.
 

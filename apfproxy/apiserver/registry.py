@@ -171,9 +171,6 @@ class Registry:
         self._large_writes = LargeWrites()
         self._has_namespaces = any(kind.resource == NAMESPACES for kind in self.kinds)
 
-    def __repr__(self) -> str:
-        return f"<Registry of {len(self.kinds)} kinds at {self.store.resource_version}>"
-
     def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """The newest state of an object, in the storage version.
 

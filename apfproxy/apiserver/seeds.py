@@ -75,9 +75,6 @@ class Seeder:
         self._registry = registry
         self._chance = chance
 
-    def __repr__(self) -> str:
-        return f"<Seeder of {self._registry!r}>"
-
     async def seed(self, counts: SeedCounts) -> int:
         """Let the objects be there.
 

@@ -88,9 +88,6 @@ class Watch:
         self._position = 0
         self._failure: StatusError | None = None
 
-    def __repr__(self) -> str:
-        return f"<Watch of {self._collection.resource} at {self._position}>"
-
     async def begin(self) -> None:
         """Find where to begin, before anything is answered."""
         options, store = self._options, self._store

@@ -64,9 +64,6 @@ class WriteGuard:
         self._checks_host = checks_host
         self._problem = ""
 
-    def __repr__(self) -> str:
-        return f"<WriteGuard {'with' if self._token else 'without'} token>"
-
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
         if request.method not in READING and (refusal := self._refusal(request)) is not None:

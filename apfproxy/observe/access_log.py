@@ -255,9 +255,6 @@ class AccessLog:
             self._failure = None
             log.warning("access log %s works again", self._path)
 
-    def __repr__(self) -> str:
-        return f"<AccessLog {self._path}: {self.queued} lines wait, {self.dropped} dropped>"
-
 
 def open_log(path: str) -> int:
     """Open a log's file for appending: its descriptor.

@@ -72,9 +72,6 @@ class ApiServerMetrics(Collector):
         self._request_bounds = bound_texts(REQUEST_BOUNDS_S, is_canonical=is_canonical)
         self._commit_bounds = bound_texts(COMMIT_BOUNDS_S, is_canonical=is_canonical)
 
-    def __repr__(self) -> str:
-        return f"<ApiServerMetrics of {self._counters!r}>"
-
     def collect(self) -> Iterator[Metric]:
         """All families, as of now."""
         yield build_info()

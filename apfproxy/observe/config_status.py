@@ -34,6 +34,3 @@ class ConfigStatus:
         else:
             self.succeeded += 1
             self.last_success_unix_s = unix_s
-
-    def __repr__(self) -> str:
-        return f"<ConfigStatus: {self.succeeded} succeeded, {self.failed} failed>"

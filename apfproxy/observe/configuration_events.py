@@ -43,9 +43,6 @@ class ConfigurationEvents:
     def __iter__(self) -> Iterator[ConfigurationEvent]:
         return iter(self._events)
 
-    def __repr__(self) -> str:
-        return f"<ConfigurationEvents: {len(self._events)}>"
-
     def record(self, unix_s: float, message: str, *, is_error: bool = False) -> None:
         """Keep an event.
 

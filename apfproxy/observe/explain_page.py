@@ -96,9 +96,6 @@ class ExplainPage:
             request, explanation_json(answer).encode(), "application/json; charset=utf-8"
         )
 
-    def __repr__(self) -> str:
-        return f"<ExplainPage of {self._controller!r}>"
-
 
 def question(
     query: str, judge: Callable[[str, bytes], object]

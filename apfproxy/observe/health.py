@@ -144,10 +144,6 @@ class HealthRegistry:
     def __iter__(self) -> Iterator[HealthCheck]:
         return iter(self._checks.values())
 
-    def __repr__(self) -> str:
-        failing = [check.name for check in self._checks.values() if check.problem is not None]
-        return f"<HealthRegistry of {len(self._checks)} checks, failing: {failing}>"
-
 
 def one_line(text: str | None) -> str | None:
     """The text with each run of white space as one space, so that it cannot fake a line."""

@@ -26,9 +26,6 @@ class HealthPages:
         self._health = health
         self._metrics = metrics
 
-    def __repr__(self) -> str:
-        return f"<HealthPages of {self._health!r}>"
-
     def routes(self) -> list[web.RouteDef]:
         """Every page with its path."""
         routes = [web.get("/metrics", self.metrics)]

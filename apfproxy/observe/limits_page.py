@@ -35,6 +35,3 @@ class LimitsPage:
         """Show the levels."""
         body = msgspec.json.encode(summarize_levels(self._controller))
         return await page_response(request, body, "application/json; charset=utf-8")
-
-    def __repr__(self) -> str:
-        return f"<LimitsPage of {self._controller!r}>"

@@ -93,9 +93,6 @@ class LivePage:
         self.feed = LiveFeed(self._state, self.history, time.monotonic_ns, time.time)
         self._files = _files()
 
-    def __repr__(self) -> str:
-        return f"<LivePage {self.feed!r}, {self.history!r}>"
-
     def routes(self) -> list[web.RouteDef]:
         """Every address but that of the page itself."""
         return [

@@ -69,9 +69,6 @@ class TopFlowsPage:
             "flows": flows,
         }
 
-    def __repr__(self) -> str:
-        return f"<TopFlowsPage of {self._top_flows!r}>"
-
 
 def _cell(name: str, value: str | float) -> str:
     if isinstance(value, str):

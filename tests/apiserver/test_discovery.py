@@ -283,8 +283,3 @@ def test_etag() -> None:
     """Equal bytes have equal tags, quoted; others have others."""
     assert etag(b"a") == etag(b"a") != etag(b"b")
     assert '"' == etag(b"a")[0] == etag(b"a")[-1]
-
-
-def test_repr(discovery: Discovery) -> None:
-    """A log can show it."""
-    assert "<Discovery 3 kinds>" == repr(discovery)

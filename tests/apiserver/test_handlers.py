@@ -14,10 +14,8 @@ from apfproxy.apiserver.bodies import LARGEST_BYTES
 from tests.apiserver.site import (
     APPLY,
     BUDGETS,
-    FLOW_CONTROL,
     JSON,
     JSON_PATCH,
-    LEVELS,
     MERGE,
     NAMESPACES,
     PARTIAL,
@@ -580,12 +578,6 @@ async def test_bodies_that_are_not_what_they_say(site: Site) -> None:
     answer = await site.raw(head("POST", SCHEMAS, *fields) + b"hello")
 
     assert answer.startswith(b"HTTP/1.1 400 ")
-
-
-async def test_repr(site: Site) -> None:
-    """A log can tell servers apart."""
-    assert repr(site.api).startswith("<Api over <Registry of 6 kinds at ")
-    assert f"{FLOW_CONTROL}/prioritylevelconfigurations" == LEVELS
 
 
 async def test_large_yaml(site: Site) -> None:

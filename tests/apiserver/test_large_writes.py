@@ -77,14 +77,11 @@ async def test_turns() -> None:
     for _ in range(5):
         await asyncio.sleep(0)
     before = list(entered)
-    shown = repr(writes)
     end.set()
     await asyncio.gather(*tasks)
 
     assert ["first", "small"] == before
     assert ["first", "small", "second"] == entered
-    assert "<LargeWrites: one is under way>" == shown
-    assert "<LargeWrites>" == repr(writes)
 
 
 def test_the_collector_rests_for_all() -> None:
@@ -92,7 +89,7 @@ def test_the_collector_rests_for_all() -> None:
     pause = CollectorPause()
     with pause.hold():
         with pause.hold():
-            assert "<CollectorPause for 2>" == repr(pause)
+            assert not gc.isenabled()
         assert not gc.isenabled()
     assert gc.isenabled()
 

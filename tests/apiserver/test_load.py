@@ -132,4 +132,3 @@ def test_faults_do_not_change_latencies() -> None:
 
     assert [plain.delay_s("get") for _ in range(10)] == drawn
     assert plain.fault() is None
-    assert repr(plain).startswith("<Load of 0 requests, ")

@@ -358,7 +358,6 @@ async def test_slow_clients(scene: Scene) -> None:
 
     assert ["ADDED", "ERROR"] == [json.loads(line)["type"] for line in written]
     assert 0 == scene.store.collection(FLOW_SCHEMA.resource).watchers
-    assert repr(watch).startswith("<Watch of flowschemas.")
 
 
 async def test_initial_events_are_told(scene: Scene) -> None:

@@ -87,4 +87,3 @@ def test_bounds() -> None:
 
     assert list(range(3, MAX_EVENTS + 3)) == [event.unix_s for event in events]
     assert {"x" * (MAX_MESSAGE_CHARACTERS - 1) + "…"} == {event.message for event in events}
-    assert f"<ConfigurationEvents: {MAX_EVENTS}>" == repr(events)

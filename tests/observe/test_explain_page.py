@@ -182,4 +182,3 @@ def test_text_that_is_no_unicode(scene: Scene) -> None:
     text = explanation_json(explain(scene.controller, COSTS, user, parse_attributes("GET", POD)))
 
     assert '"a\\udcff"' in text
-    assert "<ExplainPage of <Controller" in repr(ExplainPage(scene.controller, COSTS, judge))

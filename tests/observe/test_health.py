@@ -118,10 +118,3 @@ def test_check_page_that_does_not_block(health: HealthRegistry) -> None:
     assert HealthReport(
         is_healthy=True, text="internal server error: a.yaml: no such field\n"
     ) == health.check_page(READYZ, "config")
-
-
-def test_repr(health: HealthRegistry) -> None:
-    """The registry says what fails."""
-    health.report("shutdown", "now")
-
-    assert repr(health) == "<HealthRegistry of 3 checks, failing: ['shutdown']>"

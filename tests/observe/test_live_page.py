@@ -327,7 +327,7 @@ async def test_a_listener_that_goes(scene: Scene, monkeypatch: pytest.MonkeyPatc
         await response.content.read()
 
     assert response.content.at_eof()
-    assert "<LivePage <LiveFeed: 0 listeners>, <LiveHistory: 0 of 0 samples>>" == repr(page)
+    assert "<LiveFeed: 0 listeners>" == repr(page.feed)
 
 
 async def test_a_listener_that_takes_nothing(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

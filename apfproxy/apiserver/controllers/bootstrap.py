@@ -54,13 +54,7 @@ BOOLEANS = {
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """An object that is always there.
-
-    Attributes:
-        kind: Its kind.
-        obj: As it is created, canonical.
-        is_mandatory: Whether nobody may change it.
-    """
+    """An object that is always there: as it is created, canonical."""
 
     kind: Kind
     obj: Object
@@ -69,16 +63,7 @@ class BuiltIn:
     @property
     def name(self) -> str:
         """Name of the object."""
-        name: str = self.obj["metadata"]["name"]
-        return name
-
-
-def built_in_objects() -> list[BuiltIn]:
-    """Flow control objects, in the order in which they are created."""
-    return [
-        *flow_control_objects("suggested.yaml", is_mandatory=False),
-        *flow_control_objects("mandatory.yaml", is_mandatory=True),
-    ]
+        return str(self.obj["metadata"]["name"])
 
 
 def flow_control_objects(file_name: str, *, is_mandatory: bool) -> list[BuiltIn]:
@@ -100,15 +85,7 @@ def system_namespaces() -> list[BuiltIn]:
 
 
 def revised(built_in: BuiltIn, current: Object) -> Object | None:
-    """What becomes of a flow control object that is there.
-
-    Args:
-        built_in: What it should be.
-        current: What it is; not changed.
-
-    Returns:
-        The new object; None if it is right.
-    """
+    """What becomes of a flow control object that is there; None if it is right."""
     metadata = current["metadata"]
     annotation = BOOLEANS.get(metadata.get("annotations", {}).get(AUTO_UPDATE, ""))
     is_kept_equal = built_in.is_mandatory or (
@@ -137,12 +114,7 @@ def wanted_spec(built_in: BuiltIn, current: Object) -> Object:
 
 
 class Bootstrap:
-    """Keeps the objects that are always there.
-
-    Args:
-        registry: Has them.
-        with_suggested: Whether the suggested objects are among them.
-    """
+    """Keeps the objects that are always there, with the suggested ones or without."""
 
     name = "bootstrap"
 
@@ -152,13 +124,14 @@ class Bootstrap:
         self.kinds = tuple(kind for kind in kinds if kind in registry.kinds)
         self._built_in = {
             (built_in.kind.plural, built_in.name): built_in
-            for built_in in (*system_namespaces(), *built_in_objects())
+            for built_in in (
+                *system_namespaces(),
+                *flow_control_objects("suggested.yaml", is_mandatory=False),
+                *flow_control_objects("mandatory.yaml", is_mandatory=True),
+            )
             if built_in.kind in self.kinds
             and (with_suggested or built_in.is_mandatory or built_in.kind is NAMESPACE)
         }
-
-    def __repr__(self) -> str:
-        return f"<Bootstrap of {len(self._built_in)} objects>"
 
     async def ensure_all(self) -> None:
         """Let all objects be there and right.
@@ -172,9 +145,6 @@ class Bootstrap:
             if kind is not NAMESPACE:
                 for obj in self._registry.objects(kind):
                     await self.look((kind.plural, obj["metadata"]["name"]))
-
-    def reset(self) -> None:
-        """Forget everything: there is nothing."""
 
     def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
         """Note what happens to built-in objects, and to others that seem to be."""

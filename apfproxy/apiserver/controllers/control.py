@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.controllers.bootstrap import Bootstrap
@@ -15,7 +16,7 @@ from apfproxy.apiserver.controllers.runner import Runner
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from apfproxy.apiserver.controllers.runner import Controller
     from apfproxy.apiserver.registry import Registry
@@ -73,34 +74,24 @@ def parse_controllers(texts: Iterable[str]) -> frozenset[str]:
 
 
 class Controllers:
-    """The controllers of one server.
-
-    Args:
-        registry: Has the objects.
-        enabled: Names of those that run.  One runs only if all kinds that it watches are served.
-        with_suggested: Whether the suggested objects of flow control are always there, too.
-    """
+    """The enabled controllers of one server; one runs only if all its kinds are served."""
 
     def __init__(
         self, registry: Registry, enabled: frozenset[str], *, with_suggested: bool = True
     ) -> None:
         self._registry = registry
-        created = [
-            Bootstrap(registry, with_suggested=with_suggested)
-            if each is Bootstrap
-            else each(registry)
+        self._bootstrap = partial(Bootstrap, registry, with_suggested=with_suggested)
+        makers: dict[str, Callable[[], Controller]] = {
+            name: self._bootstrap if each is Bootstrap else partial(each, registry)
             for name, each in CONTROLLERS.items()
             if name in enabled
-        ]
-        self.running: list[Controller] = [
-            controller
-            for controller in created
-            if all(kind in registry.kinds for kind in controller.kinds)
-        ]
+        }
+        self._makers = {
+            name: make
+            for name, make in makers.items()
+            if all(kind in registry.kinds for kind in make().kinds)
+        }
         self._tasks: list[asyncio.Task[None]] = []
-
-    def __repr__(self) -> str:
-        return f"<Controllers {', '.join(each.name for each in self.running)}>"
 
     async def start(self) -> None:
         """Let the objects be there that always are, then let all controllers run.
@@ -108,12 +99,11 @@ class Controllers:
         Raises:
             StatusError: The store refuses one of the objects.
         """
-        for controller in self.running:
-            if isinstance(controller, Bootstrap):
-                await controller.ensure_all()
+        if Bootstrap.name in self._makers:
+            await self._bootstrap().ensure_all()
         self._tasks = [
-            spawn(Runner(controller, self._registry).run(), name=f"controller {controller.name}")
-            for controller in self.running
+            spawn(Runner(make, self._registry).run(), name=f"controller {name}")
+            for name, make in self._makers.items()
         ]
 
     async def stop(self) -> None:

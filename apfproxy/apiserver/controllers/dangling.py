@@ -9,8 +9,6 @@ import msgspec
 from apfproxy.api.flowcontrol.dangling import due_condition
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.api.times import rfc3339
-from apfproxy.apiserver.controllers.runner import is_not_found
-from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.registry import WriteOptions
 from apfproxy.apiserver.store.entries import ChangeType
 
@@ -56,12 +54,6 @@ class Dangling:
     def __repr__(self) -> str:
         return f"<Dangling of {len(self._level_of)} schemas, {len(self._levels)} levels>"
 
-    def reset(self) -> None:
-        """Forget everything."""
-        self._levels.clear()
-        self._level_of.clear()
-        self._schemas_of.clear()
-
     def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
         """Note which levels there are, and which schemas name them."""
         name = change.entry.name
@@ -93,21 +85,12 @@ class Dangling:
     async def look(self, key: Key) -> None:
         """Write the condition of a schema if it is not right."""
         (name,) = key
-        level = self._level_of.get(name)
-        if level is None:
+        entry = self._registry.store.head(FLOW_SCHEMA.resource, "", name)
+        if entry is None:
             return
-        try:
-            entry = self._registry.store.head(FLOW_SCHEMA.resource, "", name)
-            if entry is None:
-                return
-            now = rfc3339(self._registry.clock())
-            part = msgspec.to_builtins(decode_part(entry.data))
-            condition = due_condition(part, self._levels, now)
-            if condition is None:
-                return
+        part = msgspec.to_builtins(decode_part(entry.data))
+        condition = due_condition(part, self._levels, rfc3339(self._registry.clock()))
+        if condition is not None:
             patch = {"metadata": {"name": name}, "status": {"conditions": [condition]}}
             options = WriteOptions(MANAGER, subresource="status")
             await self._registry.apply(FLOW_SCHEMA, "", name, patch, options, force=True)
-        except StatusError as error:
-            if not is_not_found(error):
-                raise

@@ -30,8 +30,6 @@ from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.api.selectors.errors import SelectorError
 from apfproxy.api.selectors.labels import NOTHING, LabelSelector, selector_of
 from apfproxy.api.times import parse_time, rfc3339
-from apfproxy.apiserver.controllers.runner import is_not_found
-from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.registry import WriteOptions
 from apfproxy.apiserver.store.entries import ChangeType
 
@@ -84,11 +82,6 @@ class Disruption:
 
     def __repr__(self) -> str:
         return f"<Disruption in {len(self._budgets)} namespaces>"
-
-    def reset(self) -> None:
-        """Forget everything."""
-        self._pods.clear()
-        self._budgets.clear()
 
     def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
         """Note what pods there are, and which budgets match them."""
@@ -160,15 +153,17 @@ class Disruption:
         known = self._budgets.get(namespace, {}).get(name)
         if known is None:
             return None
-        try:
-            budget = self._registry.get(POD_DISRUPTION_BUDGET, namespace, name)
-            status, recheck_s = self._status(budget, known)
-            if not is_up_to_date(budget, status):
-                await self._write(namespace, name, status)
-        except StatusError as error:
-            if not is_not_found(error):
-                raise
-            return None
+        budget = self._registry.get(POD_DISRUPTION_BUDGET, namespace, name)
+        status, recheck_s = self._status(budget, known)
+        if not is_up_to_date(budget, status):
+            options = WriteOptions(MANAGER, subresource="status")
+            await self._registry.update(
+                POD_DISRUPTION_BUDGET,
+                namespace,
+                name,
+                lambda current: {**current, "status": status},
+                options,
+            )
         return recheck_s
 
     def _status(self, budget: Object, known: Budget) -> tuple[Object, float | None]:
@@ -185,33 +180,18 @@ class Disruption:
 
     async def _undisrupt(self, namespace: str, name: str) -> float | None:
         """Take back that a pod is about to be disrupted, if it is time."""
-        try:
-            since = disrupted_at(self._registry.get(POD, namespace, name))
-            now_s = self._registry.clock()
-            if not since:
-                return None
-            if parse_time(since) + STALE_S > now_s:
-                return parse_time(since) + STALE_S
-            condition = {
-                "type": DISRUPTION_TARGET,
-                "status": FALSE,
-                "lastTransitionTime": rfc3339(now_s),
-            }
-            patch = {"metadata": {"name": name}, "status": {"conditions": [condition]}}
-            options = WriteOptions(POD_MANAGER, subresource="status")
-            await self._registry.apply(POD, namespace, name, patch, options, force=True)
-        except StatusError as error:
-            if not is_not_found(error):
-                raise
+        since = disrupted_at(self._registry.get(POD, namespace, name))
+        now_s = self._registry.clock()
+        if not since:
+            return None
+        if parse_time(since) + STALE_S > now_s:
+            return parse_time(since) + STALE_S
+        time = rfc3339(now_s)
+        condition = {"type": DISRUPTION_TARGET, "status": FALSE, "lastTransitionTime": time}
+        patch = {"metadata": {"name": name}, "status": {"conditions": [condition]}}
+        options = WriteOptions(POD_MANAGER, subresource="status")
+        await self._registry.apply(POD, namespace, name, patch, options, force=True)
         return None
-
-    async def _write(self, namespace: str, name: str, status: Object) -> None:
-        def changed(budget: Object) -> Object:
-            budget["status"] = status
-            return budget
-
-        options = WriteOptions(MANAGER, subresource="status")
-        await self._registry.update(POD_DISRUPTION_BUDGET, namespace, name, changed, options)
 
 
 def disrupted_at(pod: Object) -> str:

@@ -120,12 +120,6 @@ class GarbageCollector:
     def __repr__(self) -> str:
         return f"<GarbageCollector, {len(self._owners)} dependents, {len(self._waiting)} waiting>"
 
-    def reset(self) -> None:
-        """Forget everything."""
-        self._owners.clear()
-        self._dependents.clear()
-        self._waiting.clear()
-
     def notice(self, _kind: Kind, change: Change) -> Iterable[Key]:
         """Note who depends on whom, and who waits."""
         entry = change.entry
@@ -201,17 +195,13 @@ class GarbageCollector:
         if entry is None:
             return
         metadata = metadata_of(entry)
-        try:
-            if metadata.is_orphaning:
-                await self._orphan_dependents(kind, entry)
-            elif metadata.is_waiting:
-                if not self._is_blocked(entry.uid):
-                    await self._remove_finalizer(kind, entry, FOREGROUND)
-            elif not metadata.deletion_time and metadata.owners:
-                await self._judge(kind, entry, metadata)
-        except StatusError as error:
-            if not is_not_found(error):
-                raise
+        if metadata.is_orphaning:
+            await self._orphan_dependents(kind, entry)
+        elif metadata.is_waiting:
+            if not self._is_blocked(entry.uid):
+                await self._remove_finalizer(kind, entry, FOREGROUND)
+        elif not metadata.deletion_time and metadata.owners:
+            await self._judge(kind, entry, metadata)
 
     async def _judge(self, kind: Kind, entry: Entry, metadata: Metadata) -> None:
         """Delete an object if no owner keeps it; else let it forget those that do not."""

@@ -67,9 +67,6 @@ class Remains:
         self.finalizers: Counter[str] = Counter()
         self.failures: list[str] = []
 
-    def __repr__(self) -> str:
-        return f"<Remains of {self.objects.total()} objects>"
-
     def conditions(self) -> list[Object]:
         """The conditions of the namespace."""
         wrong = {}
@@ -121,13 +118,6 @@ class Namespaces:
         self.kinds = (NAMESPACE, *self._contents)
         self._ending: set[str] = set()
 
-    def __repr__(self) -> str:
-        return f"<Namespaces, {len(self._ending)} ending>"
-
-    def reset(self) -> None:
-        """Forget everything."""
-        self._ending.clear()
-
     def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
         """Note namespaces that are being deleted, and what goes from them."""
         entry, is_gone = change.entry, change.type is ChangeType.DELETED
@@ -142,29 +132,16 @@ class Namespaces:
     async def look(self, key: Key) -> None:
         """Delete what is in a namespace; end the namespace if nothing is."""
         (name,) = key
-        failures: list[str] = []
-        try:
-            namespace = self._registry.get(NAMESPACE, "", name)
-            is_held = KUBERNETES_FINALIZER in namespace["spec"].get("finalizers", ())
-            if "deletionTimestamp" in namespace["metadata"] and is_held:
-                failures = await self._end(name)
-        except StatusError as error:
-            if not is_not_found(error):
-                raise
-        if failures:
-            raise unknown_error(f"namespace {name}: {'; '.join(failures)}")
-
-    async def _end(self, name: str) -> list[str]:
-        """Take the next step to the end of a namespace.
-
-        Returns:
-            Why objects could not be deleted.
-        """
+        namespace = self._registry.get(NAMESPACE, "", name)
+        is_held = KUBERNETES_FINALIZER in namespace["spec"].get("finalizers", ())
+        if "deletionTimestamp" not in namespace["metadata"] or not is_held:
+            return
         remains = await self._empty(name)
         await self._report(name, remains)
         if not remains.objects:
             await self._finalize(name)
-        return remains.failures
+        if remains.failures:
+            raise unknown_error(f"namespace {name}: {'; '.join(remains.failures)}")
 
     async def _empty(self, name: str) -> Remains:
         """Delete everything in a namespace."""

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.core.kinds import POD
 from apfproxy.api.times import parse_time
-from apfproxy.apiserver.controllers.runner import is_not_found
-from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.registry import DeleteOptions, entry_metadata
 from apfproxy.apiserver.store.entries import ChangeType
 
@@ -37,35 +35,23 @@ class PodTermination:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
-    def __repr__(self) -> str:
-        return "<PodTermination>"
-
-    def reset(self) -> None:
-        """Forget everything: there is nothing."""
-
     def notice(self, _kind: Kind, change: Change) -> Iterable[Key]:
         """Note pods that are being deleted."""
         entry = change.entry
         if change.type is ChangeType.DELETED or MARK not in entry.data:
             return ()
-        metadata = entry_metadata(entry)
-        if "deletionTimestamp" not in metadata:
-            return ()
-        return [(entry.namespace, entry.name)]
+        is_ending = "deletionTimestamp" in entry_metadata(entry)
+        return [(entry.namespace, entry.name)] if is_ending else ()
 
     async def look(self, key: Key) -> float | None:
         """End a pod if it is time."""
         namespace, name = key
-        try:
-            metadata = self._registry.get(POD, namespace, name)["metadata"]
-            if not metadata.get("deletionGracePeriodSeconds"):
-                return None  # finalizers hold it, or it is not being deleted at all
-            deadline_s = parse_time(metadata["deletionTimestamp"])
-            if deadline_s > self._registry.clock():
-                return deadline_s
-            options = DeleteOptions(grace_period_s=0, uid=metadata["uid"], manager=MANAGER)
-            await self._registry.delete(POD, namespace, name, options)
-        except StatusError as error:
-            if not is_not_found(error):
-                raise
+        metadata = self._registry.get(POD, namespace, name)["metadata"]
+        if not metadata.get("deletionGracePeriodSeconds"):
+            return None  # finalizers hold it, or it is not being deleted at all
+        deadline_s = parse_time(metadata["deletionTimestamp"])
+        if deadline_s > self._registry.clock():
+            return deadline_s
+        options = DeleteOptions(grace_period_s=0, uid=metadata["uid"], manager=MANAGER)
+        await self._registry.delete(POD, namespace, name, options)
         return None

@@ -26,9 +26,6 @@ class Queue:
         self._heap: list[tuple[float, Key]] = []
         self._failures: dict[Key, int] = {}
 
-    def __repr__(self) -> str:
-        return f"<Queue of {len(self._times)} keys, {len(self._failures)} failing>"
-
     def __len__(self) -> int:
         return len(self._times)
 

@@ -1,7 +1,7 @@
 """Runs a controller: feeds it the changes of the kinds that it watches, and lets it work.
 
 1. A controller is told of every object first, then of every change, in order; if it cannot follow,
-   or fails at that, it forgets all and starts over.
+   or fails at that, a new one takes its place.
 2. What it wants to look at stands in a queue, so that many changes cause one look.
 3. A look that fails is logged and repeated later; others go on meanwhile.
 """
@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,7 +19,7 @@ from apfproxy.apiserver.store.entries import Change, ChangeType, StoreError, Too
 from apfproxy.faults import Part, report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from apfproxy.api.kind import Kind
     from apfproxy.apiserver.controllers.queue import Key
@@ -46,9 +47,6 @@ class Controller(Protocol):
     def kinds(self) -> tuple[Kind, ...]:
         """Whose changes it is told of."""
 
-    def reset(self) -> None:
-        """Forget everything: all objects will come again."""
-
     def notice(self, kind: Kind, change: Change, /) -> Iterable[Key]:
         """Take note of a change, or of an object that is there, as `ADDED`.
 
@@ -57,7 +55,7 @@ class Controller(Protocol):
         """
 
     async def look(self, key: Key, /) -> float | None:
-        """Make it as it should be.
+        """Make it as it should be; a StatusError "not found" means that nothing is to be done.
 
         Returns:
             When to look again even if nothing changes, in seconds since 1970; None for never.
@@ -68,19 +66,18 @@ class Runner:
     """One controller at work.
 
     Args:
-        controller: Is run by this one only.
+        make: Makes one that knows nothing yet.
         registry: Has the objects.
     """
 
-    def __init__(self, controller: Controller, registry: Registry) -> None:
-        self.controller = controller
+    def __init__(self, make: Callable[[], Controller], registry: Registry) -> None:
+        self._make = make
+        self._controller = make()
+        self._name = self._controller.name
         self._registry = registry
         self._queue = Queue()
         self._wake = asyncio.Event()
         self._is_over = False
-
-    def __repr__(self) -> str:
-        return f"<Runner of {self.controller.name}, {self._queue!r}>"
 
     async def run(self) -> None:
         """Run until the store is closed, or this is cancelled."""
@@ -88,11 +85,12 @@ class Runner:
             try:
                 await self._follow()
             except* TooOldError:
-                log.info("controller %s starts over: it was too slow", self.controller.name)
+                log.info("controller %s starts over: it was too slow", self._name)
             except* Exception as errors:  # noqa: BLE001  it does better from the start, perhaps
-                report(Part.CONTROLLER, errors, f"controller {self.controller.name} starts over")
+                report(Part.CONTROLLER, errors, f"controller {self._name} starts over")
             if not self._is_over:
                 await asyncio.sleep(RESTART_PAUSE_S)
+                self._controller = self._make()
 
     async def _follow(self) -> None:
         """Run until the store is closed.
@@ -100,21 +98,18 @@ class Runner:
         Raises:
             ExceptionGroup: The changes could not be followed.
         """
-        self.controller.reset()
         self._queue = Queue()
         store = self._registry.store
         watchers: list[tuple[Kind, Watcher]] = []
         try:
-            for kind in self.controller.kinds:
+            for kind in self._controller.kinds:
                 collection = store.collection(kind.resource)
                 watchers.append((kind, collection.watch(store.resource_version)))
                 for entry in collection.snapshot():
                     self._note(kind, Change(entry.resource_version, ChangeType.ADDED, entry, None))
             async with asyncio.TaskGroup() as group:
                 for kind, watcher in watchers:
-                    group.create_task(
-                        self._pump(kind, watcher), name=f"{self.controller.name} {kind.plural}"
-                    )
+                    group.create_task(self._pump(kind, watcher), name=f"{self._name} {kind.plural}")
                 await self._work()
         finally:
             for _, watcher in watchers:
@@ -131,7 +126,7 @@ class Runner:
 
     def _note(self, kind: Kind, change: Change) -> None:
         now_s = self._registry.clock()
-        for key in self.controller.notice(kind, change):
+        for key in self._controller.notice(kind, change):
             self._queue.add(key, now_s)
 
     async def _work(self) -> None:
@@ -151,11 +146,11 @@ class Runner:
 
     async def _look(self, key: Key) -> None:
         try:
-            again_s = await self.controller.look(key)
+            again_s = await look_at(self._controller, key)
         except Exception as error:  # noqa: BLE001  others go on meanwhile
             pause_s = self._queue.retry(key, self._registry.clock())
             text = "controller %s failed at %s, tries again in %.3f s"
-            values = (self.controller.name, "/".join(key), pause_s)
+            values = (self._name, "/".join(key), pause_s)
             if isinstance(error, StatusError):
                 log.info(f"{text}: %s", *values, error.message)  # noqa: G004  a constant
             elif isinstance(error, StoreError):
@@ -172,11 +167,19 @@ class Runner:
         """Wait for a change, or until something is due."""
         next_s = self._queue.next_s
         delay_s = None if next_s is None else max(next_s - self._registry.clock(), 0)
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(delay_s):
                 await self._wake.wait()
-        except TimeoutError:
-            pass
+
+
+async def look_at(controller: Controller, key: Key) -> float | None:
+    """Let a controller look; what is gone by then needs nothing."""
+    try:
+        return await controller.look(key)
+    except StatusError as error:
+        if not is_not_found(error):
+            raise
+        return None
 
 
 def is_not_found(error: StatusError) -> bool:

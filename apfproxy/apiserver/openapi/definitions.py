@@ -132,9 +132,6 @@ class Definitions:
         self.schemas: dict[str, Object] = {}
         self.structs: dict[str, Struct] = {}
 
-    def __repr__(self) -> str:
-        return f"<Definitions {self.style.name} {len(self.schemas)}>"
-
     def reference(self, struct: Struct) -> Object:
         """A reference to a struct's definition, which is added with all that it needs."""
         name = full_name(struct)

@@ -40,9 +40,6 @@ class Document:
     data: bytes
     content_type: str = JSON
 
-    def __repr__(self) -> str:
-        return f"<Document {self.content_type} {len(self.data)} bytes>"
-
     @cached_property
     def gzipped(self) -> bytes:
         """Compressed bytes; the same in every run."""
@@ -71,9 +68,6 @@ class OpenAPI:
         """Describe the kinds; nothing is built before it is asked for."""
         self.kinds = tuple(kinds)
         self.version = f"{MAJOR}.{MINOR}"
-
-    def __repr__(self) -> str:
-        return f"<OpenAPI {len(self.kinds)} kinds>"
 
     @cached_property
     def catalog(self) -> Catalog:

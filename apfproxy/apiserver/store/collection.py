@@ -55,9 +55,6 @@ class Collection:
         self._is_closed = False
         self.watchers = 0
 
-    def __repr__(self) -> str:
-        return f"<Collection {self.resource} {len(self._keys)} objects {self._window!r}>"
-
     @property
     def floor(self) -> int:
         """The oldest resource version that a watch or a snapshot can start from."""
@@ -248,9 +245,6 @@ class Watcher:
         self._known = after
         self._is_closed = False
         collection.watchers += 1
-
-    def __repr__(self) -> str:
-        return f"<Watcher of {self._collection.resource} at {self.position}>"
 
     @property
     def position(self) -> int:

@@ -38,9 +38,6 @@ class MeasuredBackend:
         self._on_problem = on_problem
         self._problem: str | None = None
 
-    def __repr__(self) -> str:
-        return f"<MeasuredBackend {self._backend!r}: {self._problem or 'ok'}>"
-
     def load(self) -> Loaded:
         """Everything that is kept."""
         return self._backend.load()

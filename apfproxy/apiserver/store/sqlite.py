@@ -139,9 +139,6 @@ class SqliteBackend:
             raise
         self._identity = identity(self.path)
 
-    def __repr__(self) -> str:
-        return f"<SqliteBackend {self.path}>"
-
     def load(self) -> Loaded:
         """Everything that is kept.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from apfproxy.api.core.kinds import NAMESPACE, POD
 from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.apiserver.controllers.queue import Queue
+from apfproxy.apiserver.controllers.runner import look_at
 from apfproxy.apiserver.errors import conflict
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.registry import DeleteOptions, Registry, WriteOptions, completed
@@ -92,7 +93,6 @@ class Driver:
         self.scene = scene
         self.queue = Queue()
         self.looks = 0
-        controller.reset()
         self.watchers = []
         for kind in controller.kinds:
             collection = scene.store.collection(kind.resource)
@@ -105,6 +105,10 @@ class Driver:
         for key in self.controller.notice(kind, change):
             self.queue.add(key, self.scene.now_s)
 
+    async def look(self, *key: str) -> float | None:
+        """Have a key looked at."""
+        return await look_at(self.controller, key)
+
     async def settle(self) -> None:
         """Let the controller do all that it has to do by now."""
         while True:
@@ -114,7 +118,7 @@ class Driver:
             key = self.queue.take(self.scene.now_s)
             if key is None:
                 return
-            again_s = await self.controller.look(key)
+            again_s = await self.look(*key)
             self.looks += 1
             if again_s is not None:
                 self.queue.add(key, again_s)

@@ -74,9 +74,17 @@ async def test_everything_is_there_at_the_start() -> None:
 
 async def test_only_what_is_served() -> None:
     """A controller needs all kinds that it watches."""
-    controllers = Controllers(Scene(FLOW_CONTROL_KINDS).registry, ALL)
+    scene = Scene(FLOW_CONTROL_KINDS)
+    controllers = Controllers(scene.registry, ALL)
+    await controllers.start()
+    running = {task.get_name() for task in asyncio.all_tasks()}
+    await controllers.stop()
 
-    assert "<Controllers bootstrap, flow-schema-status, garbage-collector>" == repr(controllers)
+    assert {
+        "controller bootstrap",
+        "controller flow-schema-status",
+        "controller garbage-collector",
+    } == {name for name in running if name.startswith("controller ")}
 
 
 async def test_none() -> None:

@@ -132,11 +132,11 @@ async def test_budgets_may_be_gone() -> None:
     await scene.budget("b", minAvailable=1)
     await driver.settle()
     await scene.delete(POD_DISRUPTION_BUDGET, "b", "default")
-    assert await driver.controller.look(("default", "b")) is None
+    assert await driver.look("default", "b") is None
     await scene.registry.delete(POD, "default", "p", GONE)
     await driver.settle()
 
-    assert await driver.controller.look(("default", "b")) is None
+    assert await driver.look("default", "b") is None
     assert "<Disruption in 0 namespaces>" == repr(driver.controller)
 
 
@@ -244,4 +244,4 @@ async def test_disruptions_that_cannot_be_taken_back(monkeypatch: pytest.MonkeyP
     scene.now_s += 200
     monkeypatch.setattr(scene.registry, "apply", refuse)
     with pytest.raises(StatusError, match="not today"):
-        await driver.controller.look(("default", "p", "stale"))
+        await driver.look("default", "p", "stale")

@@ -278,11 +278,11 @@ async def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     low = await budget(scene, "low", owner(await budget(scene, "top")))
     key = (BUDGETS.resource, "n", "low")
     await delete(scene, "top", "")
-    await driver.controller.look((BUDGETS.resource, "n", "nobody"))
+    await driver.look(BUDGETS.resource, "n", "nobody")
     with monkeypatch.context() as patch:
         patch.setattr(scene.registry, "delete", refuse)
         with pytest.raises(StatusError, match="not today"):
-            await driver.controller.look(key)
+            await driver.look(*key)
     await budget(scene, "solid")
     solid = scene.registry.get(BUDGETS, "n", "solid")
     references = [*low["metadata"]["ownerReferences"], owner(solid)]
@@ -291,6 +291,6 @@ async def test_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(scene.registry, "update", refuse)
         with pytest.raises(StatusError, match="not today"):
-            await driver.controller.look(key)
-    await driver.controller.look(key)
+            await driver.look(*key)
+    await driver.look(*key)
     assert [owner(solid)] == metadata_of(scene, "low")["ownerReferences"]

@@ -42,11 +42,3 @@ def test_failures_come_again_later_and_later() -> None:
     assert pauses[-1] == LONGEST_PAUSE_S
     queue.forget_failures(("key",))
     assert queue.retry(("key",), 0) == FIRST_PAUSE_S
-
-
-def test_repr() -> None:
-    """It shows how much there is to do."""
-    queue = Queue()
-    queue.retry(("key",), 0)
-
-    assert "<Queue of 1 keys, 1 failing>" == repr(queue)

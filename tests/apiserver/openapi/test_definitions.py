@@ -320,8 +320,3 @@ def test_full_name() -> None:
     """A struct of no package has its name alone."""
     assert "Thing" == full_name(Struct("Thing", ()))
     assert "x.Thing" == full_name(Struct("Thing", (), "x"))
-
-
-def test_repr() -> None:
-    """A log can show them."""
-    assert "<Definitions V2 0>" == repr(Definitions(Style.V2))

@@ -59,9 +59,3 @@ def test_document() -> None:
     assert b"{}" == gzip.decompress(document.gzipped)
     assert f'"{document.hash}"' == document.etag
     assert Document(b"[]").etag != document.etag
-
-
-def test_repr() -> None:
-    """A log can show them."""
-    assert "<OpenAPI 3 kinds>" == repr(OpenAPI(KINDS))
-    assert "<Document application/json 2 bytes>" == repr(Document(b"{}"))

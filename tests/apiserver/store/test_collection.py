@@ -137,7 +137,6 @@ async def test_position_follows_the_whole_store(store: Store) -> None:
     put(store, "a/x")
 
     assert (7, 7) == (before, watcher.position)
-    assert "<Watcher of pods at 7>" == repr(watcher)
 
 
 async def test_watch_from_a_version_to_come(store: Store) -> None:
@@ -213,11 +212,6 @@ def test_bounds() -> None:
     assert ("", None) == bounds(None, None)
     assert ("a/", "a0") == bounds("a", None)
     assert ("a/x", "a0") == bounds("a", ("a", "x"))
-
-
-async def test_repr(store: Store) -> None:
-    """It says what is in it."""
-    assert repr(store.collection("pods")).startswith("<Collection pods 5 objects <Window 5 ")
 
 
 async def test_a_page_of_the_past_is_full(store: Store) -> None:

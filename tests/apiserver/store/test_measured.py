@@ -25,7 +25,6 @@ def test_counts_and_tells() -> None:
     for _ in range(2):
         with pytest.raises(StoreError):
             backend.write([CHANGE], {})
-    failing = repr(backend)
     backend.write([CHANGE], {})
     backend.close()
 
@@ -34,5 +33,4 @@ def test_counts_and_tells() -> None:
     assert 2 == len(told)
     assert told[0] is not None
     assert told[1] is None
-    assert str(told[0]) in failing
     assert 2 == backend.load().resource_version
