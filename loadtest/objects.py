@@ -10,6 +10,7 @@ from apfproxy.api.flowcontrol.types import (
     LimitedPriorityLevelConfiguration,
     LimitResponse,
     NonResourcePolicyRule,
+    ObjectMeta,
     PolicyRulesWithSubjects,
     PriorityLevelConfiguration,
     PriorityLevelConfigurationReference,
@@ -19,7 +20,6 @@ from apfproxy.api.flowcontrol.types import (
     Subject,
     UserSubject,
 )
-from apfproxy.api.meta import ObjectMeta
 
 EVERY_RESOURCE = ResourcePolicyRule(
     verbs=("*",), api_groups=("*",), resources=("*",), cluster_scope=True, namespaces=("*",)

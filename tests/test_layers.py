@@ -165,7 +165,7 @@ def test_arrows_make_no_circle() -> None:
 @pytest.mark.parametrize(
     ("module", "source", "is_allowed"),
     [
-        pytest.param("flowcontrol.a", "from apfproxy.api.meta import x", True, id="down"),
+        pytest.param("flowcontrol.a", "from apfproxy.api.metadata import x", True, id="down"),
         pytest.param("flowcontrol.a", "import apfproxy.flowcontrol.b", True, id="within"),
         pytest.param("flowcontrol.a", "from apfproxy.clock import Clock", True, id="clock"),
         pytest.param("flowcontrol.a", "from apfproxy.proxy import b", False, id="up"),

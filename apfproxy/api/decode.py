@@ -9,16 +9,15 @@ import msgspec
 
 from apfproxy.api.documents import Mapping, split_documents
 from apfproxy.api.field_errors import FieldError, Reason, shown
-from apfproxy.api.flowcontrol.types import FlowControlObject  # noqa: TC001  a field needs it
-from apfproxy.api.flowcontrol.wire import (
+from apfproxy.api.flowcontrol.objects import (
     API_VERSIONS,
     KINDS,
-    from_wire,
-    kind_of,
+    read_object,
     type_of,
     with_type,
 )
-from apfproxy.api.shape import type_name
+from apfproxy.api.flowcontrol.types import FlowControlObject, kind_of
+from apfproxy.api.schema.mistakes import type_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,7 +118,7 @@ def decode_documents(data: bytes, source: str, *, strict: bool = True) -> Decode
             message = f"more than {MOST_PROBLEMS} problems: the rest of the file was not read"
             problems.append(Problem(source, (message,), candidate.line))
             break
-        found = [candidate.error] if candidate.error else from_wire(candidate.wire, strict=strict)
+        found = [candidate.error] if candidate.error else read_object(candidate.wire, strict=strict)
         if isinstance(found, list):
             problems.append(problem(source, candidate, found))
             continue

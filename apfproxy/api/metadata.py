@@ -1,7 +1,8 @@
-"""Metadata of stored objects, as JSON has it: its rules, and what an update may not change.
+"""The rules of metadata, which all kinds share, and what an update may not change.
 
-Sources: Kubernetes API conventions, "Metadata"; the rules of apimachinery's `ValidateObjectMeta`
-and `ValidateObjectMetaUpdate`, and of apiserver's `BeforeUpdate`.
+Sources: Kubernetes API conventions, "Metadata"; Kubernetes documentation, "Labels and Selectors",
+"Annotations", "Owners and Dependents", "Finalizers"; apimachinery's `ValidateObjectMeta` and
+`ValidateObjectMetaUpdate`; apiserver's `BeforeUpdate`.
 """
 
 from __future__ import annotations
@@ -11,25 +12,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.field_errors import NOT_NEGATIVE, checked, forbidden, invalid, required
-from apfproxy.api.meta import (
-    OwnerReference,
-    validate_annotations,
-    validate_bare_finalizers,
-    validate_finalizers,
-    validate_labels,
-    validate_owner_references,
+from apfproxy.api.field_errors import (
+    NOT_NEGATIVE,
+    checked,
+    forbidden,
+    invalid,
+    required,
+    too_long,
 )
 from apfproxy.api.names import (
     check_dns_label,
     check_dns_subdomain,
+    check_label_value,
     check_name_prefix,
     check_path_segment,
+    check_qualified_name,
 )
-from apfproxy.api.ownership.entries import validate_managed_fields
+from apfproxy.api.ownership.validation import validate_managed_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from apfproxy.api.field_errors import FieldError
     from apfproxy.api.kind import Object
@@ -45,6 +47,12 @@ IMMUTABLE = (
 IMMUTABLE_DETAIL = "field is immutable"
 
 FIELD = "metadata"
+
+LARGEST_ANNOTATIONS_BYTES = 256 * 1024
+"""Bytes of all annotations of an object together, keys and values: Kubernetes' limit."""
+
+UNQUALIFIED_FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+"""The only finalizers that need no domain prefix."""
 
 REPEATED_OWNERS = (
     ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in"
@@ -96,7 +104,7 @@ def validate_common(metadata: Object, *, allows_bare_finalizers: bool = False) -
         errors.append(invalid(f"{FIELD}.generation", generation, NOT_NEGATIVE))
     errors += validate_collections(metadata)
     if finalizers := metadata.get("finalizers"):
-        errors += validate_finalizers(tuple(finalizers), f"{FIELD}.finalizers")
+        errors += validate_finalizers(finalizers, f"{FIELD}.finalizers")
     errors += validate_entries(metadata)
     if not allows_bare_finalizers:
         errors += validate_bare_finalizers(metadata.get("finalizers", ()), f"{FIELD}.finalizers")
@@ -111,8 +119,7 @@ def validate_collections(metadata: Object) -> list[FieldError]:
     if annotations := metadata.get("annotations"):
         errors += validate_annotations(annotations, f"{FIELD}.annotations")
     if owners := metadata.get("ownerReferences"):
-        read = msgspec.convert(owners, tuple[OwnerReference, ...])
-        errors += validate_owner_references(read, f"{FIELD}.ownerReferences")
+        errors += validate_owner_references(owners, f"{FIELD}.ownerReferences")
     return errors
 
 
@@ -120,6 +127,85 @@ def validate_entries(metadata: Object) -> list[FieldError]:
     """What is wrong with who owns which fields."""
     entries = metadata.get("managedFields")
     return validate_managed_fields(entries, f"{FIELD}.managedFields") if entries else []
+
+
+def validate_labels(labels: dict[str, str], field: str) -> list[FieldError]:
+    """What is wrong with the keys and values of labels."""
+    errors = []
+    for key, value in labels.items():
+        errors += checked(field, key, check_qualified_name)
+        errors += checked(field, value, check_label_value)
+    return errors
+
+
+def validate_annotations(annotations: dict[str, str], field: str) -> list[FieldError]:
+    """What is wrong with annotations: their keys, in any case, and their size together."""
+    errors = [
+        invalid(field, key, wrong)
+        for key in annotations
+        for wrong in check_qualified_name(key.lower())
+    ]
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if size > LARGEST_ANNOTATIONS_BYTES:
+        errors.append(too_long(field, LARGEST_ANNOTATIONS_BYTES))
+    return errors
+
+
+def validate_owner_references(owners: list[Object], field: str) -> list[FieldError]:
+    """What is wrong with owner references, one by one and together."""
+    errors = []
+    controllers: list[str] = []
+    for owner in owners:
+        api_version, kind = owner["apiVersion"], owner["kind"]
+        group, _, version = api_version.rpartition("/")
+        if not version or "/" in group:
+            detail = "version must not be empty"
+            errors.append(invalid(f"{field}.apiVersion", api_version, detail))
+        errors += [
+            invalid(f"{field}.{name}", "", "must not be empty")
+            for name in ("kind", "name", "uid")
+            if not owner[name]
+        ]
+        if (api_version.removeprefix("/"), kind) == ("v1", "Event"):
+            errors.append(
+                invalid(field, owner, "/v1, Kind=Event is disallowed from being an owner")
+            )
+        if owner.get("controller"):
+            controllers.append(f"{kind}/{owner['name']}")
+    errors += [
+        invalid(
+            field,
+            owners,
+            "Only one reference can have Controller set to true. "
+            f'Found "true" in references for {controllers[0]} and {second}',
+        )
+        for second in controllers[1:]
+    ]
+    return errors
+
+
+def validate_finalizers(finalizers: list[str], field: str) -> list[FieldError]:
+    """What is wrong with finalizers, one by one and together."""
+    errors = []
+    for finalizer in finalizers:
+        errors += checked(field, finalizer, check_qualified_name)
+    if {"orphan", "foregroundDeletion"} <= set(finalizers):
+        detail = "finalizer orphan and foregroundDeletion cannot be both set"
+        errors.append(invalid(field, finalizers, detail))
+    return errors
+
+
+def validate_bare_finalizers(finalizers: Iterable[str], field: str) -> list[FieldError]:
+    """What is wrong with finalizers without a domain: most kinds have only Kubernetes' own."""
+    return [
+        invalid(
+            f"{field}[{index}]",
+            finalizer,
+            "name is neither a standard finalizer name nor is it fully qualified",
+        )
+        for index, finalizer in enumerate(finalizers)
+        if "/" not in finalizer and finalizer not in UNQUALIFIED_FINALIZERS
+    ]
 
 
 def validate_any_update(new: Object, old: Object, *, is_namespaced: bool) -> list[FieldError]:

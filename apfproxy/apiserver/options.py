@@ -23,7 +23,7 @@ from apfproxy.api.field_errors import (
     required,
 )
 from apfproxy.api.integers import parse_int64, parse_uint64
-from apfproxy.api.ownership.entries import LONGEST_MANAGER, validate_manager
+from apfproxy.api.ownership.validation import LONGEST_MANAGER, validate_manager
 from apfproxy.api.schema.meta import DELETE_OPTIONS
 from apfproxy.api.schema.reading import MismatchError, no_type, read
 from apfproxy.api.selectors.errors import SelectorError

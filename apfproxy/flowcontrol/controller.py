@@ -27,8 +27,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
 from apfproxy.api.flowcontrol.fixed_specs import CATCH_ALL
-from apfproxy.api.flowcontrol.types import FlowSchema, PriorityLevelConfiguration
-from apfproxy.api.flowcontrol.wire import kind_of
+from apfproxy.api.flowcontrol.types import FlowSchema, PriorityLevelConfiguration, kind_of
 from apfproxy.flowcontrol.added_distinguisher import added_distinguisher, no_header
 from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash, matching_order
 from apfproxy.flowcontrol.counters import FlowSchemaCounters

@@ -13,11 +13,8 @@ from apfproxy.api.flowcontrol.additions import (
     addition_errors,
     flow_schema_additions,
 )
-from apfproxy.api.flowcontrol.defaults import with_defaults
-from apfproxy.api.flowcontrol.types import FlowSchema
+from apfproxy.api.flowcontrol.types import FlowSchema, kind_of, stable_uid
 from apfproxy.api.flowcontrol.validation import validate
-from apfproxy.api.flowcontrol.wire import kind_of
-from apfproxy.api.meta import stable_uid
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -56,34 +53,32 @@ class Checked:
     """What an object that was given comes to, whatever else is given; immutable.
 
     Attributes:
-        given: The object.
-        object: With its defaults.
+        object: The object, with its defaults.
         errors: Why it is skipped, one line each; empty if it counts.
         unused: What is wrong with its additions, one line each.
         uid: As the response's headers name it.
         additions: Of a FlowSchema that counts; else none.
     """
 
-    __slots__ = ("additions", "errors", "given", "object", "uid", "unused")
+    __slots__ = ("additions", "errors", "object", "uid", "unused")
 
     def __init__(self, given: FlowControlObject) -> None:
-        self.given = given
-        self.object = object_ = with_defaults(given)
-        kind, name = kind_of(object_), object_.metadata.name
+        self.object = given
+        kind, name = kind_of(given), given.metadata.name
         self.errors = tuple(
-            f"{kind} {name!r}: {error}; the object is skipped" for error in validate(object_)
+            f"{kind} {name!r}: {error}; the object is skipped" for error in validate(given)
         )
         self.unused: tuple[str, ...] = ()
-        self.uid = stable_uid(kind, object_.metadata)
+        self.uid = stable_uid(given)
         self.additions = NO_FLOW_SCHEMA_ADDITIONS
         if not self.errors:
             self.unused = tuple(
                 f"{kind} {name!r}: {error}; the addition does not count"
-                for error in addition_errors(object_)
+                for error in addition_errors(given)
             )
-            if isinstance(object_, FlowSchema):
-                self.additions = flow_schema_additions(object_)
+            if isinstance(given, FlowSchema):
+                self.additions = flow_schema_additions(given)
 
     def is_of(self, given: FlowControlObject) -> bool:
         """Whether an object comes to the same, since it says the same."""
-        return self.given is given or self.given == given
+        return self.object is given or self.object == given

@@ -8,8 +8,8 @@ from apfproxy.api.flowcontrol.additions import MOST_WAIT_NS, level_additions
 from apfproxy.api.flowcontrol.types import (
     ExemptPriorityLevelConfiguration,
     PriorityLevelConfiguration,
+    stable_uid,
 )
-from apfproxy.api.meta import stable_uid
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.retry_after import RetryAfter
 
@@ -128,7 +128,7 @@ class PriorityLevel:
     def configure(self, configuration: PriorityLevelConfiguration) -> None:
         """Put a configuration in force, but for limits and queues, which the controller sets."""
         self.configuration = configuration
-        self.uid = stable_uid("PriorityLevelConfiguration", configuration.metadata)
+        self.uid = stable_uid(configuration)
         self.queue_config = queue_set_config(configuration)
         self.shares = level_shares(configuration)[0]
         added = level_additions(configuration)

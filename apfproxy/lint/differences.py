@@ -11,11 +11,12 @@ import enum
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import yaml
 
 from apfproxy.api.flowcontrol.additions import PREFIX
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
-from apfproxy.api.flowcontrol.wire import kind_of, to_wire
+from apfproxy.api.flowcontrol.types import GROUP, kind_of
 from apfproxy.lint.findings import ADDED, CHANGED, MISSING, Finding
 
 if TYPE_CHECKING:
@@ -102,7 +103,6 @@ def yaml_lines(obj: FlowControlObject | None) -> list[str]:
     """What a client decides of an object, as lines of YAML in a fixed order; none for none."""
     if obj is None:
         return []
-    wire = to_wire(obj)
     metadata: dict[str, Any] = {"name": obj.metadata.name}
     annotations = {
         key: value
@@ -112,20 +112,12 @@ def yaml_lines(obj: FlowControlObject | None) -> list[str]:
     if annotations:
         metadata["annotations"] = annotations
     shown = {
-        "apiVersion": wire["apiVersion"],
-        "kind": wire["kind"],
+        "apiVersion": f"{GROUP}/v1",
+        "kind": kind_of(obj),
         "metadata": metadata,
-        "spec": without_nulls(wire["spec"]),
+        # By way of JSON, since converting to builtins would leave tuples as they are.
+        "spec": msgspec.json.decode(msgspec.json.encode(obj.spec)),
     }
     # What is no ASCII is escaped, so nothing in it can move the cursor of a terminal.
     text = yaml.safe_dump(shown, sort_keys=False, default_flow_style=None, width=LINE_WIDTH)
     return text.splitlines()
-
-
-def without_nulls(value: object) -> object:
-    """The value without fields that are null."""
-    if isinstance(value, dict):
-        return {key: without_nulls(each) for key, each in value.items() if each is not None}
-    if isinstance(value, list):
-        return [without_nulls(each) for each in value]
-    return value

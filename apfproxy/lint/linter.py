@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.api.flowcontrol.additions import addition_errors
-from apfproxy.api.flowcontrol.types import FlowSchema
-from apfproxy.api.flowcontrol.wire import kind_of
+from apfproxy.api.flowcontrol.types import FlowSchema, kind_of
 from apfproxy.lint.dead_rules import dead_rules
 from apfproxy.lint.findings import ADDITION, DANGLING, MATCHES_NOTHING, Finding
 from apfproxy.lint.leases import lease_findings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
-from apfproxy.api.flowcontrol.wire import kind_of
+from apfproxy.api.flowcontrol.types import kind_of
 from apfproxy.lint.findings import MANAGED, Finding
 
 if TYPE_CHECKING:

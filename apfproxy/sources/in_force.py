@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import Problem
 from apfproxy.api.flowcontrol.additions import PREFIX
-from apfproxy.api.flowcontrol.wire import kind_of
+from apfproxy.api.flowcontrol.types import kind_of
 from apfproxy.sources.files import MAX_LOGGED_PROBLEMS, log_unused
 from apfproxy.sources.object_files import effective_objects
 

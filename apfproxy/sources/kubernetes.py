@@ -14,7 +14,7 @@ import time
 from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import Problem
-from apfproxy.api.flowcontrol.wire import from_wire
+from apfproxy.api.flowcontrol.objects import read_object
 from apfproxy.faults import Part, report
 from apfproxy.sources.dangling_status import DanglingStatus
 from apfproxy.sources.in_force import InForce
@@ -173,7 +173,7 @@ class KubernetesObjects:
         return self._in_force.prepare(read for _, read in self._read.values())
 
     def _object(self, kind: str, name: str, wire: Json) -> FlowControlObject | Problem:
-        found = from_wire(wire)
+        found = read_object(wire)
         if not isinstance(found, list):
             return found
         messages = tuple(str(error) for error in found)

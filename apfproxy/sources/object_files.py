@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from apfproxy.api.decode import Candidate, Problem, decode_documents
 from apfproxy.api.documents import LARGEST_INPUT_BYTES
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects, suggested_objects
-from apfproxy.api.flowcontrol.wire import kind_of
+from apfproxy.api.flowcontrol.types import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

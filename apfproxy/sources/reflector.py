@@ -23,9 +23,9 @@ import random
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.conversion import V1, V1BETA3
+from apfproxy.api.flowcontrol.objects import with_type
 from apfproxy.api.flowcontrol.types import GROUP
-from apfproxy.api.flowcontrol.wire import with_type
+from apfproxy.api.flowcontrol.versions import V1, V1BETA3
 from apfproxy.faults import Part, report
 from apfproxy.sources.backoff import Backoff
 from apfproxy.sources.kubernetes_api import (

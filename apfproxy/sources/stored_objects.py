@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import Problem
-from apfproxy.api.flowcontrol.wire import from_wire
+from apfproxy.api.flowcontrol.objects import read_object
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.outcomes import decoded
 from apfproxy.apiserver.store.entries import TooOldError
@@ -109,7 +109,7 @@ class StoredObjects:
         return self._in_force.prepare(self._read.values())
 
     def _object(self, kind: Kind, entry: Entry) -> FlowControlObject | Problem:
-        found = from_wire(decoded(kind, entry))
+        found = read_object(decoded(kind, entry))
         if not isinstance(found, list):
             return found
         messages = tuple(str(error) for error in found)

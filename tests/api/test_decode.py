@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apfproxy.api.decode import MOST_MESSAGES, MOST_PROBLEMS, Decoded, Problem, decode_documents
-from apfproxy.api.flowcontrol.wire import from_wire, kind_of, to_wire
-from tests.api.flowcontrol.objects import V1, V1BETA3, flow_schema, priority_level
+from apfproxy.api.flowcontrol.objects import read_object
+from apfproxy.api.flowcontrol.types import kind_of
+from tests.api.flowcontrol.objects import V1, V1BETA3, as_written, flow_schema, priority_level
 
 SCHEMA = """\
 apiVersion: flowcontrol.apiserver.k8s.io/v1
@@ -41,7 +42,7 @@ def test_yaml() -> None:
         names(decoded),
         decoded.problems,
     ) == ([("FlowSchema", "one"), ("FlowSchema", "three")], [])
-    assert to_wire(decoded.objects[0])["spec"]["matchingPrecedence"] == 1000
+    assert as_written(decoded.objects[0])["spec"]["matchingPrecedence"] == 1000
 
 
 def test_json() -> None:
@@ -189,7 +190,7 @@ def test_second_definition() -> None:
     """Of two objects with one kind and name the first counts."""
     decoded = decode(flow_schema("a"), priority_level("a"), flow_schema("a", matchingPrecedence=7))
 
-    assert to_wire(decoded.objects[0])["spec"]["matchingPrecedence"] == 500
+    assert as_written(decoded.objects[0])["spec"]["matchingPrecedence"] == 500
     assert [str(problem) for problem in decoded.problems] == [
         'f.json:3: FlowSchema "a": defined a second time in this file: remove one'
     ]
@@ -271,7 +272,7 @@ def test_any_json(kind: str, fields: object) -> None:
     decoded = decode(wire)
 
     assert all(isinstance(str(problem), str) for problem in decoded.problems)
-    assert decoded.objects == [from_wire(to_wire(obj)) for obj in decoded.objects]
+    assert decoded.objects == [read_object(as_written(obj)) for obj in decoded.objects]
 
 
 @settings(max_examples=50, deadline=None)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from apfproxy.api.metadata import (
+    LARGEST_ANNOTATIONS_BYTES,
     carry_over,
     count_generation,
     drop_repeated_owners,
@@ -19,6 +20,7 @@ from apfproxy.api.metadata import (
 from apfproxy.api.names import check_path_segment
 
 OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "1"}
+CONTROLLERS = [{**OWNER, "uid": uid, "controller": True} for uid in "123"]
 STORED: dict[str, Any] = {
     "name": "a",
     "uid": "1",
@@ -54,7 +56,52 @@ DELETED: dict[str, Any] = {
             {"name": "a", "ownerReferences": [{**OWNER, "uid": ""}]},
             ["ownerReferences.uid FieldValueInvalid"],
         ),
-        ({"name": "a", "finalizers": ["x"]}, ["finalizers[0] FieldValueInvalid"]),
+        ({"name": "a", "finalizers": ["orphan", "kubernetes", "example.com/x"]}, []),
+        ({"name": "a", "finalizers": ["example.com/x", "x"]}, ["finalizers[1] FieldValueInvalid"]),
+        (
+            {"name": "a", "finalizers": [""]},
+            [*["finalizers FieldValueInvalid"] * 2, "finalizers[0] FieldValueInvalid"],
+        ),
+        (
+            {"name": "a", "finalizers": ["orphan", "foregroundDeletion"]},
+            ["finalizers FieldValueInvalid"],
+        ),
+        (
+            {"name": "a", "labels": {"a/b": "c", "example.com/": "d", "e": "f g"}},
+            ["labels FieldValueInvalid"] * 3,
+        ),
+        (
+            {"name": "a", "annotations": {"Example.COM/A": "any \n", "b c": ""}},
+            ["annotations FieldValueInvalid"],
+        ),
+        ({"name": "a", "annotations": {"a": "x" * (LARGEST_ANNOTATIONS_BYTES - 1)}}, []),
+        (
+            {"name": "a", "annotations": {"a": "x" * LARGEST_ANNOTATIONS_BYTES}},
+            ["annotations FieldValueTooLong"],
+        ),
+        ({"name": "a", "ownerReferences": [OWNER, {**OWNER, "controller": True}]}, []),
+        (
+            {"name": "a", "ownerReferences": [dict.fromkeys(OWNER, "")]},
+            [f"ownerReferences.{name} FieldValueInvalid" for name in OWNER],
+        ),
+        *(
+            (
+                {"name": "a", "ownerReferences": [{**OWNER, "apiVersion": version}]},
+                ["ownerReferences.apiVersion FieldValueInvalid"],
+            )
+            for version in ("apps/", "a/b/v1", "/")
+        ),
+        (
+            {"name": "a", "ownerReferences": [{**OWNER, "kind": "Event"}]},
+            ["ownerReferences FieldValueInvalid"],
+        ),
+        (
+            {
+                "name": "a",
+                "ownerReferences": [{**OWNER, "uid": i, "controller": True} for i in "123"],
+            },
+            ["ownerReferences FieldValueInvalid"] * 2,
+        ),
         ({"name": "a", "managedFields": [{"manager": "m", "operation": "Apply"}]}, []),
         (
             {
@@ -84,6 +131,15 @@ def test_cluster_scoped(metadata: dict[str, Any], expected: list[str]) -> None:
     assert [f"metadata.{each}" for each in expected] == [
         f"{error.field} {error.reason}" for error in found
     ]
+
+
+def test_messages_name_both_controllers() -> None:
+    """The message says which two owners both claim to be the controller."""
+    owners = [{**OWNER, "controller": True}, {**OWNER, "name": "e", "controller": True}]
+
+    (error,) = validate_metadata({"name": "a", "ownerReferences": owners}, is_namespaced=False)
+
+    assert "Pod/p and Pod/e" in error.detail
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
-from apfproxy.api.meta import stable_uid
+from apfproxy.api.flowcontrol.types import stable_uid
 from tests.end_to_end.scene import NARROW, OK, TRUSTED, Setup, on_uvloop, running
 
 FLOW_SCHEMA_UID = b"x-kubernetes-pf-flowschema-uid"
@@ -257,8 +257,8 @@ async def test_stable_uids() -> None:
     assert "probes" in by_name
     assert {
         (
-            stable_uid("FlowSchema", by_name["probes"].metadata).encode(),
-            stable_uid("PriorityLevelConfiguration", by_name["exempt"].metadata).encode(),
+            stable_uid(by_name["probes"]).encode(),
+            stable_uid(by_name["exempt"]).encode(),
         )
     } == found
 

@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from apfproxy.api.flowcontrol.wire import from_wire, with_type
+from apfproxy.api.flowcontrol.objects import read_object, with_type
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.kubernetes_source import kubernetes_objects
 from apfproxy.app.process import KUBERNETES, ProxyProcess
@@ -146,7 +146,7 @@ async def objects_of(session: aiohttp.ClientSession, url: str) -> InForce:
         async with session.get(url + path_of(resource)) as response:
             items = (await response.json())["items"]
         for item in items:
-            found = from_wire(with_type(item, kind, API_VERSION))
+            found = read_object(with_type(item, kind, API_VERSION))
             assert not isinstance(found, list)
             objects.append(found)
     controller = Controller(VirtualClock(), 600, 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from apfproxy.api.flowcontrol.additions import REQUEST_RATE
-from apfproxy.api.meta import stable_uid
+from apfproxy.api.flowcontrol.types import stable_uid
 from apfproxy.flowcontrol.digest import Checked
 from loadtest.objects import flow_schema, priority_level, user_subject
 
@@ -23,12 +23,12 @@ def limited_to(rate: str) -> FlowSchema:
 
 
 def test_an_object_that_counts() -> None:
-    """It has its defaults, its uid and its additions."""
+    """It has its uid and its additions."""
     given = limited_to("5")
     checked = Checked(given)
 
     assert () == checked.errors == checked.unused
-    assert stable_uid("FlowSchema", given.metadata) == checked.uid
+    assert stable_uid(given) == checked.uid
     assert 5 == checked.additions.request_rate
 
 

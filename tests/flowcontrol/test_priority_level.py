@@ -8,11 +8,11 @@ from apfproxy.api.flowcontrol.types import (
     ExemptPriorityLevelConfiguration,
     LimitedPriorityLevelConfiguration,
     LimitResponse,
+    ObjectMeta,
     PriorityLevelConfiguration,
     PriorityLevelConfigurationSpec,
     QueuingConfiguration,
 )
-from apfproxy.api.meta import ObjectMeta
 from apfproxy.flowcontrol.demand import SeatDemand
 from apfproxy.flowcontrol.priority_level import PriorityLevel, level_shares, queue_set_config
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind

@@ -8,14 +8,14 @@ from apfproxy.api.flowcontrol.types import (
     FlowSchema,
     FlowSchemaSpec,
     NonResourcePolicyRule,
+    ObjectMeta,
     PolicyRulesWithSubjects,
     PriorityLevelConfigurationReference,
     ResourcePolicyRule,
     ServiceAccountSubject,
     Subject,
 )
-from apfproxy.api.flowcontrol.validation import validate_flow_schema
-from apfproxy.api.meta import ObjectMeta
+from apfproxy.api.flowcontrol.validation import validate
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.user import ANONYMOUS, User, authenticated
 from loadtest.objects import group_subject, user_subject
@@ -138,7 +138,7 @@ def named(specs: list[FlowSchemaSpec]) -> list[FlowSchema]:
         FlowSchema(metadata=ObjectMeta(name=name), spec=spec)
         for name, spec in zip("abcdef", specs, strict=False)
     ]
-    assert [error for schema in schemas for error in validate_flow_schema(schema)] == []
+    assert [error for schema in schemas for error in validate(schema)] == []
     return schemas
 
 

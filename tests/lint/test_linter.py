@@ -6,7 +6,7 @@ import pytest
 
 from apfproxy.api.decode import decode_documents
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
-from apfproxy.api.flowcontrol.wire import kind_of
+from apfproxy.api.flowcontrol.types import kind_of
 from apfproxy.lint.findings import FINDING_KINDS
 from apfproxy.lint.linter import lint
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.api.flowcontrol.additions import DISTINGUISHER, addition_errors
-from apfproxy.api.flowcontrol.types import FlowSchema
-from apfproxy.api.meta import ObjectMeta
+from apfproxy.api.flowcontrol.types import FlowSchema, ObjectMeta
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import Credentials
 from apfproxy.proxy.request_fields import (

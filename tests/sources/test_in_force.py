@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.api.decode import Problem
+from apfproxy.api.flowcontrol.objects import read_object, with_type
 from apfproxy.api.flowcontrol.types import (
     GROUP,
     FlowSchema,
     FlowSchemaSpec,
+    ObjectMeta,
     PriorityLevelConfigurationReference,
 )
-from apfproxy.api.flowcontrol.wire import from_wire, with_type
-from apfproxy.api.meta import ObjectMeta
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.sources.in_force import InForce
 from tests.sources.kubernetes_double import level as level_wire
@@ -47,7 +47,6 @@ def schema(name: str, level: str = "exempt", **fields: object) -> FlowSchema:
     ("second", "generations", "loads"),
     [
         pytest.param([schema("a")], 0, [(0, 0)], id="the-same"),
-        pytest.param([schema("a", labels={"b": "c"})], 0, [(0, 0)], id="labels"),
         pytest.param([schema("a", annotations={"b": "c"})], 0, [(0, 0)], id="annotation"),
         pytest.param(
             [schema("a", annotations={"apfproxy.io/request-rate": "5"})],
@@ -103,7 +102,7 @@ def test_problems_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
 
 def level(name: str) -> FlowControlObject:
     """A priority level."""
-    found = from_wire(with_type(level_wire(name), "PriorityLevelConfiguration", f"{GROUP}/v1"))
+    found = read_object(with_type(level_wire(name), "PriorityLevelConfiguration", f"{GROUP}/v1"))
     assert not isinstance(found, list)
     return found
 

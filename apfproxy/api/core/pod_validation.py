@@ -27,8 +27,7 @@ from apfproxy.api.core.scheduling_validation import (
 from apfproxy.api.core.security_validation import validate_os, validate_pod_security
 from apfproxy.api.core.volume_validation import validate_volumes
 from apfproxy.api.field_errors import FieldError, checked, duplicate, forbidden, invalid, required
-from apfproxy.api.meta import validate_labels
-from apfproxy.api.metadata import validate_metadata
+from apfproxy.api.metadata import validate_labels, validate_metadata
 from apfproxy.api.names import (
     check_dns_label,
     check_dns_subdomain,

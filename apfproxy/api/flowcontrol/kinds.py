@@ -7,14 +7,11 @@ Source: Kubernetes, `pkg/registry/flowcontrol`, `pkg/apis/flowcontrol/validation
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from apfproxy.api.ages import age
 from apfproxy.api.field_errors import duplicate, required
-from apfproxy.api.flowcontrol.additions import PREFIX, addition_errors
-from apfproxy.api.flowcontrol.conversion import V1, V1BETA3
+from apfproxy.api.flowcontrol.additions import addition_errors
 from apfproxy.api.flowcontrol.schema import (
     FLOW_SCHEMA_V1,
     FLOW_SCHEMA_V1BETA3,
@@ -22,19 +19,11 @@ from apfproxy.api.flowcontrol.schema import (
     PRIORITY_LEVEL_V1BETA3,
     SHARES,
 )
-from apfproxy.api.flowcontrol.types import (
-    GROUP,
-    FlowSchema,
-    FlowSchemaSpec,
-    PriorityLevelConfiguration,
-    PriorityLevelConfigurationSpec,
-)
-from apfproxy.api.flowcontrol.validation import (
-    validate_level_annotations,
-    validate_named_flow_schema,
-    validate_named_priority_level,
-)
+from apfproxy.api.flowcontrol.types import GROUP, typed_object
+from apfproxy.api.flowcontrol.validation import validate
 from apfproxy.api.flowcontrol.versions import (
+    V1,
+    V1BETA3,
     default_flow_schema,
     default_priority_level,
     default_priority_level_v1beta3,
@@ -49,8 +38,6 @@ from apfproxy.api.metadata import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from apfproxy.api.field_errors import FieldError
     from apfproxy.api.kind import Object
 
@@ -77,41 +64,10 @@ def prepare_status(new: Object, old: Object) -> None:
     new["spec"] = old["spec"]
 
 
-def validate_flow_schema(obj: Object) -> list[FieldError]:
-    """All that is wrong with a new FlowSchema."""
+def validate_object(kind: str, obj: Object, _old: Object | None = None) -> list[FieldError]:
+    """All that is wrong with an object, be it new or one that replaces an old one."""
     errors = validate_metadata(obj["metadata"], is_namespaced=False)
-    return errors + validate_flow_schema_content(obj)
-
-
-def validate_flow_schema_update(new: Object, _old: Object) -> list[FieldError]:
-    """All that is wrong with a FlowSchema that replaces an old one."""
-    return validate_flow_schema(new)
-
-
-def validate_flow_schema_content(obj: Object) -> list[FieldError]:
-    """What is wrong with a FlowSchema, its metadata apart."""
-    spec = msgspec.convert(without_nulls(obj["spec"]), FlowSchemaSpec)
-    errors = validate_named_flow_schema(obj["metadata"].get("name", ""), spec)
-    return errors + validate_status(obj, obj)
-
-
-def validate_priority_level(obj: Object) -> list[FieldError]:
-    """All that is wrong with a new PriorityLevelConfiguration."""
-    errors = validate_metadata(obj["metadata"], is_namespaced=False)
-    return errors + validate_priority_level_content(obj)
-
-
-def validate_priority_level_update(new: Object, _old: Object) -> list[FieldError]:
-    """All that is wrong with a PriorityLevelConfiguration that replaces an old one."""
-    return validate_priority_level(new)
-
-
-def validate_priority_level_content(obj: Object) -> list[FieldError]:
-    """What is wrong with a PriorityLevelConfiguration, its metadata apart."""
-    metadata = obj["metadata"]
-    spec = msgspec.convert(without_nulls(obj["spec"]), PriorityLevelConfigurationSpec)
-    errors = validate_level_annotations(metadata.get("annotations", {}))
-    errors += validate_named_priority_level(metadata.get("name", ""), spec)
+    errors += validate(typed_object(kind, obj))
     return errors + validate_status(obj, obj)
 
 
@@ -129,27 +85,12 @@ def validate_status(new: Object, _old: Object) -> list[FieldError]:
     return errors
 
 
-def warn_of_additions(
-    model: type[FlowSchema | PriorityLevelConfiguration], new: Object, _old: Object | None
-) -> list[str]:
+def warn_of_additions(kind: str, new: Object, _old: Object | None) -> list[str]:
     """Say which of the proxy's own annotations will not count, and why.
 
     Only a warning: to kube-apiserver they are annotations like any other.
     """
-    annotations = new["metadata"].get("annotations") or {}
-    if not any(name.startswith(PREFIX) for name in annotations):
-        return []
-    obj = msgspec.convert(without_nulls(new), model)
-    return [f"{error}; without effect" for error in addition_errors(obj)]
-
-
-def without_nulls(value: Any) -> Any:  # noqa: ANN401  any JSON value
-    """The value without members that are null, which msgspec takes for mismatches."""
-    if isinstance(value, dict):
-        return {key: without_nulls(each) for key, each in value.items() if each is not None}
-    if isinstance(value, list):
-        return [without_nulls(each) for each in value]
-    return value
+    return [f"{error}; without effect" for error in addition_errors(typed_object(kind, new))]
 
 
 def flow_schema_cells(obj: Object, now_s: float) -> tuple[object, ...]:
@@ -200,20 +141,16 @@ def deprecation(kind: str) -> str:
     return f"{GROUP}/{V1BETA3} {kind} is deprecated in v1.29+, unavailable in v1.32+"
 
 
-def rules(
-    model: type[FlowSchema | PriorityLevelConfiguration],
-    validate: Callable[[Object], list[FieldError]],
-    validate_update: Callable[[Object, Object], list[FieldError]],
-) -> Rules:
+def rules(kind: str) -> Rules:
     """What happens to objects of either kind on the way to the store."""
     return Rules(
         prepare_create=prepare_create,
         prepare_update=prepare_update,
-        validate=validate,
-        validate_update=validate_update,
+        validate=partial(validate_object, kind),
+        validate_update=partial(validate_object, kind),
         prepare_status=prepare_status,
         validate_status=validate_status,
-        warnings=partial(warn_of_additions, model),
+        warnings=partial(warn_of_additions, kind),
         reset_status_fields=(("metadata",), ("spec",)),
     )
 
@@ -236,7 +173,7 @@ FLOW_SCHEMA = Kind(
             deprecation=deprecation("FlowSchema"),
         ),
     ),
-    rules=rules(FlowSchema, validate_flow_schema, validate_flow_schema_update),
+    rules=rules("FlowSchema"),
     columns=(
         NAME_COLUMN,
         Column("PriorityLevel", "string", "Where requests go that match."),
@@ -271,9 +208,7 @@ PRIORITY_LEVEL_CONFIGURATION = Kind(
             deprecation=deprecation("PriorityLevelConfiguration"),
         ),
     ),
-    rules=rules(
-        PriorityLevelConfiguration, validate_priority_level, validate_priority_level_update
-    ),
+    rules=rules("PriorityLevelConfiguration"),
     columns=(
         NAME_COLUMN,
         Column("Type", "string", "Limited or Exempt."),

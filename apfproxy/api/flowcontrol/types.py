@@ -1,21 +1,34 @@
-"""FlowSchema and PriorityLevelConfiguration with the fields of v1, the version used inside."""
+"""FlowSchema and PriorityLevelConfiguration as typed objects of v1, the version used inside.
+
+They are made from the canonical form of an object, which is valid and has its defaults.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import uuid
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from apfproxy.api.meta import ObjectMeta
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Object
 
 GROUP = "flowcontrol.apiserver.k8s.io"
 
-Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
-"""An integer with the range that the API gives it."""
+UID_NAMESPACE = uuid.uuid5(uuid.NAMESPACE_URL, "https://flowcontrol.apiserver.k8s.io/apfproxy")
+"""Fixed, so that an object without a uid gets the same one in every process."""
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """Base of all objects here: immutable, camelCase on the wire, absent fields left out."""
+
+
+class ObjectMeta(Model, frozen=True):
+    """What of an object's metadata makes a difference to requests."""
+
+    name: str = ""
+    uid: str = ""
+    annotations: dict[str, str] = {}
 
 
 class PriorityLevelConfigurationReference(Model, frozen=True):
@@ -89,7 +102,7 @@ class FlowSchemaSpec(Model, frozen=True):
     priority_level_configuration: PriorityLevelConfigurationReference = (
         PriorityLevelConfigurationReference()
     )
-    matching_precedence: Int32 = 0
+    matching_precedence: int = 0
     distinguisher_method: FlowDistinguisherMethod | None = None
     rules: tuple[PolicyRulesWithSubjects, ...] = ()
 
@@ -104,9 +117,9 @@ class FlowSchema(Model, frozen=True):
 class QueuingConfiguration(Model, frozen=True):
     """Queues of a level: how many, how many cards a flow is dealt, requests per queue."""
 
-    queues: Int32 = 0
-    hand_size: Int32 = 0
-    queue_length_limit: Int32 = 0
+    queues: int = 0
+    hand_size: int = 0
+    queue_length_limit: int = 0
 
 
 class LimitResponse(Model, frozen=True):
@@ -119,17 +132,17 @@ class LimitResponse(Model, frozen=True):
 class LimitedPriorityLevelConfiguration(Model, frozen=True):
     """Shares and limits of a level whose requests are limited; percentages are 0 to 100."""
 
-    nominal_concurrency_shares: Int32 | None = None
+    nominal_concurrency_shares: int | None = None
     limit_response: LimitResponse = LimitResponse()
-    lendable_percent: Int32 | None = None
-    borrowing_limit_percent: Int32 | None = None
+    lendable_percent: int | None = None
+    borrowing_limit_percent: int | None = None
 
 
 class ExemptPriorityLevelConfiguration(Model, frozen=True):
     """Shares that an exempt level takes part with in the division of seats."""
 
-    nominal_concurrency_shares: Int32 | None = None
-    lendable_percent: Int32 | None = None
+    nominal_concurrency_shares: int | None = None
+    lendable_percent: int | None = None
 
 
 class PriorityLevelConfigurationSpec(Model, frozen=True):
@@ -148,3 +161,35 @@ class PriorityLevelConfiguration(Model, frozen=True):
 
 
 FlowControlObject = FlowSchema | PriorityLevelConfiguration
+
+MODELS: dict[str, type[FlowSchema | PriorityLevelConfiguration]] = {
+    "FlowSchema": FlowSchema,
+    "PriorityLevelConfiguration": PriorityLevelConfiguration,
+}
+
+
+def typed_object(kind: str, obj: Object) -> FlowControlObject:
+    """The typed object of an object of v1 in canonical form with its defaults."""
+    metadata = {name: obj["metadata"].get(name) for name in ("name", "uid", "annotations")}
+    content = without_nulls({"metadata": metadata, "spec": obj["spec"]})
+    return msgspec.convert(content, MODELS[kind])
+
+
+def without_nulls(value: Any) -> Any:  # noqa: ANN401  any JSON value
+    """The value without members that are null, which msgspec takes for mismatches."""
+    if isinstance(value, dict):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list):
+        return [without_nulls(each) for each in value]
+    return value
+
+
+def kind_of(obj: FlowControlObject) -> str:
+    """The object's kind."""
+    return type(obj).__name__
+
+
+def stable_uid(obj: FlowControlObject) -> str:
+    """The object's uid, or if no server has given it one, a UUID made of its kind and name."""
+    name = f"{kind_of(obj)}/{obj.metadata.name}"
+    return obj.metadata.uid or str(uuid.uuid5(UID_NAMESPACE, name))

@@ -20,7 +20,6 @@ from apfproxy.api.field_errors import (
     required,
 )
 from apfproxy.api.flowcontrol import fixed_specs
-from apfproxy.api.flowcontrol.conversion import PRESERVE_ZERO
 from apfproxy.api.flowcontrol.types import (
     ExemptPriorityLevelConfiguration,
     FlowControlObject,
@@ -31,14 +30,13 @@ from apfproxy.api.flowcontrol.types import (
     Model,
     NonResourcePolicyRule,
     PolicyRulesWithSubjects,
-    PriorityLevelConfiguration,
     PriorityLevelConfigurationSpec,
     QueuingConfiguration,
     ResourcePolicyRule,
     ServiceAccountSubject,
     Subject,
 )
-from apfproxy.api.meta import validate_object_meta
+from apfproxy.api.flowcontrol.versions import PRESERVE_ZERO
 from apfproxy.api.names import check_dns_label, check_dns_subdomain
 
 ALL = "*"
@@ -58,16 +56,15 @@ VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "proxy"
 
 
 def validate(obj: FlowControlObject) -> list[FieldError]:
-    """All that is wrong with an object of v1 that has its defaults; an empty list for nothing."""
+    """All that is wrong with an object, its other metadata apart; an empty list for nothing."""
+    name = obj.metadata.name
     if isinstance(obj, FlowSchema):
-        return validate_flow_schema(obj)
-    return validate_priority_level(obj)
-
-
-def validate_flow_schema(schema: FlowSchema) -> list[FieldError]:
-    """What is wrong with a FlowSchema."""
-    errors = validate_object_meta(schema.metadata)
-    return errors + validate_named_flow_schema(schema.metadata.name, schema.spec)
+        return validate_named_flow_schema(name, obj.spec)
+    errors = []
+    if PRESERVE_ZERO in obj.metadata.annotations:
+        detail = f"annotation '{PRESERVE_ZERO}' is forbidden"
+        errors.append(forbidden("metadata.annotations", detail))
+    return errors + validate_named_priority_level(name, obj.spec)
 
 
 def internal(value: object) -> object:
@@ -249,20 +246,6 @@ def check_url(url: str) -> str:
     if "*" in url.removesuffix("/*"):
         return "wildcard can only do suffix matching"
     return ""
-
-
-def validate_priority_level(level: PriorityLevelConfiguration) -> list[FieldError]:
-    """What is wrong with a PriorityLevelConfiguration."""
-    errors = validate_object_meta(level.metadata)
-    errors += validate_level_annotations(level.metadata.annotations)
-    return errors + validate_named_priority_level(level.metadata.name, level.spec)
-
-
-def validate_level_annotations(annotations: dict[str, str]) -> list[FieldError]:
-    """The error of the annotation that has a meaning in v1beta3 only."""
-    if PRESERVE_ZERO not in annotations:
-        return []
-    return [forbidden("metadata.annotations", f"annotation '{PRESERVE_ZERO}' is forbidden")]
 
 
 def validate_named_priority_level(

@@ -1,28 +1,34 @@
-"""Defaults of objects as JSON has them, and their conversion between v1 and v1beta3.
+"""Defaults of objects in canonical form, and their conversion between v1 and v1beta3.
 
-The same rules as in `defaults` and `conversion`, for objects that keep every field.
+The two versions differ in one thing: zero `nominalConcurrencyShares` of a Limited priority level.
+In v1 zero means zero and only an absent value gets the default.  In v1beta3 zero means the default,
+unless an annotation says to keep it.
 
-Source: Kubernetes API reference, flowcontrol.apiserver.k8s.io/v1 and v1beta3.
+Sources: Kubernetes API reference, flowcontrol.apiserver.k8s.io/v1 and v1beta3; KEP-1040, "v1beta3
+and v1".
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.conversion import PRESERVE_ZERO
-from apfproxy.api.flowcontrol.defaults import (
-    HAND_SIZE,
-    MATCHING_PRECEDENCE,
-    NOMINAL_CONCURRENCY_SHARES,
-    QUEUE_LENGTH_LIMIT,
-    QUEUES,
-)
 from apfproxy.api.flowcontrol.schema import SHARES
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
 
+V1 = "v1"
+V1BETA3 = "v1beta3"
+
+PRESERVE_ZERO = "flowcontrol.k8s.io/v1beta3-preserve-zero-concurrency-shares"
+"""The annotation, of any value, by which zero shares keep their meaning in v1beta3."""
+
 LENDABLE = "lendablePercent"
+MATCHING_PRECEDENCE = 1000
+NOMINAL_CONCURRENCY_SHARES = 30
+QUEUES = 64
+HAND_SIZE = 8
+QUEUE_LENGTH_LIMIT = 50
 
 
 def default_flow_schema(obj: Object) -> None:

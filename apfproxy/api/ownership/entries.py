@@ -8,9 +8,8 @@ Source: apimachinery, package managedfields.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from apfproxy.api.field_errors import invalid, too_long
 from apfproxy.api.ownership.field_set import (
     FieldSet,
     FieldSetError,
@@ -23,7 +22,6 @@ from apfproxy.api.ownership.field_set import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.api.field_errors import FieldError
     from apfproxy.api.kind import Object
 
 APPLY: Final = "Apply"
@@ -34,10 +32,6 @@ MOST_UPDATERS: Final = 10
 
 ANCIENT: Final = "ancient-changes"
 """Manager of the entries that the oldest updates are merged into."""
-
-LONGEST_MANAGER: Final = 128
-"""Bytes of a field manager's name."""
-LONGEST_SUBRESOURCE: Final = 256
 
 EPOCH: Final = "1970-01-01T00:00:00Z"
 """When an entry without a time was made, for sorting."""
@@ -210,50 +204,3 @@ def cap_updaters(managers: Managers) -> None:
         # The entry that goes is the younger one.
         managers[bucket] = Owned(fields, owned.api_version, owned.time)
         excess -= 1
-
-
-def validate_managed_fields(
-    entries: list[Any], field: str = "metadata.managedFields"
-) -> list[FieldError]:
-    """Find what is wrong with entries that are to be stored.
-
-    Args:
-        entries: The value of `managedFields`.
-        field: Its path.
-    """
-    errors = []
-    for position, entry in enumerate(entries):
-        path = f"{field}[{position}]"
-        operation = entry.get("operation", "")
-        if operation not in {APPLY, UPDATE}:
-            detail = "must be `Apply` or `Update`"
-            errors.append(invalid(f"{path}.operation", operation, detail))
-        fields_type = entry.get("fieldsType", "")
-        if fields_type not in {"", "FieldsV1"}:
-            errors.append(invalid(f"{path}.fieldsType", fields_type, "must be `FieldsV1`"))
-        errors += validate_manager(entry.get("manager", ""), f"{path}.manager")
-        if len(entry.get("subresource", "").encode()) > LONGEST_SUBRESOURCE:
-            errors.append(too_long(f"{path}.subresource", LONGEST_SUBRESOURCE))
-    return errors
-
-
-def validate_manager(manager: str, field: str = "fieldManager") -> list[FieldError]:
-    """Find what is wrong with the name of a field manager.
-
-    Args:
-        manager: The name; "" is none, which is right here.
-        field: Its path.
-    """
-    errors = []
-    # Lone surrogates, which a query may have, count as one byte.
-    if len(manager.encode(errors="replace")) > LONGEST_MANAGER:
-        errors.append(too_long(field, LONGEST_MANAGER))
-    if manager.isprintable():
-        return errors
-    offset = 0
-    for char in manager:
-        if not char.isprintable():
-            detail = f"invalid character U+{ord(char):04X} (at position {offset})"
-            errors.append(invalid(field, manager, detail))
-        offset += len(char.encode(errors="replace"))
-    return errors

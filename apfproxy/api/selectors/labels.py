@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.field_errors import FieldError, checked, forbidden, invalid, required
 from apfproxy.api.integers import parse_int64
-from apfproxy.api.meta import validate_labels
+from apfproxy.api.metadata import validate_labels
 from apfproxy.api.names import check_label_value, check_qualified_name
 from apfproxy.api.selectors.errors import SelectorError
 

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from apfproxy.api.flowcontrol.types import GROUP, kind_of
+
+if TYPE_CHECKING:
+    from apfproxy.api.flowcontrol.types import FlowControlObject
 
 V1 = "flowcontrol.apiserver.k8s.io/v1"
 V1BETA3 = "flowcontrol.apiserver.k8s.io/v1beta3"
@@ -73,3 +80,9 @@ def rules(*, subject: object = None, resource: object = None, url: object = None
     if resource is url is None:
         rule["resourceRules"] = [RESOURCE_RULE]
     return flow_schema(rules=[rule])
+
+
+def as_written(obj: FlowControlObject) -> dict[str, Any]:
+    """A typed object as JSON."""
+    content: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(obj))
+    return {"apiVersion": f"{GROUP}/v1", "kind": kind_of(obj), **content}

@@ -13,7 +13,8 @@ from apfproxy.api.flowcontrol.bootstrap import (
     mandatory_objects,
     suggested_objects,
 )
-from apfproxy.api.flowcontrol.wire import kind_of, to_wire
+from apfproxy.api.flowcontrol.types import kind_of
+from tests.api.flowcontrol.objects import as_written
 from tests.conformance import vectors
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 def by_name(objects: tuple[FlowControlObject, ...]) -> dict[tuple[str, str], object]:
     """Metadata and specification of objects, by kind and name."""
-    shown = [(kind_of(obj), to_wire(obj)) for obj in objects]
+    shown = [(kind_of(obj), as_written(obj)) for obj in objects]
     return {
         (kind, wire["metadata"]["name"]): (wire["metadata"], wire["spec"]) for kind, wire in shown
     }

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from apfproxy.api.field_errors import Reason
-from apfproxy.api.flowcontrol.conversion import PRESERVE_ZERO
 from apfproxy.api.flowcontrol.fixed_specs import FLOW_SCHEMAS, PRIORITY_LEVELS
+from apfproxy.api.flowcontrol.objects import read_object
 from apfproxy.api.flowcontrol.types import (
     ExemptPriorityLevelConfiguration,
     FlowControlObject,
     FlowSchema,
+    ObjectMeta,
     PriorityLevelConfiguration,
     PriorityLevelConfigurationSpec,
     ResourcePolicyRule,
@@ -23,8 +24,7 @@ from apfproxy.api.flowcontrol.validation import (
     validate,
     validate_named_priority_level,
 )
-from apfproxy.api.flowcontrol.wire import from_wire
-from apfproxy.api.meta import ObjectMeta
+from apfproxy.api.flowcontrol.versions import PRESERVE_ZERO
 from tests.api.flowcontrol.objects import (
     LIMITED,
     QUEUING,
@@ -47,7 +47,7 @@ RESPONSE = "spec.limited.limitResponse"
 
 def errors_of(wire: dict[str, Any]) -> Errors:
     """Field and reason of all that is wrong."""
-    found = from_wire(wire)
+    found = read_object(wire)
     return {(error.field, error.reason) for error in found} if isinstance(found, list) else set()
 
 

@@ -6,10 +6,12 @@ import copy
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from apfproxy.api.flowcontrol.conversion import PRESERVE_ZERO
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.api.flowcontrol.schema import SHARES
+from apfproxy.api.flowcontrol.versions import PRESERVE_ZERO
 from apfproxy.api.schema.reading import read
 
 QUEUING = {"queues": 64, "handSize": 8, "queueLengthLimit": 50}
@@ -129,3 +131,18 @@ def test_from_storage(spec: dict[str, Any], expected: dict[str, str]) -> None:
 
     assert (expected, before) == (shown["metadata"]["annotations"], obj)
     assert before == served.to_storage(shown)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    shares=st.none() | st.integers(0, 50),
+    annotations=st.dictionaries(st.sampled_from("abc"), st.text("xyz")),
+)
+def test_round_trip(shares: int | None, annotations: dict[str, str]) -> None:
+    """An object survives the way to v1beta3 and back, zero shares included."""
+    served = PRIORITY_LEVEL_CONFIGURATION.versions[1]
+    obj = level("v1", {"type": "Limited", "limited": {SHARES: shares}}, annotations)
+    shown = read(served.schema, served.from_storage(obj)).obj
+    served.set_defaults(shown)
+
+    assert obj == served.to_storage(shown)

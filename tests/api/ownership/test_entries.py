@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from apfproxy.api.field_errors import Reason
 from apfproxy.api.ownership.entries import (
     APPLY,
     UPDATE,
@@ -19,13 +18,9 @@ from apfproxy.api.ownership.entries import (
     identity,
     managers_of,
     sent_managers,
-    validate_managed_fields,
-    validate_manager,
 )
 from apfproxy.api.ownership.field_set import FieldSetError
 from tests.api.ownership.schemas import LATER, TIME, VERSION
-
-FIELD = "metadata.managedFields[0]"
 
 
 def entry(**changes: object) -> dict[str, Any]:
@@ -175,47 +170,3 @@ def test_updaters_of_many_versions_cannot_be_merged() -> None:
     cap_updaters(managers)
 
     assert 12 == len(managers)
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        pytest.param({}, [], id="right"),
-        pytest.param({"fieldsType": None, "subresource": "x" * 256}, [], id="still-right"),
-        pytest.param(
-            {"operation": "Patch"},
-            [f'{FIELD}.operation: Invalid value: "Patch": must be `Apply` or `Update`'],
-            id="operation",
-        ),
-        pytest.param(
-            {"fieldsType": "V2"},
-            [f'{FIELD}.fieldsType: Invalid value: "V2": must be `FieldsV1`'],
-            id="type",
-        ),
-        pytest.param(
-            {"manager": "é" * 65},
-            [f"{FIELD}.manager: Too long: may not be more than 128 bytes"],
-            id="manager",
-        ),
-        pytest.param(
-            {"subresource": "x" * 257},
-            [f"{FIELD}.subresource: Too long: may not be more than 256 bytes"],
-            id="subresource",
-        ),
-    ],
-)
-def test_stored_entries_are_validated(changes: dict[str, object], expected: list[str]) -> None:
-    """Every field of an entry that breaks a rule is told."""
-    assert expected == [str(error) for error in validate_managed_fields([entry(**changes)])]
-
-
-def test_every_character_that_cannot_be_printed_is_told() -> None:
-    """Positions count bytes."""
-    errors = validate_manager("é\a b\n")
-
-    assert ["fieldManager"] * 2 == [error.field for error in errors]
-    assert [Reason.INVALID] * 2 == [error.reason for error in errors]
-    assert [
-        "invalid character U+0007 (at position 2)",
-        "invalid character U+000A (at position 5)",
-    ] == [error.detail for error in errors]

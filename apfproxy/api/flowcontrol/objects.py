@@ -1,0 +1,112 @@
+"""Reads FlowSchemas and PriorityLevelConfigurations, as people and servers write them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.api.documents import encodable
+from apfproxy.api.field_errors import FieldError, invalid, not_supported
+from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.api.flowcontrol.types import typed_object
+from apfproxy.api.metadata import drop_repeated_owners
+from apfproxy.api.names import well_formed
+from apfproxy.api.schema.mistakes import find_mistakes
+from apfproxy.api.schema.reading import read
+
+if TYPE_CHECKING:
+    from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.api.kind import Object
+
+KINDS = {kind.name: kind for kind in (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)}
+API_VERSIONS = {
+    FLOW_SCHEMA.api_version(version.name): version.name for version in FLOW_SCHEMA.versions
+}
+
+NOT_READ = frozenset({"apiVersion", "kind", "status"})
+METADATA_NOT_READ = frozenset(
+    {"deletionGracePeriodSeconds", "deletionTimestamp", "managedFields", "selfLink"}
+)
+"""Fields that may have any value: only servers set them, and nothing here depends on them."""
+METADATA_DROPPED = ("creationTimestamp", "namespace")
+"""Fields that must be strings, but may be any."""
+
+UID = re.compile(r"[\x21-\x7e]{0,253}")
+"""Stricter than Kubernetes, which has only UIDs that it made: others become part of answers' heads,
+and one with a line break would become header fields."""
+UID_DETAIL = (
+    "must be at most 253 visible ASCII characters, as header fields of answers have it; leave it"
+    " out for one that is made of the object's kind and name"
+)
+
+
+def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | list[FieldError]:
+    """Read an object, give it its defaults and validate it.
+
+    Args:
+        raw: As a JSON or YAML parser returns it, of one of `KINDS` and `API_VERSIONS`.
+        strict: Whether an unknown field is an error.  kube-apiserver drops it, with a warning.
+
+    Returns:
+        The object in v1, or all that is wrong.
+    """
+    kind_name, api_version = type_of(raw)
+    errors = []
+    if kind_name not in KINDS:
+        errors.append(not_supported("kind", kind_name, tuple(KINDS)))
+    if api_version not in API_VERSIONS:
+        errors.append(not_supported("apiVersion", api_version, tuple(API_VERSIONS)))
+    if errors:
+        return errors
+    kind = KINDS[kind_name]
+    version = kind.version(API_VERSIONS[api_version])
+    assert version is not None, "both kinds have the same versions"
+    content = content_of(raw)
+    mistakes = find_mistakes(version.schema, content)
+    errors = mistakes.errors + (mistakes.unknown if strict else [])
+    if mistakes.errors:
+        return errors
+    for name in METADATA_DROPPED:
+        (content.get("metadata") or {}).pop(name, None)
+    obj = read(version.schema, content).obj
+    version.set_defaults(obj)
+    obj = version.to_storage(obj)
+    drop_repeated_owners(obj["metadata"])
+    uid = obj["metadata"].get("uid", "")
+    if UID.fullmatch(uid) is None:
+        errors.append(invalid("metadata.uid", uid, UID_DETAIL))
+    errors += kind.rules.validate(obj)
+    return errors or typed_object(kind.name, obj)
+
+
+def content_of(raw: Any) -> Object:  # noqa: ANN401  a JSON object
+    """A copy of what is read of an object, without lone surrogates."""
+    content = {name: value for name, value in raw.items() if name not in NOT_READ}
+    metadata = raw.get("metadata")
+    if isinstance(metadata, dict):
+        content["metadata"] = {
+            name: value for name, value in metadata.items() if name not in METADATA_NOT_READ
+        }
+    return {well_formed(name): encodable(value) for name, value in content.items()}
+
+
+def with_type(raw: object, kind: str, api_version: str) -> object:
+    """An object with the type that its surroundings imply where it names none itself.
+
+    A server leaves it out in the items of a list, and accepts requests that leave it out.
+    """
+    if not isinstance(raw, dict):
+        return raw
+    own_kind, own_version = type_of(raw)
+    return {**raw, "kind": own_kind or kind, "apiVersion": own_version or api_version}
+
+
+def type_of(raw: object) -> tuple[str, str]:
+    """Kind and apiVersion; empty where they are missing or no strings."""
+    if not isinstance(raw, dict):
+        return "", ""
+    kind, api_version = raw.get("kind"), raw.get("apiVersion")
+    return (
+        well_formed(kind) if isinstance(kind, str) else "",
+        well_formed(api_version) if isinstance(api_version, str) else "",
+    )

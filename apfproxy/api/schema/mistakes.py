@@ -1,0 +1,129 @@
+"""Finds all values of wrong types and all unknown fields in what people write by hand.
+
+`reading` stops at the first wrong value, as Kubernetes does.  Whoever edits a file wants to hear of
+all of them, each with its path and a cure.  What passes here passes there: null stands for an
+absent field (in a list or map, for an empty element), names are case-sensitive, integers have no
+fraction.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+
+from apfproxy.api.field_errors import FieldError, Reason
+from apfproxy.api.schema.reading import INT_LIMITS
+from apfproxy.api.schema.types import List, Map, Scalar, Struct, Type
+
+WANTED = {
+    dict: "a mapping",
+    list: "a list",
+    str: "a string",
+    bool: "true or false",
+    int: "an integer",
+}
+
+NAMES = {**WANTED, bool: "a truth value", int: "a number", float: "a number"}
+"""What values of a type are called; the first that fits counts, since True is an int, too."""
+
+LONGEST_SHOWN = 60
+LONGEST_NUMBER = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Mistakes:
+    """What is wrong with the structure of an object.
+
+    Attributes:
+        errors: Values of wrong types.
+        unknown: Fields that the schema does not have.
+    """
+
+    errors: list[FieldError] = field(default_factory=list)
+    unknown: list[FieldError] = field(default_factory=list)
+
+
+def find_mistakes(schema: Struct, raw: object) -> Mistakes:
+    """The mistakes in decoded JSON or YAML, which must hold no lone surrogates."""
+    mistakes = Mistakes()
+    check(schema, raw, "", mistakes)
+    return mistakes
+
+
+def check(kind: Type, value: object, path: str, mistakes: Mistakes) -> None:
+    """Check a value that is not null, and all below it."""
+    wanted = wanted_type(kind)
+    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+        refuse(wanted, value, path, mistakes)
+    elif isinstance(kind, Struct):
+        assert isinstance(value, dict)
+        for name, each in value.items():
+            check_field(kind, name, each, f"{path}.{name}" if path else name, mistakes)
+    elif isinstance(kind, Map):
+        assert isinstance(value, dict)
+        for key, each in value.items():
+            if each is not None:
+                check(kind.value, each, f"{path}[{key}]", mistakes)
+    elif isinstance(kind, List):
+        assert isinstance(value, list)
+        for index, each in enumerate(value):
+            if each is not None:
+                check(kind.item, each, f"{path}[{index}]", mistakes)
+    elif kind in INT_LIMITS:
+        assert isinstance(value, int)
+        limit = INT_LIMITS[kind]
+        if not -limit <= value < limit:
+            detail = f"want an integer from {-limit} to {limit - 1}"
+            shown = str(value)[:LONGEST_NUMBER]
+            mistakes.errors.append(FieldError(path, Reason.TYPE_INVALID, detail, shown))
+
+
+def wanted_type(kind: Type) -> type:
+    """The Python type of a schema type's values; times are strings."""
+    if isinstance(kind, Struct | Map):
+        return dict
+    if isinstance(kind, List):
+        return list
+    if kind is Scalar.BOOLEAN:
+        return bool
+    return int if kind in INT_LIMITS else str
+
+
+def check_field(schema: Struct, name: str, value: object, path: str, mistakes: Mistakes) -> None:
+    """Check a field of a struct."""
+    known = schema.by_name.get(name)
+    if known is None:
+        detail = suggestion(name, sorted(schema.by_name))
+        mistakes.unknown.append(FieldError(path, Reason.UNKNOWN, detail))
+    elif value is not None:
+        check(known.type, value, path, mistakes)
+
+
+def refuse(wanted: type, value: object, path: str, mistakes: Mistakes) -> None:
+    """Report a value of the wrong type."""
+    detail = f"want {WANTED[wanted]}"
+    if wanted is str and not isinstance(value, dict | list):
+        detail += ": put it in quotes"
+    elif wanted is list:
+        detail += ": write it as [...], or each item after a dash"
+    shown = type_name(value) if isinstance(value, dict | list) else sample(value)
+    mistakes.errors.append(FieldError(path, Reason.TYPE_INVALID, detail, shown))
+
+
+def type_name(value: object) -> str:
+    """What a value's type is called outside Python."""
+    return next((name for kind, name in NAMES.items() if isinstance(value, kind)), "nothing")
+
+
+def sample(value: object) -> str:
+    """The scalar as it is written outside Python, cut so that it fits a message."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value)[:LONGEST_SHOWN]
+
+
+def suggestion(name: str, known: list[str]) -> str:
+    """Which field may be meant by an unknown name."""
+    folded = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name[:LONGEST_SHOWN].lower(), folded, n=1, cutoff=0.7)
+    return f'did you mean "{folded[close[0]]}"?' if close else f"known here are {', '.join(known)}"
