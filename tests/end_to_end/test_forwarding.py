@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
-from apfproxy.api.flowcontrol.types import stable_uid
+from apfproxy.api.flowcontrol.types import kind_of, stable_uid
 from tests.end_to_end.scene import NARROW, OK, TRUSTED, Setup, on_uvloop, running
 
 FLOW_SCHEMA_UID = b"x-kubernetes-pf-flowschema-uid"
@@ -252,15 +252,12 @@ async def test_stable_uids() -> None:
         async with running() as scene:
             _, answer = await scene.exchange(request(target=b"/healthz"))
             found.add((answer.value(FLOW_SCHEMA_UID), answer.value(PRIORITY_LEVEL_UID)))
-    by_name = {each.metadata.name: each for each in bootstrap_objects()}
+    uids = {
+        (kind_of(each), each.metadata.name): stable_uid(each).encode()
+        for each in bootstrap_objects()
+    }
 
-    assert "probes" in by_name
-    assert {
-        (
-            stable_uid(by_name["probes"]).encode(),
-            stable_uid(by_name["exempt"]).encode(),
-        )
-    } == found
+    assert {(uids["FlowSchema", "probes"], uids["PriorityLevelConfiguration", "exempt"])} == found
 
 
 @on_uvloop
