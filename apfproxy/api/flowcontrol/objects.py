@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.documents import encodable
 from apfproxy.api.field_errors import FieldError, invalid, not_supported
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.api.flowcontrol.types import typed_object
 from apfproxy.api.metadata import drop_repeated_owners
-from apfproxy.api.names import well_formed
 from apfproxy.api.schema.mistakes import find_mistakes
-from apfproxy.api.schema.reading import read
+from apfproxy.api.schema.reading import MismatchError, read
 
 if TYPE_CHECKING:
     from apfproxy.api.flowcontrol.types import FlowControlObject
@@ -28,7 +26,7 @@ METADATA_NOT_READ = frozenset(
     {"deletionGracePeriodSeconds", "deletionTimestamp", "managedFields", "selfLink"}
 )
 """Fields that may have any value: only servers set them, and nothing here depends on them."""
-METADATA_DROPPED = ("creationTimestamp", "namespace")
+METADATA_DROPPED = frozenset({"creationTimestamp", "namespace"})
 """Fields that must be strings, but may be any."""
 
 UID = re.compile(r"[\x21-\x7e]{0,253}")
@@ -44,7 +42,7 @@ def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | lis
     """Read an object, give it its defaults and validate it.
 
     Args:
-        raw: As a JSON or YAML parser returns it, of one of `KINDS` and `API_VERSIONS`.
+        raw: Decoded JSON or YAML without lone surrogates, of one of `KINDS` and `API_VERSIONS`.
         strict: Whether an unknown field is an error.  kube-apiserver drops it, with a warning.
 
     Returns:
@@ -62,15 +60,15 @@ def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | lis
     version = kind.version(API_VERSIONS[api_version])
     assert version is not None, "both kinds have the same versions"
     content = content_of(raw)
-    mistakes = find_mistakes(version.schema, content)
-    errors = mistakes.errors + (mistakes.unknown if strict else [])
-    if mistakes.errors:
-        return errors
-    for name in METADATA_DROPPED:
-        (content.get("metadata") or {}).pop(name, None)
-    obj = read(version.schema, content).obj
-    version.set_defaults(obj)
-    obj = version.to_storage(obj)
+    try:
+        found = read(version.schema, content)
+    except MismatchError:
+        mistakes = find_mistakes(version.schema, content)
+        return mistakes.errors + (mistakes.unknown if strict else [])
+    if strict and found.unknown:
+        errors = find_mistakes(version.schema, content).unknown
+    version.set_defaults(found.obj)
+    obj = version.to_storage(found.obj)
     drop_repeated_owners(obj["metadata"])
     uid = obj["metadata"].get("uid", "")
     if UID.fullmatch(uid) is None:
@@ -80,14 +78,17 @@ def read_object(raw: object, *, strict: bool = False) -> FlowControlObject | lis
 
 
 def content_of(raw: Any) -> Object:  # noqa: ANN401  a JSON object
-    """A copy of what is read of an object, without lone surrogates."""
+    """What is read of an object."""
     content = {name: value for name, value in raw.items() if name not in NOT_READ}
     metadata = raw.get("metadata")
     if isinstance(metadata, dict):
         content["metadata"] = {
-            name: value for name, value in metadata.items() if name not in METADATA_NOT_READ
+            name: value
+            for name, value in metadata.items()
+            if name not in METADATA_NOT_READ
+            and not (name in METADATA_DROPPED and isinstance(value, str))
         }
-    return {well_formed(name): encodable(value) for name, value in content.items()}
+    return content
 
 
 def with_type(raw: object, kind: str, api_version: str) -> object:
@@ -107,6 +108,6 @@ def type_of(raw: object) -> tuple[str, str]:
         return "", ""
     kind, api_version = raw.get("kind"), raw.get("apiVersion")
     return (
-        well_formed(kind) if isinstance(kind, str) else "",
-        well_formed(api_version) if isinstance(api_version, str) else "",
+        kind if isinstance(kind, str) else "",
+        api_version if isinstance(api_version, str) else "",
     )

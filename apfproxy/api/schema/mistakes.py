@@ -44,7 +44,7 @@ class Mistakes:
 
 
 def find_mistakes(schema: Struct, raw: object) -> Mistakes:
-    """The mistakes in decoded JSON or YAML, which must hold no lone surrogates."""
+    """The mistakes in decoded JSON or YAML."""
     mistakes = Mistakes()
     check(schema, raw, "", mistakes)
     return mistakes
