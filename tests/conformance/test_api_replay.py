@@ -10,6 +10,8 @@ from tests.conformance.recording import exchanges
 from tests.conformance.replaying import compared, running
 from tests.conformance.steps import Server
 
+pytestmark = pytest.mark.e2e
+
 APISERVER = ("apiserver", "--listen", "127.0.0.1:0", "--controllers=-disruption")
 SERVE = ("serve", "--listen", "127.0.0.1:0", "--admin", "none", "--upstream")
 MET = {

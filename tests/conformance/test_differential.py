@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from tests.conformance.steps import Answer, Step
 
+pytestmark = pytest.mark.e2e
+
 APISERVER = ("apiserver", "--listen", "127.0.0.1:0", "--controllers=-disruption,-namespace")
 SEED = "APFPROXY_DIFFERENTIAL_SEED"
 MET = {

@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.conformance import recording, vectors
 from tests.conformance.comparing import normal
 from tests.conformance.replaying import running
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.e2e
 
 APISERVER = ("apiserver", "--listen", "127.0.0.1:0", "--controllers=-disruption")
 

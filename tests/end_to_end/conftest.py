@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,16 @@ from tests.end_to_end.kubectl import Targets, find_kubectl, minor_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+FOLDER = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """All tests of this folder run real components."""
+    for item in items:
+        if FOLDER in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
 
 
 @pytest.fixture(scope="session")

@@ -5,19 +5,24 @@ from __future__ import annotations
 import contextlib
 import getpass
 import os
+import secrets
 import shutil
 import signal
 import socket
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
 
 from loadtest.processes import SEARCH_PATH
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
-START_WITHIN_S = 20
+START_WITHIN_S = 60
+PORT_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+LOWEST_PORT = 10_000
 
 NGINX = """
 pid {directory}/nginx.pid;
@@ -58,17 +63,27 @@ backend proxy
 
 
 def installed(name: str) -> str:
-    """The path of a program that the tests need, and that `tests/run` installs."""
+    """The path of a program; without it the test is skipped, or fails where `CI` is set."""
     program = shutil.which(name, path=SEARCH_PATH)
-    assert program is not None, f"{name} is not installed; tests/run installs it"
+    if program is None:
+        missing = f"{name} is not installed; tests/install installs it"
+        if os.environ.get("CI"):
+            pytest.fail(missing)
+        pytest.skip(missing)
     return program
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port of 127.0.0.1 that nothing listens on, below those that the system hands out.
+
+    The system gives one of its own to any client that connects, also before the caller listens.
+    """
+    lowest_of_the_system = int(PORT_RANGE.read_text().split()[0])
+    while True:
+        port = LOWEST_PORT + secrets.randbelow(lowest_of_the_system - LOWEST_PORT)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @contextlib.contextmanager

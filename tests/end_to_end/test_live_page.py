@@ -14,6 +14,7 @@ from selenium.webdriver.common.keys import Keys
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.settings import Address
 from loadtest.browser import Tab, chromium
+from tests.end_to_end.programs import installed
 from tests.end_to_end.scene import (
     GET,
     NARROW,
@@ -81,6 +82,8 @@ fetch('debug/live').then((got) => got.text()).then((data) => handlers.state({ da
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chrome]:
     """One browser for all tests of the module."""
+    installed("chromium")
+    installed("chromedriver")
     with chromium(tmp_path_factory.mktemp("browser")) as driver:
         yield driver
 
