@@ -1,7 +1,7 @@
 """Whether a user may do something, as the upstream says: SubjectAccessReviews.
 
 Their answers count for some seconds, yes or no, as those of Kubernetes' own authorization webhook
-do.  If the upstream does not answer, nothing is kept, and the last yes goes on to count for a while
+do.  An upstream that does not answer is not remembered; the last yes counts for a while longer
 (`cache`).
 """
 
@@ -27,20 +27,9 @@ KIND = "SubjectAccessReview"
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
-class AccessReviewError(Exception):
-    """The upstream does not say whether; says why."""
-
-
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Something that a user may or may not do to a resource.
-
-    Attributes:
-        verb: What.
-        resource: To which kind of object, ...
-        name: ... which one; "" for all, ...
-        group, version, subresource, namespace: ... and where; "" for none.
-    """
+    """Something that a user may or may not do to a resource; "" is any, or none."""
 
     verb: str
     resource: str
@@ -52,13 +41,7 @@ class Access:
 
 
 class AccessReviews:
-    """Asks the upstream who may do what.
-
-    Args:
-        api: The upstream's.
-        settings: How many answers are kept, how long, and how long all for one request may take.
-        now_s: A clock that never goes backwards.
-    """
+    """Asks the upstream who may do what, and caches its answers; `now_s` is monotonic."""
 
     def __init__(
         self, api: UpstreamApi, settings: ReviewSettings, now_s: Callable[[], float]
@@ -69,8 +52,8 @@ class AccessReviews:
         self._answers: AnswerCache[bool] = AnswerCache(
             now_s, settings.max_cached, bool, settings.grace_s
         )
-        # Who was asked about last, and their digest: users can have thousands of groups, and are
-        # asked about for each thing that they want.
+        # The last user and a digest of theirs: users can have thousands of groups, and are asked
+        # about once for each thing that they want.
         self._user: User | None = None
         self._digest = b""
 
@@ -92,24 +75,21 @@ class AccessReviews:
         kept = self._answers.get(self._key(user, access))
         return 0.0 if kept is None else kept.until_s - self._now_s()
 
-    async def review(self, user: User, access: Access, address: str) -> bool:
-        """What the upstream says.
+    async def review(self, user: User, access: Access, address: str) -> bool | None:
+        """What the upstream says; None if it does not answer, of which its API warns.
 
         Args:
             user: With all groups that count, virtual ones included.
             access: What they want.
-            address: Of the client, among which the upstream is shared fairly.
-
-        Raises:
-            AccessReviewError: It says nothing that can be used.
+            address: The client's; the upstream is shared fairly among addresses.
         """
         try:
             kept = await self._answers.get_or_ask(
                 self._key(user, access),
                 lambda has_last: self._ask(user, access, address, comes_first=has_last),
             )
-        except (UpstreamApiError, ReviewError, AskFailedError) as error:
-            raise AccessReviewError(f"no answer to a SubjectAccessReview: {error}") from error
+        except (UpstreamApiError, ReviewError, AskFailedError):
+            return None
         if kept.stands_in:
             self._api.stand_ins_total += 1
         return kept.value
@@ -119,7 +99,7 @@ class AccessReviews:
         self._answers.clear()
 
     def _key(self, user: User, access: Access) -> bytes:
-        """What the answer depends on, told apart for any names, in half the time of JSON."""
+        """What the answer depends on, unambiguous for any names, in half the time of JSON."""
         if user is not self._user:
             whole = repr((user.name, user.groups, user.uid, user.extra))
             self._user, self._digest = user, hashlib.sha256(whole.encode()).digest()
@@ -163,11 +143,7 @@ def question(user: User, access: Access) -> dict[str, Any]:
 
 
 def is_allowed(answer: dict[str, Any]) -> bool:
-    """What a SubjectAccessReview says; no if it says both.
-
-    Raises:
-        ReviewError: It is none, or none with an answer.
-    """
+    """What a SubjectAccessReview says, no if both; raises ReviewError without an answer."""
     status = status_of(answer, API_VERSION, KIND)
     if "allowed" not in status:
         raise ReviewError("status.allowed is missing")

@@ -1,8 +1,8 @@
-"""What clients of Kubernetes APIs have in common: their session, and what went wrong with it.
+"""What the proxy's own HTTP clients share: sessions, heads, bounded bodies and errors.
 
-Answers are not trusted: a small one is not to become a large one by decompression, redirects are
-not followed and cookies not kept.  Errors of the client library may hold the head of the request,
-and so a token; they go no further, neither as text nor as cause.
+Answers are not trusted: they are not decompressed, which could make a small one large, redirects
+are not followed and cookies not kept.  Errors of the client library may hold the head of the
+request, and so a token; they are neither shown nor chained.
 """
 
 from __future__ import annotations
@@ -15,34 +15,46 @@ import aiohttp
 from apfproxy import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from ssl import SSLContext
 
 EXCHANGE_ERRORS = (aiohttp.ClientError, OSError, ValueError, RuntimeError)
 """What an exchange may raise."""
 
 
-def new_session() -> aiohttp.ClientSession:
-    """A session with nothing of the environment or of earlier answers in it."""
+JSON_HEAD = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "User-Agent": f"apfproxy/{__version__}",
+}
+
+
+def new_session(
+    *, ssl: SSLContext | bool = True, headers: Mapping[str, str] | None = None
+) -> aiohttp.ClientSession:
+    """A session that uses nothing of the environment or of earlier answers."""
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
+        connector=aiohttp.TCPConnector(limit=0, ssl=ssl),
+        headers=headers,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         trust_env=False,
     )
 
 
-def json_head(token: Callable[[], bytes | None]) -> dict[str, str]:
-    """The head of a request for JSON, as nobody or by a bearer token.
+async def bounded_body(response: aiohttp.ClientResponse, max_bytes: int) -> bytes | None:
+    """The body of an answer; None if it is longer than that."""
+    data = bytearray()
+    async for piece in response.content.iter_any():
+        data += piece
+        if len(data) > max_bytes:
+            return None
+    return bytes(data)
 
-    Raises:
-        OSError: The token cannot be read.
-        ValueError: There is none where one should be.
-    """
-    head = {
-        "Accept": "application/json",
-        "Accept-Encoding": "identity",
-        "User-Agent": f"apfproxy/{__version__}",
-    }
+
+def json_head(token: Callable[[], bytes | None]) -> dict[str, str]:
+    """The head of a request for JSON, with a bearer token if there is one; raises as `token`."""
+    head = dict(JSON_HEAD)
     if (own := token()) is not None:
         head["Authorization"] = f"Bearer {own.decode('latin-1')}"
     return head
@@ -51,21 +63,16 @@ def json_head(token: Callable[[], bytes | None]) -> dict[str, str]:
 def connect_failure(error: aiohttp.ClientConnectorError) -> str:
     """Why no connection came about, in a few words."""
     number = error.errno or 0
-    # The text that asyncio gives a number of the system has the address in it; but those of name
-    # resolution, below zero, and those of OpenSSL are no such numbers, and have texts of use.
+    # asyncio's text for an errno of the system has the address in it.  Numbers of name resolution,
+    # below zero, and of OpenSSL are none of the system, and have useful texts.
     if number > 0 and not isinstance(error, aiohttp.ClientSSLError):
         return os.strerror(number)
-    # An end within the handshake has neither number nor text.
+    # An end during the handshake has neither number nor text.
     return error.strerror or str(error.os_error) or "the other side closed the connection"
 
 
 def explained(error: Exception, server: str) -> tuple[str, bool]:
-    """Why an exchange failed, one of `EXCHANGE_ERRORS`, and whether it may help to try again.
-
-    Args:
-        error: What was raised.
-        server: What to call the other side, such as `the upstream`.
-    """
+    """Why an exchange with `server` failed, and whether it may help to try again."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return f"{server}'s certificate is no good: {error.certificate_error}", False
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -1,10 +1,9 @@
-"""What the origin is told of who asks: header lines that the proxy writes, whatever came in.
+"""Header lines that name the user to the origin.
 
 A front proxy names the user in X-Remote-* fields; a proxy with rights of its own impersonates.
-Values are bytes of a header field: what could end one, or would lose its ends on the way, is
-refused, so that no name turns into another or into a field of its own.  Keys of extra values are
-part of a field's name: what such a name cannot carry, capital letters among it, is percent-encoded.
-An empty group is a field without a value, as client-go sends it.
+Values that a header field cannot carry as they are, or would trim, are refused.  Keys of extra
+values are part of a field's name, so what a name cannot carry, capital letters included, is
+percent-encoded.  An empty group is a field without a value, as client-go sends it.
 
 Source: kubernetes/client-go, `transport/round_trippers.go`.
 """
@@ -25,32 +24,21 @@ _ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
 class AssertionRefusedError(ValueError):
-    """A user that no header field can carry as it is."""
+    """No header field can carry the user."""
 
 
 def front_proxy_lines(user: User) -> bytes:
-    """X-Remote-* lines, each with its CRLF.
-
-    Raises:
-        AssertionRefusedError: A name or value cannot be in a header field.
-    """
+    """X-Remote-* lines, each with its CRLF, or AssertionRefusedError."""
     return _lines(b"X-Remote-", user, user.groups)
 
 
 def impersonation_lines(user: User) -> bytes:
-    """Impersonate-* lines, each with its CRLF.
-
-    The group of all authenticated or of all unauthenticated users is left out where the server adds
-    it: to name it would take a permission more.
-
-    Raises:
-        AssertionRefusedError: A name or value cannot be in a header field.
-    """
+    """Impersonate-* lines, each with its CRLF, or AssertionRefusedError."""
     return _lines(b"Impersonate-", user, _named_groups(user))
 
 
 def _named_groups(user: User) -> tuple[str, ...]:
-    """The groups without the one that the server adds of its own accord."""
+    """The groups without the virtual one that the server adds: naming it takes a permission."""
     added = UNAUTHENTICATED_GROUP if user.is_anonymous else AUTHENTICATED_GROUP
     named = tuple(group for group in user.groups if group != added)
     if not user.is_anonymous and UNAUTHENTICATED_GROUP in named:

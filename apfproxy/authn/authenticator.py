@@ -1,11 +1,11 @@
-"""Who asks, from all that is known: the peer's certificate, the request's fields, other servers.
+"""Authenticates requests by the peer's certificate, the request's fields and other servers.
 
-The order is Kubernetes': front proxies, client certificates, bearer tokens, and at last nobody, if
-nobody may ask.  The first that knows the user decides.  A credential that is no good does not
-matter as long as another one is; without another one it is refused, and not taken for none.
+The order is Kubernetes': front proxies, client certificates, bearer tokens, and at last anonymous
+requests, if they are allowed.  The first that knows the user decides.  A bad credential does not
+matter beside a good one; alone it is refused, never taken for an anonymous request.
 
-Whether it needs to ask another server or not, a request is looked at in the same way: `identify`
-says None where that is so, and `identify_later` does it all again, waiting where it has to.
+`identify` decides what needs no other server, and says None otherwise; `identify_later` does the
+same again and awaits the answers of other servers.
 
 Source: kubernetes/kubernetes, `pkg/kubeapiserver/authenticator/config.go`.
 """
@@ -21,7 +21,7 @@ from apfproxy.authn.assertion import (
     front_proxy_lines,
     impersonation_lines,
 )
-from apfproxy.authn.impersonation import accesses, forbidden_message
+from apfproxy.authn.impersonation import accesses, effective, forbidden_message
 from apfproxy.authn.verdict import Verdict
 from apfproxy.request.user import ANONYMOUS, User, authenticated
 from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
@@ -48,10 +48,9 @@ class Identity:
     """Who asks, and what the origin is told of it.
 
     Attributes:
-        user: Whose request it is for the flow control: whom the real user is allowed to
-            impersonate, or else the real user.
+        user: The user that flow control classifies: the impersonated one if that is allowed.
         lines: Header lines for the origin, each with its CRLF.
-        valid_until_ns: On the clock of the process; then it has to be found out again.
+        valid_until_ns: On the process's clock; after that the request is authenticated again.
     """
 
     user: User
@@ -67,10 +66,9 @@ class Refusal:
     """Why a request goes no further.
 
     Attributes:
-        code: 401 or 403; 503 if that could not be found out, so that the client may try again.
+        code: 401 or 403; 503 if another server did not answer, so that the client tries again.
         message: For the client.
-        problem: For the log: what was wrong with the credentials, without any of them; one of few
-            texts, as the log has a line of each.
+        problem: For the log, without any credential; one of few texts, as each is a line of it.
     """
 
     code: int
@@ -79,7 +77,7 @@ class Refusal:
 
 
 class AuthenticationCounters:
-    """Requests whose identity had to be found out, by what came of it."""
+    """Authentications, cached ones excluded, by outcome."""
 
     __slots__ = ("anonymous", "authenticated", "refused", "unavailable")
 
@@ -87,8 +85,7 @@ class AuthenticationCounters:
         self.anonymous = 0
         self.authenticated = 0
         self.refused = 0
-        self.unavailable = 0
-        """It could not be found out."""
+        self.unavailable = 0  # another server did not answer
 
     def __repr__(self) -> str:
         return f"<AuthenticationCounters: {self.authenticated} known, {self.refused} refused>"
@@ -99,10 +96,8 @@ class Rules:
     """What an authenticator goes by.
 
     Attributes:
-        allows_anonymous: Whether a request without credentials is served.
-        judges_certificates: Whether client certificates name users, so that one which names none
-            is a credential that is no good.
-        assertion: How the origin learns who asks: one of the settings' three ways.
+        judges_certificates: Whether client certificates name users; others are bad credentials.
+        assertion: How the origin learns who asks: `upstream.identity` of the settings.
     """
 
     allows_anonymous: bool = True
@@ -114,14 +109,13 @@ DEFAULT_RULES = Rules()
 
 
 class Authenticator:
-    """Finds out who asks.
+    """Authenticates requests.
 
     Args:
-        clock: Of the identities' validity.
-        rules: What goes.
-        tokens: Who knows bearer tokens, in the order in which they are asked.
-        impersonations: Who may be somebody else; None for nobody.
-        own_token: The bearer token of the proxy itself, with which it impersonates.
+        clock: For the identities' validity.
+        tokens: Authenticators of bearer tokens, in the order in which they are asked.
+        impersonations: Who may impersonate; None for nobody.
+        own_token: The proxy's own bearer token, with which it impersonates.
         now_s: Unix time.
     """
 
@@ -143,7 +137,7 @@ class Authenticator:
         self.counters = AuthenticationCounters()
 
     def identify(self, peer: Peer, credentials: Credentials) -> Identity | Refusal | None:
-        """Who asks, if that can be said at once; None where `identify_later` has to find out."""
+        """Who asks; None where `identify_later` has to ask other servers."""
         verdict = self._known_without_token(peer, credentials)
         if verdict is None:
             verdict = self._check_token(credentials.token)
@@ -164,13 +158,7 @@ class Authenticator:
     async def identify_later(
         self, peer: Peer, credentials: Credentials, address: str
     ) -> Identity | Refusal:
-        """Who asks, asking other servers for it.
-
-        Args:
-            peer: What is known of the client.
-            credentials: Of the request.
-            address: Of the client, among which those who are asked are shared fairly.
-        """
+        """Who asks; other servers are shared fairly among the clients' addresses."""
         verdict = self._known_without_token(peer, credentials)
         if verdict is None:
             verdict = await self._review_token(credentials.token, address)
@@ -184,7 +172,7 @@ class Authenticator:
         return self._identity(found, verdict, credentials, may_impersonate=may_impersonate)
 
     def _known_without_token(self, peer: Peer, credentials: Credentials) -> Verdict | None:
-        """What the peer and the identity fields say; None if a token is to be looked at."""
+        """The verdict by peer and identity fields; None if a token decides."""
         lifetime_s = peer.valid_until_s - self._now_s()
         problem = peer.problem
         if lifetime_s <= 0:
@@ -239,12 +227,12 @@ class Authenticator:
         may_impersonate: bool | None,
     ) -> Identity | Refusal:
         wanted = credentials.impersonated
-        effective = user
+        classified = user
         lifetime_s = verdict.lifetime_s
         if wanted is not None and self._impersonations is not None:
             lifetime_s = min(lifetime_s, self._impersonations.lifetime_s(user, wanted))
             if may_impersonate:
-                effective = self._impersonations.effective(wanted)
+                classified = effective(wanted)
         rules = self._rules
         try:
             if rules.assertion == IMPERSONATE:
@@ -255,7 +243,7 @@ class Authenticator:
                     )
                 lines = b"Authorization: Bearer %b\r\n%b" % (
                     self._own_token(),
-                    impersonation_lines(effective),
+                    impersonation_lines(classified),
                 )
             elif rules.assertion == FRONT_PROXY:
                 lines = front_proxy_lines(user)
@@ -269,7 +257,7 @@ class Authenticator:
             self.counters.anonymous += 1
         else:
             self.counters.authenticated += 1
-        return Identity(effective, lines, self._valid_until_ns(lifetime_s))
+        return Identity(classified, lines, self._valid_until_ns(lifetime_s))
 
     def _forbidden(self, user: User, wanted: User, *, is_open: bool) -> Refusal:
         if is_open:
@@ -297,6 +285,6 @@ class Authenticator:
 
 
 def _nobodys(others: list[Verdict]) -> Verdict:
-    """What those say together of whom none knows the token: open if it is to any of them."""
+    """The verdict if no authenticator knows the token: open if it is open to any of them."""
     problem = "; ".join(each.problem for each in others if each.problem)
     return Verdict(None, 0.0, problem, is_open=any(each.is_open for each in others))

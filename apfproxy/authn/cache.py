@@ -1,16 +1,14 @@
-"""Answers that took time, kept for a while, each asked for once however many wait for it.
+"""A cache of other servers' answers, which asks for each once however many wait for it.
 
-What an answer is about is often a secret, so nothing here keeps it: the key is an HMAC-SHA256 under
-a key that is drawn at start.  That also gives all keys one small size, and nobody outside can tell
-which secrets share a place.
+Questions often hold secrets, which are not stored: the cache's key is an HMAC-SHA256 of the
+question under a key drawn at start.
 
-An answer is asked for in a task of its own, so it comes even if nobody waits for it any more;
-whoever asks has to set a limit to that time.
+A task of its own asks for an answer, so that it comes even if nobody waits for it any more; `ask`
+bounds its time.
 
-A good answer, such as the user of a token, stands in for a new one that cannot be had: its time is
-over, but it was asked for again without success, or for `STAND_IN_AFTER_S` already.  It does so for
-its grace, and never once another answer has come.  Good answers have places of their own, so that
-no number of others drives them out.
+An expired good answer, such as the user of a token, stands in for a new one that fails to come or
+takes longer than `STAND_IN_AFTER_S`: for its grace, and never once another answer has come.  Good
+answers have places of their own, so that no number of others evicts them.
 """
 
 from __future__ import annotations
@@ -29,23 +27,21 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 KEY_BYTES = 32
-"""Of the key of the HMAC: as long as what SHA-256 makes, as RFC 2104 advises."""
+"""Of the HMAC's key: as long as its output, as RFC 2104 advises."""
 STAND_IN_AFTER_S = 1.0
-"""A new answer is waited for so long before the last good one stands in for it."""
+"""How long a new answer is waited for before the last good one stands in for it."""
 STAND_IN_S = 2.0
-"""A last good answer counts again for so long; then a new one is asked for again, so that one which
-says something else is heard soon."""
+"""How long a last good answer counts again before a new one is asked for."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept(Generic[V]):
+class CachedAnswer(Generic[V]):
     """An answer and how long it counts.
 
     Attributes:
-        value: The answer.
-        until_s: When it ends, on the clock of the cache.
-        last_s: When it no longer stands in for a new one; at or before `until_s` if it does not.
-        stands_in: Whether it does so now.
+        until_s: When it expires, on the cache's clock.
+        last_s: When it no longer stands in for a new one; at or before `until_s` if it never does.
+        stands_in: Whether it stands in for a new one now.
     """
 
     value: V
@@ -55,17 +51,17 @@ class Kept(Generic[V]):
 
 
 class AskFailedError(Exception):
-    """The question was given up from outside, as at the end of the process."""
+    """The question was cancelled, as at the end of the process."""
 
 
 class AnswerCache(Generic[V]):
     """The answers.
 
     Args:
-        now_s: A clock that never goes backwards.
-        max_kept: Good answers kept, and as many others; the one that was kept first gives way.
-        is_good: Whether an answer is good.
-        grace_s: For how long after its time a good answer stands in for a new one.
+        now_s: A monotonic clock.
+        max_kept: Good answers kept, and as many others; the oldest is evicted.
+        is_good: Whether an answer may stand in for a new one.
+        grace_s: How long after its expiry it may.
     """
 
     def __init__(
@@ -81,9 +77,9 @@ class AnswerCache(Generic[V]):
         self._grace_s = grace_s
         self._hmac_key = secrets.token_bytes(KEY_BYTES)
         # Both in the order in which they were kept; no key is in both.
-        self._good: dict[bytes, Kept[V]] = {}
-        self._others: dict[bytes, Kept[V]] = {}
-        self._in_flight: dict[bytes, asyncio.Future[Kept[V]]] = {}
+        self._good: dict[bytes, CachedAnswer[V]] = {}
+        self._others: dict[bytes, CachedAnswer[V]] = {}
+        self._in_flight: dict[bytes, asyncio.Future[CachedAnswer[V]]] = {}
 
     def __repr__(self) -> str:
         return f"<AnswerCache: {len(self)} kept, {len(self._in_flight)} in flight>"
@@ -91,24 +87,19 @@ class AnswerCache(Generic[V]):
     def __len__(self) -> int:
         return len(self._good) + len(self._others)
 
-    def get(self, secret: bytes) -> Kept[V] | None:
-        """The answer about a secret, if one is kept and still counts."""
+    def get(self, secret: bytes) -> CachedAnswer[V] | None:
+        """The answer to a question, if one is cached and still counts."""
         return self._counting(self._key(secret))
 
     async def get_or_ask(
         self, secret: bytes, ask: Callable[[bool], Awaitable[tuple[V, float]]]
-    ) -> Kept[V]:
-        """The answer that is kept, or that somebody is waiting for already, or a new one.
-
-        If there is none to be had, the last good one, as the module says.
+    ) -> CachedAnswer[V]:
+        """The cached answer, or the one under way, or a new one; or else the last good one.
 
         Args:
-            secret: What it is about.
-            ask: Gives the answer and for how many seconds it counts, 0 for those who wait now.
-                Called with whether there is a last good answer.
-
-        Raises:
-            Exception: Whatever `ask` raises, to all who wait; nothing is kept then.
+            secret: The question.
+            ask: Gives the answer and for how many seconds it counts, 0 for those who wait now;
+                called with whether there is a last good answer.  What it raises, all who wait get.
         """
         key = self._key(secret)
         if (kept := self._counting(key)) is not None:
@@ -125,13 +116,13 @@ class AnswerCache(Generic[V]):
         return await asyncio.shield(future)
 
     def clear(self) -> None:
-        """Forget all answers; those under way reach who waits for them, and are not kept."""
+        """Forget all answers; those under way reach who waits for them, and are not cached."""
         self._good.clear()
         self._others.clear()
         self._in_flight.clear()
 
-    def _counting(self, key: bytes) -> Kept[V] | None:
-        """The answer that counts now; one that is of no use any more is dropped."""
+    def _counting(self, key: bytes) -> CachedAnswer[V] | None:
+        """The answer that counts now; an expired one without grace is dropped."""
         kept = self._good.get(key) or self._others.get(key)
         if kept is None:
             return None
@@ -142,18 +133,18 @@ class AnswerCache(Generic[V]):
             self._drop(key)
         return None
 
-    def _stand_in(self, key: bytes) -> Kept[V] | None:
+    def _stand_in(self, key: bytes) -> CachedAnswer[V] | None:
         """The last good answer, which counts for another moment; None if there is none."""
         last = self._good.get(key)
         if last is None:
             return None
         until_s = min(self._now_s() + STAND_IN_S, last.last_s)
-        kept = self._good[key] = Kept(last.value, until_s, last.last_s, stands_in=True)
+        kept = self._good[key] = CachedAnswer(last.value, until_s, last.last_s, stands_in=True)
         return kept
 
     def _asked(
         self, key: bytes, ask: Callable[[bool], Awaitable[tuple[V, float]]], *, has_last: bool
-    ) -> asyncio.Future[Kept[V]]:
+    ) -> asyncio.Future[CachedAnswer[V]]:
         """The answer that is under way, or a new one."""
         future = self._in_flight.get(key)
         if future is None:
@@ -167,7 +158,7 @@ class AnswerCache(Generic[V]):
     async def _answer(
         self,
         key: bytes,
-        future: asyncio.Future[Kept[V]],
+        future: asyncio.Future[CachedAnswer[V]],
         ask: Callable[[bool], Awaitable[tuple[V, float]]],
         *,
         has_last: bool,
@@ -179,7 +170,7 @@ class AnswerCache(Generic[V]):
         else:
             until_s = self._now_s() + lifetime_s
             is_good = self._is_good(value)
-            kept = Kept(value, until_s, until_s + self._grace_s if is_good else 0.0)
+            kept = CachedAnswer(value, until_s, until_s + self._grace_s if is_good else 0.0)
             if self._in_flight.get(key) is future:
                 # Whatever was said before counts no more.
                 self._drop(key)
@@ -192,7 +183,7 @@ class AnswerCache(Generic[V]):
             if not future.done():
                 future.set_exception(AskFailedError("the question was given up"))
 
-    def _keep(self, table: dict[bytes, Kept[V]], key: bytes, kept: Kept[V]) -> None:
+    def _keep(self, table: dict[bytes, CachedAnswer[V]], key: bytes, kept: CachedAnswer[V]) -> None:
         if len(table) >= self._max_kept:
             del table[next(iter(table))]
         table[key] = kept
@@ -205,6 +196,6 @@ class AnswerCache(Generic[V]):
         return hmac.digest(self._hmac_key, secret, "sha256")
 
 
-def _retrieved(future: asyncio.Future[Kept[V]]) -> None:
+def _retrieved(future: asyncio.Future[CachedAnswer[V]]) -> None:
     if not future.cancelled():
         future.exception()

@@ -1,12 +1,12 @@
-"""Whom a client certificate names, and whether it is a front proxy's.
+"""Client certificates: which user one names, and whether it is a front proxy's.
 
-A certificate counts if a chain leads from it to one of the CAs of a bundle, every link of which is
-valid now and usable for the authentication of clients: its extended key usage names that, or any
-usage, or there is none.  As in Go it needs no alternative name, may itself be one of the bundle,
-and a bundle may hold intermediate CAs alone.  There are no revocation lists, as in kube-apiserver.
+A certificate counts if a chain leads from it to a CA of a bundle, every link of which is valid now
+and usable for client authentication: its extended key usage names that, or any usage, or there is
+none.  As in Go it needs no alternative name, may itself be in the bundle, and a bundle may hold
+intermediate CAs alone.  There are no revocation lists, as in kube-apiserver.
 
-Differences from kube-apiserver: a name, group or uid with control characters is no good, for no
-header field could carry it; and of extensions that are critical the library must know each.
+Differences from kube-apiserver: a name, group or uid with control characters, which no header field
+can carry, is refused; and the library must know every critical extension.
 
 Sources: kubernetes/apiserver `authentication/request/x509/x509.go`; the UID's OID is of
 kubernetes/apiserver `authentication/request/x509` and kubernetes/kubernetes' feature
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
 UID_OID = ObjectIdentifier("1.3.6.1.4.1.57683.2")
-"""Of the subject's attribute with the user's uid, below the CNCF's enterprise number."""
+"""The subject's attribute with the user's uid, below the CNCF's enterprise number."""
 CREDENTIAL_ID_KEY = "authentication.kubernetes.io/credential-id"
 MAX_KEPT = 4096
-"""Certificates whose verdict is kept, at about 2 KB each; clients rarely share a proxy by more."""
+"""Certificates whose verdict is cached, at about 2 KB each."""
 BAD_LIFETIME_S = 10.0
-"""How long a certificate counts as no good: the clock may reach the time from which it is valid."""
+"""How long a refusal is cached: the certificate may become valid meanwhile."""
 MAX_PROBLEM_CHARS = 200
-"""Of what the library says: it quotes the certificate."""
+"""Of the library's message: it quotes the certificate."""
 MAX_CHAIN = 8
-"""Other certificates that a client may send; the library's chains have no more, real ones three."""
+"""Further certificates that a client may send: the longest chain of the library."""
 CLIENT_USAGES = frozenset(
     {ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 )
@@ -51,11 +51,11 @@ _NOT_KEPT = float("-inf")
 
 
 class SubjectError(ValueError):
-    """The certificate is a client's, but its subject cannot be taken for a user."""
+    """The subject of a valid certificate names no user."""
 
 
 class ClientCertificates:
-    """Judges clients' certificates; equal ones once, for thousands of connections share few.
+    """Judges clients' certificates, and caches the verdicts.
 
     Args:
         client_ca: PEM of the CAs of users' certificates; None if certificates name no users.
@@ -64,7 +64,7 @@ class ClientCertificates:
         now_s: Unix time.
 
     Raises:
-        ValueError: One of the two is no PEM of certificates.
+        ValueError: A CA is no PEM of certificates.
     """
 
     def __init__(
@@ -79,15 +79,15 @@ class ClientCertificates:
         self._anchors = _subjects(client_ca) | _subjects(front_proxy_ca)
         self._allowed_names = frozenset(allowed_names)
         self._now_s = now_s
-        # By SHA-256 of all certificates, with the time until which that counts; used last is last.
+        # By SHA-256 of all certificates, with the time until which it counts; last used is last.
         self._kept: OrderedDict[bytes, tuple[Peer, float]] = OrderedDict()
 
     def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:
-        """Say whose certificate that is; never raises, whatever the bytes.
+        """The peer that a certificate makes; never raises, whatever the bytes.
 
         Args:
             leaf_der: The certificate.
-            chain: What else the client sent, in any order; with the certificate itself or without.
+            chain: Whatever the client sent, in any order, with or without the certificate.
         """
         digest = hashlib.sha256(leaf_der)
         fingerprint = digest.hexdigest()
@@ -131,32 +131,27 @@ class ClientCertificates:
         user = None
         is_front_proxy = False
         valid_until_s = float("inf")
-        if self._front_proxy_store is not None:
+        for store in (self._front_proxy_store, self._client_store):
+            if store is None:
+                continue
             try:
-                until_s = verified_until_s(leaf, others, self._front_proxy_store, now_s)
-                name = common_name(leaf)
-                if self._allowed_names and name not in self._allowed_names:
-                    raise SubjectError(f"subject with cn={name!r} is not in the allowed list")  # noqa: TRY301 - one place says what came of it
-                is_front_proxy = True
-                valid_until_s = until_s
-            except (verification.VerificationError, SubjectError) as error:
-                problems.append(_problem(leaf, error, now_s))
-        if self._client_store is not None:
-            try:
-                until_s = verified_until_s(leaf, others, self._client_store, now_s)
-                user = user_of(leaf, fingerprint)
+                until_s = verified_until_s(leaf, others, store, now_s)
+                if store is self._front_proxy_store:
+                    self._check_name(leaf)
+                    is_front_proxy = True
+                else:
+                    user = user_of(leaf, fingerprint)
                 valid_until_s = min(valid_until_s, until_s)
             except (verification.VerificationError, SubjectError) as error:
                 problems.append(_problem(leaf, error, now_s))
-        if user is not None or is_front_proxy:
-            problems = []
-        return Peer(
-            user=user,
-            is_front_proxy=is_front_proxy,
-            has_certificate=True,
-            problem="; ".join(dict.fromkeys(problems)),
-            valid_until_s=valid_until_s,
-        )
+        is_known = user is not None or is_front_proxy
+        problem = "" if is_known else "; ".join(dict.fromkeys(problems))
+        return Peer(user, is_front_proxy, True, problem, valid_until_s)
+
+    def _check_name(self, leaf: x509.Certificate) -> None:
+        name = common_name(leaf)
+        if self._allowed_names and name not in self._allowed_names:
+            raise SubjectError(f"subject with cn={name!r} is not in the allowed list")
 
     def __repr__(self) -> str:
         return f"<ClientCertificates: {len(self._kept)} kept>"
@@ -165,15 +160,10 @@ class ClientCertificates:
 def without_twins(
     certificates: Iterable[x509.Certificate], anchors: frozenset[x509.Name]
 ) -> list[x509.Certificate]:
-    """One certificate of each key and name, so that a chain can go on in one way only.
+    """One certificate of each key and name: of twins the one issued by an anchor, or the first.
 
-    The library tries every way.  Anybody can make certificates that lead on to each other, and with
-    a CA's name and key in one of them all ways of n such certificates would begin at a client's
-    own: the eighth power of n, in which nothing else is served.
-
-    Args:
-        certificates: What a client sent.
-        anchors: Of twins the one issued by one of these is kept; otherwise the first.
+    The library tries every chain, and anybody can make n certificates that lead on to each other in
+    every order: the eighth power of n chains, while nothing else is served.
     """
     kept: dict[tuple[x509.Name, bytes], x509.Certificate] = {}
     for each in certificates:
@@ -189,14 +179,7 @@ def verified_until_s(
     store: verification.Store,
     now_s: float,
 ) -> float:
-    """Find a chain to one of the store's CAs that is good for clients now.
-
-    Returns:
-        The Unix time at which the first certificate of the chain expires.
-
-    Raises:
-        VerificationError: There is no such chain.
-    """
+    """The Unix time at which a certificate of a chain to one of the store's CAs first expires."""
     now = dt.datetime.fromtimestamp(now_s, dt.UTC).replace(tzinfo=None)
     verifier = (
         verification.PolicyBuilder()
@@ -211,21 +194,13 @@ def verified_until_s(
 
 
 def common_name(certificate: x509.Certificate) -> str:
-    """The subject's common name; of several the last, as in Go; "" if there is none.
-
-    Raises:
-        SubjectError: It is no text that a header field could carry.
-    """
+    """The subject's common name; of several the last, as in Go; "" if there is none."""
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return _text(names[-1], "common name") if names else ""
 
 
 def user_of(certificate: x509.Certificate, fingerprint: str) -> User | None:
     """The user that a certificate names; None if it has no common name.
-
-    Args:
-        certificate: One that counts.
-        fingerprint: Its SHA-256, in hexadecimal.
 
     Raises:
         SubjectError: A name is no text, or there is more than one uid, or an empty one.
@@ -248,7 +223,7 @@ def user_of(certificate: x509.Certificate, fingerprint: str) -> User | None:
 
 
 def said(error: Exception) -> str:
-    """What an exception says, as one short line."""
+    """The text of an exception, as one short line."""
     text = str(error) or type(error).__name__
     text = text.partition(" (encountered processing")[0]
     text = "".join(each if each.isprintable() else "?" for each in text)
@@ -256,7 +231,7 @@ def said(error: Exception) -> str:
 
 
 def _problem(leaf: x509.Certificate, error: Exception, now_s: float) -> str:
-    """Why a certificate does not count, by its serial number, as Kubernetes says it."""
+    """Why a certificate does not count, in Kubernetes' words."""
     until, since = leaf.not_valid_after_utc, leaf.not_valid_before_utc
     if now_s >= until.timestamp() + 1.0:
         why = f"it expired at {until.isoformat()}"

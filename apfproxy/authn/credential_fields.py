@@ -1,8 +1,8 @@
-"""The header fields that say who asks, read as kube-apiserver reads them.
+"""Header fields with credentials, read as kube-apiserver reads them.
 
-Three kinds of them: Authorization; the fields of a front proxy, whose names can be set; and those
-of impersonation.  Where kube-apiserver would take the first of several values, and another server
-perhaps the last, more than one is refused.
+There are three kinds: Authorization; the fields of a front proxy, whose names can be set; and those
+of impersonation.  Where kube-apiserver takes the first of several values, and another server may
+take the last, several are refused.
 
 Source: kubernetes/apiserver, `authentication/request/headerrequest` and
 `endpoints/filters/impersonation.go`.
@@ -39,13 +39,11 @@ class CredentialsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CredentialRules:
-    """The names of a front proxy's fields, in lower case; of a kind the first counts that is there.
+    """The names of a front proxy's fields, in lower case; of a kind the first present one counts.
 
     Attributes:
-        usernames, uids, groups: Whole names.
         extra_prefixes: Of names that end with a key.
-        names, prefixes: All names and prefixes that nobody else may use: those above and
-            Kubernetes' own.
+        names, prefixes: Those above and Kubernetes' own, which only front proxies may use.
     """
 
     usernames: tuple[bytes, ...]
@@ -57,7 +55,7 @@ class CredentialRules:
 
     @classmethod
     def of(cls, settings: FrontProxySettings) -> CredentialRules:
-        """The rules of some settings."""
+        """The rules by the settings."""
 
         def lower(names: tuple[str, ...]) -> tuple[bytes, ...]:
             return tuple(name.lower().encode() for name in names)
@@ -91,11 +89,11 @@ def read_credentials(
     *,
     websocket_token: bytes = b"",
 ) -> Credentials:
-    """Make credentials of the fields that hold them.
+    """The credentials in the fields of a request.
 
     Args:
-        rules: What the fields of front proxies are called.
-        claims: Those fields.
+        rules: The names of front proxies' fields.
+        claims: The fields of front proxies.
         authorizations: Values of Authorization.
         impersonations: The fields of impersonation.
         websocket_token: The token in the WebSocket subprotocol; b"" if none.
@@ -156,10 +154,7 @@ def _by_name(lines: Lines) -> dict[bytes, list[bytes]]:
     """The values of each name, in order."""
     named: dict[bytes, list[bytes]] = {}
     for field, value in lines:
-        if field in named:
-            named[field].append(value)
-        else:
-            named[field] = [value]
+        named.setdefault(field, []).append(value)
     return named
 
 

@@ -1,7 +1,4 @@
-"""What a request says about who asks; nothing of it is believed yet.
-
-Nothing here shows a token in its repr, so no log and no traceback can.
-"""
+"""Credentials of a request and of a connection; no repr shows a token."""
 
 from __future__ import annotations
 
@@ -14,13 +11,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """The credentials in the header fields of a request.
+    """The credentials in the header fields of a request, none of which is verified yet.
 
     Attributes:
         token: The bearer token of Authorization or of the WebSocket subprotocol; "" if none.
-        claimed: Whom the identity fields name, as they name them; None if they name nobody.
-        impersonated: Whom the Impersonate-* fields name, likewise; its groups and so on are
-            only those that were given.
+        claimed: The user that the fields of a front proxy name.
+        impersonated: The user that Impersonate-* fields name, with only the groups they name.
     """
 
     token: str = field(default="", repr=False)
@@ -36,10 +32,9 @@ class Peer:
     """What is known of the other end of a client's connection.
 
     Attributes:
-        user: Of its certificate, if a client CA signed that; with no virtual groups.
-        is_front_proxy: Whether its identity fields are believed.
-        has_certificate: Whether it showed one.
-        problem: Why its certificate is no good; "" if it has none, or one that is good.
+        user: The user of a certificate that a client CA signed; without virtual groups.
+        is_front_proxy: Whether its identity fields are trusted.
+        problem: Why its certificate is not accepted; "" without one, or with a good one.
         valid_until_s: Unix time until which all this holds: certificates expire.
     """
 
@@ -52,4 +47,4 @@ class Peer:
 
 UNKNOWN_PEER = Peer()
 TRUSTED_PEER = Peer(is_front_proxy=True)
-"""One at an address from which identity fields are believed."""
+"""One at an address from which identity fields are trusted."""

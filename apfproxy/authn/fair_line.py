@@ -1,13 +1,12 @@
-"""Turns at something scarce, shared fairly between the addresses that ask for it.
+"""Turns at something scarce, shared fairly among the addresses that ask for it.
 
-So many places may be under way at once, and so many more wait.  Each address has a line of its own,
-and the lines take turns, so an address with a thousand in its line delays another by one turn.  One
-address never has all turns that are under way: what takes long for it leaves room for others.  When
-no more may wait, the newest of the longest line gives way, so that an address gets a place however
-many others have theirs.  Every step takes constant time.
+A number of places is under way at once, and a number waits.  Each address has its own line, and the
+lines take turns, so an address with a thousand in its line delays another by one turn.  No address
+has all turns that are under way, so slow ones leave room for others.  When the waiting places are
+full, the newest of the longest line gives way.  Every step takes constant time.
 
-An address is one of IPv4, or the 64 bits of a network of IPv6, of which one client has as many
-addresses as it likes.  Clients behind one proxy or load balancer share one.
+An address is one of IPv4, or the first 64 bits of one of IPv6, of which a client has as many as it
+likes.  Clients behind one proxy or load balancer share one.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import ipaddress
 from collections import OrderedDict
 
 V6_NETWORK_BITS = 64
-"""A network of IPv6 belongs to one link, and its hosts choose the rest of their addresses."""
+"""Hosts choose the rest of their addresses themselves."""
 
 
 class LineFullError(Exception):
@@ -25,13 +24,7 @@ class LineFullError(Exception):
 
 
 class Line:
-    """Those of one address.
-
-    Attributes:
-        address: Its own.
-        waiting: In the order of their turns.
-        under_way: How many have theirs.
-    """
+    """The places of one address; `waiting` is in the order of their turns."""
 
     __slots__ = ("address", "under_way", "waiting")
 
@@ -48,12 +41,12 @@ class Place:
     """One who asks: outside, waiting in a line, or under way.
 
     Args:
-        address: Whose line it will wait in; "" is one, too.
+        address: Names its line; "" is an address, too.
         comes_first: Whether it goes before those of its address that do not.
 
     Attributes:
         line: The last that it was in.
-        turn: Of its last wait: done when its turn has come.
+        turn: Done when its turn has come.
         turns: How many turns it has had.
     """
 
@@ -76,14 +69,8 @@ class FairLine:
     """The lines of all addresses.
 
     Args:
-        slots: Turns under way at once; >= 1.  One address has at most three quarters of them, but
-            at least one.
-        max_waiting: Those who wait, in all; >= 1.  Those of one address are at most half of them,
-            but at least one.
-
-    Attributes:
-        waiting: How many wait.
-        under_way: How many have their turn.
+        slots: Turns under way at once, >= 1; of one address at most three quarters, at least one.
+        max_waiting: Places that wait, >= 1; of one address at most half of them, at least one.
     """
 
     def __init__(self, slots: int, max_waiting: int) -> None:
@@ -158,11 +145,7 @@ class FairLine:
         place.turns += 1
 
     def _make_room(self, line: Line, place: Place) -> None:
-        """Have the newest of the longest line give way, which may be the one who comes.
-
-        Raises:
-            LineFullError: It is.
-        """
+        """Have the newest of the longest line give way, which may be the one who comes."""
         longest = line
         if len(line.waiting) < min(self._longest, self._max_waiting_of_one):
             longest = next(reversed(self._by_length[self._longest]))
@@ -208,7 +191,7 @@ class FairLine:
 
 
 def share_of(address: str) -> str:
-    """Whose share an address is of: its own, or that of its network of IPv6."""
+    """The address that a line is for: of IPv4 as it is, of IPv6 its network."""
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:

@@ -1,18 +1,16 @@
-"""Who may be somebody else, and who that is then.
+"""Who may impersonate whom.
 
-As kube-apiserver has it, whoever impersonates needs leave for each thing that they take on: the
-user or service account, each group, each value of each extra key, the uid.  It is asked for in
-kube-apiserver's order, one after the other, until one is denied.  Those on the settings' list need
-no leave.  Nobody else is special: kube-apiserver's own authorizer lets members of `system:masters`
-do anything, so where it may be asked it says yes for them too; another upstream may say no, and
-without access reviews they have to be on the list.
+As in kube-apiserver, whoever impersonates needs permission for each thing that they take on: the
+user or service account, each group, each value of each extra key, the uid.  Permissions are asked
+for in kube-apiserver's order until one is denied.  Those on the settings' list need none.  Members
+of `system:masters` are not special here: kube-apiserver's authorizer permits them anything, another
+upstream may not, and without access reviews they have to be on the list.
 
-What the upstream does not answer is open.  Then the real user is classified, or where the proxy's
-own rights would decide the request is refused for now; so nobody gains anything by making reviews
-fail.
+If the upstream does not answer, the real user is classified; or the request is refused for now
+where the proxy's own rights would decide.  So nobody gains anything by making reviews fail.
 
 The finer verbs of constrained impersonation (`impersonate:user-info` and the like) are not asked
-for: who has only those is classified as who they are, and the upstream decides.
+for: users with only those are classified as themselves, and the upstream decides.
 
 Source: kubernetes/apiserver, pkg/endpoints/filters/impersonation/impersonation.go, and
 pkg/endpoints/handlers/responsewriters/errors.go for the words.
@@ -26,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.go_text import quoted
 from apfproxy.api.names import check_dns_label, check_dns_subdomain
-from apfproxy.authn.access_review import Access, AccessReviewError
+from apfproxy.authn.access_review import Access
 from apfproxy.authn.token_users import ACCOUNT_PREFIX, ACCOUNTS_GROUP
 from apfproxy.request.user import UNAUTHENTICATED_GROUP, User, authenticated
 
@@ -45,12 +43,7 @@ HTML_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 class Impersonations:
-    """Decides who may be whom.
-
-    Args:
-        settings: Those who may be anybody.
-        reviews: Asks the upstream about all others; None if it is not to be asked.
-    """
+    """Decides who may impersonate whom; without `reviews` the settings alone decide."""
 
     def __init__(self, settings: ImpersonationSettings, reviews: AccessReviews | None) -> None:
         self._users = frozenset(settings.users)
@@ -62,14 +55,11 @@ class Impersonations:
         return f"<Impersonations: {listed}, others by {self._reviews or 'nobody'}>"
 
     def check(self, user: User, wanted: User) -> bool | None:
-        """Whether the user may be the wanted one, if that is known at once.
+        """Whether the user may be the wanted one; None if the upstream has to be asked: `review`.
 
         Args:
-            user: Who really asks, with all groups that count.
-            wanted: Whom the fields name, with the groups, uid and extra values that they name.
-
-        Returns:
-            None if the upstream has to be asked: `await review`.
+            user: The real user, with all groups that count.
+            wanted: The user that the fields name, with the groups, uid and extra they name.
         """
         if self._is_listed(user):
             return True
@@ -85,10 +75,7 @@ class Impersonations:
         return True
 
     def lifetime_s(self, user: User, wanted: User) -> float:
-        """For how long what `check` or `review` said still counts, at most.
-
-        Infinite if it hangs on the settings alone; 0 if the upstream did not answer.
-        """
+        """How long the answer holds: for ever by the settings alone, 0 if there was no answer."""
         if self._reviews is None or self._is_listed(user):
             return math.inf
         lifetime_s = math.inf
@@ -100,31 +87,19 @@ class Impersonations:
         return lifetime_s
 
     async def review(self, user: User, wanted: User, address: str) -> bool | None:
-        """Whether the user may be the wanted one, whatever it takes.
-
-        Args:
-            user: As for `check`.
-            wanted: As for `check`.
-            address: Of the client, among which the upstream is shared fairly.
-
-        Returns:
-            None if the upstream does not answer; its API warns of that itself.
-        """
+        """As `check`, but asks the upstream; None if it does not answer."""
         known = self.check(user, wanted)
         if known is not None or self._reviews is None:
             return bool(known)
         try:
             async with asyncio.timeout(self._reviews.timeout_s):
                 for access in accesses(wanted):
-                    if not await self._reviews.review(user, access, address):
-                        return False
-        except (AccessReviewError, TimeoutError):
+                    is_allowed = await self._reviews.review(user, access, address)
+                    if not is_allowed:
+                        return is_allowed
+        except TimeoutError:
             return None
         return True
-
-    def effective(self, wanted: User) -> User:
-        """The user that results once it is allowed."""
-        return effective(wanted)
 
     def forbidden_message(self, user: User, wanted: User) -> str:
         """kube-apiserver's words for the first thing that is not known to be allowed."""

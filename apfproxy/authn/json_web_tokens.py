@@ -1,21 +1,19 @@
-"""JSON Web Tokens (RFC 7519) of one issuer, as kube-apiserver takes them.
+"""JSON Web Tokens (RFC 7519) of one issuer, as kube-apiserver accepts them.
 
-In this order, cheapest first, so that tokens of others and rubbish cost next to nothing:
+A token is checked in this order, cheapest first:
 
-1. not larger than 16 KiB, and three parts of base64url: else nobody's;
-2. the issuer that it claims is this one, by the bytes that the signature is over: else nobody's,
-   whatever else it says, without a look at a key;
-3. its header names an asymmetric algorithm, and nothing that has to be understood (`crit`).  What
-   it says of where its key is (`jku`, `jwk`, `x5u`, `x5c`) is never read;
-4. a key of the issuer's set that fits name and algorithm verifies it.  If none of that name is
-   there, the set is fetched again (`web_keys.KeySource.can_refresh`), for which `check` says None.
-   Whose the token is stays open while that fails, or may not be done again yet for a key that can
-   be newer than the set;
+1. it has at most 16 KiB, and three parts of base64url;
+2. its claimed issuer is this one;
+3. its header names an asymmetric algorithm and no critical extension (`crit`).  Where it says its
+   key is (`jku`, `jwk`, `x5u`, `x5c`) is never read;
+4. a key of the issuer's set with its name and algorithm verifies it.  If no key has that name, the
+   set is fetched again (`KeySource.can_refresh`), for which `check` says None.  The verdict is open
+   while that fails, or is not due yet for a key that can be newer than the set;
 5. audience and times;
 6. the user, `token_users`.
 
-Expiry is exact for others' tokens and has a minute's leeway for service accounts'; nbf and iat may
-be a minute in the future for these, five for others.
+Expiry is exact, with a minute's leeway for service accounts' tokens; nbf and iat may be a minute in
+the future for these, five for others.
 
 Source: kubernetes/kubernetes, pkg/serviceaccount/jwt.go; go-jose/go-jose, jwt/validation.go;
 coreos/go-oidc, oidc/verify.go.
@@ -51,13 +49,13 @@ if TYPE_CHECKING:
 MAX_TOKEN_BYTES = 1 << 14
 """Real ones have one or two KiB; with hundreds of groups eight."""
 MAX_LIFETIME_S = 600.0
-"""Of a verdict: after a key has been withdrawn, its tokens count no longer than this."""
+"""Of a verdict: tokens of a withdrawn key count no longer than this."""
 UNVERIFIED_LIFETIME_S = 10.0
-"""Of a verdict that another key could change, which takes as long (`remote_keys.REFETCH_S`)."""
+"""Of a verdict that another fetch could change (`remote_keys.REFETCH_S`)."""
 ACCOUNT_LEEWAY_S = 60
 """Of go-jose, for all three times of a service account's token."""
 PERSON_LEEWAY_S = 300
-"""Of go-oidc, for nbf; here for iat too, which it does not look at; exp has none."""
+"""Of go-oidc, for nbf; here for iat too; exp has none."""
 LATEST_S = 1 << 63
 """Times after this are none."""
 
@@ -73,11 +71,7 @@ SIGNATURES = PyJWS()
 
 
 class JwtSettingsError(ValueError):
-    """The settings of an issuer cannot be used; the operator's fault.
-
-    Attributes:
-        problems: The setting's name within the issuer's entry, and what is wrong.
-    """
+    """Settings of an issuer that cannot be used: names within its entry, and what is wrong."""
 
     def __init__(self, problems: tuple[tuple[str, str], ...]) -> None:
         super().__init__("; ".join(f"{setting}: {problem}" for setting, problem in problems))
@@ -85,15 +79,10 @@ class JwtSettingsError(ValueError):
 
 
 class JsonWebTokens:
-    """Knows the tokens of one issuer.
-
-    Args:
-        settings: The issuer's.
-        keys: Its keys.
-        now_s: Unix time.
+    """Authenticates the tokens of one issuer; `now_s` is Unix time.
 
     Raises:
-        JwtSettingsError: These settings are no issuer's.
+        JwtSettingsError: The settings do not go together.
     """
 
     def __init__(
@@ -113,18 +102,18 @@ class JsonWebTokens:
 
     @property
     def problem(self) -> str | None:
-        """Why the issuer's keys cannot be had; None if they can, or nobody has needed them."""
+        """Why the issuer's keys cannot be fetched; None if they can, or nobody has needed them."""
         problem = self._keys.problem
         if problem in {"", NOT_FETCHED}:
             return None
         return f"the keys of {self._settings.issuer}: {problem}"
 
     def check(self, token: str) -> Verdict | None:
-        """Whose the token is; None if the keys have to be fetched to know."""
+        """The verdict; None if the keys have to be fetched first."""
         return self._verdict(token, can_wait=True)
 
     async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  one fetch for all
-        """Whose the token is, by keys that are fetched if that can help."""
+        """The verdict, by keys that are fetched if that can help."""
         if (verdict := self._verdict(token, can_wait=True)) is not None:
             return verdict
         await self._keys.refresh()
@@ -167,7 +156,7 @@ class JsonWebTokens:
         return self._verified(claims)
 
     def _problem(self, claims: dict[str, Any], kid: str | None) -> str:
-        """Why the token's key may be one that is not known here; "" if it cannot."""
+        """Why the token's key may be missing here; "" if it cannot."""
         issued_s, now_s = claims.get("iat"), self._now_s()
         if (
             not self._keys.problem
@@ -179,10 +168,7 @@ class JsonWebTokens:
         return self._keys.problem
 
     def _unsigned(self, claims: dict[str, Any], problem: str) -> Verdict:
-        """Of a token that a key may have signed which is not known here.
-
-        Nobody's whatever the key if its claims are no good; else open.
-        """
+        """The verdict if the key may be missing here: open, unless the claims are bad."""
         verdict = self._verified(claims)
         if verdict.user is None:
             return Verdict(None, 0.0, verdict.problem)
@@ -203,11 +189,7 @@ class JsonWebTokens:
         return Verdict(user, min(lifetime_s, MAX_LIFETIME_S))
 
     def _lifetime_s(self, claims: dict[str, Any]) -> float:
-        """How long the token is valid yet; if it is not yet, minus in how long it will be.
-
-        Raises:
-            ClaimsError: It has expired, or says not when it will.
-        """
+        """How long the token is still valid, in seconds; minus the time until it is valid."""
         now_s = self._now_s()
         expires_s = time_claim(claims, "exp")
         if expires_s is None:
@@ -234,11 +216,7 @@ class JsonWebTokens:
 
 
 def decoded(part: str) -> bytes:
-    """A part of a token.
-
-    Raises:
-        StrictJsonError: It is no base64url, or one of several spellings of it.
-    """
+    """A part of a token; StrictJsonError if it is no base64url, or not spelled canonically."""
     try:
         data = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
     except ValueError:
@@ -258,11 +236,7 @@ def is_signed(token: str, key: Any, algorithm: str) -> bool:  # noqa: ANN401 - P
 
 
 def time_claim(claims: dict[str, Any], name: str) -> float | None:
-    """The Unix time of a claim; None if it is missing.
-
-    Raises:
-        ClaimsError: It is none.
-    """
+    """The Unix time of a claim; None if it is missing."""
     value = claims.get(name)
     if value is None:
         return None
@@ -273,11 +247,7 @@ def time_claim(claims: dict[str, Any], name: str) -> float | None:
 
 
 def check_settings(settings: JwtSettings) -> None:
-    """See that the settings of an issuer go together.
-
-    Raises:
-        JwtSettingsError: With all that do not.
-    """
+    """Raise JwtSettingsError, with all problems, unless the settings go together."""
     problems = []
     if not settings.issuer:
         problems.append(("issuer", "missing: what the tokens have as iss"))
@@ -309,7 +279,7 @@ def check_settings(settings: JwtSettings) -> None:
 def keys_of(
     settings: JwtSettings, now_s: Callable[[], float] = time.monotonic
 ) -> FileKeys | RemoteKeys:
-    """Where the settings say that the keys are; those of a file are read.
+    """The keys that the settings name; those of a file are read.
 
     Raises:
         JwtSettingsError: The settings do not go together.

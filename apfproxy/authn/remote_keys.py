@@ -1,9 +1,8 @@
-"""The public keys of an issuer that publishes them: at a URL, or where its discovery says.
+"""The public keys that an issuer publishes: at a URL, or where its discovery says.
 
-They are fetched when the first token comes, or earlier if `refresh` is called; again, behind the
-back of requests, when they are in use and older than ten minutes; and again when a token names a
-key that is not among them, at most every ten seconds, so that nobody can make the proxy a burden on
-the issuer.  One fetch is under way at a time, for all who wait; if it fails, the last keys stay.
+They are fetched for the first token; again in the background once they are ten minutes old and in
+use; and again, at most every ten seconds, when a token names a key that is not among them.  One
+fetch at a time is under way, for all who wait; if it fails, the last keys stay.
 
 Source: OpenID Connect Discovery 1.0, 4; coreos/go-oidc for what kube-apiserver does.
 """
@@ -19,8 +18,9 @@ from urllib.parse import urljoin, urlsplit
 
 import aiohttp
 
+from apfproxy.authn.api_exchange import JSON_HEAD, bounded_body, new_session
 from apfproxy.authn.strict_json import StrictJsonError, read_object
-from apfproxy.authn.web_keys import MAX_SET_BYTES, KeySet, WebKeysError, parse_jwks
+from apfproxy.authn.web_keys import MAX_SET_BYTES, KeySet, KeySource, WebKeysError, parse_jwks
 from apfproxy.loopback import is_local
 from apfproxy.tasks import spawn
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 DISCOVERY_PATH = "/.well-known/openid-configuration"
 
 TIMEOUT_S = 10.0
-"""Of one fetch, both documents and their redirects together."""
+"""Of one fetch, with both documents and their redirects."""
 REFRESH_S = 600.0
-"""Keys in use are fetched anew after this; kube-apiserver says one hour in its discovery."""
+"""Keys in use are fetched again after this; kube-apiserver's discovery says one hour."""
 REFETCH_S = 10.0
-"""Between attempts, if there are keys; go-oidc has no limit, kube-apiserver's own is as long."""
+"""Between attempts while there are keys, as in kube-apiserver."""
 FIRST_REFETCH_S = 1.0
-"""Between attempts, if there are none: then every token of the issuer is refused."""
+"""Between attempts while there are none, and every token of the issuer is refused."""
 MAX_REDIRECTS = 3
 NOT_FETCHED = "not fetched yet"
-"""What is the matter with keys that nobody has needed so far."""
+"""The problem of keys that nobody has needed so far."""
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -64,12 +64,11 @@ def url_problem(url: str) -> str:
     return ""
 
 
-class RemoteKeys:
+class RemoteKeys(KeySource):
     """Keys that are fetched.
 
     Args:
         issuer: Whose discovery is asked if `jwks_url` is None.
-        jwks_url: Where the keys are.
         ca_file: PEM of the CAs of the server; the system's if None.
         now_s: A monotonic clock.
 
@@ -96,7 +95,7 @@ class RemoteKeys:
         if problem := url_problem(jwks_url or issuer):
             raise WebKeysError(f"{jwks_url or issuer}: {problem}")
         if ca_file is not None:
-            # The file is read for each fetch, since it changes; that it is none is told now.
+            # It is read again for each fetch; a bad one is told now.
             tls_context(ca_file)
 
     def __repr__(self) -> str:
@@ -104,7 +103,7 @@ class RemoteKeys:
         return f"<RemoteKeys: {len(self._keys.keys)} keys, {state}>"
 
     def current(self) -> KeySet:
-        """The keys known now; if they are old, new ones are fetched meanwhile."""
+        """The keys known now; old ones are fetched again meanwhile."""
         if (
             self._keys.keys
             and self._fetching is None
@@ -115,7 +114,7 @@ class RemoteKeys:
         return self._keys
 
     def age_s(self) -> float:
-        """Since the last fetch; infinite if there was none."""
+        """Seconds since the last fetch; infinite without one."""
         return self._now_s() - self._fetched_s
 
     def can_refresh(self) -> bool:
@@ -130,7 +129,7 @@ class RemoteKeys:
                 return
             self._start()
         assert self._fetching is not None
-        # Unlike `await`, this does not cancel it for all when one who waits is gone.
+        # Unlike `await`, this does not cancel the fetch with one of those who wait.
         await asyncio.wait((self._fetching,))
 
     async def close(self) -> None:
@@ -138,7 +137,7 @@ class RemoteKeys:
         if (fetching := self._fetching) is not None:
             fetching.cancel()
             await asyncio.wait((fetching,))
-            # One that had not begun could not say so itself.
+            # A task that had not begun did not reset it.
             self._fetching = None
 
     def _start(self) -> None:
@@ -170,13 +169,7 @@ class RemoteKeys:
     async def _fetched_keys(self) -> KeySet:
         # Reading the system's CAs takes tens of milliseconds.
         context = await asyncio.to_thread(tls_context, self._ca_file)
-        async with aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(ssl=context, limit=1),
-            # A compressed answer could be larger than its bound.
-            headers={"Accept": "application/json", "Accept-Encoding": "identity"},
-            auto_decompress=False,
-            cookie_jar=aiohttp.DummyCookieJar(),
-        ) as session:
+        async with new_session(ssl=context, headers=JSON_HEAD) as session:
             url = self._jwks_url or await self._discovered_url(session)
             return parse_jwks(await get(session, url), url)
 
@@ -196,11 +189,7 @@ class RemoteKeys:
 
 
 def tls_context(ca_file: str | None) -> ssl.SSLContext:
-    """What servers are verified with.
-
-    Raises:
-        WebKeysError: The file cannot be used.
-    """
+    """What servers are verified with; WebKeysError if the file cannot be used."""
     try:
         return ssl.create_default_context(cafile=ca_file)
     except ssl.SSLError as error:
@@ -210,11 +199,7 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
 
 
 async def get(session: aiohttp.ClientSession, url: str) -> bytes:
-    """A document, also if it has moved on the same server.
-
-    Raises:
-        WebKeysError: The answer is another one, or too long.
-    """
+    """A document, also if it has moved on the same server; WebKeysError if there is none."""
     place = url
     for _ in range(MAX_REDIRECTS + 1):
         async with session.get(place, allow_redirects=False) as response:
@@ -226,21 +211,15 @@ async def get(session: aiohttp.ClientSession, url: str) -> bytes:
                 continue
             if response.status != 200:  # noqa: PLR2004 - its own name
                 raise WebKeysError(f"{url}: status {response.status}")
-            data = bytearray()
-            async for chunk in response.content.iter_any():
-                data += chunk
-                if len(data) > MAX_SET_BYTES:
-                    raise WebKeysError(f"{url}: longer than {MAX_SET_BYTES} bytes")
-            return bytes(data)
+            data = await bounded_body(response, MAX_SET_BYTES)
+            if data is None:
+                raise WebKeysError(f"{url}: longer than {MAX_SET_BYTES} bytes")
+            return data
     raise WebKeysError(f"{url}: redirects more than {MAX_REDIRECTS} times")
 
 
 def origin(url: str) -> tuple[str, str | None, int | None]:
-    """The server of a URL.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """The server of a URL, or ValueError."""
     parts = urlsplit(url)
     default = {"http": 80, "https": 443}.get(parts.scheme)
     return parts.scheme, parts.hostname, parts.port or default

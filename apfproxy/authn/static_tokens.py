@@ -1,9 +1,8 @@
-"""Bearer tokens from a file that kube-apiserver takes: CSV of token,user,uid,"group1,group2".
+"""Bearer tokens from kube-apiserver's file of static tokens: CSV of token,user,uid,"group1,group2".
 
-The file is read as Go's `encoding/csv` reads it: no comments; empty lines do not count; a field is
-quoted as a whole or not at all; a quote in a quoted field is doubled.  What kube-apiserver
-lets pass with a warning, or without, is an error here: a token or a user that is empty, a token
-that is there twice, and columns after the fourth.
+The file is read as by Go's `encoding/csv`: no comments; empty lines do not count; a field is quoted
+as a whole or not at all; a quote in a quoted field is doubled.  Stricter than kube-apiserver: an
+empty token or user, a token that is there twice, and columns after the fourth are errors.
 
 Source: kubernetes/apiserver, pkg/authentication/token/tokenfile.
 """
@@ -16,6 +15,7 @@ import secrets
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from apfproxy.authn.credential_file import read_file
 from apfproxy.authn.verdict import Verdict
 from apfproxy.request.user import User
 
@@ -23,22 +23,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MAX_FILE_BYTES = 1 << 24
-"""A hundred thousand tokens; keeps a wrong path, such as a disk image, from being read."""
+"""A hundred thousand tokens; a larger file is no token file."""
 
 FIELD = re.compile(r'"((?:[^"]|"")*+)"|([^",\n]*+)')
-"""A field, up to what ends it: possessive, so that each character is looked at once."""
+"""A field; possessive, so that each character is looked at once."""
 
 
 class StaticTokensError(ValueError):
-    """The file of tokens cannot be used; the operator's fault.  Says file and line, no token."""
+    """The file cannot be used; the operator's fault.  Says file and line, and no token."""
 
 
 class StaticTokens:
-    """Knows the tokens of a file, none of which is kept: only their HMACs are.
-
-    Args:
-        path: The file; nothing reads it before `load`.
-    """
+    """Authenticates the tokens of a file, of which only HMACs are kept; empty before `load`."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -50,24 +46,11 @@ class StaticTokens:
         return f"<StaticTokens: {len(self._verdicts)} tokens>"
 
     def load(self) -> None:
-        """Read the file.
-
-        Raises:
-            StaticTokensError: It cannot be read or used; what was known stays known.
-        """
-        try:
-            with self._path.open("rb") as file:
-                data = file.read(MAX_FILE_BYTES + 1)
-        except OSError as error:
-            raise StaticTokensError(f"{self._path}: {error.strerror or error}") from error
-        self.take(data)
+        """Read the file, or raise StaticTokensError and keep the tokens as they were."""
+        self.take(read_file(self._path, MAX_FILE_BYTES, StaticTokensError))
 
     def take(self, data: bytes) -> None:
-        """Know the tokens of this content of the file, and no others.
-
-        Raises:
-            StaticTokensError: It cannot be used; what was known stays known.
-        """
+        """Replace the tokens by those of a content, or raise StaticTokensError and keep them."""
         verdicts: dict[bytes, Verdict] = {}
         lines: dict[bytes, int] = {}
         for line, fields in records(data, str(self._path)):
@@ -82,11 +65,11 @@ class StaticTokens:
         self._verdicts = verdicts
 
     def check(self, token: str) -> Verdict:
-        """Whose the token is, until another content is taken."""
+        """The verdict, until another content is taken."""
         return self._verdicts.get(self._digest(token), self._unknown)
 
     async def review(self, token: str, address: str) -> Verdict:  # noqa: ARG002  the protocol's
-        """The same: nobody needs to be asked."""
+        """As `check`."""
         return self.check(token)
 
     def _digest(self, token: str) -> bytes:
@@ -144,11 +127,7 @@ def records(data: bytes, path: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def read_record(text: str, position: int, where: str) -> tuple[list[str], int]:
-    """The fields of the record at a position, and where the next begins.
-
-    Raises:
-        StaticTokensError: A quote is where none may be.
-    """
+    """The fields of the record at a position, and where the next begins."""
     fields: list[str] = []
     while True:
         # Matches always: at least nothing.

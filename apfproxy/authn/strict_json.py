@@ -1,8 +1,4 @@
-"""JSON from strangers: one meaning, or an error.
-
-Two readers of a token must not see two tokens in it, so a name that is there twice is an error, and
-so is what JSON does not have (NaN, Infinity).
-"""
+"""JSON that every reader understands alike: neither names given twice, nor NaN or Infinity."""
 
 from __future__ import annotations
 
@@ -11,15 +7,11 @@ from typing import Any
 
 
 class StrictJsonError(ValueError):
-    """The text is no JSON object, or not one with one meaning.  Says no part of it."""
+    """The text is no such JSON object.  Quotes no part of it."""
 
 
 def read_object(data: bytes) -> dict[str, Any]:
-    """The object that the text is.
-
-    Raises:
-        StrictJsonError: It is none.
-    """
+    """The object that a text is, or StrictJsonError."""
     try:
         value = json.loads(
             data.decode(), object_pairs_hook=once_each, parse_constant=refuse_constant
@@ -39,11 +31,7 @@ def read_object(data: bytes) -> dict[str, Any]:
 
 
 def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these names and values.
-
-    Raises:
-        StrictJsonError: A name is there twice.
-    """
+    """The object of these names and values."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise StrictJsonError("a name twice in one object")

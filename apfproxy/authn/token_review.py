@@ -1,10 +1,9 @@
-"""Whose a bearer token is, as the upstream says: TokenReviews of authentication.k8s.io/v1.
+"""Bearer tokens that the upstream reviews: TokenReviews of authentication.k8s.io/v1.
 
-What the upstream says counts for some seconds, yes or no.  That it says nothing is not kept: the
-last yes goes on to count for a while (`cache`); without one it is open whose the token is.
-Kubernetes keeps its own webhook's answers likewise (kubernetes/apiserver,
-pkg/authentication/token/cache).  Stricter than Kubernetes: an answer has to be one in every part,
-and if audiences are asked for, it has to name one of them.
+An answer counts for some seconds, yes or no.  If the upstream does not answer, the last yes counts
+for a while longer (`cache`); without one the verdict is open.  Kubernetes caches its own webhook's
+answers likewise (kubernetes/apiserver, pkg/authentication/token/cache).  Stricter than Kubernetes:
+every part of an answer has to be well-formed, and if audiences are asked for, it names one of them.
 """
 
 from __future__ import annotations
@@ -28,29 +27,26 @@ KIND = "TokenReview"
 PATH = "/apis/authentication.k8s.io/v1/tokenreviews"
 
 MAX_TOKEN_BYTES = 16384
-"""Tokens of service accounts have 1 KiB, those of large directories some; the limit of one field
-of the head in most servers is 8 KiB."""
+"""Tokens of service accounts have 1 KiB; most servers limit a header field to 8 KiB."""
 MAX_USER_CHARACTERS = 65536
-"""Of a user with all groups and extra values, as thousands of them may be kept."""
+"""Of a user with all groups and extra values, as thousands of them may be cached."""
 
 TOO_LONG = Verdict(None, 0.0, f"the token is longer than {MAX_TOKEN_BYTES} bytes")
 
 
 class ReviewError(Exception):
-    """The answer is no review; says what is wrong with it, and nothing that it holds."""
+    """The answer is no review.  Quotes nothing of it."""
 
 
 class UnfitUserError(ReviewError):
-    """The answer is a review that names a user whom no request can be forwarded for."""
+    """The answer names a user for whom no request can be forwarded."""
 
 
 class TokenReviews:
-    """Asks the upstream what tokens are; a `TokenAuthenticator`.
+    """Asks the upstream for the users of tokens; a `TokenAuthenticator`.
 
     Args:
-        api: The upstream's.
-        settings: How many answers are kept, and how long.
-        now_s: A clock that never goes backwards.
+        now_s: A monotonic clock.
         audiences: A token has to be for one of these; if empty, for the upstream itself.
     """
 
@@ -126,10 +122,6 @@ def verdict_of(answer: dict[str, Any], audiences: tuple[str, ...], lifetime_s: f
         answer: The object.
         audiences: One of these has to be in it, unless empty.
         lifetime_s: How long it counts.
-
-    Raises:
-        ReviewError: It is no TokenReview, or none with an answer.
-        UnfitUserError: Its user cannot be taken.
     """
     status = status_of(answer, API_VERSION, KIND)
     named = texts(status.get("audiences"), "status.audiences")
@@ -142,11 +134,7 @@ def verdict_of(answer: dict[str, Any], audiences: tuple[str, ...], lifetime_s: f
 
 
 def status_of(answer: dict[str, Any], api_version: str, kind: str) -> dict[str, Any]:
-    """The status of a review.
-
-    Raises:
-        ReviewError: The object is something else, or has none.
-    """
+    """The status of a review.  Raises ReviewError without one."""
     if answer.get("apiVersion") != api_version or answer.get("kind") != kind:
         raise ReviewError(f"the answer is no {kind} of {api_version}")
     status = answer.get("status")
@@ -156,12 +144,7 @@ def status_of(answer: dict[str, Any], api_version: str, kind: str) -> dict[str, 
 
 
 def user_of(info: object) -> User:
-    """The user that a review names.
-
-    Raises:
-        ReviewError: It names none.
-        UnfitUserError: It names one that cannot be taken.
-    """
+    """The user that a review names."""
     if not isinstance(info, dict):
         raise ReviewError("status.user is missing or no object")
     name = text(info.get("username"), "status.user.username")
@@ -190,11 +173,7 @@ def user_of(info: object) -> User:
 
 
 def flag(value: object, where: str) -> bool:
-    """A boolean; false if it is left out, as Go does with it.
-
-    Raises:
-        ReviewError: It is something else.
-    """
+    """A boolean, or ReviewError; false if it is left out, as in Go."""
     if value is None:
         return False
     if not isinstance(value, bool):
@@ -203,12 +182,7 @@ def flag(value: object, where: str) -> bool:
 
 
 def text(value: object, where: str) -> str:
-    """A text that a header field can carry; "" if it is left out.
-
-    Raises:
-        ReviewError: It is something else.
-        UnfitUserError: It is a text that no header field can carry.
-    """
+    """A text, or ReviewError; "" if it is left out.  UnfitUserError if no header can carry it."""
     if value is None:
         return ""
     if not isinstance(value, str):

@@ -1,12 +1,12 @@
-"""Whose a JSON Web Token is, by claims that are verified already.
+"""The user of a JSON Web Token, by its verified claims.
 
-Of a service account it is the account, as kube-apiserver's own authenticator has it; of anybody
-else, what the settings name, as its flags --oidc-... have it.  Stricter than kube-apiserver: `sub`
-must agree with the account that a bound token names; names must be valid; an empty user is nobody;
-no name or group has control characters, which no header field could carry.
+Tokens of service accounts are read as by kube-apiserver's own authenticator, others by the claims
+that the settings name, as by its flags --oidc-...  Stricter than kube-apiserver: `sub` must agree
+with the account that a bound token names; names must be valid; an empty user is refused, and so are
+control characters, which no header field can carry.
 
-kube-apiserver also looks whether account, pod, node and secret still exist.  The proxy cannot:
-a token counts here until it expires.
+kube-apiserver also checks whether account, pod, node and secret still exist.  The proxy cannot: a
+token counts here until it expires.
 
 Source: kubernetes/kubernetes, pkg/serviceaccount/claims.go and legacy.go; kubernetes/apiserver,
 pkg/authentication/serviceaccount and plugin/pkg/authenticator/token/oidc.
@@ -32,7 +32,7 @@ EXTRA_PREFIX = "authentication.kubernetes.io/"
 LEGACY_PREFIX = "kubernetes.io/serviceaccount/"
 
 UNFIT = re.compile("[\x00-\x1f\x7f\ud800-\udfff]")
-"""Control characters, and halves of characters, which JSON can have but UTF-8 cannot."""
+"""Control characters, and surrogates, which JSON can have but UTF-8 cannot."""
 
 
 class ClaimsError(ValueError):
@@ -40,11 +40,7 @@ class ClaimsError(ValueError):
 
 
 def text_claim(claims: dict[str, Any], name: str) -> str:
-    """The text of a claim, which must be there.
-
-    Raises:
-        ClaimsError: It is not, or is no text that can name something.
-    """
+    """The text of a claim, which must be there."""
     value = claims.get(name)
     if not isinstance(value, str) or not value or UNFIT.search(value):
         raise ClaimsError(f"the claim {name} is missing or no text")
@@ -52,20 +48,12 @@ def text_claim(claims: dict[str, Any], name: str) -> str:
 
 
 def optional_claim(claims: dict[str, Any], name: str) -> str:
-    """The text of a claim; "" if it is missing.
-
-    Raises:
-        ClaimsError: It is something else.
-    """
+    """The text of a claim; "" if it is missing."""
     return "" if claims.get(name, "") in (None, "") else text_claim(claims, name)
 
 
 def user_of_person(settings: JwtSettings, claims: dict[str, Any]) -> User:
-    """The user that the settings' claims name.
-
-    Raises:
-        ClaimsError: They name none.
-    """
+    """The user by the claims that the settings name.  Raises ClaimsError without one."""
     name = text_claim(claims, settings.username_claim)
     if settings.username_claim == "email" and claims.get("email_verified", True) is not True:
         raise ClaimsError("the claim email_verified is not true")
@@ -79,7 +67,7 @@ def user_of_person(settings: JwtSettings, claims: dict[str, Any]) -> User:
 
 
 def username_prefix(settings: JwtSettings) -> str:
-    """What stands before names, so that an issuer's users are no others': its URL, if nothing."""
+    """The prefix of user names, which keeps issuers' users apart: by default the issuer's URL."""
     if settings.username_prefix == "-":
         return ""
     if settings.username_prefix:
@@ -88,11 +76,7 @@ def username_prefix(settings: JwtSettings) -> str:
 
 
 def user_of_account(settings: JwtSettings, claims: dict[str, Any]) -> User:
-    """The service account that the claims name.
-
-    Raises:
-        ClaimsError: They name none, or two.
-    """
+    """The service account that the claims name.  Raises ClaimsError if they name none or two."""
     if settings.issuer == LEGACY_ISSUER:
         namespace = text_claim(claims, f"{LEGACY_PREFIX}namespace")
         name = text_claim(claims, f"{LEGACY_PREFIX}service-account.name")
@@ -119,11 +103,7 @@ def user_of_account(settings: JwtSettings, claims: dict[str, Any]) -> User:
 
 
 def object_claim(claims: dict[str, Any], name: str) -> dict[str, Any]:
-    """The object of a claim, which must be there.
-
-    Raises:
-        ClaimsError: It is not.
-    """
+    """The object of a claim, which must be there."""
     value = claims.get(name)
     if not isinstance(value, dict):
         raise ClaimsError(f"the claim {name} is missing or no object")
@@ -131,11 +111,7 @@ def object_claim(claims: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def bound_extra(claims: dict[str, Any], bound: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a bound token is bound to, and its own name: keys without prefix, and values.
-
-    Raises:
-        ClaimsError: They are no texts.
-    """
+    """The token's id, and the objects that it is bound to: keys without prefix, and values."""
     extra = []
     if jti := optional_claim(claims, "jti"):
         extra.append(("credential-id", f"JTI={jti}"))
@@ -151,11 +127,7 @@ def bound_extra(claims: dict[str, Any], bound: dict[str, Any]) -> list[tuple[str
 
 
 def reference(bound: dict[str, Any], kind: str) -> tuple[str, str]:
-    """Name and uid of an object that a token is bound to; "" for what is missing.
-
-    Raises:
-        ClaimsError: They are no texts.
-    """
+    """Name and uid of an object that a token is bound to; "" for what is missing."""
     if bound.get(kind) is None:
         return "", ""
     found = object_claim(bound, kind)

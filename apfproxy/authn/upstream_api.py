@@ -1,12 +1,11 @@
-"""Questions of the proxy itself to the upstream's API: small objects posted and answered as JSON.
+"""The proxy's own questions to the upstream's API: small objects posted and answered as JSON.
 
-Few go out at a time and few wait for their turn, so a flood of unknown tokens cannot become one of
-reviews; clients' addresses take turns (`fair_line`), so that it delays nobody else's.  Answers are
-not trusted: they are bounded in size and time, redirects are not followed, and nothing of what was
-sent or of what came back shows in an error: either may hold a token.
+Few are sent at a time and few wait, so that a flood of unknown tokens cannot become one of reviews;
+clients' addresses take turns (`fair_line`).  Answers are bounded in size and time.  Errors quote
+neither question nor answer, as either may hold a token.
 
-A question is asked again after a failure that may pass, with the waiting times of Kubernetes'
-webhooks (kubernetes/apiserver, pkg/util/webhook/webhook.go), within the one limit of time.
+A question is asked again after a temporary failure, with the delays of Kubernetes' webhooks
+(kubernetes/apiserver, pkg/util/webhook/webhook.go), within its time limit.
 """
 
 from __future__ import annotations
@@ -22,7 +21,13 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 import yarl
 
-from apfproxy.authn.api_exchange import EXCHANGE_ERRORS, explained, json_head, new_session
+from apfproxy.authn.api_exchange import (
+    EXCHANGE_ERRORS,
+    bounded_body,
+    explained,
+    json_head,
+    new_session,
+)
 from apfproxy.authn.fair_line import FairLine, LineFullError, Place
 from apfproxy.authn.strict_json import StrictJsonError, read_object
 from apfproxy.rare_log import RareLog
@@ -32,20 +37,19 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 MAX_ANSWER_BYTES = 1 << 20
-"""A review repeats the token, 16 KiB at most, and names groups; this leaves room for thousands."""
+"""A review repeats the token, 16 KiB at most, and may name thousands of groups."""
 MAX_WAITING_PER_SLOT = 64
-"""Questions that wait for each that is under way: at 10 ms each the last one waits 0.6 s."""
+"""Waiting questions per one under way: at 10 ms each the last one waits 0.6 s."""
 MAX_ATTEMPTS = 3
-"""Kubernetes tries five times, for 6 s in all; here a client waits for it."""
+"""Kubernetes tries five times, for 6 s in all; here a client waits."""
 FIRST_DELAY_S = 0.5
 DELAY_FACTOR = 1.5
 DELAY_JITTER = 0.2
-"""A delay is up to so much of itself longer, so that not all come again at once."""
-READ_BYTES = 1 << 16
+"""The random part by which a delay is longer, so that not all come again at once."""
 
 OK_STATUSES = frozenset({200, 201, 202})
 PASSING_STATUSES = frozenset({429, 500, 502, 503, 504})
-"""Those after which it may help to ask again."""
+"""Temporary failures."""
 ACCESS_STATUSES = frozenset({401, 403})
 
 logger = logging.getLogger(__name__)
@@ -55,16 +59,16 @@ class Unasked(enum.StrEnum):
     """Why a question was never sent; also the `reason` label of a metric."""
 
     QUEUE_FULL = "queue-full"
-    """Too many were waiting, and most of them of the same address."""
+    """Too many were waiting."""
     TIME_OUT = "time-out"
     """Its turn did not come in time."""
 
 
 class UpstreamApiError(Exception):
-    """The upstream's API gave no answer that can be used.
+    """The upstream's API gave no usable answer.
 
     Attributes:
-        status: What it answered; None if it was nothing, or no HTTP.
+        status: Of the answer; None without one.
         may_pass: Whether it may help to ask again.
     """
 
@@ -79,14 +83,13 @@ class UpstreamApi:
 
     Args:
         base_url: http or https, without a path.
-        ssl_context: The TLS settings of the moment; None for the system's.
-        token: The proxy's own bearer token of the moment, if it has one.
-        max_concurrent: Questions under way; `MAX_WAITING_PER_SLOT` times as many may wait.  Of one
-            address three quarters and half of them, as `FairLine` has it.
-        timeout_s: For one question, with its waiting for its turn and all attempts.
+        ssl_context: The current TLS settings; None for the system's.
+        token: The proxy's own current bearer token, if it has one.
+        max_concurrent: Questions under way; `MAX_WAITING_PER_SLOT` times as many may wait.
+        timeout_s: For one question, with its waiting and all attempts.
         server_name: The name in the upstream's certificate, if not that of the URL.
-        host: What it gets as Host, if not that of the URL.
-        sleep: Waits between attempts; tests pass one that does not.
+        host: The Host field, if not that of the URL.
+        sleep: Waits between attempts.
     """
 
     def __init__(
@@ -110,14 +113,14 @@ class UpstreamApi:
         self._host = host
         self._sleep = sleep
         self._session: aiohttp.ClientSession | None = None
-        # One that fails now and then would have two lines of each question else.
+        # One that fails now and then would otherwise log two lines for each question.
         self._log = RareLog(logger, time.monotonic_ns)
         self._is_closed = False
         self.asked_total = 0
         self.failures_total = 0
         self.unasked_total: dict[str, int] = dict.fromkeys(Unasked, 0)
         self.stand_ins_total = 0
-        """Times that the last good answer stood in for one; whoever keeps answers counts them."""
+        """Times that a cached answer stood in for a new one; the caches count them here."""
         self.problem: str | None = None
         """Why the last question had no answer; None if it had one."""
 
@@ -132,22 +135,22 @@ class UpstreamApi:
 
     @property
     def under_way(self) -> int:
-        """Questions that were sent and have no answer yet."""
+        """Questions without an answer yet."""
         return self._line.under_way
 
     async def post(
         self, path: str, obj: object, address: str = "", *, comes_first: bool = False
     ) -> dict[str, Any]:
-        """Ask by posting an object; its answer, a JSON object.
+        """Post an object; the JSON object that answers it.
 
         Args:
-            path: Where.
+            path: Of the request.
             obj: The question.
-            address: Of the client for which it is asked.
+            address: The client's; addresses take turns.
             comes_first: Whether it goes before those of its address that do not.
 
         Raises:
-            UpstreamApiError: There is none; without anything of what was sent or answered.
+            UpstreamApiError: There is no answer.
         """
         if self._is_closed:
             raise UpstreamApiError("the proxy is about to end")
@@ -180,12 +183,11 @@ class UpstreamApi:
             await session.close()
 
     def _unasked(self, place: Place, reason: Unasked, what: str) -> UpstreamApiError:
-        """Count a question that got no answer in its place; the error to raise."""
+        """Count a question without an answer; the error to raise."""
         error = UpstreamApiError(what)
         if place.turns:
             self._failed(error)
         else:
-            # That says nothing of the upstream.
             self.unasked_total[reason] += 1
         return error
 
@@ -262,15 +264,11 @@ class UpstreamApi:
         ) as response:
             if response.status not in OK_STATUSES:
                 return response.status, b""
-            answer = bytearray()
-            async for piece in response.content.iter_chunked(READ_BYTES):
-                answer += piece
-                if len(answer) > MAX_ANSWER_BYTES:
-                    raise UpstreamApiError(
-                        f"{path}: the answer is longer than {MAX_ANSWER_BYTES} bytes",
-                        response.status,
-                    )
-            return response.status, bytes(answer)
+            answer = await bounded_body(response, MAX_ANSWER_BYTES)
+            if answer is None:
+                what = f"{path}: the answer is longer than {MAX_ANSWER_BYTES} bytes"
+                raise UpstreamApiError(what, response.status)
+            return response.status, answer
 
     def _head(self) -> dict[str, str]:
         try:

@@ -1,4 +1,4 @@
-"""What an authenticator finds out."""
+"""What authenticators of bearer tokens answer."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whose a token is.
+    """The user of a token.
 
     Attributes:
-        user: Whose; None if it is nobody's as far as this authenticator knows.  Without virtual
-            groups, but for those that the token's issuer or reviewer names.
+        user: None if this authenticator does not know the token.  Virtual groups are only those
+            that the token's issuer or reviewer names.
         lifetime_s: How long this holds, in seconds from now.
-        problem: Why it is nobody's, for the log: never with the token, nor any part of it; one of
-            few texts, as the log has a line of each.
-        is_open: Whether that could not be found out, so that the token may well be somebody's.
+        problem: Why there is no user, for the log, without any part of the token; one of few texts,
+            as each is a line of it.
+        is_open: Whether another server did not answer, so that the token may be somebody's.
     """
 
     user: User | None
@@ -29,15 +29,10 @@ class Verdict:
 
 
 class TokenAuthenticator(Protocol):
-    """Knows some bearer tokens."""
+    """Authenticates some bearer tokens."""
 
     def check(self, token: str) -> Verdict | None:
-        """The verdict if it needs nobody else to be asked, at once; None: `await review`."""
+        """The verdict; None if another server has to be asked: `await review`."""
 
     async def review(self, token: str, address: str) -> Verdict:
-        """The verdict, whatever it takes; open if it cannot be had.
-
-        Args:
-            token: It.
-            address: Of the client, among which whoever is asked is shared fairly.
-        """
+        """The verdict; other servers are shared fairly among the clients' addresses."""

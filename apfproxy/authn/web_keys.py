@@ -1,9 +1,8 @@
-"""The public keys of who signs tokens: from PEM or a JWKS (RFC 7517), and which of them a token's.
+"""Public keys that verify tokens' signatures, from PEM or a JWKS (RFC 7517).
 
-Only keys for signatures that anybody may check are taken: RSA, P-256, P-384, P-521 and Ed25519.  A
-symmetric key would let whoever can read the set sign tokens, and a private key has no business
-there: a set with either is refused as a whole, loudly.  Keys of other types, uses or algorithms are
-left out, since sets have them for others.
+RSA, P-256, P-384, P-521 and Ed25519 are accepted.  With a symmetric or a private key whoever reads
+the set could sign tokens, so a set with one is refused as a whole.  Keys of other types, uses or
+algorithms are left out.
 """
 
 from __future__ import annotations
@@ -28,17 +27,18 @@ from cryptography.hazmat.primitives.serialization import (
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 from jwt.exceptions import PyJWTError
 
+from apfproxy.authn.credential_file import read_file
 from apfproxy.authn.strict_json import StrictJsonError, read_object
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 MAX_SET_BYTES = 1 << 20
-"""As many as kube-apiserver reads of an answer; real sets have a few KiB."""
+"""As kube-apiserver; real sets have a few KiB."""
 MAX_KEYS = 32
-"""A token that names no key is tried against all; providers publish two to five."""
+"""A token that names no key is tried against all of them; issuers publish two to five."""
 MIN_RSA_BITS, MAX_RSA_BITS = 2048, 16384
-"""Shorter ones are forgeable (RFC 7518, 3.3), longer ones make each check a burden."""
+"""Shorter ones are forgeable (RFC 7518, 3.3), longer ones slow to check."""
 
 RSA_ALGORITHMS = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 CURVE_ALGORITHMS = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
@@ -57,19 +57,19 @@ PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 
 
 class WebKeysError(ValueError):
-    """A set of keys cannot be used; says where and why, and nothing of a key."""
+    """A set of keys cannot be used.  Says where and why, and nothing of a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class WebKey:
-    """A key that signatures are checked with.
+    """A key that verifies signatures.
 
     Attributes:
-        key: It.
-        algorithms: The `alg` of tokens that it may check.
-        kid: Its name; None if it has none.
-        is_kid_declared: Whether the set names it so; else the name is Kubernetes' for this key, and
-            tokens that name a key otherwise may be of this one all the same.
+        key: The public key.
+        algorithms: The `alg` of tokens that it may verify.
+        kid: Its name, if it has one.
+        is_kid_declared: Whether the set gives the name; else it is Kubernetes' name for the key,
+            and tokens that name another key may still be of this one.
     """
 
     key: PublicKey
@@ -85,19 +85,14 @@ class KeySet:
     keys: tuple[WebKey, ...] = ()
 
     def has_kid(self, kid: str | None) -> bool:
-        """Whether a key is named so."""
+        """Whether a key has this name."""
         return kid is not None and any(key.kid == kid for key in self.keys)
 
     def candidates(self, kid: str | None, algorithm: str) -> tuple[WebKey, ...]:
-        """The keys that may have signed a token.
+        """The keys of this algorithm that may have signed a token whose header names `kid`.
 
-        Args:
-            kid: The key that its header names; None if none.
-            algorithm: Its `alg`.
-
-        Returns:
-            The keys of that name, or without one all those that the set has no name for; if the
-            token names none, all.  Of them those for that algorithm.
+        Those of that name, or if there is none those whose name the set does not declare; all if
+        the token names no key.
         """
         if kid is None:
             keys = self.keys
@@ -109,36 +104,35 @@ class KeySet:
 
 
 class KeySource(Protocol):
-    """Where the keys of an issuer come from.
+    """Where the keys of an issuer come from; the defaults are for keys that nobody fetches.
 
     Attributes:
-        problem: Why the keys are not, or no longer, those that the issuer has; "" if they are.
+        problem: Why the keys may not be those that the issuer has; "" if they are.
     """
 
     problem: str
 
     def current(self) -> KeySet:
         """The keys known now."""
+        ...
 
     def age_s(self) -> float:
-        """How long ago the keys were those that the issuer has, in seconds."""
+        """Seconds since the keys were known to be the issuer's."""
+        return 0.0
 
     def can_refresh(self) -> bool:
-        """Whether it is worth to `await refresh` for a token whose key is not among them."""
+        """Whether `refresh` may bring the key of a token that is not among them."""
+        return False
 
     async def refresh(self) -> None:
-        """Get them again, once for all who wait; a failure is a `problem`, and the keys stay."""
+        """Fetch the keys again, once for all who wait; a failure is a `problem`."""
 
     async def close(self) -> None:
-        """Stop whatever is under way."""
+        """Stop the fetch that is under way."""
 
 
-class FileKeys:
-    """Keys from a file.
-
-    Args:
-        path: PEM or JWKS; nothing reads it before `load`.
-    """
+class FileKeys(KeySource):
+    """Keys from a file, PEM or JWKS; none before `load`."""
 
     def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
@@ -149,43 +143,22 @@ class FileKeys:
         return f"<FileKeys: {len(self._keys.keys)} keys>"
 
     def load(self) -> None:
-        """Read the file.
-
-        Raises:
-            WebKeysError: It cannot be read or used; what was known stays known.
-        """
-        try:
-            with self._path.open("rb") as file:
-                data = file.read(MAX_SET_BYTES + 1)
-        except OSError as error:
-            raise WebKeysError(f"{self._path}: {error.strerror or error}") from error
-        self.take(data)
+        """Read the file, or raise WebKeysError and keep the keys as they were."""
+        self.take(read_file(self._path, MAX_SET_BYTES, WebKeysError))
 
     def take(self, data: bytes) -> None:
-        """Have the keys of this content of the file, and no others.
-
-        Raises:
-            WebKeysError: It cannot be used; what was known stays known.
-        """
+        """Replace the keys by those of a content, or raise WebKeysError and keep them."""
         self._keys = parse_keys(data, str(self._path))
 
     def current(self) -> KeySet:
         """The keys of the file."""
         return self._keys
 
-    def age_s(self) -> float:
-        """None: who watches the file says when it changes."""
-        return 0.0
-
-    def can_refresh(self) -> bool:
-        """No: likewise."""
-        return False
-
     async def refresh(self) -> None:
-        """Nothing: see `can_refresh`."""
+        """Whoever watches the file loads it again."""
 
     async def close(self) -> None:
-        """Nothing: nothing is under way."""
+        """Nothing is under way."""
 
 
 def parse_keys(data: bytes, where: str) -> KeySet:
@@ -194,9 +167,6 @@ def parse_keys(data: bytes, where: str) -> KeySet:
     Args:
         data: Its content.
         where: Its path, for errors.
-
-    Raises:
-        WebKeysError: It has no usable key, or one that must not be there.
     """
     if len(data) > MAX_SET_BYTES:
         raise WebKeysError(f"{where}: larger than {MAX_SET_BYTES} bytes; not a set of keys?")
@@ -206,11 +176,7 @@ def parse_keys(data: bytes, where: str) -> KeySet:
 
 
 def parse_pem(data: bytes, where: str) -> KeySet:
-    """The keys of PEM blocks: public keys and certificates.
-
-    Raises:
-        WebKeysError: There is none, or a block that is something else.
-    """
+    """The keys of PEM blocks: public keys and certificates."""
     keys = []
     for block in PEM_BLOCK.finditer(data):
         line = data.count(b"\n", 0, block.start()) + 1
@@ -219,11 +185,7 @@ def parse_pem(data: bytes, where: str) -> KeySet:
 
 
 def pem_key(label: str, block: bytes, where: str) -> WebKey:
-    """The key of a PEM block.
-
-    Raises:
-        WebKeysError: It has none that can be used.
-    """
+    """The key of a PEM block."""
     if label.endswith("PRIVATE KEY"):
         raise WebKeysError(f"{where}: a private key; give its public key, and keep it elsewhere")
     if label not in {"CERTIFICATE", "PUBLIC KEY", "RSA PUBLIC KEY"}:
@@ -242,20 +204,13 @@ def pem_key(label: str, block: bytes, where: str) -> WebKey:
 
 
 def kubernetes_kid(key: PublicKey) -> str:
-    """The name that kube-apiserver gives a key of service accounts: a hash of its DER form.
-
-    Source: kubernetes/kubernetes, pkg/serviceaccount/jwt.go, keyIDFromPublicKey.
-    """
+    """kube-apiserver's name for a key of service accounts (its keyIDFromPublicKey)."""
     der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return base64.urlsafe_b64encode(hashlib.sha256(der).digest()).rstrip(b"=").decode()
 
 
 def algorithms_of(key: object) -> frozenset[str]:
-    """The values of `alg` for signatures of a key.
-
-    Raises:
-        ValueError: There are none.
-    """
+    """The values of `alg` for signatures of a key."""
     if isinstance(key, RSAPublicKey):
         if not MIN_RSA_BITS <= key.key_size <= MAX_RSA_BITS:
             raise ValueError(
@@ -270,11 +225,7 @@ def algorithms_of(key: object) -> frozenset[str]:
 
 
 def parse_jwks(data: bytes, where: str) -> KeySet:
-    """The keys of a JWKS.
-
-    Raises:
-        WebKeysError: It is none, has none that can be used, or one that must not be there.
-    """
+    """The keys of a JWKS, or WebKeysError."""
     try:
         document = read_object(data)
     except StrictJsonError as error:
@@ -321,11 +272,7 @@ def jwk_key(member: dict[str, Any]) -> WebKey | None:
 
 
 def key_set(keys: list[WebKey], where: str, expected: str) -> KeySet:
-    """The set of these keys.
-
-    Raises:
-        WebKeysError: There are none, or too many.
-    """
+    """The set of these keys."""
     if not keys:
         raise WebKeysError(f"{where}: no usable key; give {expected}")
     if len(keys) > MAX_KEYS:

@@ -162,11 +162,7 @@ def tls_context(access: ApiAccess) -> ssl.SSLContext:
 
 
 def load_own(context: ssl.SSLContext, certificate: Pem, key: Pem) -> None:
-    """Give a context the client's own certificate.
-
-    Raises:
-        KubeconfigError: It cannot be used, or is not that of the key.
-    """
+    """Give a context the client's own certificate."""
     try:
         if certificate.path and key.path:
             # An empty password, or OpenSSL would ask for one at the terminal.

@@ -124,11 +124,7 @@ class DanglingStatus:
             await self._sleep(self._backoff.next_s(least_s))
 
     async def _write_due(self) -> None:
-        """Write all that is due.
-
-        Raises:
-            KubernetesApiError: One was refused; the others are written, if the API answers at all.
-        """
+        """Write all that is due."""
         refused = None
         names = self._schemas.objects.keys()
         self._last = {name: last for name, last in self._last.items() if name in names}

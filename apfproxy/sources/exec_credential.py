@@ -160,11 +160,7 @@ async def run(command: ExecCommand) -> bytes:
 
 
 async def outputs(process: subprocess.Popen[bytes]) -> list[bytes]:
-    """What a process says on its standard output and standard error until its end.
-
-    Raises:
-        TimeoutError: It did not end in time; it has now.
-    """
+    """What a process says on its standard output and standard error until its end."""
     try:
         async with asyncio.timeout(WITHIN_S):
             said = await asyncio.gather(
@@ -204,11 +200,7 @@ def kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def read_credential(said: bytes, command: ExecCommand) -> Credential:
-    """The credential in what a program said.
-
-    Raises:
-        ExecError: There is none.
-    """
+    """The credential in what a program said."""
     try:
         found = json.loads(said) if len(said) <= MAX_BYTES else None
     except (ValueError, RecursionError):

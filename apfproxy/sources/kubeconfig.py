@@ -314,11 +314,7 @@ class Fields:
         return self._checked(name, value)
 
     def _checked(self, name: str, text: str) -> str:
-        """The text, which neither a file nor a program can be named by if it has such a character.
-
-        Raises:
-            KubeconfigError: It has one.
-        """
+        """The text, unless no file or program could be named by it."""
         if not is_text(text):
             raise KubeconfigError(f"{self.place(name)}: has a character that no text has")
         return text

@@ -150,11 +150,7 @@ class KubernetesApi:
         body: bytes | None = None,
         content_type: str | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request; the good answer to it, for as long as the context lasts.
-
-        Raises:
-            KubernetesApiError: Anything went wrong.
-        """
+        """Send a request; the good answer to it, for as long as the context lasts."""
         try:
             authorization = await self._credentials.refresh()
             head = json_head(lambda: None)
@@ -191,20 +187,12 @@ class KubernetesApi:
 
 
 async def answer_of(response: aiohttp.ClientResponse) -> Json:
-    """The JSON object that an answer has.
-
-    Raises:
-        KubernetesApiError: It has none, or too large a one.
-    """
+    """The JSON object that an answer has."""
     return json_object(await bounded_body(response, MAX_ANSWER_BYTES))
 
 
 async def bounded_body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The body of an answer.
-
-    Raises:
-        KubernetesApiError: It is longer than that.
-    """
+    """The body of an answer."""
     data = bytearray()
     async for piece in response.content.iter_any():
         data += piece
@@ -214,11 +202,7 @@ async def bounded_body(response: aiohttp.ClientResponse, most: int) -> bytes:
 
 
 def json_object(data: bytes) -> Json:
-    """The object that a text is.
-
-    Raises:
-        KubernetesApiError: It is none.
-    """
+    """The object that a text is."""
     try:
         found = msgspec.json.decode(data)
     except (msgspec.DecodeError, ValueError, RecursionError):

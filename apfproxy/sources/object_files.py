@@ -91,11 +91,7 @@ def read_files(paths: Sequence[str]) -> FileContents:
 
 
 def file_names(path: str) -> list[str]:
-    """The files that a path stands for, sorted.
-
-    Raises:
-        OSError: The path is not there, or is a directory that cannot be listed.
-    """
+    """The files that a path stands for, sorted."""
     if not path:  # The current directory to pathlib, to its user a variable that is not set.
         raise FileNotFoundError(errno.ENOENT, "the path is empty")
     if not stat.S_ISDIR(Path(path).stat().st_mode):
@@ -108,11 +104,7 @@ def file_names(path: str) -> list[str]:
 
 
 def read_file(name: str) -> bytes:
-    """Read one regular file, of which at most one byte more than can be decoded.
-
-    Raises:
-        OSError: It cannot be read, or is a device or pipe, which might never end.
-    """
+    """Read one regular file, of which at most one byte more than can be decoded."""
     # Without O_NONBLOCK opening a pipe would wait for its writer.
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor, not of a path

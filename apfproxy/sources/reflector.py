@@ -226,11 +226,7 @@ class Reflector:
         raise KubernetesApiError(f"a list of more than {MAX_CHUNKS} chunks")
 
     async def _watch(self) -> None:
-        """Take what happens until the server ends the watch, as it does after its time.
-
-        Raises:
-            KubernetesApiError: It ended otherwise.
-        """
+        """Take what happens until the server ends the watch, as it does after its time."""
         assert self._at is not None, "all were listed"
         # The jitter needs no secrecy.
         watch_s = random.randint(*WATCH_S)  # noqa: S311
@@ -254,11 +250,7 @@ class Reflector:
                         self._take(event)
 
     def _take(self, event: Json) -> None:
-        """Take an event of a watch.
-
-        Raises:
-            KubernetesApiError: It is none, or says that the watch is over.
-        """
+        """Take an event of a watch."""
         type_, content = event.get("type"), event.get("object")
         if type_ == "ERROR" and isinstance(content, dict):
             code, why = content.get("code"), message_of(content) or "it is not said why"
@@ -298,11 +290,7 @@ class Reflector:
 
 
 def object_version(content: object) -> str:
-    """The resource version of an object.
-
-    Raises:
-        KubernetesApiError: It has none.
-    """
+    """The resource version of an object."""
     metadata = content.get("metadata") if isinstance(content, dict) else None
     version = metadata.get("resourceVersion") if isinstance(metadata, dict) else None
     if not isinstance(version, str) or not version:
@@ -311,9 +299,5 @@ def object_version(content: object) -> str:
 
 
 def list_version(page: Json) -> str:
-    """The resource version of a list.
-
-    Raises:
-        KubernetesApiError: It has none, so it is no list.
-    """
+    """The resource version of a list."""
     return object_version(page)

@@ -86,11 +86,7 @@ def relative_to(directory: Path, record: Record) -> Record:
 
 
 def parse_settings(data: bytes, source: str) -> Settings:
-    """Make settings of the bytes of a file named `source`; an empty one gives the defaults.
-
-    Raises:
-        SettingsError: With all problems.
-    """
+    """Make settings of the bytes of a file named `source`; an empty one gives the defaults."""
     try:
         # Nodes rather than values: they know their lines, and keep a key that stands twice.
         root = yaml.compose(data, Loader=yaml.SafeLoader)
@@ -238,11 +234,7 @@ def scalar(node: yaml.Node, kinds: tuple[str, ...], expected: str) -> str:
 
 
 def read_value(field: dataclasses.Field[Any], expected: Any, node: yaml.Node) -> object:  # noqa: ANN401 - a type annotation may be anything
-    """Make the value of a field of a node.
-
-    Raises:
-        ValueError: With what was expected, if the node is something else or out of bounds.
-    """
+    """Make the value of a field of a node."""
     if get_origin(expected) in (Union, types.UnionType) and type(None) in get_args(expected):
         if is_null(node):
             return None

@@ -11,7 +11,6 @@ import pytest
 
 from apfproxy.authn.access_review import (
     Access,
-    AccessReviewError,
     AccessReviews,
     is_allowed,
     question,
@@ -180,17 +179,13 @@ async def test_failures_are_not_kept(answer: Answer, caplog: pytest.LogCaptureFi
     answers = [answer]
     async with scripted(lambda _: answers[0]) as (_, api):
         reviews = AccessReviews(api, SETTINGS, Clock())
-        with pytest.raises(
-            AccessReviewError, match="no answer to a SubjectAccessReview: "
-        ) as caught:
-            await reviews.review(ALICE, BOB, ADDRESS)
+        during = await reviews.review(ALICE, BOB, ADDRESS)
         kept = reviews.check(ALICE, BOB)
         answers[0] = YES
         after = await reviews.review(ALICE, BOB, ADDRESS)
 
-    assert kept is None
-    assert after is True
-    assert OWN_TOKEN.decode() not in f"{caught.value!r}{caplog.text}"
+    assert (None, None, True) == (during, kept, after)
+    assert OWN_TOKEN.decode() not in caplog.text
 
 
 async def test_slow_answers() -> None:
@@ -198,9 +193,9 @@ async def test_slow_answers() -> None:
     async with scripted(lambda _: YES, timeout_s=0.05) as (script, api):
         script.may_answer.clear()
         reviews = AccessReviews(api, ReviewSettings(timeout_s=0.05), Clock())
-        with pytest.raises(AccessReviewError, match=r"no answer within 0\.05 s"):
-            await reviews.review(ALICE, BOB, ADDRESS)
+        assert await reviews.review(ALICE, BOB, ADDRESS) is None
 
+    assert "no answer within 0.05 s" in str(api.problem)
     assert reviews.timeout_s == 0.05
 
 
@@ -253,8 +248,7 @@ async def test_last_yes() -> None:
 
         assert await reviews.review(ALICE, BOB, ADDRESS) is True
         assert (True, 2.0) == (reviews.check(ALICE, BOB), reviews.lifetime_s(ALICE, BOB))
-        with pytest.raises(AccessReviewError):
-            await reviews.review(ALICE, carol, ADDRESS)
+        assert await reviews.review(ALICE, carol, ADDRESS) is None
         assert api.stand_ins_total == 1
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from apfproxy.authn.cache import AnswerCache, AskFailedError, Kept
+from apfproxy.authn.cache import AnswerCache, AskFailedError, CachedAnswer
 from tests.authn.scripted_api import Clock
 
 SECRET = b"a-very-secret-token"
@@ -207,7 +207,7 @@ async def test_last_good_answer(cache: AnswerCache[str], clock: Clock) -> None:
     question = Question(error=ValueError("no"))
     question.may_answer.set()
     found = await cache.get_or_ask(SECRET, question)
-    assert Kept("good", clock.now_s + 2.0, 1010.0 + GRACE_S, stands_in=True) == found
+    assert CachedAnswer("good", clock.now_s + 2.0, 1010.0 + GRACE_S, stands_in=True) == found
     assert found is cache.get(SECRET)
     clock.now_s += 2.0
     assert cache.get(SECRET) is None

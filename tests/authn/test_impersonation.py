@@ -258,7 +258,7 @@ def test_service_account(username: str, expected: tuple[str, str] | None) -> Non
 )
 def test_effective_groups(wanted: User, groups: tuple[str, ...]) -> None:
     """Virtual groups are added as kube-apiserver adds them."""
-    assert User(wanted.name, groups) == Impersonations(NOBODY, None).effective(wanted)
+    assert User(wanted.name, groups) == effective(wanted)
 
 
 def test_effective_rest() -> None:

@@ -1,0 +1,21 @@
+"""Reading of credential files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def read_file(path: Path, max_bytes: int, error_type: type[ValueError]) -> bytes:
+    """The content of a file, of one that is too large a byte more than `max_bytes`.
+
+    Raises:
+        ValueError: Of `error_type`: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(max_bytes + 1)
+    except OSError as error:
+        raise error_type(f"{path}: {error.strerror or error}") from error
