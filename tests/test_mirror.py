@@ -40,6 +40,7 @@ WITHOUT_MODULE = {
 
 FOLDERS_WITHOUT_PACKAGE = {
     "config": "files for other programs",
+    "docs": "pages for people",
     "conformance": "one file for each file of reference vectors",
     "end_to_end": "whole processes over real sockets",
     "fuzz": "whole connections on arbitrary bytes",

@@ -79,8 +79,8 @@ def use_a_flow_schema(controller: Controller) -> None:
     estimator.estimate(parse_attributes("DELETE", pod), 0, counters)
 
 
-async def page(tmp_path: Path) -> dict[str, dict[str, set[str]]]:
-    """The samples of a proxy that has all its metrics, by name, with the values of their labels."""
+async def metrics_page(tmp_path: Path) -> str:
+    """The page of a proxy that has all its metrics."""
     settings = dataclasses.replace(
         settings_for(9, FlowControlSettings(enforcement=OBSERVE)),
         access_log=AccessLogSettings(path=str(tmp_path / "access.log")),
@@ -95,6 +95,12 @@ async def page(tmp_path: Path) -> dict[str, dict[str, set[str]]]:
     ):
         text = await response.text()
     await process.stop()
+    return text
+
+
+async def page(tmp_path: Path) -> dict[str, dict[str, set[str]]]:
+    """The samples of that page, by name, with the values of their labels."""
+    text = await metrics_page(tmp_path)
     found: dict[str, dict[str, set[str]]] = {"up": {}}
     for name, labels in NEVER_ON_A_PAGE_AT_REST.items():
         found[name] = {label: set() for label in labels}

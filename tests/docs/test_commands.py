@@ -1,0 +1,110 @@
+"""Each command and each flag that a document names is one that the program has."""
+
+from __future__ import annotations
+
+import click
+import pytest
+
+from apfproxy.cli.main import cli
+from tests.docs.pages import ROOT, Page, page, pages
+
+FLAGS_OF_OTHERS = {
+    "--requestheader-client-ca-file": "kube-apiserver",
+    "--token": "kubectl",
+}
+"""Flags of other programs that documents name alone."""
+
+GROUP = click.Context(cli)
+
+
+def commands() -> dict[str, click.Command]:
+    """The commands of the program, by name."""
+    found = {name: cli.get_command(GROUP, name) for name in cli.list_commands(GROUP)}
+    return {name: command for name, command in found.items() if command is not None}
+
+
+def problem_of(words: list[str]) -> str | None:
+    """What is wrong with a command line; None if nothing is, or if it is another program's."""
+    program = words[0].rpartition("/")[2]
+    if "apfproxy" in words and words[0] == "docker":
+        words = words[words.index("apfproxy") :]
+        program = "apfproxy" if words[1:2] != ["."] else "docker"
+    if program == "apfproxy":
+        return problem_of_command(words[1:])
+    if program.startswith("python") and words[1:2] == ["-m"]:
+        return problem_of_module(words[2], words[3:])
+    if words[0].startswith("--"):
+        return problem_of_flag(words[0].partition("=")[0])
+    return None
+
+
+def problem_of_command(words: list[str]) -> str | None:
+    """What is wrong with the words after `apfproxy`."""
+    name, *arguments = words or ["--help"]
+    if name.startswith("-"):
+        name, arguments, command = "", words, cli
+    else:
+        command = commands().get(name, cli)
+        if command is cli:
+            return f"no command {name}"
+    try:
+        command.make_parser(click.Context(command)).parse_args(arguments)
+    except click.NoSuchOption as error:
+        return f"{name}: {error.message}"
+    except click.UsageError:
+        return None  # an option is named without its value
+    return None
+
+
+def problem_of_module(name: str, arguments: list[str]) -> str | None:
+    """What is wrong with `python -m NAME`, for a module of this repository."""
+    if name.partition(".")[0] not in ("loadtest", "tests", "apfproxy"):
+        return None
+    path = ROOT.joinpath(*name.split("."))
+    file = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+    if not file.exists():
+        return f"no module {name}"
+    sources = file.read_text() + (ROOT / "loadtest" / "arguments.py").read_text()
+    flags = [word.partition("=")[0] for word in arguments if word.startswith("--")]
+    unknown = [flag for flag in flags if f'"{flag}"' not in sources]
+    return f"{name}: no {unknown}" if unknown else None
+
+
+def problem_of_flag(flag: str) -> str | None:
+    """What is wrong with a flag that stands alone."""
+    known = set(FLAGS_OF_OTHERS)
+    for command in (cli, *commands().values()):
+        for parameter in command.get_params(click.Context(command)):
+            known.update(parameter.opts, parameter.secondary_opts)
+    return None if flag in known else f"no command has {flag}"
+
+
+@pytest.mark.parametrize("document", pages(), ids=[each.name for each in pages()])
+def test_commands(document: Page) -> None:
+    """Each command line parses."""
+    assert [] == [
+        (words, problem) for words in document.commands() if (problem := problem_of(words))
+    ]
+
+
+def test_readme_lists_all_commands() -> None:
+    """The README has a row for each command."""
+    readme = page("README.md")
+
+    assert [] == [name for name in commands() if f"| `apfproxy {name}` |" not in readme.text]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["apfproxy", "server"], id="no-command"),
+        pytest.param([".venv/bin/apfproxy", "serve", "--upstreams", "x"], id="no-flag"),
+        pytest.param(["docker", "run", "apfproxy", "serve", "--lisen", "x"], id="in-a-container"),
+        pytest.param(["python", "-m", "loadtest.peer"], id="no-module"),
+        pytest.param(["python", "-m", "tests.fuzz.run", "--minutes", "1"], id="no-flag-of-it"),
+        pytest.param(["--no-such-flag"], id="alone"),
+    ],
+)
+def test_wrong_commands_are_found(words: list[str]) -> None:
+    """A command or flag that does not exist is a problem."""
+    assert problem_of(words) is not None

@@ -1,0 +1,69 @@
+"""Links lead somewhere, paths and tests exist, and no page is too long."""
+
+from __future__ import annotations
+
+import re
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.docs.pages import ROOT, Page, page, pages, read_page
+
+MAX_LINES = 400
+MAX_README_LINES = 160
+PATH = re.compile(r"(?:apfproxy|config|docs|loadtest|tests|\.ci)/[\w./-]*\w/?(?:::\w+)?")
+MODULE = re.compile(r"[\w/]+\.py")
+
+each_page = pytest.mark.parametrize("document", pages(), ids=[each.name for each in pages()])
+
+
+@each_page
+def test_links(document: Page) -> None:
+    """Each link leads to a file, and to a heading of it; those to other sites are well-formed."""
+    broken = []
+    for link in document.links:
+        parts = urlsplit(link)
+        if parts.scheme:
+            assert parts.scheme == "https"
+            assert parts.netloc
+            continue
+        target = (document.path.parent / parts.path) if parts.path else document.path
+        if not target.exists() or (
+            parts.fragment and parts.fragment not in read_page(target).anchors
+        ):
+            broken.append(link)
+
+    assert [] == broken
+
+
+@each_page
+def test_paths(document: Page) -> None:
+    """Each path of the repository that is named exists, and each test that is named."""
+    missing = []
+    for span in document.spans:
+        if MODULE.fullmatch(span):
+            if not any((ROOT / folder / span).exists() for folder in ("", "apfproxy", "tests")):
+                missing.append(span)
+        elif PATH.fullmatch(span):
+            path, _, test = span.partition("::")
+            file = ROOT / path
+            if not file.exists() or (test and f"def {test}(" not in file.read_text()):
+                missing.append(span)
+
+    assert [] == missing
+
+
+@each_page
+def test_lengths(document: Page) -> None:
+    """A page is read in one go; the README in half of that."""
+    most = MAX_README_LINES if document.name == "README.md" else MAX_LINES
+
+    assert most >= document.text.count("\n")
+
+
+def test_index() -> None:
+    """Each page is in the index, and nothing else of the folder."""
+    index = page("docs/README.md")
+    listed = {link for link in index.links if "/" not in link}
+
+    assert listed == {each.name for each in (ROOT / "docs").glob("*.md")} - {"README.md"}

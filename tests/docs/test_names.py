@@ -1,0 +1,151 @@
+"""Each setting, metric, alert, logger and page that a document names is one that there is."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+import yaml
+
+from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.cli.main import main
+from apfproxy.settings import Address
+from apfproxy.sources.settings_file import parse_settings, setting_paths
+from tests.config.test_metric_names import metrics_page
+from tests.docs.pages import ROOT, Page, page, pages, table
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NAME = re.compile(r"([a-z][A-Za-z]*(?:\.[a-z][A-Za-z]*)*)(?:: .+)?")
+CAMEL = re.compile(r"[a-z]+[A-Z]")
+METRIC = re.compile(r"((?:apfproxy|apiserver)_[a-z_]+\*?)(?:\{.*)?")
+METRICS_PAGE = "docs/metrics.md"
+LOGGER = re.compile(r"\b(?:INFO|WARNING|ERROR) (apfproxy(?:\.\w+)+):")
+
+each_page = pytest.mark.parametrize("document", pages(), ids=[each.name for each in pages()])
+
+
+@cache
+def setting_names() -> set[str]:
+    """Every way to name a setting or a section: any run of the parts of its path."""
+    paths = [path.split(".") for path in setting_paths()]
+    return {
+        ".".join(path[start:end])
+        for path in paths
+        for start in range(len(path))
+        for end in range(start + 1, len(path) + 1)
+    }
+
+
+@cache
+def quoted_names() -> set[str]:
+    """Every name in quotes in the package: members of JSON, fields of objects."""
+    text = "\n".join(file.read_text() for file in (ROOT / "apfproxy").rglob("*.py"))
+    return set(re.findall(r"\"(\w+)\"", text))
+
+
+@each_page
+def test_settings(document: Page) -> None:
+    """A name in camel case is a setting, or a name that the package writes or reads."""
+    unknown = []
+    for span in document.spans:
+        match = NAME.fullmatch(span)
+        if match is None or not CAMEL.search(match[1]):
+            continue
+        name = match[1]
+        if name not in setting_names() and name.rpartition(".")[2] not in quoted_names():
+            unknown.append(name)
+
+    assert [] == unknown
+
+
+@each_page
+def test_settings_files(document: Page) -> None:
+    """Each settings file that is shown is a good one."""
+    sections = {path.partition(".")[0] for path in setting_paths()}
+    for language, text in document.blocks:
+        if language == "yaml":
+            documents = list(yaml.safe_load_all(text))
+            if all(isinstance(each, dict) and each.keys() <= sections for each in documents):
+                parse_settings(text.encode(), document.name)
+
+
+@each_page
+def test_objects(document: Page, tmp_path: Path) -> None:
+    """Flow-control objects that are shown whole are good ones."""
+    for language, text in document.blocks:
+        if language == "yaml" and "apiVersion: flowcontrol" in text:
+            file = tmp_path / "objects.yaml"
+            file.write_text(text)
+
+            assert main(["check", str(file)]) == 0
+
+
+@each_page
+def test_loggers(document: Page) -> None:
+    """Each logger of a log line that is shown is a module."""
+    loggers = [name for _, text in document.blocks for name in LOGGER.findall(text)]
+
+    assert [] == [
+        name for name in loggers if not ROOT.joinpath(*name.split(".")).with_suffix(".py").exists()
+    ]
+
+
+async def metrics_of_an_apiserver() -> str:
+    """The metrics page of an API server."""
+    process = ApiServerProcess(ApiServerSettings(listen=Address(host="127.0.0.1", port=0)))
+    await process.start()
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{process.port}/metrics") as response,
+    ):
+        text = await response.text()
+    await process.stop()
+    return text
+
+
+async def test_metrics(tmp_path: Path) -> None:
+    """Each metric that is named exists, and each of the project's own is on the metrics page."""
+    text = await metrics_page(tmp_path) + await metrics_of_an_apiserver()
+    known = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    named = {
+        (document.name, match[1])
+        for document in pages()
+        for span in document.spans
+        if (match := METRIC.fullmatch(span))
+    }
+
+    assert set() == {
+        (document, name)
+        for document, name in named
+        if name not in known and not (name.endswith("*") and name_starts(name[:-1], known))
+    }
+    assert {name for name in known if name.startswith("apfproxy_")} == {
+        name for document, name in named if document == METRICS_PAGE and "apfproxy_" in name
+    }
+
+
+def name_starts(prefix: str, names: set[str]) -> bool:
+    """Whether one of the names begins so."""
+    return any(name.startswith(prefix) for name in names)
+
+
+def test_alerts() -> None:
+    """The table of alerts has those of the rules, with their severities."""
+    rules = yaml.safe_load((ROOT / "config" / "prometheus" / "apfproxy-alerts.yaml").read_text())
+    expected = {
+        (rule["alert"].removeprefix("Apfproxy"), rule["labels"]["severity"])
+        for group in rules["groups"]
+        for rule in group["rules"]
+    }
+    listed = {
+        (name, severity)
+        for names, severity, _ in table(page("docs/operating.md"), "| alert (`Apfproxy...`)")
+        for name in re.findall(r"`(\w+)`", names)
+    }
+
+    assert listed == expected
