@@ -82,9 +82,7 @@ def simple_commands(line: str) -> list[list[str]]:
 def read_page(path: Path) -> Page:
     """Read a document."""
     text = path.read_text()
-    return Page(
-        path=path, text=text, prose=FENCE.sub("", text), blocks=tuple(FENCE.findall(text))
-    )
+    return Page(path=path, text=text, prose=FENCE.sub("", text), blocks=tuple(FENCE.findall(text)))
 
 
 @functools.cache

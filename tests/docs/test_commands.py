@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import click
 import pytest
 
@@ -41,12 +43,13 @@ def problem_of(words: list[str]) -> str | None:
 def problem_of_command(words: list[str]) -> str | None:
     """What is wrong with the words after `apfproxy`."""
     name, *arguments = words or ["--help"]
+    command: click.Command | None = cli
     if name.startswith("-"):
-        name, arguments, command = "", words, cli
+        arguments = words
     else:
-        command = commands().get(name, cli)
-        if command is cli:
-            return f"no command {name}"
+        command = cli.get_command(GROUP, name)
+    if command is None:
+        return f"no command {name}"
     try:
         command.make_parser(click.Context(command)).parse_args(arguments)
     except click.NoSuchOption as error:
@@ -73,6 +76,8 @@ def problem_of_module(name: str, arguments: list[str]) -> str | None:
 def problem_of_flag(flag: str) -> str | None:
     """What is wrong with a flag that stands alone."""
     known = set(FLAGS_OF_OTHERS)
+    for source in (ROOT / "loadtest").glob("*.py"):
+        known.update(re.findall(r'"(--[a-z-]+)"', source.read_text()))
     for command in (cli, *commands().values()):
         for parameter in command.get_params(click.Context(command)):
             known.update(parameter.opts, parameter.secondary_opts)

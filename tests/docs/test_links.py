@@ -42,7 +42,8 @@ def test_paths(document: Page) -> None:
     missing = []
     for span in document.spans:
         if MODULE.fullmatch(span):
-            if not any((ROOT / folder / span).exists() for folder in ("", "apfproxy", "tests")):
+            folders = (ROOT, ROOT / "apfproxy", document.path.parent)
+            if not any((folder / span).exists() for folder in folders):
                 missing.append(span)
         elif PATH.fullmatch(span):
             path, _, test = span.partition("::")

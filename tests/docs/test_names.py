@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -149,3 +150,12 @@ def test_alerts() -> None:
     }
 
     assert listed == expected
+
+
+def test_dependencies() -> None:
+    """The page for contributors says what each package is for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = [re.match(r"[\w-]+", each) for each in project["dependencies"]]
+    text = page("docs/contributing.md").text.lower()
+
+    assert [] == [name[0] for name in names if name and name[0] not in text]
