@@ -16,9 +16,16 @@ from aiohttp import web
 from apfproxy.api.ownership.conflicts import OwnershipConflicts
 from apfproxy.apiserver import options as parameters
 from apfproxy.apiserver.answers import UNCACHED, WARNINGS, document, failure, takes_gzip
-from apfproxy.apiserver.discovery import AGGREGATED_VERSIONS, Discovery, etag
+from apfproxy.apiserver.discovery import (
+    AGGREGATED_KIND,
+    AGGREGATED_VERSION,
+    DISCOVERY_GROUP,
+    Discovery,
+    etag,
+    version_document,
+)
 from apfproxy.apiserver.errors import StatusError, method_not_allowed, no_such_resource
-from apfproxy.apiserver.handlers import Handlers
+from apfproxy.apiserver.handlers import Call
 from apfproxy.apiserver.negotiation import (
     AS_JSON,
     AVAILABLE,
@@ -31,7 +38,6 @@ from apfproxy.apiserver.openapi.documents import OpenAPI
 from apfproxy.apiserver.paths import Paths
 from apfproxy.apiserver.rendering import encode
 from apfproxy.apiserver.store.entries import StoreError
-from apfproxy.apiserver.versions import version_document
 from apfproxy.request.target import parse_query
 
 if TYPE_CHECKING:
@@ -52,8 +58,6 @@ PREFIXES = ("/api", "/apis", "/openapi", "/version")
 EXTERNAL_ADDRESS = "127.0.0.1:6443"
 """Kubernetes' port on this machine; where clients come through a proxy only they know better."""
 UNFORESEEN = "Internal error occurred: unforeseen; the server's log says more"
-DISCOVERY_GROUP = "apidiscovery.k8s.io"
-AGGREGATED_KIND = "APIGroupDiscoveryList"
 OF_GROUP = 2
 """Segments of the path of a group."""
 
@@ -75,11 +79,10 @@ class Api:
     ) -> None:
         self.registry = registry
         self._external_address = external_address
-        kinds = registry.kinds
-        self._discovery = Discovery(kinds)
-        self._openapi = OpenAPI(kinds)
-        evicts = any(kind.resource == "poddisruptionbudgets.policy" for kind in kinds)
-        self._handlers = Handlers(registry, Paths(kinds, evicts=evicts), chance)
+        self._discovery = Discovery(registry.kinds)
+        self._openapi = OpenAPI(registry.kinds)
+        self._paths = Paths(registry.kinds)
+        self._chance = chance
 
     def routes(self, handler: Handler | None = None) -> list[web.RouteDef]:
         """All of it, for an application.
@@ -125,7 +128,8 @@ class Api:
         if segments[0] == "apis" and segments[1:] and segments[1] not in self._discovery.groups:
             return no_such_path()
         if is_discovery and len(segments) > (2 if segments[0] == "api" else 3):
-            return await self._handlers.answer(request, segments)
+            call = Call(self.registry, request, self._paths.target(segments), self._chance)
+            return await call.answer()
         found = self._found(request, segments)
         if found is None:
             raise no_such_resource()
@@ -144,7 +148,7 @@ class Api:
         discovery = self._discovery
         match segments:
             case ["version"]:
-                return dict(version_document())
+                return version_document()
             case ["api" | "apis" as root]:
                 return self._root(request, root)
             case ["api", version]:
@@ -157,15 +161,11 @@ class Api:
 
     def _root(self, request: web.Request, root: str) -> Object | web.Response:
         """What `/api` and `/apis` answer: all in one, if the client wants it so."""
-        discovery = self._discovery
-        if version := aggregated_version(request.headers.get("Accept", "")):
-            made = discovery.aggregated_core if root == "api" else discovery.aggregated_groups
-            body = encode(made(version))
-            content_type = f"application/json;g={DISCOVERY_GROUP};v={version};as={AGGREGATED_KIND}"
-            return unless_known(request, body, content_type)
+        if wants_aggregated(request.headers.get("Accept", "")):
+            return unless_known(request, encode(self._discovery.aggregated(is_core=root == "api")))
         if root == "apis":
-            return discovery.api_group_list()
-        return discovery.api_versions(self._external_address)
+            return self._discovery.api_group_list()
+        return self._discovery.api_versions(self._external_address)
 
     async def _json(self, request: web.Request, found: Object) -> web.Response:
         """A document of discovery in the form that the client wants."""
@@ -189,8 +189,9 @@ class Api:
             return web.Response(status=404) if segments[:1] == ["v3"] else no_such_path()
         if segments != ["v3"] and found.content_type == JSON and not takes_json(accept):
             return web.Response(status=406, headers={"Content-Type": ""})
-        headers = {"ETag": found.etag, "Vary": "Accept, Accept-Encoding", "Cache-Control": UNCACHED}
-        if found.etag in request.headers.get("If-None-Match", ""):
+        tag = f'"{found.hash}"'
+        headers = {"ETag": tag, "Vary": "Accept, Accept-Encoding", "Cache-Control": UNCACHED}
+        if tag in request.headers.get("If-None-Match", ""):
             return web.Response(status=304, headers=headers)
         headers["Content-Type"] = found.content_type
         if not takes_gzip(request):
@@ -203,11 +204,11 @@ class Api:
         match segments:
             case ["v2"]:
                 is_protobuf = V2_PROTOBUF_NAME in accept
-                return self._openapi.v2_protobuf() if is_protobuf else self._openapi.v2_json()
+                return self._openapi.v2_protobuf if is_protobuf else self._openapi.v2_json
             case ["v3"]:
-                return self._openapi.v3_index()
+                return self._openapi.v3_index
             case ["v3", *path]:
-                return self._openapi.v3("/".join(path))
+                return self._openapi.v3_documents.get("/".join(path))
         return None
 
 
@@ -216,14 +217,12 @@ def takes_json(accept: str) -> bool:
     return not accept or any(JSON in choice.written() for choice in choices(accept))
 
 
-def aggregated_version(accept: str) -> str:
-    """The version of aggregated discovery that a client likes best; "" if it wants none."""
-    for choice in choices(accept):
-        group, version, kind = choice.converts_to or ("", "", "")
-        is_aggregated = group == DISCOVERY_GROUP and kind == AGGREGATED_KIND
-        if JSON in choice.written() and is_aggregated and version in AGGREGATED_VERSIONS:
-            return version
-    return ""
+def wants_aggregated(accept: str) -> bool:
+    """Whether a client takes aggregated discovery."""
+    wanted = (DISCOVERY_GROUP, AGGREGATED_VERSION, AGGREGATED_KIND)
+    return any(
+        JSON in choice.written() and choice.converts_to == wanted for choice in choices(accept)
+    )
 
 
 def no_such_path() -> web.Response:
@@ -232,10 +231,12 @@ def no_such_path() -> web.Response:
     return web.Response(status=404, text="404 page not found\n", headers=headers)
 
 
-def unless_known(request: web.Request, body: bytes, content_type: str) -> web.Response:
-    """The document, or that it is the one that the client has."""
+def unless_known(request: web.Request, body: bytes) -> web.Response:
+    """The aggregated document, or that it is the one that the client has."""
     tag = etag(body)
     headers = {"ETag": tag, "Vary": "Accept", "Cache-Control": "public"}
     if tag in request.headers.get("If-None-Match", ""):
         return web.Response(status=304, headers=headers)
-    return web.Response(body=body, headers={**headers, "Content-Type": content_type})
+    parameters = f"g={DISCOVERY_GROUP};v={AGGREGATED_VERSION};as={AGGREGATED_KIND}"
+    headers["Content-Type"] = f"{JSON};{parameters}"
+    return web.Response(body=body, headers=headers)

@@ -1,74 +1,93 @@
-"""What a server serves, as clients ask for it before anything else: groups, versions, resources.
+"""What a server is and serves, as clients ask for it first: version, groups, versions, resources.
 
 There are two forms of the same: one document for each group and version, and the aggregated one,
 `APIGroupDiscoveryList`, which has all in two answers, of `/api` and of `/apis`.
 
 Sources: Kubernetes documentation, "API concepts", "Discovery API"; API conventions; the types
-`APIResource` (meta/v1) and `APIGroupDiscovery` (apidiscovery.k8s.io/v2, of which v2beta1 is alike).
+`APIResource` (meta/v1) and `APIGroupDiscovery` (apidiscovery.k8s.io/v2); the type `Info` of
+apimachinery's `version` package, of which kubectl warns where `minor` is far from its own.
 """
 
 from __future__ import annotations
 
-import base64
 import hashlib
+import platform
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING
+
+from apfproxy import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from apfproxy.api.kind import Kind, Object
 
+MAJOR = "1"
+MINOR = "36"
+"""The release of Kubernetes whose behaviour this server has."""
+GO_SYSTEMS = {"win32": "windows"}
+GO_MACHINES = {"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "i686": "386"}
+"""System and machine as Python names them to their names in Go, where those differ."""
+
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
-"""What clients may do with a resource."""
-
 STATUS_VERBS = ("get", "patch", "update")
-"""What clients may do with a status."""
+"""What clients may do with a resource, and with its status."""
+EVICTION = {"group": "policy", "version": "v1", "kind": "Eviction"}
+"""What the subresource `eviction` of pods takes."""
 
-AGGREGATED_VERSIONS = ("v2",)
-"""Versions of aggregated discovery; kubectl before 1.30, which knows none of them, asks for each
-group."""
-
-WITHOUT_DELETE_COLLECTION = frozenset({("", "namespaces")})
-"""Resources that cannot be deleted together, as group and plural."""
+DISCOVERY_GROUP = "apidiscovery.k8s.io"
+AGGREGATED_KIND = "APIGroupDiscoveryList"
+AGGREGATED_VERSION = "v2"
+"""Of aggregated discovery; kubectl before 1.30, which does not know it, asks for each group."""
 
 VERSION_NAME = re.compile(r"v(?P<major>\d+)(?:(?P<stage>alpha|beta)(?P<minor>\d+))?")
 STAGES = ("alpha", "beta", None)
 """From the least to the most stable; None is that of `v1`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Subresource:
-    """A subresource that is no status.
+def version_document() -> Object:
+    """The document of `/version`.
 
-    Attributes:
-        parent_group: Group of the resource that it belongs to.
-        parent: That resource's plural.
-        name: Such as `eviction`.
-        group: Group of the objects that it takes and gives.
-        version: Version of them.
-        kind: Kind of them.
-        verbs: What clients may do with it.
+    Nothing of it is made up: there is neither a commit nor a Go compiler to name.
     """
-
-    parent_group: str
-    parent: str
-    name: str
-    group: str
-    version: str
-    kind: str
-    verbs: tuple[str, ...]
-
-
-EVICTION = Subresource("", "pods", "eviction", "policy", "v1", "Eviction", ("create",))
+    system = GO_SYSTEMS.get(sys.platform, sys.platform)
+    machine = GO_MACHINES.get(platform.machine(), platform.machine())
+    return {
+        "major": MAJOR,
+        "minor": MINOR,
+        "emulationMajor": MAJOR,
+        "emulationMinor": MINOR,
+        "minCompatibilityMajor": MAJOR,
+        "minCompatibilityMinor": str(int(MINOR) - 1),
+        "gitVersion": f"v{MAJOR}.{MINOR}.0+apfproxy-{__version__}",
+        "gitCommit": "",
+        "gitTreeState": "",
+        "buildDate": "",
+        "goVersion": "",
+        "compiler": sys.implementation.name,
+        "platform": f"{system}/{machine}",
+    }
 
 
 def verbs_of(kind: Kind) -> list[str]:
     """What clients may do with a kind's objects, in alphabetical order."""
-    if (kind.group, kind.plural) in WITHOUT_DELETE_COLLECTION:
-        return [verb for verb in VERBS if verb != "deletecollection"]
-    return list(VERBS)
+    return [verb for verb in VERBS if verb != "deletecollection" or kind.resource != "namespaces"]
+
+
+def subresources_of(kind: Kind) -> list[tuple[str, dict[str, str], list[str]]]:
+    """Name, kind of the objects and verbs of a kind's subresources, sorted by name.
+
+    Group and version of the objects are named only where they are not the resource's own.
+    """
+    found: list[tuple[str, dict[str, str], list[str]]] = []
+    if kind.resource == "pods":
+        found.append(("eviction", EVICTION, ["create"]))
+    if kind.rules.prepare_finalize:
+        found.append(("finalize", {"kind": kind.name}, ["update"]))
+    if kind.has_status:
+        found.append(("status", {"kind": kind.name}, list(STATUS_VERBS)))
+    return found
 
 
 def stability(version: str) -> tuple[int, int, int]:
@@ -82,51 +101,30 @@ def stability(version: str) -> tuple[int, int, int]:
     return (STAGES.index(match["stage"]), int(match["major"]), int(match["minor"] or 0))
 
 
-def storage_version_hash(kind: Kind) -> str:
-    """What tells clients whether two resources are stored as one; of the storage version's name."""
-    stored = f"{kind.group}/{kind.storage.name}/{kind.name}"
-    return base64.b64encode(hashlib.sha256(stored.encode()).digest()[:8]).decode()
-
-
 def etag(document: bytes) -> str:
     """The ETag of a document: quoted, the same for the same bytes in every run."""
     return f'"{hashlib.sha256(document).hexdigest().upper()}"'
 
 
 class Discovery:
-    """The documents about a set of kinds.
+    """The documents about a set of kinds, in the order of their groups; built by every call.
 
-    Every method builds a new document, which the caller may change or keep.
+    Attributes:
+        groups: All but the core, "".
     """
 
-    def __init__(
-        self, kinds: Sequence[Kind], subresources: Sequence[Subresource] = (EVICTION,)
-    ) -> None:
-        """Describe the kinds.
-
-        Args:
-            kinds: In the order of groups; resources are sorted by name.
-            subresources: Those that are no status; of kinds that are not given they are ignored.
-        """
+    def __init__(self, kinds: Sequence[Kind]) -> None:
         self.kinds = tuple(sorted(kinds, key=lambda kind: kind.plural))
-        self.subresources = tuple(subresources)
         self.groups = tuple(dict.fromkeys(kind.group for kind in kinds if kind.group))
 
     def versions(self, group: str) -> list[str]:
         """Versions of a group, the preferred one first; empty if there is no such group."""
-        names = {version.name for kind in self.kinds_of(group) for version in kind.versions}
+        kinds = (kind for kind in self.kinds if kind.group == group)
+        names = {version.name for kind in kinds for version in kind.versions}
         return sorted(names, key=stability, reverse=True)
 
-    def kinds_of(self, group: str) -> list[Kind]:
-        """Kinds of a group, sorted by plural."""
-        return [kind for kind in self.kinds if kind.group == group]
-
     def api_versions(self, host: str) -> Object:
-        """The document of `/api`.
-
-        Args:
-            host: Where the server can be reached, with port.
-        """
+        """The document of `/api`; clients are told to connect to the host, which has a port."""
         return {
             "kind": "APIVersions",
             "versions": self.versions(""),
@@ -135,45 +133,36 @@ class Discovery:
 
     def api_group_list(self) -> Object:
         """The document of `/apis`."""
-        groups = [self.group_entry(group) for group in self.groups]
+        groups = [self._group_entry(group) for group in self.groups]
         return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
     def api_group(self, group: str) -> Object | None:
         """The document of `/apis/{group}`; None if there is no such group."""
         if group not in self.groups:
             return None
-        return {"kind": "APIGroup", "apiVersion": "v1", **self.group_entry(group)}
-
-    def group_entry(self, group: str) -> Object:
-        """A group and its versions."""
-        versions = [
-            {"groupVersion": f"{group}/{version}", "version": version}
-            for version in self.versions(group)
-        ]
-        return {"name": group, "versions": versions, "preferredVersion": dict(versions[0])}
+        return {"kind": "APIGroup", "apiVersion": "v1", **self._group_entry(group)}
 
     def api_resource_list(self, group: str, version: str) -> Object | None:
         """The document of `/apis/{group}/{version}`, or of `/api/{version}` for the group "".
 
-        Returns:
-            The document; None if there is no such version of such a group.
+        None if there is no such version of such a group.
         """
-        if version not in self.versions(group):
+        kinds = self._served(group, version)
+        if not kinds:
             return None
-        resources = []
-        for kind in self.kinds_of(group):
-            if kind.version(version):
-                resources.append(resource_entry(kind))
-                resources += [
-                    {
-                        "name": f"{kind.plural}/{name}",
-                        "singularName": "",
-                        "namespaced": kind.is_namespaced,
-                        **response_kind,
-                        "verbs": verbs,
-                    }
-                    for name, response_kind, verbs in self.subresources_of(kind)
-                ]
+        resources: list[Object] = []
+        for kind in kinds:
+            resources.append(resource_entry(kind))
+            resources += [
+                {
+                    "name": f"{kind.plural}/{name}",
+                    "singularName": "",
+                    "namespaced": kind.is_namespaced,
+                    **response_kind,
+                    "verbs": verbs,
+                }
+                for name, response_kind, verbs in subresources_of(kind)
+            ]
         if not group:  # The oldest document of all has no apiVersion.
             return {"kind": "APIResourceList", "groupVersion": version, "resources": resources}
         return {
@@ -183,98 +172,47 @@ class Discovery:
             "resources": resources,
         }
 
-    def subresources_of(self, kind: Kind) -> Iterator[tuple[str, dict[str, str], list[str]]]:
-        """Name, kind of the objects and verbs of a kind's subresources, sorted by name.
+    def aggregated(self, *, is_core: bool) -> Object:
+        """The aggregated document of `/api` or of `/apis`."""
+        groups = ([""] if self.versions("") else []) if is_core else self.groups
+        return {
+            "kind": AGGREGATED_KIND,
+            "apiVersion": f"{DISCOVERY_GROUP}/{AGGREGATED_VERSION}",
+            "metadata": {},
+            "items": [self._aggregated_group(group) for group in groups],
+        }
 
-        Group and version of the objects are named only where they are not the resource's own.
-        """
-        found: list[tuple[str, dict[str, str], list[str]]] = [
-            (
-                extra.name,
-                {"group": extra.group, "version": extra.version, "kind": extra.kind},
-                list(extra.verbs),
-            )
-            for extra in self.subresources
-            if (extra.parent_group, extra.parent) == (kind.group, kind.plural)
+    def root_paths(self) -> list[str]:
+        """The paths of discovery."""
+        paths = ["/api", *(f"/api/{version}" for version in self.versions("")), "/apis"]
+        for group in self.groups:
+            paths.append(f"/apis/{group}")
+            paths += [f"/apis/{group}/{version}" for version in self.versions(group)]
+        return [*paths, "/openapi/v2", "/openapi/v3", "/version"]
+
+    def _served(self, group: str, version: str) -> list[Kind]:
+        """Kinds of a version of a group, sorted by plural."""
+        return [kind for kind in self.kinds if kind.group == group and kind.version(version)]
+
+    def _group_entry(self, group: str) -> Object:
+        versions = [
+            {"groupVersion": f"{group}/{version}", "version": version}
+            for version in self.versions(group)
         ]
-        if kind.rules.prepare_finalize:
-            found.append(("finalize", {"kind": kind.name}, ["update"]))
-        if kind.has_status:
-            found.append(("status", {"kind": kind.name}, list(STATUS_VERBS)))
-        return iter(sorted(found, key=lambda subresource: subresource[0]))
+        return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
-    def aggregated_core(self, version: str = "v2") -> Object:
-        """The aggregated document of `/api`.
-
-        Args:
-            version: One of `AGGREGATED_VERSIONS`.
-        """
-        return aggregated_list(version, [self.aggregated_group("")] if self.versions("") else [])
-
-    def aggregated_groups(self, version: str = "v2") -> Object:
-        """The aggregated document of `/apis`.
-
-        Args:
-            version: One of `AGGREGATED_VERSIONS`.
-        """
-        return aggregated_list(version, [self.aggregated_group(group) for group in self.groups])
-
-    def aggregated_group(self, group: str) -> Object:
-        """A group with its versions and their resources."""
+    def _aggregated_group(self, group: str) -> Object:
         return {
             "metadata": {"name": group} if group else {},
             "versions": [
                 {
                     "version": version,
-                    "resources": [
-                        self.aggregated_resource(kind)
-                        for kind in self.kinds_of(group)
-                        if kind.version(version)
-                    ],
+                    "resources": [aggregated_entry(kind) for kind in self._served(group, version)],
                     "freshness": "Current",
                 }
                 for version in self.versions(group)
             ],
         }
-
-    def aggregated_resource(self, kind: Kind) -> Object:
-        """A resource with its subresources; an empty group and version mean the surrounding one."""
-        resource: Object = {
-            "resource": kind.plural,
-            "responseKind": full_kind({"kind": kind.name}),
-            "scope": "Namespaced" if kind.is_namespaced else "Cluster",
-            "singularResource": kind.singular,
-            "verbs": verbs_of(kind),
-            **names_for_kubectl(kind),
-        }
-        subresources = [
-            {"subresource": name, "responseKind": full_kind(response_kind), "verbs": verbs}
-            for name, response_kind, verbs in self.subresources_of(kind)
-        ]
-        if subresources:
-            resource["subresources"] = subresources
-        return resource
-
-    def root_paths(self) -> Object:
-        """The document of `/`: the paths of discovery."""
-        paths = []
-        for version in self.versions(""):
-            paths += ["/api", f"/api/{version}"]
-        paths.append("/apis")
-        for group in self.groups:
-            paths.append(f"/apis/{group}")
-            paths += [f"/apis/{group}/{version}" for version in self.versions(group)]
-        return {"paths": [*dict.fromkeys(paths), "/openapi/v2", "/openapi/v3", "/version"]}
-
-
-def aggregated_list(version: str, items: list[Object]) -> Object:
-    """An aggregated document."""
-    return {
-        "kind": "APIGroupDiscoveryList",
-        "apiVersion": f"apidiscovery.k8s.io/{version}",
-        "metadata": {},
-        "items": items,
-    }
 
 
 def resource_entry(kind: Kind) -> Object:
@@ -286,16 +224,31 @@ def resource_entry(kind: Kind) -> Object:
         "kind": kind.name,
         "verbs": verbs_of(kind),
         **names_for_kubectl(kind),
-        "storageVersionHash": kind.storage_hash or storage_version_hash(kind),
+        "storageVersionHash": kind.storage_hash,
     }
+
+
+def aggregated_entry(kind: Kind) -> Object:
+    """A resource with its subresources; an empty group and version mean the surrounding one."""
+    surrounding = {"group": "", "version": ""}
+    resource: Object = {
+        "resource": kind.plural,
+        "responseKind": {**surrounding, "kind": kind.name},
+        "scope": "Namespaced" if kind.is_namespaced else "Cluster",
+        "singularResource": kind.singular,
+        "verbs": verbs_of(kind),
+        **names_for_kubectl(kind),
+    }
+    subresources = [
+        {"subresource": name, "responseKind": {**surrounding, **response_kind}, "verbs": verbs}
+        for name, response_kind, verbs in subresources_of(kind)
+    ]
+    if subresources:
+        resource["subresources"] = subresources
+    return resource
 
 
 def names_for_kubectl(kind: Kind) -> dict[str, list[str]]:
     """Short names and categories, absent where there are none."""
     names = {"shortNames": list(kind.short_names), "categories": list(kind.categories)}
     return {key: value for key, value in names.items() if value}
-
-
-def full_kind(response_kind: dict[str, Any]) -> dict[str, str]:
-    """The kind of objects in the aggregated form, which always names group and version."""
-    return {"group": "", "version": "", "kind": "", **response_kind}

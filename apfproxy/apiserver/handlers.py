@@ -77,7 +77,7 @@ from apfproxy.request.target import parse_query
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from apfproxy.api.kind import Kind, Object
     from apfproxy.api.schema.body import Parsed
@@ -85,84 +85,18 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.bodies import Sent
     from apfproxy.apiserver.lists import Page
     from apfproxy.apiserver.options import ListOptions, WriteParameters
-    from apfproxy.apiserver.paths import Paths, Target
+    from apfproxy.apiserver.paths import Target
     from apfproxy.apiserver.registry import DeleteOptions, Registry, Written
-
-    Query = Mapping[str, tuple[str, ...]]
 
 DELETED_AT_ONCE = 32
 """Objects of a collection that are deleted before others get their turn: some milliseconds."""
 
 
-class Handlers:
-    """The operations on resources, as requests ask for them.
-
-    Args:
-        registry: Does them.
-        paths: Of the resources.
-        chance: Draws how long watches last.
-    """
-
-    def __init__(self, registry: Registry, paths: Paths, chance: random.Random) -> None:
-        self._registry = registry
-        self._paths = paths
-        self._chance = chance
-
-    async def answer(self, request: web.Request, segments: list[str]) -> web.StreamResponse:
-        """Answer one request.
-
-        Args:
-            request: For a resource.
-            segments: Of its path, decoded.
-
-        Raises:
-            StatusError: It fails.
-        """
-        target = self._paths.target(segments)
-        method = request.method
-        if method not in target.methods:
-            raise method_not_allowed()
-        patch_type = media_type(request.headers.get("Content-Type", ""))
-        if method == "PATCH" and patch_type not in PATCH_TYPES:
-            raise unsupported_patch_type()
-        is_watchable = method == "GET" and (target.is_watch or not target.name)
-        check_route(request.headers.get("Accept", ""), STREAMED if is_watchable else AVAILABLE)
-        if target.version.deprecation:
-            warn(target.version.deprecation)
-        query = parse_query(request.rel_url.raw_query_string.encode())
-        call = Call(self._registry, request, target, query, self._chance)
-        if target.subresource == EVICTION:
-            return await call.evict()
-        if method == "GET":
-            is_one = target.name and not target.is_watch
-            return await (call.get() if is_one else call.list_or_watch())
-        if method == "POST":
-            return await call.create()
-        if method == "PUT":
-            return await call.replace()
-        if method == "PATCH":
-            return await call.patch()
-        return await (call.delete() if target.name else call.delete_collection())
-
-
 class Call:
-    """One request for a resource.
-
-    Args:
-        registry: Does what is asked for.
-        request: From the client.
-        target: What it is about.
-        query: Its parameters.
-        chance: Draws how long watches last.
-    """
+    """One request for a resource; `chance` draws how long a watch lasts."""
 
     def __init__(
-        self,
-        registry: Registry,
-        request: web.Request,
-        target: Target,
-        query: Query,
-        chance: random.Random,
+        self, registry: Registry, request: web.Request, target: Target, chance: random.Random
     ) -> None:
         self._registry = registry
         self._store = registry.store
@@ -170,11 +104,36 @@ class Call:
         self._target = target
         self._kind = target.kind
         self._version = target.version
-        self._query = query
+        self._query = parse_query(request.rel_url.raw_query_string.encode())
         self._chance = chance
         self._collection = registry.store.collection(target.kind.resource)
 
-    async def get(self) -> web.StreamResponse:
+    async def answer(self) -> web.StreamResponse:
+        """Answer it, or raise a StatusError."""
+        target, method = self._target, self._request.method
+        if method not in target.methods:
+            raise method_not_allowed()
+        if method == "PATCH" and media_type(self._content_type) not in PATCH_TYPES:
+            raise unsupported_patch_type()
+        is_watchable = method == "GET" and (target.is_watch or not target.name)
+        accept = self._request.headers.get("Accept", "")
+        check_route(accept, STREAMED if is_watchable else AVAILABLE)
+        if target.version.deprecation:
+            warn(target.version.deprecation)
+        if target.subresource == EVICTION:
+            return await self._evict()
+        if method == "GET":
+            is_one = target.name and not target.is_watch
+            return await (self._get() if is_one else self._list_or_watch())
+        if method == "POST":
+            return await self._create()
+        if method == "PUT":
+            return await self._replace()
+        if method == "PATCH":
+            return await self._patch()
+        return await (self._delete() if target.name else self._delete_collection())
+
+    async def _get(self) -> web.StreamResponse:
         """Read one object."""
         form = self._form()
         options = parameters.get_options(self._query)
@@ -186,7 +145,7 @@ class Call:
             raise not_found(kind.group, kind.plural, target.name)
         return await self._document(form, self._renderer(form).document(entry))
 
-    async def list_or_watch(self) -> web.StreamResponse:
+    async def _list_or_watch(self) -> web.StreamResponse:
         """Read a collection, or follow it."""
         target = self._target
         is_watch = target.is_watch or parameters.is_watch(self._query)
@@ -200,7 +159,7 @@ class Call:
         found = await page(self._store, self._collection, selection, options)
         return await self._listed(form, found)
 
-    async def create(self) -> web.StreamResponse:
+    async def _create(self) -> web.StreamResponse:
         """Add an object."""
         form = self._form()
         check_media_type(self._content_type)
@@ -211,7 +170,7 @@ class Call:
         written = await self._registry.create(self._kind, self._target.namespace, sent.obj, write)
         return await self._written(form, written)
 
-    async def replace(self) -> web.StreamResponse:
+    async def _replace(self) -> web.StreamResponse:
         """Put a whole object in place of what is there."""
         form = self._form()
         data = await self._body()
@@ -232,7 +191,7 @@ class Call:
         )
         return await self._written(form, written)
 
-    async def patch(self) -> web.StreamResponse:
+    async def _patch(self) -> web.StreamResponse:
         """Change parts of an object."""
         patch_type = media_type(self._content_type)
         form = self._form()
@@ -263,7 +222,7 @@ class Call:
         written = await self._registry.update(kind, target.namespace, target.name, patched, write)
         return await self._written(form, written)
 
-    async def delete(self) -> web.StreamResponse:
+    async def _delete(self) -> web.StreamResponse:
         """Delete one object."""
         form = self._form()
         options = await self._delete_options()
@@ -274,7 +233,7 @@ class Call:
             return await self._written(form, written, status=status)
         return await self._document(form, encode(self._success(written)))
 
-    async def delete_collection(self) -> web.StreamResponse:
+    async def _delete_collection(self) -> web.StreamResponse:
         """Delete all objects that are selected."""
         form = self._form()
         options = await self._delete_options()
@@ -292,7 +251,7 @@ class Call:
         # The objects as they were found, not as they ended.
         return await self._listed(form, found)
 
-    async def evict(self) -> web.StreamResponse:
+    async def _evict(self) -> web.StreamResponse:
         """Delete a pod if the budgets of its namespace allow it."""
         form = self._form(has_table=False)
         check_media_type(self._content_type)

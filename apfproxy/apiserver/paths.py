@@ -14,6 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from apfproxy.apiserver.discovery import subresources_of
 from apfproxy.apiserver.errors import bad_request, no_such_resource
 
 if TYPE_CHECKING:
@@ -33,16 +34,13 @@ OF_STATUS = frozenset({"GET", "PUT", "PATCH"})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path is about.
+    """What a path is about, and the methods that are allowed there.
 
     Attributes:
-        kind: Of the objects.
-        version: In which the client sees them.
         namespace: "" for a kind without, or for all of them.
         name: Of one object; "" for the collection.
         subresource: "" for the object itself.
         is_watch: Whether the path is one that watches.
-        methods: That are allowed here.
     """
 
     kind: Kind
@@ -55,26 +53,17 @@ class Target:
 
 
 class Paths:
-    """All paths of the resources that are served.
+    """All paths of the kinds that are served."""
 
-    Args:
-        kinds: That are served.
-        evicts: Whether pods have the eviction subresource.
-    """
-
-    def __init__(self, kinds: Iterable[Kind], *, evicts: bool) -> None:
+    def __init__(self, kinds: Iterable[Kind]) -> None:
         self._resources: Mapping[tuple[str, str], dict[str, tuple[Kind, Version]]] = {}
         for kind in kinds:
             for version in kind.versions:
                 group_version = self._resources.setdefault((kind.group, version.name), {})
                 group_version[kind.plural] = (kind, version)
-        self._evicts = evicts
 
     def target(self, segments: list[str]) -> Target:
-        """Find what a path is about.
-
-        Args:
-            segments: Of the path, decoded, from `api` or `apis` on.
+        """Find what a path is about, whose decoded segments begin with `api` or `apis`.
 
         Raises:
             StatusError: 404, there is no such thing; 400, there can be none of that name.
@@ -108,21 +97,12 @@ class Paths:
         kind, version = resources[plural]
         if bool(namespace) != kind.is_namespaced and (namespace or name):
             raise no_such_resource()
-        if subresource and subresource not in self._subresources(kind):
+        if subresource and subresource not in {each for each, _, _ in subresources_of(kind)}:
             raise no_such_resource()
         if name in {".", ".."} or "%" in name:
             wrong = "may not contain '%'" if "%" in name else f"may not be '{name}'"
             raise bad_request(f'Name parameter invalid: "{name}": {wrong}')
         return Target(kind, version, namespace, name, subresource)
-
-    def _subresources(self, kind: Kind) -> list[str]:
-        """The subresources of a kind."""
-        found = [STATUS] if kind.has_status else []
-        if kind.rules.prepare_finalize is not None:
-            found.append(FINALIZE)
-        if self._evicts and kind.resource == "pods":
-            found.append(EVICTION)
-        return found
 
 
 def allowed(target: Target) -> frozenset[str]:

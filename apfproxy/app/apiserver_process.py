@@ -183,7 +183,7 @@ class ApiServerProcess:
                 self.counters, self._store_state, is_canonical=is_canonical
             )
         )
-        paths = sorted([*Discovery(KINDS).root_paths()["paths"], *OWN_PATHS])
+        paths = sorted([*Discovery(KINDS).root_paths(), *OWN_PATHS])
         app = web.Application(middlewares=[as_kubernetes])
         app.add_routes(api.routes(self._gate.handle))
         app.add_routes(HealthPages(self.health, metrics).routes())

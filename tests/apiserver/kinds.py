@@ -108,6 +108,7 @@ POD = Kind(
     columns=(),
     cells=no_cells,
     short_names=("po",),
+    storage_hash="xPOwRZ+Yhw8=",
     categories=("all",),
 )
 """In a namespace, with a status and evictions."""
@@ -123,6 +124,7 @@ NAMESPACE = Kind(
     columns=(),
     cells=no_cells,
     short_names=("ns",),
+    storage_hash="Q3oi5N2YM8M=",
     has_status=False,
 )
 """Without deletion of all together, and, here, without a status."""

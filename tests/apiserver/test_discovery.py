@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import platform
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy import __version__
 from apfproxy.api.kind import nothing_from_old
-from apfproxy.apiserver.discovery import Discovery, etag, stability, storage_version_hash, verbs_of
+from apfproxy.apiserver.discovery import Discovery, etag, stability, verbs_of, version_document
 from tests.apiserver.kinds import KINDS, NAMESPACE, POD, WIDGET
 
 if TYPE_CHECKING:
@@ -23,7 +26,7 @@ WIDGET_RESOURCES = [
         "namespaced": False,
         "kind": "Widget",
         "verbs": ALL_VERBS,
-        "storageVersionHash": storage_version_hash(WIDGET),
+        "storageVersionHash": WIDGET.storage_hash,
     },
     {
         "name": "widgets/status",
@@ -167,18 +170,17 @@ def test_versions_have_the_kinds_that_they_have() -> None:
 
     assert ["gadgets", "gadgets/status", "widgets", "widgets/status"] == names("v1")
     assert ["widgets", "widgets/status"] == names("v1beta3")
-    entries = discovery.aggregated_groups()["items"][0]["versions"]
+    entries = discovery.aggregated(is_core=False)["items"][0]["versions"]
     assert [["gadgets", "widgets"], ["widgets"]] == [
         [resource["resource"] for resource in entry["resources"]] for entry in entries
     ]
 
 
-@pytest.mark.parametrize("version", ["v2", "v2beta1"])
-def test_aggregated_core(discovery: Discovery, version: str) -> None:
+def test_aggregated_core(discovery: Discovery) -> None:
     """The core is one group without a name."""
-    document = discovery.aggregated_core(version)
+    document = discovery.aggregated(is_core=True)
 
-    assert f"apidiscovery.k8s.io/{version}" == document["apiVersion"]
+    assert "apidiscovery.k8s.io/v2" == document["apiVersion"]
     assert [{}] == [item["metadata"] for item in document["items"]]
     pods = document["items"][0]["versions"][0]["resources"][1]
     assert {
@@ -206,7 +208,7 @@ def test_aggregated_core(discovery: Discovery, version: str) -> None:
 
 def test_aggregated_groups(discovery: Discovery) -> None:
     """Each group has its versions, the preferred one first, all of them current."""
-    document = discovery.aggregated_groups()
+    document = discovery.aggregated(is_core=False)
 
     assert [{"name": "widgets.example.com"}] == [item["metadata"] for item in document["items"]]
     versions = document["items"][0]["versions"]
@@ -218,14 +220,16 @@ def test_aggregated_groups(discovery: Discovery) -> None:
 
 def test_aggregated_resource_without_subresources() -> None:
     """A resource without any does not name them."""
-    resource = Discovery((NAMESPACE,)).aggregated_core()["items"][0]["versions"][0]["resources"][0]
+    resource = Discovery((NAMESPACE,)).aggregated(is_core=True)["items"][0]["versions"][0][
+        "resources"
+    ][0]
 
     assert "subresources" not in resource
 
 
 def test_aggregated_without_core() -> None:
     """Where the core is not served its aggregated document is empty."""
-    assert [] == Discovery((WIDGET,)).aggregated_core()["items"]
+    assert [] == Discovery((WIDGET,)).aggregated(is_core=True)["items"]
 
 
 def test_finalize() -> None:
@@ -255,7 +259,7 @@ def test_root_paths(discovery: Discovery) -> None:
         "/openapi/v2",
         "/openapi/v3",
         "/version",
-    ] == discovery.root_paths()["paths"]
+    ] == discovery.root_paths()
 
 
 def test_stability() -> None:
@@ -271,15 +275,23 @@ def test_verbs_of() -> None:
     assert "deletecollection" not in verbs_of(NAMESPACE)
 
 
-def test_storage_version_hash_of_the_kind() -> None:
-    """A hash that the kind names is taken as it is."""
-    kind = dataclasses.replace(WIDGET, storage_hash="abc=")
-    listed = found(Discovery((kind,)).api_resource_list(kind.group, "v1"))
-
-    assert "abc=" == listed["resources"][0]["storageVersionHash"]
-
-
 def test_etag() -> None:
     """Equal bytes have equal tags, quoted; others have others."""
     assert etag(b"a") == etag(b"a") != etag(b"b")
     assert '"' == etag(b"a")[0] == etag(b"a")[-1]
+
+
+def test_version_document() -> None:
+    """The version is a semantic one: that of Kubernetes, with ours behind it."""
+    document = version_document()
+
+    assert ("1", "36") == (document["major"], document["minor"])
+    assert f"v1.36.0+apfproxy-{__version__}" == document["gitVersion"]
+
+
+def test_platform(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The platform is named as Go names it."""
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+
+    assert "linux/amd64" == version_document()["platform"]

@@ -39,7 +39,6 @@ PATHS = Paths(
         kind_of("", "pods", is_namespaced=True),
         kind_of("g.io", "slices", is_namespaced=False),
     ),
-    evicts=True,
 )
 
 

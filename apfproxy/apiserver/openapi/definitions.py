@@ -112,32 +112,23 @@ def kind_entry(kind: GroupVersionKind) -> dict[str, str]:
 
 
 class Definitions:
-    """The definitions that one document needs, each once.
+    """The definitions that one document needs, by name.
 
-    Attributes:
-        schemas: Name to schema.
+    Args:
+        style: Version of OpenAPI.
+        kinds: Name of a definition to the kinds that it describes.
     """
 
     def __init__(
         self, style: Style, kinds: Mapping[str, Sequence[GroupVersionKind]] | None = None
     ) -> None:
-        """Begin without any.
-
-        Args:
-            style: Version of OpenAPI.
-            kinds: Name of a definition to the kinds that it describes.
-        """
         self.style = style
         self.kinds = kinds or {}
         self.schemas: dict[str, Object] = {}
-        self.structs: dict[str, Struct] = {}
 
     def reference(self, struct: Struct) -> Object:
         """A reference to a struct's definition, which is added with all that it needs."""
         name = full_name(struct)
-        known = self.structs.setdefault(name, struct)
-        # Two structs of one name would make one of them wrong without anybody noticing.
-        assert known is struct or same_fields(known, struct), name
         if name not in self.schemas:
             self.schemas[name] = {}  # Ends the recursion of structs that contain themselves.
             self.schemas[name] = self.definition(struct, name)
@@ -214,24 +205,6 @@ class Definitions:
                 schema["format"] = "int-or-string"
         self.schemas[name] = schema
         return {"$ref": self.style.value + name}
-
-
-def same_fields(one: Struct, other: Struct) -> bool:
-    """Whether two structs describe the same, names of nested ones taken for their content."""
-
-    def told(type_: Type) -> object:
-        match type_:
-            case Struct():
-                return full_name(type_)
-            case List() | Map():
-                content = type_.item if isinstance(type_, List) else type_.value
-                return (type(type_), told(content))
-        return type_
-
-    def shape(struct: Struct) -> list[tuple[str, object]]:
-        return [(field.name, told(field.type)) for field in struct.fields]
-
-    return shape(one) == shape(other)
 
 
 def default_of(field: Field) -> object:

@@ -51,14 +51,10 @@ class Operation:
         path: With the names of parameters in braces.
         method: In lower case.
         id: `operationId`.
-        description: What it does.
         tag: What generated clients group operations by.
         answers: HTTP status to what is answered.
         query: Names of the parameters in the query.
-        body: What is sent; None for nothing.
-        is_body_required: Whether it has to be sent.
-        consumes: Content types of what is sent.
-        produces: Content types of answers.
+        consumes, produces: Content types of what is sent, and of answers.
         action: As Kubernetes calls what is done; "" for none.
         kind: What it is done with; None for none.
     """
@@ -80,17 +76,14 @@ class Operation:
 
     def parameters(self) -> list[Parameter]:
         """The parameters of the path, then those of the query."""
+        described = {"namespace": "Namespace that the object belongs to."}
+        if self.kind:
+            described["name"] = f"Name of the {self.kind[2]}."
         found = [
-            Parameter(name, "string", self.describe(name), is_in_path=True)
+            Parameter(name, "string", described[name], is_in_path=True)
             for name in PATH_PARAMETER.findall(self.path)
         ]
         return found + [QUERY[name] for name in self.query]
-
-    def describe(self, name: str) -> str:
-        """What a parameter of the path is."""
-        if name == "namespace":
-            return "Namespace that the object belongs to."
-        return f"Name of the {self.kind[2] if self.kind else 'object'}."
 
 
 def title(name: str) -> str:
@@ -140,10 +133,6 @@ class Resource:
         scope = "namespaces/{namespace}/" if self.kind.is_namespaced else ""
         return f"/{self.document}/{scope}{self.kind.plural}"
 
-    def named(self, verb: str, object_: str) -> str:
-        """The name of an operation: verb, group, version, object."""
-        return f"{verb}{group_title(self.kind.group)}{title(self.version)}{object_}"
-
     def operation(  # noqa: PLR0913  an operation has that many parts
         self,
         method: str,
@@ -160,11 +149,12 @@ class Resource:
         produces: tuple[str, ...] = ANSWERS,
     ) -> Operation:
         """An operation on this resource, named by a verb and an object."""
+        verb, object_ = name
         return Operation(
             document=self.document,
             path=path,
             method=method,
-            id=self.named(*name),
+            id=f"{verb}{group_title(self.kind.group)}{title(self.version)}{object_}",
             description=description,
             tag=tag_of(self.kind.group, self.version),
             answers=answers,
@@ -184,7 +174,11 @@ class Resource:
         yield from self.collection_operations(name)
         yield from self.item_operations(name)
         if self.kind.has_status:
-            yield from self.status_operations(name)
+            yield from self.object_operations(
+                f"{self.items}/{{name}}/status",
+                f"{name}Status",
+                f"the status of a {self.kind.name}",
+            )
         if self.kind.rules.prepare_finalize:
             yield self.operation(
                 "put", f"{self.items}/{{name}}/finalize", ("replace", f"{name}Finalize"),
@@ -231,13 +225,6 @@ class Resource:
             {200: deleted, 202: deleted}, parameters.DELETE, DELETE_OPTIONS,
         )  # fmt: skip
         yield from self.object_operations(item, name, f"a {kind}")
-
-    def status_operations(self, name: str) -> Iterator[Operation]:
-        """Those on the status of one object."""
-        status = f"{self.items}/{{name}}/status"
-        yield from self.object_operations(
-            status, f"{name}Status", f"the status of a {self.kind.name}"
-        )
 
     def object_operations(self, path: str, name: str, what: str) -> Iterator[Operation]:
         """Those that an object and its status have in common."""
@@ -314,8 +301,8 @@ def catalog(kinds: Sequence[Kind]) -> Catalog:
             found.describe(served.schema, resource.gvk)
             found.describe(listed, (kind.group, served.name, f"{kind.name}List"))
             found.operations.extend(resource.operations())
-            if (kind.group, kind.plural) == (EVICTIONS.parent_group, EVICTIONS.parent):
-                gvk = (EVICTIONS.group, EVICTIONS.version, EVICTIONS.kind)
+            if kind.resource == "pods":
+                gvk = (EVICTIONS["group"], EVICTIONS["version"], EVICTIONS["kind"])
                 found.describe(EVICTION, gvk)
                 found.operations.append(eviction_operation(resource, gvk))
     return found

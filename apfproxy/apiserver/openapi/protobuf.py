@@ -10,36 +10,32 @@ documentation, "Encoding".
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from apfproxy.api.kind import Object
 
+Encode = Callable[[Any], bytes]
+"""Makes the content of a message."""
+Write = Callable[[int, Any], bytes]
+"""Makes a field of a number."""
+
 BYTES = 2
 """The wire type of strings and messages; that of numbers is 0."""
-
 SEVEN_BITS = 0x7F
 MORE_FOLLOWS = 0x80
 
 METHODS = {"get": 2, "put": 3, "post": 4, "delete": 5, "options": 6, "head": 7, "patch": 8}
 """Of `PathItem`."""
-
-OPERATION_TEXTS = {"description": 3, "operationId": 5}
-OPERATION_LISTS = {"tags": 1, "produces": 6, "consumes": 7, "schemes": 10}
+SCHEMA_TEXTS = {"$ref": 1, "format": 2, "description": 4}
+SCHEMA_EXTENSION = 31
 OPERATION_EXTENSION = 13
-
 QUERY_PARAMETER = 3
 PATH_PARAMETER = 4
 """Of `NonBodyParameter`."""
-
-PARAMETER_TEXTS = {"in": 2, "description": 3, "name": 4}
-TYPE_AND_UNIQUE = {QUERY_PARAMETER: (6, 20), PATH_PARAMETER: (5, 19)}
-"""Where parameters of the query and of the path differ: their `type` and `uniqueItems`."""
-
-SCHEMA_TEXTS = {"$ref": 1, "format": 2, "description": 4}
-SCHEMA_EXTENSION = 31
 
 
 def varint(number: int) -> bytes:
@@ -67,14 +63,37 @@ def texts(number: int, values: Iterable[str]) -> bytes:
     return b"".join(text(number, value) for value in values)
 
 
-def truth(number: int, *, value: bool) -> bytes:
+def truth(number: int, value: object) -> bytes:
     """A field that holds a boolean, absent where it is false."""
     return varint(number << 3) + b"\x01" if value else b""
 
 
-def named(number: int, name: str, content: bytes) -> bytes:
-    """An entry of a map: a message of a name and a message."""
-    return message(number, text(1, name) + message(2, content))
+def within(encode: Encode, *numbers: int) -> Write:
+    """Writes a field that holds a message, in messages that hold nothing else, outermost first."""
+
+    def write(number: int, value: object) -> bytes:
+        content = encode(value)
+        for each in reversed(numbers):
+            content = message(each, content)
+        return message(number, content)
+
+    return write
+
+
+def each_of(write: Write) -> Write:
+    """Writes a repeated field."""
+    return lambda number, values: b"".join(write(number, value) for value in values)
+
+
+def entries(write: Write) -> Write:
+    """Writes a map: a repeated field of messages of a name and a value."""
+
+    def write_entries(number: int, values: Object) -> bytes:
+        return b"".join(
+            message(number, text(1, name) + write(2, value)) for name, value in values.items()
+        )
+
+    return write_entries
 
 
 def any_value(value: object) -> bytes:
@@ -83,33 +102,47 @@ def any_value(value: object) -> bytes:
 
 
 def extensions(number: int, described: Object) -> bytes:
-    """The entries whose names begin with `x-`."""
+    """The members whose names begin with `x-`."""
+    found = {name: value for name, value in described.items() if name.startswith("x-")}
+    return entries(within(any_value))(number, found)
+
+
+def members(fields: dict[str, tuple[int, Write]], described: Object) -> bytes:
+    """Those members of an object that are there, in the order of the fields."""
     return b"".join(
-        named(number, name, any_value(value))
-        for name, value in described.items()
-        if name.startswith("x-")
+        write(number, described[name])
+        for name, (number, write) in fields.items()
+        if name in described
     )
 
 
-def chosen_texts(numbers: dict[str, int], described: Object) -> bytes:
-    """Those entries that are strings, as far as they are there."""
-    return b"".join(
-        text(number, described[name]) for name, number in numbers.items() if name in described
-    )
+def schema(described: Object) -> bytes:
+    """A `Schema`."""
+    return members(SCHEMA, described) + extensions(SCHEMA_EXTENSION, described)
 
 
-def encode(document: Object) -> bytes:
-    """A whole document, as `v2.document` makes it."""
-    info = document["info"]
-    paths = b"".join(named(2, path, path_item(item)) for path, item in document["paths"].items())
-    return b"".join(
-        (
-            text(1, document["swagger"]),
-            message(2, text(1, info["title"]) + text(2, info["version"])),
-            message(8, paths),
-            message(9, schemas(document["definitions"])),
-        )
-    )
+def schemas(described: Object) -> bytes:
+    """Schemas with names: `Definitions` and `Properties`."""
+    return entries(within(schema))(1, described)
+
+
+def parameter(described: Object) -> bytes:
+    """A `Parameter`."""
+    if described["in"] == "body":
+        return message(1, members(BODY_PARAMETER, described))
+    if described["in"] == "path":
+        return message(2, message(PATH_PARAMETER, members(IN_PATH, described)))
+    return message(2, message(QUERY_PARAMETER, members(IN_QUERY, described)))
+
+
+def response(described: Object) -> bytes:
+    """A `Response`."""
+    return members({"description": (1, text), "schema": (2, within(schema, 1))}, described)
+
+
+def operation(described: Object) -> bytes:
+    """An `Operation`."""
+    return members(OPERATION, described) + extensions(OPERATION_EXTENSION, described)
 
 
 def path_item(item: Object) -> bytes:
@@ -117,61 +150,47 @@ def path_item(item: Object) -> bytes:
     return b"".join(message(METHODS[method], operation(found)) for method, found in item.items())
 
 
-def operation(described: Object) -> bytes:
-    """An `Operation`."""
-    found = [chosen_texts(OPERATION_TEXTS, described)]
-    found += [texts(number, described[name]) for name, number in OPERATION_LISTS.items()]
-    found += [message(8, message(1, parameter(one))) for one in described.get("parameters", ())]
-    responses = b"".join(
-        named(1, code, message(1, response(one))) for code, one in described["responses"].items()
-    )
-    found += [message(9, responses), extensions(OPERATION_EXTENSION, described)]
-    return b"".join(found)
+def encode(document: Object) -> bytes:
+    """A whole document, as `v2.document` makes it."""
+    return members(DOCUMENT, document)
 
 
-def parameter(described: Object) -> bytes:
-    """A `Parameter`."""
-    if described["in"] == "body":
-        is_required = truth(4, value=described.get("required", False))
-        named_body = text(2, described["name"]) + text(3, described["in"])
-        return message(1, named_body + is_required + message(5, schema(described["schema"])))
-    where = PATH_PARAMETER if described["in"] == "path" else QUERY_PARAMETER
-    type_, unique = TYPE_AND_UNIQUE[where]
-    content = (
-        truth(1, value=described.get("required", False))
-        + chosen_texts(PARAMETER_TEXTS, described)
-        + text(type_, described["type"])
-        + truth(unique, value=described["uniqueItems"])
-    )
-    return message(2, message(where, content))
-
-
-def response(described: Object) -> bytes:
-    """A `Response`."""
-    encoded = text(1, described["description"])
-    if "schema" in described:
-        encoded += message(2, message(1, schema(described["schema"])))
-    return encoded
-
-
-def schemas(described: Object) -> bytes:
-    """Schemas with names: `Definitions` and `Properties`."""
-    return b"".join(named(1, name, schema(one)) for name, one in described.items())
-
-
-def schema(described: Object) -> bytes:
-    """A `Schema`."""
-    found = [chosen_texts(SCHEMA_TEXTS, described)]
-    if "required" in described:
-        found.append(texts(19, described["required"]))
-    found += [message(20, any_value(value)) for value in described.get("enum", ())]
-    if "additionalProperties" in described:
-        found.append(message(21, message(1, schema(described["additionalProperties"]))))
-    if "type" in described:
-        found.append(message(22, text(1, described["type"])))
-    if "items" in described:
-        found.append(message(23, message(1, schema(described["items"]))))
-    if "properties" in described:
-        found.append(message(25, schemas(described["properties"])))
-    found.append(extensions(SCHEMA_EXTENSION, described))
-    return b"".join(found)
+SCHEMA: dict[str, tuple[int, Write]] = {
+    **{name: (number, text) for name, number in SCHEMA_TEXTS.items()},
+    "required": (19, texts),
+    "enum": (20, each_of(within(any_value))),
+    "additionalProperties": (21, within(schema, 1)),
+    "type": (22, lambda number, value: message(number, text(1, value))),
+    "items": (23, within(schema, 1)),
+    "properties": (25, within(schemas)),
+}
+BODY_PARAMETER: dict[str, tuple[int, Write]] = {
+    "name": (2, text),
+    "in": (3, text),
+    "required": (4, truth),
+    "schema": (5, within(schema)),
+}
+PARAMETER: dict[str, tuple[int, Write]] = {
+    "required": (1, truth),
+    "in": (2, text),
+    "description": (3, text),
+    "name": (4, text),
+}
+IN_QUERY = {**PARAMETER, "type": (6, text), "uniqueItems": (20, truth)}
+IN_PATH = {**PARAMETER, "type": (5, text), "uniqueItems": (19, truth)}
+OPERATION: dict[str, tuple[int, Write]] = {
+    "description": (3, text),
+    "operationId": (5, text),
+    "tags": (1, texts),
+    "produces": (6, texts),
+    "consumes": (7, texts),
+    "schemes": (10, texts),
+    "parameters": (8, each_of(within(parameter, 1))),
+    "responses": (9, within(lambda found: entries(within(response, 1))(1, found))),
+}
+DOCUMENT: dict[str, tuple[int, Write]] = {
+    "swagger": (1, text),
+    "info": (2, within(lambda info: text(1, info["title"]) + text(2, info["version"]))),
+    "paths": (8, within(lambda found: entries(within(path_item))(2, found))),
+    "definitions": (9, within(schemas)),
+}

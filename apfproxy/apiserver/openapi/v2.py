@@ -14,6 +14,7 @@ from apfproxy.apiserver.openapi.definitions import Definitions, Style, kind_entr
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
+    from apfproxy.apiserver.openapi.parameters import Parameter
     from apfproxy.apiserver.openapi.paths import Catalog, Operation
 
 DESCRIPTIONS = {200: "OK", 201: "Created", 202: "Accepted", 401: "Unauthorized"}
@@ -21,12 +22,7 @@ DESCRIPTIONS = {200: "OK", 201: "Created", 202: "Accepted", 401: "Unauthorized"}
 
 
 def document(catalog: Catalog, version: str) -> Object:
-    """The whole document.
-
-    Args:
-        catalog: What is served.
-        version: Of the server.
-    """
+    """The whole document of a server of that version."""
     definitions = Definitions(Style.V2, catalog.kinds)
     paths: Object = {}
     for operation in catalog.operations:
@@ -41,48 +37,48 @@ def document(catalog: Catalog, version: str) -> Object:
 
 def describe(operation: Operation, definitions: Definitions) -> Object:
     """An operation; the definitions that it needs are added."""
-    parameters: list[Object] = [
-        {
-            "name": parameter.name,
-            "in": "path" if parameter.is_in_path else "query",
-            "description": parameter.description,
-            "required": True,
-            "type": parameter.type,
-            "uniqueItems": True,
-        }
-        if parameter.is_in_path
-        else {
-            "name": parameter.name,
-            "in": "query",
-            "description": parameter.description,
-            "type": parameter.type,
-            "uniqueItems": True,
-        }
-        for parameter in operation.parameters()
+    parameters = [
+        {**place(each), "type": each.type, "uniqueItems": True} for each in operation.parameters()
     ]
     if operation.body:
-        body: Object = {"name": "body", "in": "body"}
-        if operation.is_body_required:
-            body["required"] = True
-        parameters.append({**body, "schema": definitions.reference(operation.body)})
+        required = {"required": True} if operation.is_body_required else {}
+        schema = definitions.reference(operation.body)
+        parameters.append({"name": "body", "in": "body", **required, "schema": schema})
     responses: Object = {
         str(code): {"description": DESCRIPTIONS[code], "schema": definitions.reference(answer)}
         for code, answer in operation.answers.items()
     }
-    responses["401"] = {"description": DESCRIPTIONS[401]}
-    described: Object = {
-        "description": operation.description,
-        "operationId": operation.id,
-        "tags": [operation.tag],
+    return {
+        **names(operation),
         "consumes": list(operation.consumes),
         "produces": list(operation.produces),
         "schemes": ["https"],
-        "responses": responses,
+        "responses": {**responses, "401": {"description": DESCRIPTIONS[401]}},
+        **({"parameters": parameters} if parameters else {}),
+        **extensions(operation),
     }
-    if parameters:
-        described["parameters"] = parameters
+
+
+def place(parameter: Parameter) -> Object:
+    """What and where a parameter is, in both versions."""
+    where = {"in": "path", "required": True} if parameter.is_in_path else {"in": "query"}
+    return {"name": parameter.name, "description": parameter.description, **where}
+
+
+def names(operation: Operation) -> Object:
+    """What tells an operation from others, in both versions."""
+    return {
+        "description": operation.description,
+        "operationId": operation.id,
+        "tags": [operation.tag],
+    }
+
+
+def extensions(operation: Operation) -> Object:
+    """What Kubernetes adds to an operation, in both versions."""
+    found: Object = {}
     if operation.action:
-        described["x-kubernetes-action"] = operation.action
+        found["x-kubernetes-action"] = operation.action
     if operation.kind:
-        described["x-kubernetes-group-version-kind"] = kind_entry(operation.kind)
-    return described
+        found["x-kubernetes-group-version-kind"] = kind_entry(operation.kind)
+    return found

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.apiserver.openapi.definitions import Definitions, Style, kind_entry
-from apfproxy.apiserver.openapi.v2 import DESCRIPTIONS
+from apfproxy.apiserver.openapi.definitions import Definitions, Style
+from apfproxy.apiserver.openapi.v2 import DESCRIPTIONS, extensions, names, place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 def documents(catalog: Catalog, version: str) -> dict[str, Object]:
-    """Path below `/openapi/v3/` to document.
-
-    Args:
-        catalog: What is served.
-        version: Of the server.
-    """
+    """Path below `/openapi/v3/` to document, of a server of that version."""
     operations: dict[str, list[Operation]] = {}
     for operation in catalog.operations:
         operations.setdefault(operation.document, []).append(operation)
@@ -64,10 +59,10 @@ def share_parameters(item: Object) -> None:
 
 
 def index(hashes: Mapping[str, str]) -> Object:
-    """The document of `/openapi/v3`.
+    """The document of `/openapi/v3`, of the hashes of documents by their paths.
 
-    Args:
-        hashes: Path below `/openapi/v3/` to the hash of its document.
+    Each link has the hash of its document, so that a client may keep what it got from it for ever;
+    a request with another hash, or none, is about the current document.
     """
     return {
         "paths": {
@@ -79,18 +74,11 @@ def index(hashes: Mapping[str, str]) -> Object:
 
 def describe(operation: Operation, definitions: Definitions) -> Object:
     """An operation; the definitions that it needs are added."""
-    parameters: list[Object] = []
-    for parameter in operation.parameters():
-        schema = {"type": parameter.type, "uniqueItems": True}
-        where: Object = {"name": parameter.name, "in": "query"}
-        if parameter.is_in_path:
-            where = {"name": parameter.name, "in": "path", "required": True}
-        parameters.append({**where, "description": parameter.description, "schema": schema})
-    described: Object = {
-        "description": operation.description,
-        "operationId": operation.id,
-        "tags": [operation.tag],
-    }
+    described = names(operation)
+    parameters = [
+        {**place(each), "schema": {"type": each.type, "uniqueItems": True}}
+        for each in operation.parameters()
+    ]
     if parameters:
         described["parameters"] = parameters
     if operation.body:
@@ -99,20 +87,14 @@ def describe(operation: Operation, definitions: Definitions) -> Object:
         if operation.is_body_required:
             body["required"] = True
         described["requestBody"] = body
-    described["responses"] = {
-        **{
-            str(code): {
-                "description": DESCRIPTIONS[code],
-                "content": {
-                    type_: {"schema": definitions.reference(answer)} for type_ in operation.produces
-                },
-            }
-            for code, answer in operation.answers.items()
-        },
-        "401": {"description": DESCRIPTIONS[401]},
+    responses: Object = {
+        str(code): {
+            "description": DESCRIPTIONS[code],
+            "content": {
+                type_: {"schema": definitions.reference(answer)} for type_ in operation.produces
+            },
+        }
+        for code, answer in operation.answers.items()
     }
-    if operation.action:
-        described["x-kubernetes-action"] = operation.action
-    if operation.kind:
-        described["x-kubernetes-group-version-kind"] = kind_entry(operation.kind)
-    return described
+    described["responses"] = {**responses, "401": {"description": DESCRIPTIONS[401]}}
+    return {**described, **extensions(operation)}

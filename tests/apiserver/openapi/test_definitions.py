@@ -307,15 +307,6 @@ def test_equal_structs_of_one_name() -> None:
     assert {"x.Inner", "x.Outer"} == definitions.schemas.keys()
 
 
-def test_different_structs_of_one_name() -> None:
-    """Two descriptions of different things under one name are a mistake of ours."""
-    definitions = Definitions(Style.V2)
-    definitions.reference(Struct("Thing", (Field("a", Scalar.STRING),), "x"))
-
-    with pytest.raises(AssertionError, match=r"x\.Thing"):
-        definitions.reference(Struct("Thing", (Field("a", Scalar.INT32),), "x"))
-
-
 def test_full_name() -> None:
     """A struct of no package has its name alone."""
     assert "Thing" == full_name(Struct("Thing", ()))

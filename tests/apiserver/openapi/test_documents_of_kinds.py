@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.api.schema.types import List, Map, Struct
 from apfproxy.apiserver.kinds import KINDS
+from apfproxy.apiserver.openapi.definitions import full_name
 from apfproxy.apiserver.openapi.documents import OpenAPI
+from apfproxy.apiserver.openapi.paths import catalog
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from apfproxy.api.kind import Object
+    from apfproxy.api.schema.types import Type
 
 FLOW_CONTROL = "/apis/flowcontrol.apiserver.k8s.io/{}"
 RESOURCE = "/apis/resource.k8s.io/{}"
@@ -60,7 +66,7 @@ def openapi() -> OpenAPI:
 @pytest.fixture(scope="module")
 def swagger(openapi: OpenAPI) -> Object:
     """The version 2 document."""
-    document: Object = json.loads(openapi.v2_json().data)
+    document: Object = json.loads(openapi.v2_json.data)
     return document
 
 
@@ -170,4 +176,30 @@ def test_every_document_is_there(openapi: OpenAPI) -> None:
 
 def test_size(openapi: OpenAPI) -> None:
     """The largest document is small where it is compressed."""
-    assert 100_000 > len(openapi.v2_json().gzipped)
+    assert 100_000 > len(openapi.v2_json.gzipped)
+
+
+def structs_of(type_: Type) -> Iterator[Struct]:
+    """A struct and all that it holds."""
+    match type_:
+        case Struct():
+            yield type_
+            for field in type_.fields:
+                if field.type is not type_:
+                    yield from structs_of(field.type)
+        case List():
+            yield from structs_of(type_.item)
+        case Map():
+            yield from structs_of(type_.value)
+
+
+def test_names_of_structs() -> None:
+    """Two structs of one name have the same fields: else one would be described wrongly."""
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for operation in catalog(KINDS).operations:
+        for type_ in (*operation.answers.values(), *filter(None, (operation.body,))):
+            for struct in structs_of(type_):
+                names = tuple(field.name for field in struct.fields)
+                found.setdefault(full_name(struct), set()).add(names)
+
+    assert [] == [name for name, fields in found.items() if len(fields) > 1]

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.apiserver.discovery import Discovery
+from apfproxy.apiserver.discovery import Discovery, version_document
 from apfproxy.apiserver.openapi import structs
-from apfproxy.apiserver.versions import version_document
 from tests.apiserver.kinds import KINDS
 
 if TYPE_CHECKING:
