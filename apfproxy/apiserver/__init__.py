@@ -1,1 +1,1 @@
-"""The embedded apiserver: a small Kubernetes API server for real clients."""
+"""The embedded API server: a small Kubernetes API for tests."""

@@ -1,1 +1,1 @@
-"""Who asks: certificates, tokens, front proxies, impersonation, and what the origin is told."""
+"""Authentication by certificates, tokens and front proxies; impersonation; the server's fields."""

@@ -1,1 +1,1 @@
-"""The commands, a file each."""
+"""The commands, a file each: flags, output and exit codes."""

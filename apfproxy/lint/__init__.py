@@ -1,1 +1,1 @@
-"""Judges FlowSchemas and PriorityLevelConfigurations that are valid: what will not do as meant."""
+"""Findings about valid objects that will not work as intended.  Pure."""

@@ -1,1 +1,1 @@
-"""What operators see: metrics, debug dumps and the admin listener."""
+"""What operators read: metrics, access log, debug dumps, live page, admin listener."""

@@ -1,1 +1,1 @@
-"""The data plane: connections of clients and of origins, and what runs between them."""
+"""The data plane: connections of clients and to the server, and the exchanges between them."""

@@ -1,1 +1,1 @@
-"""What a request is: its attributes and its user.  Pure."""
+"""A request's attributes and its user.  Pure."""

@@ -1,1 +1,1 @@
-"""Requests replayed through the flow control on a virtual clock."""
+"""Replays requests through the flow control on a virtual clock.  Pure."""

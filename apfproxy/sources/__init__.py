@@ -1,1 +1,1 @@
-"""Where configuration and object counts come from."""
+"""Sources of settings, flow-control objects and object counts."""

@@ -1,1 +1,1 @@
-"""Who owns which fields of an object, and how applied configurations merge."""
+"""Server-side apply: field ownership, and the merging of applied configurations."""

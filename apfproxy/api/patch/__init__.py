@@ -1,1 +1,1 @@
-"""Patches: what a client says of the difference between an object and the one it wants."""
+"""JSON patches, merge patches and strategic merge patches."""

@@ -1,1 +1,1 @@
-"""Objects of the group `policy`: disruption budgets and evictions."""
+"""PodDisruptionBudgets and evictions."""

@@ -1,1 +1,1 @@
-"""Selectors: which objects of a collection a client asks for."""
+"""Label selectors and field selectors."""

@@ -1,1 +1,1 @@
-"""What a server does by itself: each controller watches some kinds and keeps something true."""
+"""The controllers of the API server, each with the kinds that it watches."""

@@ -1,1 +1,1 @@
-"""What is served, as OpenAPI describes it: for `kubectl explain`, `apply` and `diff`."""
+"""The OpenAPI documents of the API server, for `kubectl explain`, `apply` and `diff`."""

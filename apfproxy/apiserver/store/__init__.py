@@ -1,1 +1,1 @@
-"""Objects and their changes: versions, snapshots and watches in memory, kept for good on disk."""
+"""The store of the API server: versions, snapshots and watches; writes to SQLite."""

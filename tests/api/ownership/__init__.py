@@ -1,1 +1,1 @@
-"""Tests of the objects, of any group."""
+"""Tests of server-side apply."""
