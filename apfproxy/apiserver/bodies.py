@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.kind import Change, Object, nothing
 from apfproxy.api.schema.body import BodyError, Parsed, parse_json, parse_yaml
-from apfproxy.api.schema.protobuf import MessageError, SchemaFor, parse_protobuf
+from apfproxy.api.schema.protobuf import LostFieldError, MessageError, SchemaFor, parse_protobuf
 from apfproxy.api.schema.reading import MismatchError, canonical, no_type, read_in_order, value_name
 from apfproxy.apiserver.errors import StatusError, bad_request
 from apfproxy.apiserver.kinds import KINDS
@@ -165,6 +165,9 @@ def parse(content_type: str, data: bytes, kind_name: str, schema_for: SchemaFor)
     check_media_type(content_type)
     try:
         return READERS[media_type(content_type)](data, schema_for)
+    except LostFieldError as error:
+        message = f"{error} from {PROTOBUF}: send the {kind_name} as {JSON} or {YAML}"
+        raise StatusError(415, "UnsupportedMediaType", message) from error
     except MessageError as error:
         own_kind = error.kind or kind_name
         version = error.api_version.rpartition("/")[2]

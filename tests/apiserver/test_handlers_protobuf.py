@@ -8,9 +8,10 @@ import pytest
 
 from apfproxy.api.policy.schema import EVICTIONS
 from apfproxy.api.schema.meta import DELETE_OPTIONS
+from apfproxy.api.schema.protobuf import MAGIC
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.negotiation import PROTOBUF
-from tests.api.schema.protobuf_writer import document
+from tests.api.schema.protobuf_writer import block, document
 from tests.apiserver.site import BUDGETS, NAMESPACES, PODS, budget, namespace, pod
 
 if TYPE_CHECKING:
@@ -63,6 +64,16 @@ async def test_other_kinds(site: Site) -> None:
 
     assert [(400, "BadRequest")] * 2 == [other.summary, broken.summary]
     assert "unknown conversion" in other.body["message"]
+
+
+async def test_pods_with_fields_that_are_kept(site: Site) -> None:
+    """What can only be kept as JSON has to come as JSON."""
+    spec = block(2, block(1, b"c") + block(2, b"i")) + block(16, b"host")
+    body = MAGIC + block(1, block(1, b"v1") + block(2, b"Pod")) + block(2, block(2, spec))
+    refused = await send(site, "POST", PODS, body)
+
+    assert (415, "UnsupportedMediaType") == refused.summary
+    assert "field 16 of PodSpec cannot be kept" in refused.body["message"]
 
 
 async def test_evictions(site: Site) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.api.core import namespaces, pod_strategy
-from apfproxy.api.core.defaults import set_namespace_defaults, set_pod_defaults
 from apfproxy.api.core.namespace_schema import NAMESPACE_OBJECT
+from apfproxy.api.core.pod_defaults import set_pod_defaults
 from apfproxy.api.core.pod_schema import POD_OBJECT
 from apfproxy.api.core.pod_table import POD_COLUMNS, pod_cells, pod_row_conditions
-from apfproxy.api.core.pod_update_validation import validate_pod_status, validate_pod_update
-from apfproxy.api.core.pod_validation import validate_pod
+from apfproxy.api.core.pod_validation import (
+    validate_pod,
+    validate_pod_status,
+    validate_pod_update,
+)
 from apfproxy.api.kind import Kind, Rules, Version
 
 if TYPE_CHECKING:
@@ -89,7 +92,7 @@ NAMESPACE = Kind(
     plural="namespaces",
     singular="namespace",
     is_namespaced=False,
-    versions=(Version("v1", NAMESPACE_OBJECT, set_namespace_defaults),),
+    versions=(Version("v1", NAMESPACE_OBJECT, namespaces.set_defaults),),
     rules=Rules(
         prepare_create=namespaces.prepare_create,
         prepare_update=namespaces.prepare_update,

@@ -1,4 +1,7 @@
-"""Structure of namespaces."""
+"""Structure of namespaces.
+
+Source of the numbers: Kubernetes 1.36, `api/core/v1/generated.proto`.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,24 @@ from apfproxy.api.schema.types import Field, required
 NAMESPACE_CONDITION = struct(
     "NamespaceCondition",
     "One aspect of how the end of a namespace is going.",
-    required("type", STRING, "Which aspect."),
-    required("status", STRING, "True, False or Unknown."),
-    time_field("lastTransitionTime", "When the status changed last."),
-    Field("reason", STRING, "Why, in one word."),
-    Field("message", STRING, "Why, for people."),
+    required("type", STRING, "Which aspect.", number=1),
+    required("status", STRING, "True, False or Unknown.", number=2),
+    time_field("lastTransitionTime", "When the status changed last.", number=4),
+    Field("reason", STRING, "Why, in one word.", number=5),
+    Field("message", STRING, "Why, for people.", number=6),
 )
 
 NAMESPACE_SPEC = struct(
     "NamespaceSpec",
     "What has to happen before a namespace is gone.",
-    Field("finalizers", STRINGS, "Who still has something to remove from it."),
+    Field("finalizers", STRINGS, "Who still has something to remove from it.", number=1),
 )
 
 NAMESPACE_STATUS = struct(
     "NamespaceStatus",
     "How a namespace is doing.",
-    Field("phase", STRING, "Active or Terminating.", enum=("Active", "Terminating")),
-    Field("conditions", keyed(NAMESPACE_CONDITION, "type"), "What keeps it from ending."),
+    Field("phase", STRING, "Active or Terminating.", enum=("Active", "Terminating"), number=1),
+    Field("conditions", keyed(NAMESPACE_CONDITION, "type"), "What keeps it from ending.", number=2),
 )
 
 NAMESPACE_OBJECT = object_struct(

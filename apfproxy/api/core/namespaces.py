@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.api.ages import age
-from apfproxy.api.core.defaults import NAME_LABEL
 from apfproxy.api.field_errors import FieldError, checked, invalid
 from apfproxy.api.kind import Column
 from apfproxy.api.metadata import validate_core_update, validate_metadata
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
     from apfproxy.api.kind import Object
 
+NAME_LABEL = "kubernetes.io/metadata.name"
+"""The label that every namespace has: its name."""
 KUBERNETES_FINALIZER = "kubernetes"
 """In every namespace's specification until what is in it is removed."""
 STANDARD_FINALIZERS = frozenset({KUBERNETES_FINALIZER, "foregroundDeletion", "orphan"})
@@ -36,12 +37,22 @@ NAMESPACE_COLUMNS = (
 )
 
 
+def set_defaults(obj: Object) -> None:
+    """Complete a namespace: it has its name as a label, and a phase."""
+    set_name_label(obj["metadata"])
+    obj["status"].setdefault("phase", ACTIVE)
+
+
+def set_name_label(metadata: Object) -> None:
+    """Set the label that is the namespace's name, if it has one yet."""
+    if metadata.get("name"):
+        metadata["labels"] = {**metadata.get("labels", {}), NAME_LABEL: metadata["name"]}
+
+
 def prepare_create(obj: Object) -> None:
     """Start active, with Kubernetes' finalizer and the name as a label."""
-    metadata = obj["metadata"]
-    if metadata.get("name"):
-        # Again, as the name may have been generated since the defaults were set.
-        metadata["labels"] = {**metadata.get("labels", {}), NAME_LABEL: metadata["name"]}
+    # Again, as the name may have been generated since the defaults were set.
+    set_name_label(obj["metadata"])
     finalizers = obj["spec"].get("finalizers", [])
     if KUBERNETES_FINALIZER not in finalizers:
         obj["spec"]["finalizers"] = [*finalizers, KUBERNETES_FINALIZER]

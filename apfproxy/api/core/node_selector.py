@@ -1,14 +1,18 @@
-"""The rules of node selectors: which nodes a pod, or a slice of devices, is for.
+"""Structure and rules of node selectors, which say what nodes something is for.
 
-Source: Kubernetes API reference, "NodeSelector"; the cases that kube-apiserver refuses.
+Sources: Kubernetes API reference, "NodeSelector"; the cases that kube-apiserver refuses;
+`api/core/v1/generated.proto` of Kubernetes 1.36 for the numbers.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.api.core.structs import STRING, STRINGS, struct
 from apfproxy.api.field_errors import FieldError, checked, forbidden, invalid, required
 from apfproxy.api.names import check_dns_subdomain, check_label_value, check_qualified_name
+from apfproxy.api.schema.types import Field, List
+from apfproxy.api.schema.types import required as required_field
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
@@ -19,16 +23,44 @@ COMPARING = frozenset({"Gt", "Lt"})
 
 WRONG_OPERATOR = "not a valid selector operator"
 
+NODE_SELECTOR_REQUIREMENT = struct(
+    "NodeSelectorRequirement",
+    "What a label or field of a node has to be.",
+    required_field("key", STRING, "Key of the label, or name of the field.", number=1),
+    Field(
+        "operator",
+        STRING,
+        "How the node's value is compared.",
+        is_required=True,
+        is_always_written=True,
+        enum=tuple(sorted(LISTING | EXISTING | COMPARING)),
+        number=2,
+    ),
+    Field("values", STRINGS, "What it is compared with.", number=3),
+)
 
-def validate_node_selector(
-    node_selector: Object, path: str, *, checks_values: bool = True
-) -> list[FieldError]:
-    """All errors of a node selector.
+NODE_SELECTOR_TERM = struct(
+    "NodeSelectorTerm",
+    "Requirements that a node has to meet all.",
+    Field("matchExpressions", List(NODE_SELECTOR_REQUIREMENT), "By the node's labels.", number=1),
+    Field("matchFields", List(NODE_SELECTOR_REQUIREMENT), "By the node's fields.", number=2),
+    is_atomic=True,
+)
+
+NODE_SELECTOR = struct(
+    "NodeSelector",
+    "Terms of which a node has to meet one.",
+    required_field("nodeSelectorTerms", List(NODE_SELECTOR_TERM), "The terms.", number=1),
+    is_atomic=True,
+)
+
+
+def validate_node_selector(node_selector: Object, path: str) -> list[FieldError]:
+    """All errors of a node selector; a term without requirements is allowed, and selects nothing.
 
     Args:
         node_selector: Of the right types.
         path: Of the selector itself.
-        checks_values: Whether values have to be label values.
     """
     path = f"{path}.nodeSelectorTerms"
     terms = node_selector.get("nodeSelectorTerms")
@@ -36,27 +68,14 @@ def validate_node_selector(
         return [required(path, "must have at least one node selector term")]
     errors: list[FieldError] = []
     for index, term in enumerate(terms):
-        errors += validate_node_selector_term(term, f"{path}[{index}]", checks_values=checks_values)
+        for number, one in enumerate(term.get("matchExpressions", ())):
+            errors += label_requirement(one, f"{path}[{index}].matchExpressions[{number}]")
+        for number, one in enumerate(term.get("matchFields", ())):
+            errors += field_requirement(one, f"{path}[{index}].matchFields[{number}]")
     return errors
 
 
-def validate_node_selector_term(
-    term: Object, path: str, *, checks_values: bool = True
-) -> list[FieldError]:
-    """All errors of one term; one without any requirement is allowed, and selects nothing."""
-    errors: list[FieldError] = []
-    for index, one in enumerate(term.get("matchExpressions", ())):
-        errors += label_requirement(
-            one, f"{path}.matchExpressions[{index}]", checks_values=checks_values
-        )
-    for index, one in enumerate(term.get("matchFields", ())):
-        errors += field_requirement(one, f"{path}.matchFields[{index}]")
-    return errors
-
-
-def label_requirement(
-    requirement: dict[str, Any], path: str, *, checks_values: bool
-) -> list[FieldError]:
+def label_requirement(requirement: dict[str, Any], path: str) -> list[FieldError]:
     """All errors of a requirement of a node's labels."""
     errors: list[FieldError] = []
     operator = requirement.get("operator", "")
@@ -76,9 +95,8 @@ def label_requirement(
     else:
         errors.append(invalid(f"{path}.operator", operator, WRONG_OPERATOR))
     errors += checked(f"{path}.key", requirement.get("key", ""), check_qualified_name)
-    if checks_values:
-        for index, value in enumerate(values):
-            errors += checked(f"{path}.values[{index}]", value, check_label_value)
+    for index, value in enumerate(values):
+        errors += checked(f"{path}.values[{index}]", value, check_label_value)
     return errors
 
 

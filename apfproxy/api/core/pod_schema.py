@@ -1,189 +1,187 @@
-"""Structure of pods: what is wanted."""
+"""Structure of pods, as far as the server reads it; what else a pod has is kept as it comes.
+
+Source of the numbers: Kubernetes 1.36, `api/core/v1/generated.proto`.
+"""
 
 from __future__ import annotations
 
-from apfproxy.api.core.container_schema import (
-    CONTAINER,
-    EPHEMERAL_CONTAINER,
-    RESOURCE_REQUIREMENTS,
-)
-from apfproxy.api.core.pod_status_schema import POD_STATUS
-from apfproxy.api.core.scheduling_schema import AFFINITY, TOLERATION, TOPOLOGY_SPREAD_CONSTRAINT
-from apfproxy.api.core.security_schema import POD_SECURITY_CONTEXT
+from apfproxy.api.core.container_schema import CONTAINER, CONTAINER_STATUS
 from apfproxy.api.core.structs import (
     BOOLEAN,
     INT32,
     INT64,
-    LOCAL_OBJECT_REFERENCE,
     PACKAGE,
-    RESOURCE_LIST,
     STRING,
-    STRINGS,
     keyed,
+    open_struct,
     struct,
+    time_field,
 )
-from apfproxy.api.core.volume_schema import VOLUME
 from apfproxy.api.schema.meta import object_struct
-from apfproxy.api.schema.types import Field, List, Map, Union, pointer, required
+from apfproxy.api.schema.types import Field, List, Map, Scalar, pointer, required
 
 RESTART_POLICIES = ("Always", "Never", "OnFailure")
 DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
 PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
+PHASES = ("Failed", "Pending", "Running", "Succeeded", "Unknown")
+QOS_CLASSES = ("BestEffort", "Burstable", "Guaranteed")
 
-HOST_ALIAS = struct(
-    "HostAlias",
-    "A line of the pod's hosts file.",
-    required("ip", STRING, "The address."),
-    Field("hostnames", STRINGS, "Its names."),
+VOLUME = open_struct(
+    "Volume",
+    "A directory that containers may mount.",
+    required("name", STRING, "Name of the volume, unique in the pod.", number=1),
 )
 
-POD_DNS_CONFIG_OPTION = struct(
-    "PodDNSConfigOption",
-    "An option of the resolver.",
-    Field("name", STRING, "Its name."),
-    pointer("value", STRING, "Its value."),
-)
-
-POD_DNS_CONFIG = struct(
-    "PodDNSConfig",
-    "How the pod resolves names, besides its `dnsPolicy`.",
-    Field("nameservers", STRINGS, "Addresses of name servers."),
-    Field("searches", STRINGS, "Domains to search."),
-    Field("options", List(POD_DNS_CONFIG_OPTION), "Options of the resolver."),
+TOLERATION = struct(
+    "Toleration",
+    "A taint of nodes that the pod does not mind.",
+    Field("key", STRING, "Key of the taint; all of them unless given.", number=1),
+    Field("operator", STRING, "Exists or Equal.", number=2),
+    Field("value", STRING, "Value of the taint, for Equal.", number=3),
+    Field("effect", STRING, "Effect of the taint; all of them unless given.", number=4),
+    pointer("tolerationSeconds", INT64, "How long NoExecute is tolerated.", number=5),
 )
 
 POD_READINESS_GATE = struct(
     "PodReadinessGate",
     "A condition that readiness depends on.",
-    required("conditionType", STRING, "Type of the condition."),
-)
-
-POD_OS = struct(
-    "PodOS", "The operating system of a pod.", required("name", STRING, "linux or windows.")
+    required("conditionType", STRING, "Type of the condition.", number=1),
 )
 
 POD_SCHEDULING_GATE = struct(
     "PodSchedulingGate",
     "Something that keeps the pod from being scheduled.",
-    required("name", STRING, "Its name."),
+    required("name", STRING, "Its name.", number=1),
 )
 
-POD_RESOURCE_CLAIM = struct(
-    "PodResourceClaim",
-    "A ResourceClaim that the pod uses.",
-    required("name", STRING, "What containers call it."),
-    pointer("resourceClaimName", STRING, "Name of a ResourceClaim."),
-    pointer("resourceClaimTemplateName", STRING, "Name of a template to make one from."),
-)
-
-POD_SCHEDULING_GROUP = struct(
-    "PodSchedulingGroup",
-    "Pods that are scheduled together.",
-    pointer("podGroupName", STRING, "Name of the PodGroup."),
-    union=Union(("podGroupName",)),
-)
-
-POD_SPEC = struct(
+POD_SPEC = open_struct(
     "PodSpec",
     "What a pod runs, and how.",
     Field(
         "volumes",
         keyed(VOLUME, "name", retains_keys=True),
         "Directories that its containers may mount.",
+        number=1,
     ),
-    Field("initContainers", keyed(CONTAINER, "name"), "Containers that run before the others."),
+    Field(
+        "initContainers",
+        keyed(CONTAINER, "name"),
+        "Containers that run before the others.",
+        number=20,
+    ),
     Field(
         "containers",
         keyed(CONTAINER, "name"),
         "Containers of the pod; at least one.",
         is_required=True,
         is_always_written=True,
-    ),
-    Field(
-        "ephemeralContainers",
-        keyed(EPHEMERAL_CONTAINER, "name"),
-        "Containers added to look into the running pod.",
+        number=2,
     ),
     Field(
         "restartPolicy",
         STRING,
         "Which containers are restarted when they end; Always unless given.",
         enum=RESTART_POLICIES,
+        number=3,
     ),
     pointer(
         "terminationGracePeriodSeconds",
         INT64,
         "Seconds that the pod gets to end before it is killed; 30 unless given.",
+        number=4,
     ),
-    pointer("activeDeadlineSeconds", INT64, "Seconds that the pod may run at most."),
+    pointer("activeDeadlineSeconds", INT64, "Seconds that the pod may run at most.", number=5),
     Field(
         "dnsPolicy",
         STRING,
         "Whose name servers it uses; ClusterFirst unless given.",
         enum=DNS_POLICIES,
+        number=6,
     ),
     Field(
         "nodeSelector",
         Map(STRING, is_atomic=True),
         "Labels that a node must have to run it.",
+        number=7,
     ),
-    Field("serviceAccountName", STRING, "Name of the ServiceAccount that it runs as."),
-    Field("serviceAccount", STRING, "The older name of `serviceAccountName`."),
-    pointer("automountServiceAccountToken", BOOLEAN, "Whether it gets the account's token."),
-    Field("nodeName", STRING, "Node that it is assigned to; set by the scheduler."),
-    Field("hostNetwork", BOOLEAN, "Whether it uses the node's network."),
-    Field("hostPID", BOOLEAN, "Whether it sees the node's processes."),
-    Field("hostIPC", BOOLEAN, "Whether it uses the node's IPC."),
-    pointer("shareProcessNamespace", BOOLEAN, "Whether its containers see each other's processes."),
-    pointer("securityContext", POD_SECURITY_CONTEXT, "Rights of all its containers."),
-    Field(
-        "imagePullSecrets",
-        keyed(LOCAL_OBJECT_REFERENCE, "name"),
-        "Secrets for pulling its images.",
-    ),
-    Field("hostname", STRING, "Host name; the pod's name unless given."),
-    Field("subdomain", STRING, "Domain of its host name."),
-    pointer("affinity", AFFINITY, "Where it has to run, and where it should."),
-    Field("schedulerName", STRING, "Scheduler that assigns it to a node."),
-    Field("tolerations", List(TOLERATION), "Taints of nodes that it does not mind."),
-    Field("hostAliases", keyed(HOST_ALIAS, "ip"), "Lines of its hosts file."),
-    Field("priorityClassName", STRING, "Name of the class that sets its priority."),
-    pointer("priority", INT32, "Its priority; higher goes first."),
-    pointer("dnsConfig", POD_DNS_CONFIG, "How it resolves names, besides `dnsPolicy`."),
-    Field("readinessGates", List(POD_READINESS_GATE), "Conditions that readiness depends on."),
-    pointer("runtimeClassName", STRING, "RuntimeClass that runs it."),
+    Field("serviceAccountName", STRING, "Name of the account that it runs as.", number=8),
+    Field("serviceAccount", STRING, "The older name of `serviceAccountName`.", number=9),
+    Field("nodeName", STRING, "Node that it is assigned to; set by the scheduler.", number=10),
+    Field("hostNetwork", BOOLEAN, "Whether it uses the node's network.", number=11),
     pointer(
-        "enableServiceLinks", BOOLEAN, "Whether services are shown as variables; true unless given."
+        "securityContext",
+        open_struct("PodSecurityContext", "Rights of all containers of a pod."),
+        "Rights of all its containers.",
+        number=14,
     ),
+    Field("schedulerName", STRING, "Scheduler that assigns it to a node.", number=19),
+    Field("tolerations", List(TOLERATION), "Taints of nodes that it does not mind.", number=22),
+    Field("priorityClassName", STRING, "Name of the class that sets its priority.", number=24),
+    pointer("priority", INT32, "Its priority; higher goes first.", number=25),
+    Field(
+        "readinessGates",
+        List(POD_READINESS_GATE),
+        "Conditions that readiness depends on.",
+        number=28,
+    ),
+    pointer("enableServiceLinks", BOOLEAN, "Whether services are shown as variables.", number=30),
     Field(
         "preemptionPolicy",
         STRING,
         "Whether it may take the place of pods with lower priority.",
         is_pointer=True,
         enum=PREEMPTION_POLICIES,
+        number=31,
     ),
-    Field("overhead", RESOURCE_LIST, "What running it costs besides its containers."),
-    Field(
-        "topologySpreadConstraints",
-        keyed(TOPOLOGY_SPREAD_CONSTRAINT, "topologyKey", "whenUnsatisfiable"),
-        "How evenly such pods are spread.",
-    ),
-    pointer("setHostnameAsFQDN", BOOLEAN, "Whether its host name is fully qualified."),
-    pointer("os", POD_OS, "Operating system that it needs."),
-    pointer("hostUsers", BOOLEAN, "Whether it uses the node's user ids; true unless given."),
     Field(
         "schedulingGates",
         keyed(POD_SCHEDULING_GATE, "name"),
         "What keeps it from being scheduled.",
+        number=38,
     ),
+)
+
+POD_CONDITION = struct(
+    "PodCondition",
+    "One aspect of how a pod is doing.",
+    required("type", STRING, "Which aspect.", number=1),
+    Field("observedGeneration", INT64, "Generation of the spec that it is about.", number=7),
+    required("status", STRING, "True, False or Unknown.", number=2),
+    time_field("lastProbeTime", "When it was looked at last.", number=3),
+    time_field("lastTransitionTime", "When the status changed last.", number=4),
+    Field("reason", STRING, "Why, in one word.", number=5),
+    Field("message", STRING, "Why, for people.", number=6),
+)
+
+HOST_IP = struct(
+    "HostIP", "An address of a node.", required("ip", STRING, "The address.", number=1)
+)
+
+POD_IP = struct("PodIP", "An address of a pod.", required("ip", STRING, "The address.", number=1))
+
+POD_STATUS = open_struct(
+    "PodStatus",
+    "How a pod is doing, as its node reports it.",
+    Field("observedGeneration", INT64, "Generation of the spec that this is about.", number=17),
+    Field("phase", STRING, "Where the pod is in its life.", enum=PHASES, number=1),
+    Field("conditions", keyed(POD_CONDITION, "type"), "Aspects of how it is doing.", number=2),
+    Field("message", STRING, "Why it is in this phase, for people.", number=3),
+    Field("reason", STRING, "Why it is in this phase, in one word.", number=4),
+    Field("nominatedNodeName", STRING, "Node where room is being made for it.", number=11),
+    Field("hostIP", STRING, "Address of its node.", number=5),
+    Field("hostIPs", List(HOST_IP, merge_key="ip", is_merged=True), "Of its node.", number=16),
+    Field("podIP", STRING, "Its address.", number=6),
+    Field("podIPs", keyed(POD_IP, "ip"), "All its addresses.", number=12),
+    pointer("startTime", Scalar.TIME, "When its node took notice of it.", number=7),
+    Field("initContainerStatuses", List(CONTAINER_STATUS), "Of its init containers.", number=10),
+    Field("containerStatuses", List(CONTAINER_STATUS), "Of its containers.", number=8),
     Field(
-        "resourceClaims",
-        keyed(POD_RESOURCE_CLAIM, "name", retains_keys=True),
-        "ResourceClaims that it uses.",
+        "qosClass",
+        STRING,
+        "How late it is ended when its node runs out of a resource.",
+        enum=QOS_CLASSES,
+        number=9,
     ),
-    pointer("resources", RESOURCE_REQUIREMENTS, "What all its containers need together."),
-    pointer("hostnameOverride", STRING, "Host name in place of all others."),
-    pointer("schedulingGroup", POD_SCHEDULING_GROUP, "Pods that it is scheduled with."),
 )
 
 POD_OBJECT = object_struct(

@@ -1,8 +1,7 @@
 """What a server adds to pods, and keeps their writers from changing.
 
 Sources: Kubernetes documentation, "Taints and Tolerations" (tolerations that pods get), "Pod
-Priority and Preemption", "Pod Scheduling Readiness", "Pod Lifecycle" (termination); KEP-3633 and
-KEP-3243 (label keys that become part of selectors).
+Priority and Preemption", "Pod Scheduling Readiness", "Pod Lifecycle" (termination).
 """
 
 from __future__ import annotations
@@ -37,7 +36,6 @@ GATED = {
     "reason": "SchedulingGated",
     "message": "Scheduling is blocked due to non-empty scheduling gates",
 }
-
 
 PREEMPTION_POLICY = "PreemptLowerPriority"
 """Of all priority classes that there are, and of pods without one."""
@@ -98,63 +96,15 @@ def is_tolerated(spec: Object, key: str) -> bool:
     )
 
 
-def drop_disabled(spec: Object) -> None:
-    """Drop the fields that belong to features that are off unless turned on."""
-    spec.pop("schedulingGroup", None)
-    for volume in spec.get("volumes", ()):
-        for source in (volume.get("projected") or {}).get("sources") or ():
-            source.pop("clusterTrustBundle", None)
-            source.pop("podCertificate", None)
-    for field in ("containers", "initContainers", "ephemeralContainers"):
-        for container in spec.get(field) or ():
-            lifecycle = container.get("lifecycle")
-            if lifecycle and lifecycle.pop("stopSignal", None) and not lifecycle:
-                del container["lifecycle"]
-
-
 def prepare_create(obj: Object) -> None:
-    """Start at generation 1, pending, and settle what the pod's labels decide."""
-    spec, metadata = obj["spec"], obj["metadata"]
-    drop_disabled(spec)
-    metadata["generation"] = 1
+    """Start at generation 1, and pending."""
+    spec = obj["spec"]
+    obj["metadata"]["generation"] = 1
     status: dict[str, Any] = {"phase": "Pending"}
     if spec.get("schedulingGates"):
         status["conditions"] = [dict(GATED)]
     status["qosClass"] = qos_class(spec)
     obj["status"] = status
-    labels = metadata.get("labels", {})
-    affinity = spec.get("affinity", {})
-    for name in ("podAffinity", "podAntiAffinity"):
-        for term in affinity_terms(affinity.get(name, {})):
-            add_label_keys(term, labels)
-    for constraint in spec.get("topologySpreadConstraints", ()):
-        add_label_keys(constraint, labels)
-
-
-def affinity_terms(affinity: Object) -> list[dict[str, Any]]:
-    """All terms of an affinity to pods."""
-    return [
-        *affinity.get("requiredDuringSchedulingIgnoredDuringExecution", ()),
-        *(
-            weighted["podAffinityTerm"]
-            for weighted in affinity.get("preferredDuringSchedulingIgnoredDuringExecution", ())
-        ),
-    ]
-
-
-def add_label_keys(term: Object, labels: dict[str, str]) -> None:
-    """Put the pod's values of labels into the selector of a term that names their keys."""
-    selector = term.get("labelSelector")
-    if selector is None:
-        return
-    added = [
-        {"key": key, "operator": operator, "values": [labels[key]]}
-        for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn"))
-        for key in term.get(field, ())
-        if key in labels
-    ]
-    if added:
-        selector["matchExpressions"] = [*selector.get("matchExpressions", ()), *added]
 
 
 def prepare_update(new: Object, old: Object) -> None:
@@ -164,7 +114,6 @@ def prepare_update(new: Object, old: Object) -> None:
         if field in old_spec:
             spec.setdefault(field, old_spec[field])
     add_tolerations(spec)
-    drop_disabled(spec)
     new["status"] = old["status"]
     count_generation(new, old)
 

@@ -92,10 +92,10 @@ def wrong_types(type_: Type, value: object, path: str) -> Iterator[str]:
     else:
         for key, child in value.items():
             field = type_.by_name.get(key)
-            if field is None:
-                yield f"{path}.{key}: field not declared in schema"
-            else:
+            if field is not None:
                 yield from wrong_types(field.type, child, f"{path}.{key}")
+            elif not type_.keeps_unknown:
+                yield f"{path}.{key}: field not declared in schema"
 
 
 def expected_instead(scalar: Scalar, value: object) -> str:

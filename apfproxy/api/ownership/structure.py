@@ -34,7 +34,7 @@ class Branch:
 
     Attributes:
         fields: Of a struct: name to path element and what is there.
-        value: Of a map: what is at every key.
+        value: Of a map, and of a struct that keeps unknown fields: what is at every other key.
     """
 
     __slots__ = ("fields", "value")
@@ -109,19 +109,24 @@ NOT_IN_SETS = {
 
 Node = Leaf | Branch | Items
 
+UNTYPED = Branch({})
+"""Of what has no type: an object is owned by its keys, anything else as one."""
+UNTYPED.value = UNTYPED
+
 
 @functools.cache
 def structure(struct: Struct) -> Branch | Leaf:
     """The tables of a struct and everything below it."""
     if struct.is_atomic:
         return LEAF
-    return Branch({field.name: (f"f:{field.name}", node_of(field.type)) for field in struct.fields})
+    fields = {field.name: (f"f:{field.name}", node_of(field.type)) for field in struct.fields}
+    return Branch(fields, UNTYPED if struct.keeps_unknown else None)
 
 
 def node_of(type_: Type) -> Node:
     """The tables of a type."""
     if isinstance(type_, Scalar):
-        return LEAF
+        return UNTYPED if type_ is Scalar.ANY else LEAF
     if isinstance(type_, Struct):
         return structure(type_)
     if isinstance(type_, Map):

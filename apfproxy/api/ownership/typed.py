@@ -17,7 +17,7 @@ from apfproxy.api.ownership.field_set import (
     is_member,
     union,
 )
-from apfproxy.api.ownership.structure import Branch, Items, Leaf
+from apfproxy.api.ownership.structure import LEAF, UNTYPED, Branch, Items, Leaf
 
 if TYPE_CHECKING:
     from apfproxy.api.ownership.structure import Node
@@ -97,8 +97,16 @@ def compare_into(
             removed[element] = less
 
 
+def resolved(node: Node, *values: Value) -> Node:
+    """The node, or `LEAF` where what has no type is no object: only objects are owned by keys."""
+    if node is UNTYPED and not all(isinstance(value, dict) for value in values):
+        return LEAF
+    return node
+
+
 def everything(node: Node, value: Value) -> FieldSet:
     """The set of a value and all that is in it, itself included."""
+    node = resolved(node, value)
     if not value or isinstance(node, Leaf):
         return {}
     result: FieldSet = {SELF: {}}
@@ -120,6 +128,7 @@ def differences(node: Node, before: Value, after: Value) -> tuple[FieldSet | Non
     Returns:
         What is added or modified, and what is removed; None for nothing.
     """
+    node = resolved(node, before, after)
     if isinstance(node, Leaf) or not (before or after):
         return {}, None
     changed: FieldSet = {}
@@ -176,6 +185,7 @@ def fields_of(node: Node, value: Value) -> FieldSet:
         FieldSetError: An item of a list has no path element.
     """
     result: FieldSet = {}
+    node = resolved(node, value)
     if isinstance(node, Leaf) or not value:
         return result
     if isinstance(node, Items):
@@ -222,6 +232,7 @@ def node_below(node: Node, element: str) -> Node | None:
 
 def without(node: Node, value: Value, unwanted: FieldSet) -> Value:
     """The value without what the set holds; null where nothing is left of it."""
+    node = resolved(node, value)
     if isinstance(node, Leaf):
         return None if isinstance(value, dict | list) else value
     if not value:
@@ -253,6 +264,7 @@ def merged(node: Node, live: Value, applied: Value) -> Value:
     """
     if applied is ABSENT:
         return live
+    node = resolved(node, live, applied)
     if live is ABSENT or isinstance(node, Leaf) or not (live or applied):
         return applied
     if isinstance(node, Items):

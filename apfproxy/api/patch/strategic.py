@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Any
 from apfproxy.api.go_text import printed
 from apfproxy.api.patch.errors import PatchError
 from apfproxy.api.patch.merge import DEEPEST, patch_object
-from apfproxy.api.schema.types import List, Map, Struct, Type
+from apfproxy.api.schema.types import List, Map, Scalar, Struct, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -178,13 +178,15 @@ def _member_type(schema: Type, name: str) -> Type:
     """
     if isinstance(schema, Map):
         return schema.value
-    if isinstance(schema, Struct):
-        field = schema.by_name.get(name)
-        if field is not None:
-            return field.type
-        message = f"unable to find api field in struct {schema.name} for the json field"
-        raise PatchError(500, f"{message} {_shown(name)}")
-    raise PatchError(500, f"unable to find api field for the json field {_shown(name)}")
+    if not isinstance(schema, Struct):
+        return Scalar.ANY
+    field = schema.by_name.get(name)
+    if field is not None:
+        return field.type
+    if schema.keeps_unknown:
+        return Scalar.ANY
+    message = f"unable to find api field in struct {schema.name} for the json field"
+    raise PatchError(500, f"{message} {_shown(name)}")
 
 
 def _is_replaced(schema: Type, name: str) -> bool:

@@ -1,6 +1,6 @@
 """How objects of the group `policy` are structured.
 
-Source: Kubernetes API reference, `policy/v1` and `policy/v1beta1`.
+Sources: Kubernetes API reference, `policy/v1` and `policy/v1beta1`; `generated.proto` of 1.36.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ BUDGET_SPEC = Struct(
             Scalar.INT_OR_STRING,
             "How many of the selected pods have to stay available after an eviction: a number or a"
             " percentage.",
+            number=1,
         ),
         Field(
             "selector",
@@ -38,12 +39,14 @@ BUDGET_SPEC = Struct(
             " selector, none for an absent one.",
             is_pointer=True,
             is_replaced=True,
+            number=2,
         ),
         pointer(
             "maxUnavailable",
             Scalar.INT_OR_STRING,
             "How many of the selected pods may be unavailable after an eviction: a number or a"
             " percentage. Not together with minAvailable.",
+            number=3,
         ),
         Field(
             "unhealthyPodEvictionPolicy",
@@ -52,6 +55,7 @@ BUDGET_SPEC = Struct(
             " enough others are healthy; AlwaysAllow at any time.",
             is_pointer=True,
             enum=UNHEALTHY_POD_EVICTION_POLICIES,
+            number=4,
         ),
     ),
     POLICY_V1,
@@ -65,21 +69,28 @@ BUDGET_STATUS = Struct(
             "observedGeneration",
             Scalar.INT64,
             "The generation that the status was computed for; it is out of date for any other.",
+            number=1,
         ),
         Field(
             "disruptedPods",
             Map(Scalar.TIME),
             "Pods whose eviction is allowed and not yet seen, by name, with the time of it.",
+            number=2,
         ),
-        written("disruptionsAllowed", Scalar.INT32, "How many pods may be disrupted now."),
-        written("currentHealthy", Scalar.INT32, "How many pods are healthy."),
-        written("desiredHealthy", Scalar.INT32, "How many pods have to be healthy at least."),
-        written("expectedPods", Scalar.INT32, "How many pods the budget counts on."),
+        written(
+            "disruptionsAllowed", Scalar.INT32, "How many pods may be disrupted now.", number=3
+        ),
+        written("currentHealthy", Scalar.INT32, "How many pods are healthy.", number=4),
+        written(
+            "desiredHealthy", Scalar.INT32, "How many pods have to be healthy at least.", number=5
+        ),
+        written("expectedPods", Scalar.INT32, "How many pods the budget counts on.", number=6),
         Field(
             "conditions",
             CONDITIONS,
             "DisruptionAllowed says whether, with reason SufficientPods, InsufficientPods or"
             " SyncFailed.",
+            number=7,
         ),
     ),
     POLICY_V1,
@@ -98,8 +109,8 @@ EVICTION = Struct(
     "Eviction",
     (
         *TYPE_META,
-        Field("metadata", OBJECT_META, "Name and namespace of the pod to evict."),
-        pointer("deleteOptions", DELETE_OPTIONS, "How to delete the pod."),
+        Field("metadata", OBJECT_META, "Name and namespace of the pod to evict.", number=1),
+        pointer("deleteOptions", DELETE_OPTIONS, "How to delete the pod.", number=2),
     ),
     POLICY_V1,
     "Asks to delete a pod as far as disruption budgets allow it.",

@@ -3,12 +3,14 @@
 v1beta1 puts all that describes a device into `basic`, and has no difference between an empty and an
 absent `nodeName`, nor between `allNodes: false` and none.
 
-Source: Kubernetes API reference, "ResourceSlice".
+Sources: Kubernetes API reference, "ResourceSlice"; `api/resource/*/generated.proto` of 1.36.
 """
 
 from __future__ import annotations
 
-from apfproxy.api.core.scheduling_schema import NODE_SELECTOR
+import dataclasses
+
+from apfproxy.api.core.node_selector import NODE_SELECTOR
 from apfproxy.api.schema.meta import object_struct
 from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct, changed, pointer, required
 
@@ -30,7 +32,7 @@ def slice_structs(package: str) -> tuple[Struct, tuple[Field, ...]]:
     """What the versions have in common, but for the package.
 
     Returns:
-        The specification in the form of v1, and the fields of a device after its name.
+        The specification in the form of v1, and the fields of `BasicDevice` in v1beta1.
     """
 
     def struct(name: str, description: str, *fields: Field) -> Struct:
@@ -39,48 +41,50 @@ def slice_structs(package: str) -> tuple[Struct, tuple[Field, ...]]:
     counter = struct(
         "Counter",
         "An amount of something that devices share.",
-        required("value", QUANTITY, "The amount."),
+        required("value", QUANTITY, "The amount.", number=1),
     )
     counter_set = struct(
         "CounterSet",
         "Counters that devices of a pool consume together.",
-        required("name", STRING, "Unique in the pool; a DNS label."),
+        required("name", STRING, "Unique in the pool; a DNS label.", number=1),
         Field(
             "counters",
             Map(counter),
             "The counters by name, which is a DNS label; at most 32.",
             is_required=True,
+            number=2,
         ),
     )
     consumption = struct(
         "DeviceCounterConsumption",
         "What a device takes from a set of counters.",
-        required("counterSet", STRING, "Name of the set."),
+        required("counterSet", STRING, "Name of the set.", number=1),
         Field(
             "counters",
             Map(counter),
             "The amounts by name of the counter; at most 32.",
             is_required=True,
+            number=2,
         ),
     )
     attribute = struct(
         "DeviceAttribute",
         "A property of a device: exactly one of the fields.",
-        pointer("int", INT64, "A number."),
-        pointer("bool", BOOLEAN, "True or false."),
-        pointer("string", STRING, "A text of at most 64 bytes."),
-        pointer("version", STRING, "A semantic version of at most 64 bytes."),
-        Field("ints", List(INT64), "Numbers; dropped, as its feature gate is off."),
-        Field("bools", List(BOOLEAN), "Truth values; dropped, as its feature gate is off."),
-        Field("strings", STRINGS, "Texts; dropped, as its feature gate is off."),
-        Field("versions", STRINGS, "Semantic versions; dropped, as its feature gate is off."),
+        pointer("int", INT64, "A number.", number=2),
+        pointer("bool", BOOLEAN, "True or false.", number=3),
+        pointer("string", STRING, "A text of at most 64 bytes.", number=4),
+        pointer("version", STRING, "A semantic version of at most 64 bytes.", number=5),
+        Field("ints", List(INT64), "Numbers; dropped, as its feature gate is off.", number=6),
+        Field("bools", List(BOOLEAN), "Booleans; dropped, as its feature gate is off.", number=7),
+        Field("strings", STRINGS, "Texts; dropped, as its feature gate is off.", number=8),
+        Field("versions", STRINGS, "Versions; dropped, as its feature gate is off.", number=9),
     )
     value_range = struct(
         "CapacityRequestPolicyRange",
         "Amounts that may be requested: from a minimum, in steps.",
-        Field("min", QUANTITY, "The smallest amount.", is_pointer=True, is_required=True),
-        pointer("max", QUANTITY, "The largest amount; at most the capacity."),
-        pointer("step", QUANTITY, "Between two amounts that may be requested."),
+        Field("min", QUANTITY, "The smallest amount.", is_pointer=True, is_required=True, number=1),
+        pointer("max", QUANTITY, "The largest amount; at most the capacity.", number=2),
+        pointer("step", QUANTITY, "Between two amounts that may be requested.", number=3),
     )
     policy = struct(
         "CapacityRequestPolicy",
@@ -91,21 +95,22 @@ def slice_structs(package: str) -> tuple[Struct, tuple[Field, ...]]:
             "The amount if a request names none.",
             is_pointer=True,
             is_always_written=True,
+            number=1,
         ),
-        Field("validValues", List(QUANTITY), "The amounts, ascending; at most 10."),
-        pointer("validRange", value_range, "A range of amounts."),
+        Field("validValues", List(QUANTITY), "The amounts, ascending; at most 10.", number=3),
+        pointer("validRange", value_range, "A range of amounts.", number=4),
     )
     capacity = struct(
         "DeviceCapacity",
         "How much of something a device has.",
-        required("value", QUANTITY, "The amount."),
-        pointer("requestPolicy", policy, "How it is shared by several allocations."),
+        required("value", QUANTITY, "The amount.", number=1),
+        pointer("requestPolicy", policy, "How it is shared by several allocations.", number=2),
     )
     taint = struct(
         "DeviceTaint",
         "Keeps claims that do not tolerate it away from a device.",
-        required("key", STRING, "A label's key."),
-        Field("value", STRING, "A label's value."),
+        required("key", STRING, "A label's key.", number=1),
+        Field("value", STRING, "A label's value.", number=2),
         Field(
             "effect",
             STRING,
@@ -113,65 +118,63 @@ def slice_structs(package: str) -> tuple[Struct, tuple[Field, ...]]:
             is_required=True,
             is_always_written=True,
             enum=EFFECTS,
+            number=3,
         ),
-        pointer("timeAdded", Scalar.TIME, "When it was added; set by the server if absent."),
+        pointer("timeAdded", Scalar.TIME, "When it was added; now if absent.", number=4),
     )
     mapping = struct(
         "NodeAllocatableResourceMapping",
         "How a device counts as a resource of its node.",
-        pointer("capacityKey", STRING, "The capacity that counts; the device itself if absent."),
-        pointer("allocationMultiplier", QUANTITY, "Amount of the resource for each unit."),
+        pointer("capacityKey", STRING, "The capacity that counts; else the device.", number=1),
+        pointer("allocationMultiplier", QUANTITY, "Of the resource, for each unit.", number=2),
     )
     device_fields = (
-        Field("attributes", Map(attribute), "Its properties by name."),
-        Field("capacity", Map(capacity), "What it has of something, by name."),
-        Field("consumesCounters", List(consumption), "What it takes from counters; at most 2."),
-        pointer("nodeName", STRING, "The node that has it."),
-        pointer("nodeSelector", NODE_SELECTOR, "The nodes that reach it."),
-        pointer("allNodes", BOOLEAN, "True if all nodes reach it."),
-        Field("taints", List(taint), "What keeps claims away; at most 16."),
-        pointer("bindsToNode", BOOLEAN, "Whether an allocation is limited to the chosen node."),
-        Field("bindingConditions", STRINGS, "Conditions to be true before binding; at most 4."),
+        Field("attributes", Map(attribute), "Its properties by name.", number=1),
+        Field("capacity", Map(capacity), "What it has of something, by name.", number=2),
         Field(
-            "bindingFailureConditions",
-            STRINGS,
-            "Conditions of which each makes binding fail; at most 4.",
+            "consumesCounters", List(consumption), "What it takes of counters; at most 2.", number=3
         ),
-        pointer(
-            "allowMultipleAllocations", BOOLEAN, "Whether several requests may share the device."
+        pointer("nodeName", STRING, "The node that has it.", number=4),
+        pointer("nodeSelector", NODE_SELECTOR, "The nodes that reach it.", number=5),
+        pointer("allNodes", BOOLEAN, "True if all nodes reach it.", number=6),
+        Field("taints", List(taint), "What keeps claims away; at most 16.", number=7),
+        pointer("bindsToNode", BOOLEAN, "Whether it is used by the chosen node only.", number=8),
+        Field("bindingConditions", STRINGS, "To be true before binding; at most 4.", number=9),
+        Field(
+            "bindingFailureConditions", STRINGS, "Each makes binding fail; at most 4.", number=10
         ),
+        pointer("allowMultipleAllocations", BOOLEAN, "Whether requests may share it.", number=11),
         Field(
             "nodeAllocatableResourceMappings",
             Map(mapping),
             "Resources of the node, by name; dropped, as its feature gate is off.",
+            number=12,
         ),
     )
     pool = struct(
         "ResourcePool",
         "Slices that belong together.",
-        required("name", STRING, "DNS subdomains with slashes between; cannot be changed."),
-        required("generation", INT64, "Counted up with every change of the pool."),
-        required("resourceSliceCount", INT64, "Slices of the pool, of this generation."),
+        required("name", STRING, "Subdomains with slashes between; immutable.", number=1),
+        required("generation", INT64, "Counted up with every change of the pool.", number=2),
+        required("resourceSliceCount", INT64, "Slices of the pool, of this generation.", number=3),
     )
     device = struct(
         "Device",
         "One device.",
-        required("name", STRING, "Unique in the pool; a DNS label."),
-        *device_fields,
+        required("name", STRING, "Unique in the pool; a DNS label.", number=1),
+        *(dataclasses.replace(field, number=field.number + 1) for field in device_fields),
     )
     spec = struct(
         "ResourceSliceSpec",
         "Devices of a pool, and where they are.",
-        required("driver", STRING, "The driver that offers them; cannot be changed."),
-        required("pool", pool, "The pool that the slice is a part of."),
-        pointer("nodeName", STRING, "The node that has the devices; cannot be changed."),
-        pointer("nodeSelector", NODE_SELECTOR, "The nodes that reach the devices; one term."),
-        pointer("allNodes", BOOLEAN, "True if all nodes reach the devices."),
-        Field("devices", List(device), "The devices: at most 128, or 64 with taints or counters."),
-        pointer(
-            "perDeviceNodeSelection", BOOLEAN, "True if each device says which nodes reach it."
-        ),
-        Field("sharedCounters", List(counter_set), "Sets of counters; at most 8, and no devices."),
+        required("driver", STRING, "The driver that offers them; immutable.", number=1),
+        required("pool", pool, "The pool that the slice is a part of.", number=2),
+        pointer("nodeName", STRING, "The node that has them; immutable.", number=3),
+        pointer("nodeSelector", NODE_SELECTOR, "The nodes that reach them; one term.", number=4),
+        pointer("allNodes", BOOLEAN, "True if all nodes reach the devices.", number=5),
+        Field("devices", List(device), "At most 128, or 64 with taints or counters.", number=6),
+        pointer("perDeviceNodeSelection", BOOLEAN, "True if each device has nodes.", number=7),
+        Field("sharedCounters", List(counter_set), "At most 8, and no devices.", number=8),
     )
     return spec, device_fields
 
@@ -189,11 +192,12 @@ BETA_SPEC_AS_V1, BETA_DEVICE_FIELDS = slice_structs(V1BETA1)
 BETA_DEVICE = Struct(
     "Device",
     (
-        required("name", STRING, "Unique in the pool; a DNS label."),
+        required("name", STRING, "Unique in the pool; a DNS label.", number=1),
         pointer(
             "basic",
             Struct("BasicDevice", BETA_DEVICE_FIELDS, V1BETA1, "What describes a device."),
             "What describes the device.",
+            number=2,
         ),
     ),
     V1BETA1,
@@ -201,8 +205,8 @@ BETA_DEVICE = Struct(
 )
 BETA_SPEC = changed(
     BETA_SPEC_AS_V1,
-    Field("nodeName", STRING, "The node that has the devices; cannot be changed."),
-    Field("allNodes", BOOLEAN, "Whether all nodes reach the devices."),
-    Field("devices", List(BETA_DEVICE), "The devices: at most 128, or 64 with taints or counters."),
+    Field("nodeName", STRING, "The node that has them; immutable.", number=3),
+    Field("allNodes", BOOLEAN, "Whether all nodes reach the devices.", number=5),
+    Field("devices", List(BETA_DEVICE), "At most 128, or 64 with taints or counters.", number=6),
 )
 BETA_RESOURCE_SLICE_OBJECT = slice_object(BETA_SPEC, V1BETA1)

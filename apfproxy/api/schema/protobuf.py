@@ -6,8 +6,9 @@ made once, over a table from tags to what takes a value: reading takes some 70 u
 600 bytes, which are 1.7 KiB of JSON.  How deep messages nest is bounded by the schema; what it does
 not have is passed over without recursion.
 
-Fields that are unknown are no error here, as Kubernetes has it.  Of singular fields that occur
-twice the last one wins, and messages are merged.
+Fields that are unknown are no error here, as Kubernetes has it, unless the struct keeps what it
+does not know: protobuf does not say the names of such fields, so they cannot be kept.  Of singular
+fields that occur twice the last one wins, and messages are merged.
 
 Sources: protobuf.dev, "Encoding"; Kubernetes documentation, "API Concepts", "Kubernetes Protobuf
 encoding"; the `Unmarshal` methods in Kubernetes' `generated.pb.go`, for the wording of errors.
@@ -19,9 +20,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.field_numbers import NUMBERS
 from apfproxy.api.schema.body import BodyError, Parsed, parse_json
-from apfproxy.api.schema.types import List, Map, Numbers, Scalar, Struct, Type
+from apfproxy.api.schema.types import List, Map, Scalar, Struct, Type
 from apfproxy.api.times import EARLIEST_S, LATEST_S, MICROSECONDS, rfc3339, second_text
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ MORE = 0x80
 LONGEST_VARINT = 10
 """Bytes, for 64 bits."""
 LARGEST_LENGTH = 2**63 - 1
+
+ZERO = b"\x00"
+"""A number that is 0 or an empty text: Go writes those of fields that are no pointers."""
 
 UNEXPECTED_END = "unexpected EOF"
 OVERFLOW = "proto: integer overflow"
@@ -83,7 +86,8 @@ def parse_protobuf(data: bytes, schema_for: SchemaFor) -> Parsed:
         Plain data, as JSON has it.  `kind` and `apiVersion` are there where the envelope has them.
 
     Raises:
-        BodyError: With Go's message; `MessageError` for what is in the envelope.
+        BodyError: With Go's message; `MessageError` for what is in the envelope, `LostFieldError`
+            where only JSON or YAML can say what is sent.
     """
     if not data.startswith(MAGIC):
         raise BodyError(NOT_PROTOBUF if data else "empty data")
@@ -96,6 +100,8 @@ def parse_protobuf(data: bytes, schema_for: SchemaFor) -> Parsed:
     if schema is not None:
         try:
             message_reader(schema)(raw, 0, len(raw), obj)
+        except LostFieldError:
+            raise
         except BodyError as error:
             raise MessageError(str(error), api_version, kind) from error
     return Parsed(obj)
@@ -172,11 +178,16 @@ def passed_over(data: bytes, tag: int, position: int, end: int) -> int:
         tag, position = tag_of(data, position, end)
 
 
+class LostFieldError(BodyError):
+    """A message has a field that JSON would keep although the schema does not have it."""
+
+
 class Message:
     """The reader of messages of a struct.
 
     Args:
         name: Of the struct, for messages.
+        keeps_unknown: Whether no field may be lost.
 
     Attributes:
         numbers: Tag to what takes the number behind it.
@@ -184,10 +195,11 @@ class Message:
         names: Number to name of the field, as Go has it.
     """
 
-    __slots__ = ("name", "names", "numbers", "texts")
+    __slots__ = ("keeps_unknown", "name", "names", "numbers", "texts")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, keeps_unknown: bool = False) -> None:
         self.name = name
+        self.keeps_unknown = keeps_unknown
         self.numbers: dict[int, Take] = {}
         self.texts: dict[int, TakeBytes] = {}
         self.names: dict[int, str] = {}
@@ -210,11 +222,6 @@ class Message:
         else:
             self.texts[number << WIRE_BITS | LENGTH] = bytes_taker(name, kind)
 
-    def embed(self, number: int, inner: Message) -> None:
-        """Read a message whose fields JSON has among those of this one."""
-        self.names[number] = inner.name
-        self.texts[number << WIRE_BITS | LENGTH] = inner
-
     def __call__(self, data: bytes, position: int, end: int, obj: Object) -> None:
         """Put the fields of a message into an object.
 
@@ -225,7 +232,7 @@ class Message:
             obj: What was read of it before.
 
         Raises:
-            BodyError: It is none.
+            BodyError: It is none; `LostFieldError` where a field would be lost.
         """
         texts, numbers = self.texts, self.numbers
         while position < end:
@@ -250,7 +257,10 @@ class Message:
                 numbers[tag](obj, value)
             else:
                 self.check(tag)
-                position = passed_over(data, tag, position, end)
+                start, position = position, passed_over(data, tag, position, end)
+                if self.keeps_unknown and data[start:position] != ZERO:
+                    message = f"field {tag >> WIRE_BITS} of {self.name} cannot be kept"
+                    raise LostFieldError(message)
 
     def check(self, tag: int) -> None:
         """Make sure that a field which is not read may be passed over.
@@ -275,27 +285,13 @@ def go_name(name: str) -> str:
     return name[:1].upper() + name[1:]
 
 
-def numbers_of(schema: Struct) -> Numbers:
-    """The numbers of the fields that a message of the struct has."""
-    listed = NUMBERS.get(schema.package, {}).get(schema.name)
-    return listed or {field.name: field.number for field in schema.fields if field.number}
-
-
 @cache
 def message_reader(schema: Struct) -> Message:
     """The reader of messages of a struct: made once for each."""
-    message = Message(schema.name)
-    embedded: dict[int, Message] = {}
-    for name, number in numbers_of(schema).items():
-        kind = schema.by_name[name].type
-        if isinstance(number, int):
-            message.add(number, name, kind)
-            continue
-        outer, within = number
-        if outer not in embedded:
-            embedded[outer] = Message(schema.name)
-            message.embed(outer, embedded[outer])
-        embedded[outer].add(within, name, kind)
+    message = Message(schema.name, keeps_unknown=schema.keeps_unknown)
+    for field in schema.fields:
+        if field.number:
+            message.add(field.number, field.name, field.type)
     return message
 
 

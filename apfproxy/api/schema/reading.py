@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.go_text import number, type_name
 from apfproxy.api.quantity import QuantityError, canonical_quantity
-from apfproxy.api.schema.go_names import path_of, type_of
+from apfproxy.api.schema.go_names import type_of
 from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct, Type
 from apfproxy.api.time_errors import time_error
 from apfproxy.api.times import EARLIEST_S, parse_time, rfc3339, rfc3339_micro
@@ -107,7 +107,7 @@ class MismatchError(ValueError):
         if not self.path and self.kind is not None:
             self.struct = schema.name
             self.go_type = own_name(schema, field, self.kind) or self.go_type
-        self.path = path_of(schema.name, field) + self.path
+        self.path = [field, *self.path]
 
     @property
     def restored(self) -> str:
@@ -288,7 +288,14 @@ def struct_reader(schema: Struct) -> Reader:
             error.within(schema, name)
             raise
         if taken != len(raw) and not raw.keys() <= known.keys():
-            left_out.append(True)
+            if schema.keeps_unknown:
+                obj.update(
+                    (key, value)
+                    for key, value in raw.items()
+                    if value is not None and key not in known
+                )
+            else:
+                left_out.append(True)
         return obj
 
     return read_struct
@@ -478,10 +485,10 @@ def unknown_fields(kind: Type, raw: object, path: str) -> Iterator[str]:
         for name, value in raw.items():
             at = f"{path}.{name}" if path else name
             field = kind.by_name.get(name)
-            if field is None:
-                yield at
-            else:
+            if field is not None:
                 yield from unknown_fields(field.type, value, at)
+            elif not kind.keeps_unknown:
+                yield at
     elif isinstance(raw, dict) and isinstance(kind, Map):
         for key, value in raw.items():
             yield from unknown_fields(kind.value, value, f"{path}.{key}")

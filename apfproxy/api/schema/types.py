@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -32,7 +31,7 @@ class Scalar(enum.Enum):
     """RFC 3339 with microseconds."""
     INT_OR_STRING = "int-or-string"
     ANY = "any"
-    """JSON that is kept as it is, such as `fieldsV1`."""
+    """JSON that is kept as it is, such as `fieldsV1`, and what a struct keeps of unknown fields."""
 
 
 class ListType(enum.StrEnum):
@@ -102,6 +101,8 @@ class Struct:
         description: For `kubectl explain`.
         is_atomic: Whether server-side apply owns it as one.
         union: For clients; nothing here is decided by it.
+        keeps_unknown: Whether fields that are not in `fields` are kept as they come, as by
+            `x-kubernetes-preserve-unknown-fields`.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Struct:
     description: str = ""
     is_atomic: bool = False
     union: Union | None = None
+    keeps_unknown: bool = False
 
     @cached_property
     def by_name(self) -> dict[str, Field]:
@@ -121,10 +123,6 @@ class Struct:
 
 
 Type = Scalar | Map | List | Struct
-
-Number = int | tuple[int, int]
-Numbers = Mapping[str, Number]
-"""Names of a struct's fields to their numbers in protobuf."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +143,7 @@ class Field:
         retains_keys: Of a struct: whether a strategic merge patch may say which fields stay.
         is_replaced: Of a struct: whether a strategic merge patch replaces instead of merging.
         number: In Kubernetes' protobuf (`generated.proto`); 0 for a field that no message has, such
-            as `kind`, which the envelope has.  Two numbers where Go embeds a struct that JSON does
-            not show: that of the embedded message, and that of the field in it.
+            as `kind`, which the envelope has.
     """
 
     name: str
@@ -159,20 +156,20 @@ class Field:
     enum: tuple[str, ...] = ()
     retains_keys: bool = False
     is_replaced: bool = False
-    number: Number = 0
+    number: int = 0
 
 
-def pointer(name: str, type_: Type, description: str = "", *, number: Number = 0) -> Field:
+def pointer(name: str, type_: Type, description: str = "", *, number: int = 0) -> Field:
     """An optional field that Go has a pointer for."""
     return Field(name, type_, description, is_pointer=True, number=number)
 
 
-def required(name: str, type_: Type, description: str = "", *, number: Number = 0) -> Field:
+def required(name: str, type_: Type, description: str = "", *, number: int = 0) -> Field:
     """A required field, which Go writes always."""
     return Field(name, type_, description, is_required=True, is_always_written=True, number=number)
 
 
-def written(name: str, type_: Type, description: str = "", *, number: Number = 0) -> Field:
+def written(name: str, type_: Type, description: str = "", *, number: int = 0) -> Field:
     """A field that may be absent, which Go writes always."""
     return Field(name, type_, description, is_always_written=True, number=number)
 

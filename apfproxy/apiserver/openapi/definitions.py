@@ -148,6 +148,8 @@ class Definitions:
         schema["type"] = "object"
         if kinds := self.kinds.get(name):
             schema["x-kubernetes-group-version-kind"] = [kind_entry(kind) for kind in kinds]
+        if struct.keeps_unknown:
+            schema["x-kubernetes-preserve-unknown-fields"] = True
         if struct.is_atomic:
             schema["x-kubernetes-map-type"] = "atomic"
         if struct.union:

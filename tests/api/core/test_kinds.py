@@ -74,7 +74,6 @@ def test_everything_is_described() -> None:
     """Every struct and every field has a sentence for `kubectl explain`, and is there once."""
     found = structs(POD.storage.schema, {}) | structs(NAMESPACE.storage.schema, {})
 
-    assert 120 < len(found)
     assert [] == [one.name for one in found.values() if not one.description]
     assert [] == [
         (one.name, field.name)

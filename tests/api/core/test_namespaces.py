@@ -127,3 +127,19 @@ def test_row() -> None:
 
     assert ("a", "Active", "60s") == tuple(namespaces.cells(obj, 60))
     assert {"status.phase": "Active"} == namespaces.selectable(obj)
+
+
+def test_defaults() -> None:
+    """A namespace has a phase, and its name as a label whatever the client says."""
+    obj: dict[str, Any] = {
+        "metadata": {"name": "a", "labels": {"kubernetes.io/metadata.name": "b"}},
+        "status": {},
+    }
+    namespaces.set_defaults(obj)
+    assert {"kubernetes.io/metadata.name": "a"} == obj["metadata"]["labels"]
+    assert {"phase": "Active"} == obj["status"]
+
+    obj = {"metadata": {"generateName": "a-"}, "status": {"phase": "Terminating"}}
+    namespaces.set_defaults(obj)
+    assert {"generateName": "a-"} == obj["metadata"]
+    assert {"phase": "Terminating"} == obj["status"]

@@ -70,10 +70,3 @@ def test_a_selector_has_terms() -> None:
         str(error) for error in validate_node_selector({}, "s")
     ]
     assert [] == validate_node_selector(selector(), "s")
-
-
-def test_values_may_go_unchecked() -> None:
-    """Where values were stored before they were checked, they are accepted again."""
-    one = {"key": "zone", "operator": "In", "values": ["not a label"]}
-
-    assert [] == validate_node_selector(selector(matchExpressions=[one]), "s", checks_values=False)

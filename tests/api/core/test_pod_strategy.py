@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from apfproxy.api.core.pod_strategy import (
     prepare_update,
     warnings,
 )
-from tests.api.core.pods import container, pod, stored
+from tests.api.core.pods import pod, stored
 
 Spec = dict[str, Any]
 
@@ -87,37 +86,6 @@ def test_refused_priority(given: Spec, expected: str) -> None:
     assert expected.format(*words) == admit_create(pod(**given))
 
 
-def test_disabled_features() -> None:
-    """Fields of features that are off are dropped, from new pods and new states of pods."""
-    bundle = {"name": "a", "path": "b"}
-    sources = [{"clusterTrustBundle": bundle}, {"secret": {"name": "s"}}]
-    volumes = [{"name": "v", "projected": {"sources": sources}}, {"name": "w", "emptyDir": {}}]
-    for prepare in (prepare_create, lambda obj: prepare_update(obj, stored(volumes=volumes))):
-        obj = pod(schedulingGroup={"podGroupName": "g"}, volumes=copy.deepcopy(volumes))
-        prepare(obj)
-        assert "schedulingGroup" not in obj["spec"]
-        assert [{}, {"secret": {"name": "s"}}] == [
-            {name: {"name": "s"} for name in source}
-            for source in obj["spec"]["volumes"][0]["projected"]["sources"]
-        ]
-
-
-@pytest.mark.parametrize(
-    ("lifecycle", "expected"),
-    [
-        ({"stopSignal": "SIGUSR1"}, None),
-        ({"stopSignal": "SIGUSR1", "preStop": {"sleep": {"seconds": 1}}}, ["preStop"]),
-        ({"preStop": {"sleep": {"seconds": 1}}}, ["preStop"]),
-    ],
-)
-def test_stop_signals(lifecycle: Spec, expected: list[str] | None) -> None:
-    """Containers cannot choose theirs, and a lifecycle of nothing else is none."""
-    obj = pod(containers=[container(lifecycle=lifecycle)])
-    prepare_create(obj)
-    left = obj["spec"]["containers"][0].get("lifecycle")
-    assert expected == (None if left is None else list(left))
-
-
 def test_updates_keep_what_admission_added() -> None:
     """A replacement may leave it out."""
     old = stored()
@@ -144,46 +112,6 @@ def test_gated_creation() -> None:
     prepare_create(obj)
 
     assert ["SchedulingGated"] == [one["reason"] for one in obj["status"]["conditions"]]
-
-
-def test_label_keys() -> None:
-    """Values of the pod's labels become part of selectors that name their keys."""
-    term = {
-        "topologyKey": "zone",
-        "labelSelector": {"matchLabels": {"x": "y"}},
-        "matchLabelKeys": ["app", "none"],
-        "mismatchLabelKeys": ["tier"],
-    }
-    spread = {
-        "maxSkew": 1,
-        "topologyKey": "zone",
-        "whenUnsatisfiable": "DoNotSchedule",
-        "labelSelector": {},
-    }
-    obj = pod(
-        metadata={"labels": {"app": "web", "tier": "front"}},
-        affinity={
-            "podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]},
-            "podAntiAffinity": {
-                "preferredDuringSchedulingIgnoredDuringExecution": [
-                    {"weight": 1, "podAffinityTerm": {"topologyKey": "zone"}}
-                ]
-            },
-        },
-        topologySpreadConstraints=[spread],
-    )
-    prepare_create(obj)
-
-    affinity = obj["spec"]["affinity"]
-    made = affinity["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
-    assert {
-        "matchLabels": {"x": "y"},
-        "matchExpressions": [
-            {"key": "app", "operator": "In", "values": ["web"]},
-            {"key": "tier", "operator": "NotIn", "values": ["front"]},
-        ],
-    } == made["labelSelector"]
-    assert {} == obj["spec"]["topologySpreadConstraints"][0]["labelSelector"]
 
 
 def test_update() -> None:

@@ -1,4 +1,4 @@
-"""Tests of what is wrong with pods."""
+"""Tests of what is wrong with pods, and with changes to them."""
 
 from __future__ import annotations
 
@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 
-from apfproxy.api.core.pod_validation import is_int32, validate_pod
-from tests.api.core.pods import causes, container, pod
+from apfproxy.api.core.pod_validation import (
+    validate_pod,
+    validate_pod_status,
+    validate_pod_update,
+)
+from tests.api.core.pods import causes, container, pod, pod_of, stored
 
 Spec = dict[str, Any]
 Causes = list[tuple[str, str]]
-TOKEN = {"sources": [{"serviceAccountToken": {"path": "p"}}]}
+PULL = {"imagePullPolicy": "Always"}
+TAINT = {"key": "a", "effect": "NoExecute"}
 
 
 @pytest.mark.parametrize(
@@ -26,9 +31,8 @@ TOKEN = {"sources": [{"serviceAccountToken": {"path": "p"}}]}
         ({"activeDeadlineSeconds": 0}, [("activeDeadlineSeconds", "invalid")]),
         ({"activeDeadlineSeconds": 2**31}, [("activeDeadlineSeconds", "invalid")]),
         ({"terminationGracePeriodSeconds": -1}, []),
-        ({"nodeName": "A", "hostname": "a.b"}, [("nodeName", "invalid"), ("hostname", "invalid")]),
+        ({"nodeName": "A"}, [("nodeName", "invalid")]),
         ({"serviceAccountName": "A"}, [("serviceAccountName", "invalid")]),
-        ({"overhead": {"cpu": "-1"}}, [("overhead.limits[cpu]", "invalid")]),
         (
             {"readinessGates": [{"conditionType": "a b"}]},
             [("readinessGates[0].conditionType", "invalid")],
@@ -38,108 +42,48 @@ TOKEN = {"sources": [{"serviceAccountToken": {"path": "p"}}]}
             [("schedulingGates[1]", "duplicate")],
         ),
         ({"schedulingGates": [{"name": "a"}], "nodeName": "n"}, [("nodeName", "forbidden")]),
-        ({"hostAliases": [{"ip": "10.0.0.1", "hostnames": ["a"]}]}, []),
+        ({"ephemeralContainers": [{}]}, [("ephemeralContainers", "forbidden")]),
+        ({"containers": []}, [("containers", "required")]),
+        ({"containers": None}, [("containers", "required")]),
+        ({"initContainers": [container(name="i")]}, []),
+        ({"initContainers": [container()]}, [("initContainers[0].name", "duplicate")]),
         (
-            {"hostAliases": [{"ip": "x", "hostnames": ["A"]}]},
-            [("hostAliases[0].ip", "invalid"), ("hostAliases[0].hostnames[0]", "invalid")],
-        ),
-        ({"resourceClaims": [{"name": "a", "resourceClaimTemplateName": "t"}]}, []),
-        (
-            {
-                "resourceClaims": [
-                    {"resourceClaimName": "A"},
-                    {"name": "a"},
-                    {"name": "a", "resourceClaimName": "b", "resourceClaimTemplateName": "b"},
-                ]
-            },
-            [
-                ("resourceClaims[0].name", "required"),
-                ("resourceClaims[0].resourceClaimName", "invalid"),
-                ("resourceClaims[1]", "invalid"),
-                ("resourceClaims[2].name", "duplicate"),
-                ("resourceClaims[2]", "invalid"),
-            ],
-        ),
-        (
-            {
-                "hostNetwork": True,
-                "containers": [container(ports=[{"containerPort": 80, "hostPort": 81}])],
-            },
-            [("ports[0].hostPort", "invalid")],
-        ),
-        ({"hostNetwork": True, "containers": [container(ports=[{"containerPort": 80}])]}, []),
-        (
-            {
-                "volumes": [
-                    {
-                        "name": "v",
-                        "projected": {"sources": [{"serviceAccountToken": {"path": "p"}}]},
-                    }
-                ],
-                "serviceAccountName": "a",
-            },
+            {"volumes": [{"name": "A", "x": 1}], "affinity": 5, "hostAliases": [{"ip": "x"}]},
             [],
         ),
     ],
 )
 def test_pods(spec: Spec, expected: Causes) -> None:
-    """A pod's fields make sense, alone and together."""
+    """A pod's fields make sense; those that are kept as they come are not judged."""
     assert expected == causes(validate_pod(pod(**spec)))
 
 
 @pytest.mark.parametrize(
-    ("policy", "config", "expected"),
+    ("fields", "expected"),
     [
-        ("None", {"nameservers": ["10.0.0.1"]}, []),
-        ("None", None, [("dnsConfig", "required")]),
-        ("None", {}, [("dnsConfig.nameservers", "required")]),
-        (
-            "Default",
-            {"nameservers": ["::1", "a", "::1", "::1"]},
-            [("dnsConfig.nameservers", "invalid"), ("dnsConfig.nameservers[1]", "invalid")],
-        ),
-        ("Default", {"searches": [".", "a.b.", "_c"]}, []),
-        ("Default", {"searches": ["A"]}, [("dnsConfig.searches[0]", "invalid")]),
-        ("Default", {"searches": ["a"] * 33}, [("dnsConfig.searches", "invalid")]),
-        ("Default", {"searches": ["a" * 250] * 9}, [("dnsConfig.searches", "invalid")]),
-        (
-            "Default",
-            {"options": [{"name": "ndots", "value": "2"}, {}]},
-            [("dnsConfig.options[1]", "required")],
-        ),
+        ({"name": ""}, [("name", "required")]),
+        ({"name": "A"}, [("name", "invalid")]),
+        ({"image": ""}, [("image", "required")]),
+        ({"image": " a"}, [("image", "invalid")]),
+        ({"imagePullPolicy": "x"}, [("imagePullPolicy", "unsupported")]),
+        ({"terminationMessagePolicy": ""}, []),
+        ({"terminationMessagePolicy": "x"}, [("terminationMessagePolicy", "unsupported")]),
+        ({"restartPolicy": "Never"}, []),
+        ({"restartPolicy": "x"}, [("restartPolicy", "unsupported")]),
+        ({"livenessProbe": 5, "securityContext": {"a": [1]}}, []),
     ],
 )
-def test_dns(policy: str, config: Spec | None, expected: Causes) -> None:
-    """A pod that resolves names by itself says how."""
-    spec = {} if config is None else {"dnsConfig": config}
-
-    assert expected == causes(validate_pod(pod(dnsPolicy=policy, **spec)))
+def test_containers(fields: Spec, expected: Causes) -> None:
+    """A container has a name and an image, and its policies exist."""
+    assert expected == causes(validate_pod(pod_of(fields)))
 
 
-@pytest.mark.parametrize(
-    ("annotations", "expected"),
-    [
-        ({"a": "b"}, []),
-        ({"kubernetes.io/config.mirror": "x"}, ["kubernetes.io/config.mirror"]),
-        ({"controller.kubernetes.io/pod-deletion-cost": "-5"}, []),
-        (
-            {"controller.kubernetes.io/pod-deletion-cost": "a"},
-            ["controller.kubernetes.io/pod-deletion-cost"],
-        ),
-    ],
-)
-def test_annotations(annotations: dict[str, str], expected: list[str]) -> None:
-    """Some annotations mean something."""
-    errors = validate_pod(pod(metadata={"annotations": annotations}))
+def test_policies_are_required() -> None:
+    """Without its defaults a pod lacks them."""
+    obj = pod()
+    del obj["spec"]["restartPolicy"]
 
-    assert [f"metadata.annotations[{key}]" for key in expected] == [e.field for e in errors]
-
-
-def test_mirror_pods() -> None:
-    """A pod that a node runs by itself says which node that is."""
-    metadata = {"annotations": {"kubernetes.io/config.mirror": "x"}}
-
-    assert [] == validate_pod(pod(metadata=metadata, nodeName="n"))
+    assert [("restartPolicy", "required")] == causes(validate_pod(obj))
 
 
 def test_metadata() -> None:
@@ -148,22 +92,130 @@ def test_metadata() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"),
+    ("old", "new", "expected"),
     [
-        ("0", True),
-        ("-0", True),
-        ("2147483647", True),
-        ("2147483648", False),
-        ("-2147483648", True),
-        ("-2147483649", False),
-        ("9" * 5000, False),
-        ("-" + "0" * 5000, True),
-        ("01", False),
-        ("+1", False),
-        ("", False),
-        ("\u0661", False),
+        pytest.param({}, {}, [], id="nothing"),
+        pytest.param({}, {"containers": [container(image="a")]}, [], id="image"),
+        pytest.param({}, {"containers": [container(args=["a"])]}, [("", "forbidden")], id="args"),
+        pytest.param({}, {"hostname": "a"}, [("", "forbidden")], id="hostname"),
+        pytest.param(
+            {},
+            {"containers": [container(), container(name="d")]},
+            [("containers", "forbidden")],
+            id="containers",
+        ),
+        pytest.param(
+            {},
+            {"initContainers": [container(name="d")]},
+            [("initContainers", "forbidden")],
+            id="init-containers",
+        ),
+        pytest.param(
+            {},
+            {"containers": [container(image="", **PULL)]},
+            [("image", "required")] * 2,
+            id="no-image",
+        ),
+        pytest.param(
+            {},
+            {"containers": [container(image="a ", **PULL)]},
+            [("image", "invalid")] * 2,
+            id="bad-image",
+        ),
+        pytest.param({}, {"activeDeadlineSeconds": 5}, [], id="deadline"),
+        pytest.param({"activeDeadlineSeconds": 5}, {"activeDeadlineSeconds": 4}, [], id="earlier"),
+        pytest.param(
+            {"activeDeadlineSeconds": 4},
+            {"activeDeadlineSeconds": 5, "hostname": "a"},
+            [("activeDeadlineSeconds", "invalid")],
+            id="later",
+        ),
+        pytest.param(
+            {"activeDeadlineSeconds": 4}, {}, [("activeDeadlineSeconds", "invalid")], id="never"
+        ),
+        pytest.param(
+            {},
+            {"activeDeadlineSeconds": -1},
+            [("activeDeadlineSeconds", "invalid")] * 2,
+            id="before-the-beginning",
+        ),
+        pytest.param({}, {"tolerations": [TAINT]}, [], id="toleration"),
+        pytest.param(
+            {"tolerations": [TAINT]},
+            {"tolerations": [{**TAINT, "tolerationSeconds": 5}]},
+            [],
+            id="toleration-for-some-time",
+        ),
+        pytest.param(
+            {"tolerations": [TAINT]}, {}, [("tolerations", "forbidden")], id="no-toleration"
+        ),
+        pytest.param(
+            {"terminationGracePeriodSeconds": -1},
+            {"terminationGracePeriodSeconds": 1},
+            [],
+            id="grace-of-one-second",
+        ),
+        pytest.param(
+            {"terminationGracePeriodSeconds": -1},
+            {"terminationGracePeriodSeconds": 2},
+            [("", "forbidden")],
+            id="grace",
+        ),
+        pytest.param({"schedulingGates": [{"name": "a"}]}, {}, [], id="gate-removed"),
+        pytest.param(
+            {"schedulingGates": [{"name": "a"}]},
+            {"schedulingGates": [{"name": "b"}]},
+            [("schedulingGates[0].name", "forbidden")],
+            id="gate-added",
+        ),
     ],
 )
-def test_is_int32(text: str, expected: bool) -> None:
-    """Numbers of 32 bits are told from all else."""
-    assert expected == is_int32(text)
+def test_updates(old: Spec, new: Spec, expected: Causes) -> None:
+    """Few fields of a pod may change."""
+    errors = validate_pod_update(stored(**new), stored(**old))
+
+    assert [(field or "spec", reason) for field, reason in expected] == causes(errors)
+
+
+GATES: Spec = {"schedulingGates": [{"name": "a"}]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param({}, {"nodeSelector": {"a": "b"}}, [], id="selector"),
+        pytest.param(
+            {"nodeSelector": {"a": "b"}}, {}, [("nodeSelector", "invalid")], id="no-selector"
+        ),
+        pytest.param({}, {"affinity": {"nodeAffinity": {}}}, [], id="affinity"),
+        pytest.param({}, {"hostname": "a"}, [("spec", "forbidden")], id="hostname"),
+    ],
+)
+def test_updates_of_gated_pods(old: Spec, new: Spec, expected: Causes) -> None:
+    """A pod that waits to be scheduled may become more choosy."""
+    errors = validate_pod_update(stored(**new, **GATES), stored(**old, **GATES))
+    assert expected == causes(errors)
+
+    if not expected and new:
+        errors = validate_pod_update(stored(**new), stored(**old))
+        assert [("spec", "forbidden")] == causes(errors)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ({}, {"phase": "Running", "nominatedNodeName": "n"}, []),
+        ({}, {"nominatedNodeName": "A"}, [("status.nominatedNodeName", "invalid")]),
+        ({"nominatedNodeName": "A"}, {"nominatedNodeName": "A"}, []),
+        ({"qosClass": "Burstable"}, {}, [("status.qosClass", "invalid")]),
+        (
+            {},
+            {"conditions": [{"type": "Ready"}, {"type": "a b"}]},
+            [("status.conditions[1].Type", "invalid")],
+        ),
+        ({}, {"resourceClaimStatuses": [{}], "resize": 5}, []),
+    ],
+)
+def test_status(old: Spec, new: Spec, expected: Causes) -> None:
+    """A status names its conditions well, and the class of service stays."""
+    assert expected == causes(validate_pod_status(stored(status=new), stored(status=old)))

@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 
 from apfproxy.api.ownership.applied import AppliedTypeError, check_types, shown_kind
+from apfproxy.api.schema.meta import OBJECT_META, TYPE_META
+from apfproxy.api.schema.types import Field, Scalar, Struct
 from tests.api.ownership.schemas import THING, configuration
 
+OPEN_SPEC = Struct("OpenSpec", (Field("title", Scalar.STRING),), keeps_unknown=True)
 OBJECT = "failed to create typed patch object (/one; example.com/v1, Kind=Thing): "
 
 
@@ -28,6 +31,15 @@ OBJECT = "failed to create typed patch object (/one; example.com/v1, Kind=Thing)
 def test_what_fits_is_let_through(spec: dict[str, Any]) -> None:
     """Values of the right types, and nulls, are right."""
     check_types(configuration(**spec), THING)
+
+
+def test_fields_that_are_kept_have_any_type() -> None:
+    """What an open struct does not know fits; what it knows has its type."""
+    schema = Struct("Open", (*TYPE_META, Field("metadata", OBJECT_META), Field("spec", OPEN_SPEC)))
+
+    check_types(configuration(more={"a": [1, {}]}), schema)
+    with pytest.raises(AppliedTypeError, match="expected string"):
+        check_types(configuration(title=1), schema)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,16 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.api.ownership.field_set import FieldSetError
-from apfproxy.api.ownership.structure import Branch, Items, Leaf, empty, node_of, structure
+from apfproxy.api.ownership.structure import (
+    LEAF,
+    UNTYPED,
+    Branch,
+    Items,
+    Leaf,
+    empty,
+    node_of,
+    structure,
+)
 from apfproxy.api.schema.types import List, ListType, Map, Scalar, Struct, pointer, required
 from tests.api.ownership.schemas import PORT, SPEC, THING
 
@@ -37,6 +46,17 @@ def test_an_empty_object_has_what_go_writes_always() -> None:
 def test_what_is_owned_as_one_is_a_leaf(type_: Scalar, expected: type) -> None:
     """Scalars and atomic types are leaves."""
     assert expected is type(node_of(type_))
+
+
+def test_open_structs_have_more_fields() -> None:
+    """What a struct keeps is owned by the keys of objects, and so is what has no type at all."""
+    node = structure(Struct("A", (pointer("a", Scalar.STRING),), keeps_unknown=True))
+
+    assert isinstance(node, Branch)
+    assert ("f:a", LEAF) == node.at("a")
+    assert ("f:b", UNTYPED) == node.at("b")
+    assert ("f:c", UNTYPED) == UNTYPED.at("c")
+    assert UNTYPED is node_of(Scalar.ANY)
 
 
 @pytest.mark.parametrize(

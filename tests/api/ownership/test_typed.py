@@ -180,6 +180,14 @@ def compared(old: dict[str, Any], new: dict[str, Any]) -> tuple[FieldSet, FieldS
             {"f:limits": {".": {}, "f:a": {}}},
             id="unknown-fields-do-not-count",
         ),
+        pytest.param(
+            {"any": {"a": 1, "b": [1], "c": {"d": 1}}},
+            {"any": {"a": 2, "b": [1, 2], "e": {"f": {}}}},
+            {"f:any": {"f:a": {}, "f:b": {}, "f:e": {".": {}, "f:f": {}}}},
+            {"f:any": {"f:c": {".": {}, "f:d": {}}}},
+            id="without-a-type",
+        ),
+        pytest.param({"any": 1}, {"any": {"a": 1}}, {"f:any": {}}, {}, id="object-for-a-number"),
     ],
 )
 def test_differences_are_those_of_kubernetes(
@@ -261,6 +269,11 @@ def test_an_object_differs_not_from_itself(spec: dict[str, Any]) -> None:
             {"f:ports": {TCP_ELEMENT: {".": {}, "f:port": {}}}},
             id="items",
         ),
+        pytest.param(
+            {"any": {"a": {"b": [1]}, "c": 0}},
+            {"f:any": {"f:a": {".": {}, "f:b": {}}, "f:c": {}}},
+            id="without-a-type",
+        ),
     ],
 )
 def test_applied_fields_are_those_of_kubernetes(spec: dict[str, Any], expected: FieldSet) -> None:
@@ -317,6 +330,12 @@ def test_named_fields_are_added_to_a_set() -> None:
             id="below-leaves",
         ),
         pytest.param({"bogus": 1}, [("f:bogus",)], {"bogus": 1}, id="unknown"),
+        pytest.param(
+            {"any": {"a": {"b": 1}, "c": [1]}},
+            [("f:any", "f:a", "f:b")],
+            {"any": {"a": None, "c": [1]}},
+            id="without-a-type",
+        ),
     ],
 )
 def test_cutting_leaves_the_rest(
@@ -349,6 +368,12 @@ def test_cutting_leaves_the_rest(
         pytest.param({"ports": None}, {"ports": [TCP]}, {"ports": [TCP]}, id="items-for-null"),
         pytest.param({"names": ["a"]}, {"names": None}, {"names": ["a"]}, id="null-for-items"),
         pytest.param({"size": 1}, {"bogus": 1}, {"size": 1}, id="unknown"),
+        pytest.param(
+            {"any": {"a": 1, "b": {"c": 1}, "d": {"e": 1}}},
+            {"any": {"b": {"f": 1}, "d": [1]}},
+            {"any": {"a": 1, "b": {"c": 1, "f": 1}, "d": [1]}},
+            id="without-a-type",
+        ),
     ],
 )
 def test_merging_keeps_what_is_not_applied(

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.schema.protobuf import numbers_of
 from apfproxy.api.schema.types import List, Map, Scalar, Struct
 from apfproxy.api.times import parse_time
 
@@ -58,16 +57,8 @@ def block(field: int, value: bytes) -> bytes:
 
 def message(struct: Struct, obj: dict[str, Any]) -> bytes:
     """A struct."""
-    numbers = numbers_of(struct)
-    written = b""
-    for name, value in obj.items():
-        path = numbers[name]
-        *outer, own = (path,) if isinstance(path, int) else path
-        content = field_of(own, struct.by_name[name].type, value)
-        for each in reversed(outer):
-            content = block(each, content)
-        written += content
-    return written
+    fields = [(struct.by_name[name], value) for name, value in obj.items()]
+    return b"".join(field_of(field.number, field.type, value) for field, value in fields)
 
 
 def field_of(own: int, kind: Type, value: Any) -> bytes:  # noqa: ANN401  any JSON value
@@ -113,7 +104,7 @@ def some_object(struct: Struct, chance: random.Random, share: float) -> dict[str
     return {
         field.name: some_value(field.type, chance, share)
         for field in struct.fields
-        if field.name in numbers_of(struct) and chance.random() < share
+        if field.number and chance.random() < share
     }
 
 

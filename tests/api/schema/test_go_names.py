@@ -29,23 +29,15 @@ if TYPE_CHECKING:
         ),
         (
             POD_OBJECT,
-            {"spec": {"volumes": [{"secret": 5}]}},
-            (
-                "number into Go struct field Volume.spec.volumes.VolumeSource.secret"
-                " of type v1.SecretVolumeSource"
-            ),
-        ),
-        (
-            POD_OBJECT,
             {"spec": {"volumes": [{"name": 5}]}},
             "number into Go struct field Volume.spec.volumes.name of type string",
         ),
         (
             POD_OBJECT,
-            {"spec": {"securityContext": {"supplementalGroupsPolicy": 5}}},
+            {"spec": {"containers": [{"imagePullPolicy": 5}]}},
             (
-                "number into Go struct field PodSecurityContext.spec.securityContext"
-                ".supplementalGroupsPolicy of type v1.SupplementalGroupsPolicy"
+                "number into Go struct field Container.spec.containers.imagePullPolicy"
+                " of type v1.PullPolicy"
             ),
         ),
         (
@@ -59,7 +51,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_messages(schema: Struct, obj: dict[str, object], message: str) -> None:
-    """Types, and structs within structs, have the names of Go."""
+    """Types have the names of Go."""
     with pytest.raises(MismatchError) as error:
         read(schema, obj)
 
@@ -72,10 +64,13 @@ def test_messages(schema: Struct, obj: dict[str, object], message: str) -> None:
         ({"spec": 5}, "cannot restore struct from: int64"),
         ({"spec": {"containers": "a"}}, "cannot restore slice from string"),
         ({"spec": {"nodeSelector": []}}, "cannot restore map from slice"),
-        ({"spec": {"hostname": 5}}, "cannot convert int64 to string"),
-        ({"spec": {"hostname": {}}}, "unrecognized type: string"),
+        ({"spec": {"nodeName": 5}}, "cannot convert int64 to string"),
+        ({"spec": {"nodeName": {}}}, "unrecognized type: string"),
         ({"spec": {"priority": 1.5}}, "cannot convert float64 to int32"),
-        ({"spec": {"overhead": {"cpu": "x"}}}, "quantities must match the regular expression"),
+        (
+            {"spec": {"containers": [{"resources": {"limits": {"cpu": "x"}}}]}},
+            "quantities must match the regular expression",
+        ),
         (
             {"spec": {"containers": [{"ports": [{"hostIP": True}]}]}},
             "unrecognized type: string",

@@ -203,10 +203,23 @@ def test_order() -> None:
     assert ["kind", "metadata", "spec", "status"] == list(read(FLOW_SCHEMA_V1, raw).obj)
 
 
+def test_fields_that_are_kept() -> None:
+    """An open struct keeps what it does not know, behind what it knows; null is absent."""
+    schema = Struct("Open", (Field("known", INNER),), keeps_unknown=True)
+    raw = {"b": [None], "a": None, "known": {"name": "x", "b": 1}, "c": {"d": 1.5}}
+    found = read(schema, raw)
+
+    assert {"known": {"name": "x"}, "b": [None], "c": {"d": 1.5}} == found.obj
+    assert ["known", "b", "c"] == list(found.obj)
+    assert ("known.b",) == found.unknown
+    assert found.obj == canonical(schema, found.obj)
+
+
 def test_first_wrong_type_of_the_document() -> None:
     """Of several values of wrong types the first one of the document is told, where it is text."""
-    raw = {"kind": "Pod", "spec": {"restartPolicy": 5, "hostname": []}, "metadata": 1}
-    unreadable = {"spec": {"nodeName": 5, "overhead": {"cpu": "x"}, "hostname": 1}}
+    raw = {"kind": "Pod", "spec": {"restartPolicy": 5, "nodeName": []}, "metadata": 1}
+    containers = [{"resources": {"limits": {"cpu": "x"}}}]
+    unreadable = {"spec": {"nodeName": 5, "containers": containers, "schedulerName": 1}}
     with pytest.raises(MismatchError) as error:
         read_in_order(POD.versions[0].schema, raw)
     with pytest.raises(MismatchError, match="quantities must match the regular expression"):

@@ -268,6 +268,16 @@ def test_atomic_struct() -> None:
     assert "atomic" == definitions.schemas[f"{META}.Selector"]["x-kubernetes-map-type"]
 
 
+def test_open_struct() -> None:
+    """A struct that keeps unknown fields says so."""
+    definitions = Definitions(Style.V3)
+    definitions.reference(Struct("Open", (), keeps_unknown=True))
+
+    assert {
+        "Open": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    } == definitions.schemas
+
+
 def test_fields_that_are_owned() -> None:
     """The set of fields in `managedFields` has a definition of its own."""
     expected = {"$ref": f"#/definitions/{META}.FieldsV1"}

@@ -6,6 +6,8 @@ import copy
 import random
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.api.core.kinds import POD
+from apfproxy.api.schema.reading import MismatchError, read
 from tests.conformance.differential.evictions import evictions
 from tests.conformance.differential.subjects import SUBJECTS, Subject
 from tests.conformance.differential.values import (
@@ -400,6 +402,22 @@ def is_kept(step: Step) -> bool:
     return step.method != "GET" and "dryRun" not in f"{step.path} {step.body}"
 
 
+def is_judged(step: Step) -> bool:
+    """Whether the answer does not depend on fields of pods that the embedded server only keeps.
+
+    A rich pod has many of them: of those only wrong types of other fields can be compared.
+    """
+    if not step.id.startswith("pods-"):
+        return True
+    if not step.id.endswith(("rich", "value", "without")):
+        return '"spec":{"unknown"' not in (step.raw or "")
+    try:
+        read(POD.storage.schema, step.body)
+    except MismatchError:
+        return True
+    return False
+
+
 def requests(seed: int = 0, share: float = 1.0) -> list[Step]:
     """All requests, or some of them.
 
@@ -412,4 +430,5 @@ def requests(seed: int = 0, share: float = 1.0) -> list[Step]:
         chance = random.Random(f"{seed} {index}")  # noqa: S311 - of tests
         found += Requests(subject, index, chance).all()
     chance = random.Random(f"{seed} share")  # noqa: S311 - of tests
-    return [step for step in found if chance.random() < share or is_kept(step)]
+    drawn = [step for step in found if chance.random() < share or is_kept(step)]
+    return [step for step in drawn if is_judged(step)]
