@@ -24,6 +24,7 @@ from apfproxy.settings import (
     DownstreamSettings,
     FlowControlSettings,
     KubernetesSettings,
+    OverloadSettings,
     Settings,
     UpstreamSettings,
 )
@@ -49,7 +50,9 @@ clusters: [{name: here, cluster: {server: "http://127.0.0.1:9"}}]
 def settings_for(upstream_port: int, flow_control: FlowControlSettings | None = None) -> Settings:
     """Settings of a proxy on ports that the system chooses."""
     return Settings(
-        downstream=DownstreamSettings(listen=ANY_PORT),
+        downstream=DownstreamSettings(
+            listen=ANY_PORT, overload=OverloadSettings(loop_delay_s=None)
+        ),
         upstream=UpstreamSettings(address=Address(host="127.0.0.1", port=upstream_port)),
         flow_control=flow_control or FlowControlSettings(),
         admin=ANY_PORT,

@@ -13,7 +13,7 @@ from tests.conformance.steps import Server
 pytestmark = pytest.mark.e2e
 
 APISERVER = ("apiserver", "--listen", "127.0.0.1:0", "--controllers=-disruption")
-SERVE = ("serve", "--listen", "127.0.0.1:0", "--admin", "none", "--upstream")
+SERVE = ("serve", "--listen", "127.0.0.1:0", "--admin", "none", "--settings")
 MET = {
     "Invalid UTF-8 in a continue token is quoted as the character that it is decoded to.",
     "Values with fields are shown as JSON, not with the names of Go.",
@@ -22,13 +22,17 @@ MET = {
 
 
 @pytest.fixture(scope="module")
-def differences() -> dict[str, tuple[list[str], set[str]]]:
+def differences(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> dict[str, tuple[list[str], set[str]]]:
     """What differs, by way: each has a server of its own, and both run at once."""
     answers = list(exchanges())
+    settings = tmp_path_factory.mktemp("proxy") / "settings.yaml"
+    settings.write_text("downstream: {overload: {loopDelay: null}}\n")
     with (
         running(*APISERVER) as direct,
         running(*APISERVER) as origin,
-        running(*SERVE, f"http://127.0.0.1:{origin}") as proxied,
+        running(*SERVE, str(settings), "--upstream", f"http://127.0.0.1:{origin}") as proxied,
         ThreadPoolExecutor() as threads,
     ):
         ports = {"direct": direct, "proxied": proxied}

@@ -23,6 +23,7 @@ from apfproxy.settings import (
     DownstreamSettings,
     DrainSettings,
     FlowControlSettings,
+    OverloadSettings,
     Settings,
     UpstreamSettings,
 )
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 DIRECT = "direct"
 PROXIED = "proxied"
-WITHIN_S = 30
+WITHIN_S = 100
 """For the servers to start, and to end."""
 
 ANY_PORT = Address(host="127.0.0.1", port=0)
@@ -61,7 +62,9 @@ async def proxy(upstream_port: int) -> AsyncIterator[int]:
     """The proxy before a port: its own port."""
     process = ProxyProcess(
         Settings(
-            downstream=DownstreamSettings(listen=ANY_PORT),
+            downstream=DownstreamSettings(
+                listen=ANY_PORT, overload=OverloadSettings(loop_delay_s=None)
+            ),
             upstream=UpstreamSettings(address=Address(host="127.0.0.1", port=upstream_port)),
             drain=DrainSettings(timeout_s=WITHIN_S),
             flow_control=FlowControlSettings(hash_seed=1),

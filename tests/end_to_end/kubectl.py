@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "APFPROXY_KUBECTL"
 """Names another kubectl than the one on the path."""
-COMMAND_S = 30
+COMMAND_S = 100
 """A command that takes longer hangs."""
 LOST_RACE = "Unknown stream id"
 """Before 1.34, kubectl reads from a WebSocket before its streams are there (kubernetes#131203)."""

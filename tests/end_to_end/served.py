@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Iterator
 
-WITHIN_S = 30.0
+WITHIN_S = 100.0
 
 
 class Served:

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SETTINGS = """
-downstream: {{listen: "127.0.0.1:0", requestTimeout: 1s, headTimeout: 1s, idleTimeout: 1s}}
+downstream:
+  {{listen: "127.0.0.1:0", requestTimeout: 1s, headTimeout: 1s, idleTimeout: 1s,
+   overload: {{loopDelay: null}}}}
 upstream: {{url: "http://127.0.0.1:{port}"}}
 admin: 127.0.0.1:0
 """

@@ -19,6 +19,7 @@ from apfproxy.settings import (
     Address,
     DownstreamSettings,
     DownstreamTlsSettings,
+    OverloadSettings,
     UpstreamSettings,
     WatchSettings,
 )
@@ -42,7 +43,10 @@ SETUP = Setup(
     objects=NARROW.replace("queueLengthLimit: 2", "queueLengthLimit: 1000"),
     seats=30,
     downstream=DownstreamSettings(
-        listen=Address(host="127.0.0.1", port=0), request_timeout_s=2.0, head_timeout_s=5.0
+        listen=Address(host="127.0.0.1", port=0),
+        request_timeout_s=2.0,
+        head_timeout_s=5.0,
+        overload=OverloadSettings(loop_delay_s=None),
     ),
     upstream=UpstreamSettings(connect_timeout_s=0.3, answer_timeout_s=0.3, max_connections=20),
     watch=WatchSettings(silence_s=0.1, limit_s=1.0),

@@ -23,7 +23,7 @@ watch: Any = importlib.import_module("kubernetes.watch")
 
 ATTEMPTS = 10
 """Of a replacement that a controller may come before."""
-WATCH_S = 20
+WATCH_S = 100
 NAMESPACE = "default"
 
 MERGE = "application/merge-patch+json"

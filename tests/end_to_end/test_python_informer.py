@@ -37,7 +37,7 @@ NAMES = 4
 STEPS = ("create", "replace", "patch", "replace", "delete")
 """What becomes of an object, over and over."""
 LAST = "last"
-WITHIN_S = 60
+WITHIN_S = 100
 
 
 def slices_of(url: str) -> Any:  # noqa: ANN401  a class of the client

@@ -33,6 +33,7 @@ from apfproxy.settings import (
     AuthenticationSettings,
     DownstreamSettings,
     DownstreamTlsSettings,
+    OverloadSettings,
     Settings,
 )
 from loadtest.certificates import Authority, new_rsa_key
@@ -55,7 +56,11 @@ async def serving(tls: DownstreamTlsSettings, client_ca: str | None) -> AsyncIte
     """A proxy before nothing; its port."""
     process = ProxyProcess(
         Settings(
-            downstream=DownstreamSettings(listen=Address(host="127.0.0.1", port=0), tls=tls),
+            downstream=DownstreamSettings(
+                listen=Address(host="127.0.0.1", port=0),
+                tls=tls,
+                overload=OverloadSettings(loop_delay_s=None),
+            ),
             authentication=AuthenticationSettings(client_ca_file=client_ca),
             admin=None,
         )

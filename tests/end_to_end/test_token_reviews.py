@@ -33,7 +33,7 @@ FLOOD = 1500
 """Connections with unknown tokens."""
 VALID = 21
 ATTACKER, CLIENT = "127.0.0.2", "127.0.0.1"
-START_WITHIN_S = 30
+START_WITHIN_S = 100
 ISSUER = "https://issuer.example"
 
 

@@ -188,6 +188,7 @@ def _write_settings(stage: Stage, mode: str) -> Path:
     settings: dict[str, Any] = {
         "downstream": {
             "listen": "127.0.0.1:0",
+            "overload": {"loopDelay": None},
             "tls": {"certificateFile": "server.crt", "keyFile": "server.key"},
         },
         "upstream": {
