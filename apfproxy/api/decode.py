@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from apfproxy.api.documents import Mapping, split_documents
+from apfproxy.api.documents import split_documents
 from apfproxy.api.field_errors import FieldError, Reason, shown
 from apfproxy.api.flowcontrol.objects import (
     API_VERSIONS,
@@ -18,6 +18,7 @@ from apfproxy.api.flowcontrol.objects import (
 )
 from apfproxy.api.flowcontrol.types import FlowControlObject, kind_of
 from apfproxy.api.schema.mistakes import type_name
+from apfproxy.api.yaml_text import Mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from apfproxy.api.documents import Mapping, split_documents
+from apfproxy.api.documents import split_documents
+from apfproxy.api.yaml_text import Mapping
 from apfproxy.request.attributes import AttributesError
 from apfproxy.request.deadline import DeadlineError, parse_duration_ns
 from apfproxy.request.user import ANONYMOUS, User, authenticated

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.api import documents
 from apfproxy.api.documents import (
     DEEPEST,
     LARGEST_INPUT_BYTES,
     MOST_DOCUMENTS,
     Document,
-    Mapping,
     SyntaxProblem,
     split_documents,
 )
+from apfproxy.api.yaml_text import Mapping
 
 
 def contents(text: str) -> list[object]:
@@ -26,13 +22,6 @@ def contents(text: str) -> list[object]:
     found, problem = split_documents(text.encode())
     assert problem is None, problem
     return [document.content for document in found]
-
-
-@pytest.fixture(params=["libyaml", "python"])
-def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both parsers of YAML, of which an installation may lack the first."""
-    if request.param == "python":
-        monkeypatch.setattr(documents, "LOADER", yaml.SafeLoader)
 
 
 @pytest.mark.parametrize(
@@ -53,75 +42,9 @@ def _parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         ("<<: {a: b}\n", [{"<<": {"a": "b"}}]),
     ],
 )
-@pytest.mark.usefixtures("_parser")
 def test_documents(text: str, expected: list[object]) -> None:
     """YAML and JSON documents are read in order, empty ones left out."""
     assert expected == contents(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("~", None),
-        ("yes", True),
-        ("Off", False),
-        ("'yes'", "yes"),
-        ('"1"', "1"),
-        ("!!str 1", "1"),
-        ("! 1", "1"),
-        ("|\n  1\n", "1\n"),
-        ("0", 0),
-        ("-12", -12),
-        ("+1_000", 1000),
-        ("017", 15),
-        ("-0o17", -15),
-        ("0x1F", 31),
-        ("-0b101", -5),
-        ("0x", "0x"),
-        ("1.5", 1.5),
-        (".5", 0.5),
-        ("500.0", 500),
-        ("1e+3", 1000),
-        ("1e3", "1e3"),
-        ("1e+300", 1e300),
-        ("1e+999", math.inf),
-        ("089", 89),
-        ("9" * 61, "9" * 61),
-        ("1:30", "1:30"),
-        ("2024-01-01", "2024-01-01"),
-        ("1.2.3", "1.2.3"),
-        (".", "."),
-        ("=", "="),
-    ],
-)
-@pytest.mark.usefixtures("_parser")
-def test_scalars(text: str, value: object) -> None:
-    """Plain scalars have the types that Kubernetes' tools give them."""
-    (found,) = contents(f"a: {text}")
-
-    assert [("a", value)] == list(found.items()) if isinstance(found, Mapping) else None
-    assert isinstance(found, Mapping)
-    assert type(value) is type(found["a"])
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("a: {b: 1}\na: {c: 2}\n", {"a": {"c": 2}}),
-        (
-            '{"a": {"b": 1, "d": [3]}, "a": {"c": 2, "d": [4]}, "e": 5, "e": {}}',
-            {"a": {"b": 1, "c": 2, "d": [4]}, "e": {}},
-        ),
-        ('{a: 1, "a": 2}', {"a": 2}),
-    ],
-)
-def test_repeated_keys(text: str, expected: object) -> None:
-    """Where it is asked for, the last of equal keys counts; mappings in JSON are merged."""
-    found, problem = split_documents(text.encode(), unique_keys=False)
-
-    assert problem is None
-    assert [expected] == [document.content for document in found]
-    assert split_documents(text.encode())[1] is not None
 
 
 def test_lines() -> None:

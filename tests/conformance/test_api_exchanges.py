@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from apfproxy.api.documents import split_documents
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.api.schema.body import parse_yaml
 from apfproxy.api.schema.reading import read
 from tests.conformance import vectors
 
@@ -38,9 +38,7 @@ def creations() -> list[Any]:
 def body_of(step: dict[str, Any]) -> object:
     """The object that the step sends."""
     data = json.dumps(step["body"]) if "body" in step else step["raw"]
-    documents, problem = split_documents(data.encode(), unique_keys=False)
-    assert problem is None
-    return documents[0].content
+    return parse_yaml(data.encode()).raw
 
 
 @pytest.mark.parametrize("step", creations())

@@ -17,14 +17,8 @@ from typing import Any
 import yaml
 from yaml.scanner import ScannerError
 
-from apfproxy.api.documents import (
-    Events,
-    UnreadableError,
-    encodable,
-    is_deep,
-    merged,
-    read_node,
-)
+from apfproxy.api.documents import encodable, is_deep
+from apfproxy.api.yaml_text import UnreadableError, yaml_documents
 
 DEEPEST = 100
 """Nested objects and lists; Kubernetes' objects have some 25, with the fields that are owned."""
@@ -178,6 +172,15 @@ def without_duplicates(raw: object, path: str, duplicates: list[str]) -> object:
     return raw
 
 
+def merged(old: object, new: object) -> object:
+    """The new value; if both are mappings the old one, with the members of the new one put in."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return new
+    for key, value in new.items():
+        old[key] = merged(old.get(key), value)
+    return old
+
+
 def go_message(error: json.JSONDecodeError) -> str:
     """What Go says of the error."""
     doc, position = error.doc, error.pos
@@ -226,7 +229,7 @@ def parse_yaml(data: bytes) -> Parsed:
     """Parse the first document of YAML; None if there is none.
 
     Raises:
-        BodyError: If it is no YAML, or has what `documents` does not take, such as aliases.
+        BodyError: If it is no YAML, or has what is not taken, such as aliases.
     """
     try:
         text = data.decode("utf-8-sig")
@@ -236,22 +239,19 @@ def parse_yaml(data: bytes) -> Parsed:
     if text.startswith("{") and (found := json_of(data, text)):
         return found
     try:
-        events = Events(text, unique_keys=False)
-        while not events.is_next(yaml.StreamEndEvent):
-            if isinstance(events.take(), yaml.DocumentStartEvent):
-                raw = read_node(events, DEEPEST)
-                return Parsed(raw, tuple(dict.fromkeys(events.duplicates)))
+        duplicates: list[str] = []
+        raw, _ = next(yaml_documents(text, DEEPEST, duplicates), (None, 0))
+        return Parsed(raw, tuple(dict.fromkeys(duplicates)))
     except yaml.MarkedYAMLError as error:
         message = f"yaml: {place_of(error)}{error.problem or error.context or 'syntax error'}"
         raise BodyError(message) from error
     except UnreadableError as error:
-        place = f"line {error.problem.line}: " if error.problem.line else ""
+        place = f"line {error.line}: " if error.line else ""
         message = f"yaml: {place}{error}"
         raise BodyError(message) from error
     except (yaml.YAMLError, ValueError) as error:
         message = f"yaml: {str(error).splitlines()[0]}"
         raise BodyError(message) from error
-    return Parsed(None)
 
 
 def place_of(error: yaml.MarkedYAMLError) -> str:
