@@ -180,3 +180,17 @@ def changed(struct: Struct, *fields: Field, package: str = "") -> Struct:
     return dataclasses.replace(
         struct, fields=tuple(by_name.values()), package=package or struct.package
     )
+
+
+def in_package(struct: Struct, package: str) -> Struct:
+    """The struct, and all structs of its package in it, for another version of the same object."""
+
+    def moved(kind: Type) -> Type:
+        if isinstance(kind, List):
+            return dataclasses.replace(kind, item=moved(kind.item))
+        if isinstance(kind, Struct) and kind.package == struct.package:
+            return in_package(kind, package)
+        return kind
+
+    fields = tuple(dataclasses.replace(field, type=moved(field.type)) for field in struct.fields)
+    return dataclasses.replace(struct, fields=fields, package=package)
