@@ -29,27 +29,18 @@ Path = tuple[str, ...]
 """Of a field, from the object's root: `("spec",)`."""
 
 
-def nothing(_obj: Object) -> None:
+def nothing(*_: object) -> None:
     """Change nothing."""
 
 
-def nothing_from_old(_new: Object, _old: Object) -> None:
-    """Change nothing."""
-
-
-def all_right(_obj: Object) -> list[FieldError]:
-    """Find nothing wrong."""
+def all_right(*_: object) -> list[Any]:
+    """Find nothing wrong, and warn of nothing."""
     return []
 
 
-def all_right_from_old(_new: Object, _old: Object) -> list[FieldError]:
-    """Find nothing wrong."""
-    return []
-
-
-def same(obj: Object) -> Object:
-    """The object itself: versions that have the same form."""
-    return obj
+def no_objection(_obj: Object) -> str:
+    """Let it be created, or deleted."""
+    return ""
 
 
 def no_grace(_obj: Object, _asked_s: int | None) -> int:
@@ -60,25 +51,6 @@ def no_grace(_obj: Object, _asked_s: int | None) -> int:
 def has_finalizers(obj: Object) -> bool:
     """Whether something has to be done before the object may go."""
     return bool(obj["metadata"].get("finalizers"))
-
-
-def no_objection(_obj: Object) -> str:
-    """Let it be created, or deleted."""
-    return ""
-
-
-def no_stamp(_obj: Object, _now: str) -> None:
-    """Set no time."""
-
-
-def no_warnings(_new: Object, _old: Object | None) -> list[str]:
-    """Warn of nothing."""
-    return []
-
-
-def no_row_conditions(_obj: Object) -> Sequence[Object]:
-    """Say nothing about the row."""
-    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +70,8 @@ class Version:
     name: str
     schema: Struct
     set_defaults: Change = nothing
-    to_storage: Callable[[Object], Object] = same
-    from_storage: Callable[[Object], Object] = same
+    to_storage: Callable[[Object], Object] = lambda obj: obj
+    from_storage: Callable[[Object], Object] = lambda obj: obj
     deprecation: str = ""
 
 
@@ -131,19 +103,19 @@ class Rules:
     """
 
     admit_create: Callable[[Object], str] = no_objection
-    stamp: Callable[[Object, str], None] = no_stamp
+    stamp: Callable[[Object, str], None] = nothing
     prepare_create: Change = nothing
-    prepare_update: ChangeFromOld = nothing_from_old
+    prepare_update: ChangeFromOld = nothing
     validate: Check = all_right
-    validate_update: CheckFromOld = all_right_from_old
-    prepare_status: ChangeFromOld = nothing_from_old
-    validate_status: CheckFromOld = all_right_from_old
+    validate_update: CheckFromOld = all_right
+    prepare_status: ChangeFromOld = nothing
+    validate_status: CheckFromOld = all_right
     prepare_finalize: ChangeFromOld | None = None
     grace_s: Callable[[Object, int | None], int] = no_grace
     is_held: Callable[[Object], bool] = has_finalizers
     mark_deleted: Change = nothing
     objection: Callable[[Object], str] = no_objection
-    warnings: Callable[[Object, Object | None], list[str]] = no_warnings
+    warnings: Callable[[Object, Object | None], list[str]] = all_right
     allows_unconditional_update: bool = True
     reset_fields: tuple[Path, ...] = (("status",),)
     reset_status_fields: tuple[Path, ...] = (("spec",),)
@@ -203,7 +175,7 @@ class Kind:
     rules: Rules
     columns: tuple[Column, ...]
     cells: Callable[[Object, float], Sequence[object]]
-    row_conditions: Callable[[Object], Sequence[Object]] = no_row_conditions
+    row_conditions: Callable[[Object], Sequence[Object]] = lambda _obj: ()
     row_order: Callable[[Object], tuple[Any, ...]] | None = None
     selectable: Callable[[Object], dict[str, str]] = lambda _obj: {}
     selectable_fields: tuple[str, ...] = ()

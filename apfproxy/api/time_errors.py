@@ -6,8 +6,7 @@ Source: Go's `time/format.go`.
 from __future__ import annotations
 
 import re
-
-from apfproxy.api.times import days_of_month
+from datetime import date
 
 ELEMENTS = {
     "2006": re.compile("[0-9]{4}"),
@@ -55,7 +54,10 @@ def time_error(text: str, layout: str) -> str:
             return f"{said}: {wrong} out of range"
     if rest:
         return f"{said}: extra text: {quoted(rest)}"
-    if not 1 <= int(found["02"]) <= days_of_month(int(found["2006"]), int(found["01"])):
+    try:
+        # The calendar repeats every 400 years, and Python's has no year 0.
+        date(int(found["2006"]) % 400 or 400, int(found["01"]), int(found["02"]))
+    except ValueError:
         return f"{said}: day out of range"
     # It lies outside the years that can be written, which only its offset makes it do.
     return f'{said} as "{layout}": cannot parse {quoted(text)} as "2006"'

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy import __version__
-from apfproxy.api.kind import nothing_from_old
+from apfproxy.api.kind import nothing
 from apfproxy.apiserver.discovery import Discovery, etag, stability, verbs_of, version_document
 from tests.apiserver.kinds import KINDS, NAMESPACE, POD, WIDGET
 
@@ -234,7 +234,7 @@ def test_aggregated_without_core() -> None:
 
 def test_finalize() -> None:
     """A kind whose finalizers in the spec can be removed has a subresource for that."""
-    rules = dataclasses.replace(NAMESPACE.rules, prepare_finalize=nothing_from_old)
+    rules = dataclasses.replace(NAMESPACE.rules, prepare_finalize=nothing)
     kind = dataclasses.replace(NAMESPACE, rules=rules)
     listed = found(Discovery((kind,)).api_resource_list("", "v1"))["resources"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.kind import Kind, Rules, Version, nothing_from_old
+from apfproxy.api.kind import Kind, Rules, Version, nothing
 from apfproxy.api.schema.types import Struct
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.paths import Paths
@@ -34,7 +34,7 @@ PATHS = Paths(
             "",
             "namespaces",
             is_namespaced=False,
-            rules=Rules(prepare_finalize=nothing_from_old),
+            rules=Rules(prepare_finalize=nothing),
         ),
         kind_of("", "pods", is_namespaced=True),
         kind_of("g.io", "slices", is_namespaced=False),

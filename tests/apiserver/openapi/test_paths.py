@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from apfproxy.api.kind import Rules, nothing_from_old
+from apfproxy.api.kind import Rules, nothing
 from apfproxy.api.schema.meta import STATUS, WATCH_EVENT
 from apfproxy.apiserver.openapi import parameters
 from apfproxy.apiserver.openapi.paths import Catalog, catalog, group_title, tag_of
@@ -109,7 +109,7 @@ def test_namespaces_are_not_deleted_together(found: Catalog) -> None:
 
 def test_finalize() -> None:
     """A kind whose finalizers are in the spec has an operation for them."""
-    kind = dataclasses.replace(NAMESPACE, rules=Rules(prepare_finalize=nothing_from_old))
+    kind = dataclasses.replace(NAMESPACE, rules=Rules(prepare_finalize=nothing))
     path = "/api/v1/namespaces/{name}/finalize"
 
     assert {("put", path, "replaceCoreV1NamespaceFinalize")} == ids(catalog((kind,)), path)
