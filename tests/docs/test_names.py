@@ -12,11 +12,13 @@ import pytest
 import yaml
 
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main
 from apfproxy.settings import Address
 from apfproxy.sources.settings_file import parse_settings, setting_paths
+from tests.app.test_process import settings_for
 from tests.config.test_metric_names import metrics_page
-from tests.docs.pages import ROOT, Page, page, pages, table
+from tests.docs.pages import ROOT, SPAN, Page, page, pages, table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,6 +130,31 @@ async def test_metrics(tmp_path: Path) -> None:
     assert {name for name in known if name.startswith("apfproxy_")} == {
         name for document, name in named if document == METRICS_PAGE and "apfproxy_" in name
     }
+
+
+async def test_pages() -> None:
+    """The admin listener answers on each path of the table, and for each check of health."""
+    process = ProxyProcess(settings_for(9))
+    await process.start()
+    origin = f"http://127.0.0.1:{process.admin_port}"
+    document = page(METRICS_PAGE)
+    paths = [
+        path
+        for first, _ in table(document, "| path | content |")
+        for path in re.findall(r"`(/[^`]*)`", first)
+    ]
+    answers = {}
+    async with aiohttp.ClientSession() as session:
+        for path in paths:
+            async with session.get(origin + path) as response:
+                answers[path] = response.status
+        async with session.get(origin + "/readyz?verbose") as response:
+            verbose = await response.text()
+    await process.stop()
+
+    assert answers == dict.fromkeys(paths, 200)
+    checks = {name for first, *_ in table(document, "| check |") for name in SPAN.findall(first)}
+    assert set(re.findall(r"^\[.\](\S+) ", verbose, re.MULTILINE)) - {"ping"} <= checks
 
 
 def name_starts(prefix: str, names: set[str]) -> bool:
