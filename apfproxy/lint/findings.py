@@ -68,7 +68,17 @@ class Finding:
         return f"{self.found.id} {place}: {self.message}"
 
 
-INVALID = FindingKind(
+FINDING_KINDS: dict[str, FindingKind] = {}
+"""By id, in the order of the ids."""
+
+
+def _kind(id_: str, title: str, severity: Severity, meaning: str, advice: str) -> FindingKind:
+    """A kind of finding, entered into `FINDING_KINDS`."""
+    kind = FINDING_KINDS[id_] = FindingKind(id_, title, severity, meaning, advice)
+    return kind
+
+
+INVALID = _kind(
     "APF001",
     "invalid",
     Severity.ERROR,
@@ -76,7 +86,7 @@ INVALID = FindingKind(
     " it, and kube-apiserver would refuse it.  It cannot be ignored.",
     "Correct what the message names.",
 )
-NOTHING_GIVEN = FindingKind(
+NOTHING_GIVEN = _kind(
     "APF002",
     "no objects",
     Severity.WARNING,
@@ -85,7 +95,7 @@ NOTHING_GIVEN = FindingKind(
     "Name the files or directories that have the objects.",
 )
 
-DANGLING = FindingKind(
+DANGLING = _kind(
     "APF101",
     "dangling reference",
     Severity.WARNING,
@@ -93,7 +103,7 @@ DANGLING = FindingKind(
     " level is there.",
     "Create the PriorityLevelConfiguration, correct it if it is invalid, or name another.",
 )
-UNREACHABLE = FindingKind(
+UNREACHABLE = _kind(
     "APF102",
     "unreachable",
     Severity.WARNING,
@@ -101,7 +111,7 @@ UNREACHABLE = FindingKind(
     " never chosen.",
     "Give it a smaller matchingPrecedence, narrow the earlier ones, or delete it.",
 )
-REACHED_WITHOUT_GROUPS = FindingKind(
+REACHED_WITHOUT_GROUPS = _kind(
     "APF103",
     "reached only by who lacks the usual groups",
     Severity.WARNING,
@@ -112,7 +122,7 @@ REACHED_WITHOUT_GROUPS = FindingKind(
     " far as this one.",
     "Give it a smaller matchingPrecedence than that of the FlowSchemas that match before.",
 )
-SAME_PRECEDENCE = FindingKind(
+SAME_PRECEDENCE = _kind(
     "APF104",
     "same precedence",
     Severity.INFO,
@@ -120,14 +130,14 @@ SAME_PRECEDENCE = FindingKind(
     " name sorts first gets it.",
     "Give them different precedences, so that the order is the one you mean.",
 )
-MATCHES_NOTHING = FindingKind(
+MATCHES_NOTHING = _kind(
     "APF110",
     "matches nothing",
     Severity.WARNING,
     "The FlowSchema has no rules, or none of its rules can match any request.",
     "Give it a rule that can match, or delete it.",
 )
-NOBODY = FindingKind(
+NOBODY = _kind(
     "APF111",
     "subject that nobody is",
     Severity.WARNING,
@@ -137,7 +147,7 @@ NOBODY = FindingKind(
     "Write the name as it is, with the kind that it has; `*` alone stands for all, and a subject"
     " of kind ServiceAccount with the name `*` for those of a namespace.",
 )
-NO_SUCH_VERB = FindingKind(
+NO_SUCH_VERB = _kind(
     "APF112",
     "verb that no request has",
     Severity.WARNING,
@@ -145,7 +155,7 @@ NO_SUCH_VERB = FindingKind(
     " update, list, watch, deletecollection and proxy are the verbs of resources.",
     "Use get, delete, patch, or `*`, which is the only one that matches HEAD, POST and PUT.",
 )
-NO_SUCH_URL = FindingKind(
+NO_SUCH_URL = _kind(
     "APF113",
     "URL that no such request has",
     Severity.WARNING,
@@ -153,7 +163,7 @@ NO_SUCH_URL = FindingKind(
     " no path at all: a query and a fragment are no part of it.",
     "Write a resource rule, or the path alone.",
 )
-NO_SUCH_GROUP = FindingKind(
+NO_SUCH_GROUP = _kind(
     "APF114",
     "API group that does not exist",
     Severity.WARNING,
@@ -161,7 +171,7 @@ NO_SUCH_GROUP = FindingKind(
     ' is "".',
     'Write "" for the core group, and `apps` instead of `apps/v1`.',
 )
-NO_SUCH_RESOURCE = FindingKind(
+NO_SUCH_RESOURCE = _kind(
     "APF115",
     "resource that does not exist",
     Severity.WARNING,
@@ -170,7 +180,7 @@ NO_SUCH_RESOURCE = FindingKind(
     "Write the plural in small letters, as `kubectl api-resources` shows it, with the API group"
     " that it is in; `*` alone stands for all resources and subresources.",
 )
-NO_SUCH_SCOPE = FindingKind(
+NO_SUCH_SCOPE = _kind(
     "APF116",
     "scope that no request has",
     Severity.WARNING,
@@ -180,7 +190,7 @@ NO_SUCH_SCOPE = FindingKind(
     " WATCH of all namespaces at once is of cluster scope too.  Requests that name a Namespace"
     " are in it.",
 )
-MANAGED = FindingKind(
+MANAGED = _kind(
     "APF117",
     "change that the server takes back",
     Severity.WARNING,
@@ -190,7 +200,7 @@ MANAGED = FindingKind(
     'Set the annotation to "false".',
 )
 
-NO_SEATS = FindingKind(
+NO_SEATS = _kind(
     "APF201",
     "level without seats",
     Severity.WARNING,
@@ -199,7 +209,7 @@ NO_SEATS = FindingKind(
     " borrows none, they wait in vain and are rejected when their time in the queue is over.",
     "Give it nominalConcurrencyShares.",
 )
-REJECTS_ALL = FindingKind(
+REJECTS_ALL = _kind(
     "APF202",
     "level that turns away",
     Severity.INFO,
@@ -208,7 +218,7 @@ REJECTS_ALL = FindingKind(
     "Give it nominalConcurrencyShares if its requests are to be served, or the annotation"
     ' apfproxy.io/ban: "true" if none of them is.',
 )
-ROUNDED_UP = FindingKind(
+ROUNDED_UP = _kind(
     "APF203",
     "less than one seat",
     Severity.INFO,
@@ -216,14 +226,14 @@ ROUNDED_UP = FindingKind(
     " that the proportions are not those of the shares.",
     "Raise the server concurrency limit or the level's shares, or merge small levels.",
 )
-UNUSED = FindingKind(
+UNUSED = _kind(
     "APF204",
     "unused level",
     Severity.WARNING,
     "No FlowSchema sends requests to this level, but its shares make the other levels smaller.",
     "Delete it, or name it in a FlowSchema.",
 )
-WHOLE_HAND = FindingKind(
+WHOLE_HAND = _kind(
     "APF205",
     "hand of all queues",
     Severity.WARNING,
@@ -231,7 +241,7 @@ WHOLE_HAND = FindingKind(
     " shuffle sharding protects no flow from another.",
     "Choose many more queues than cards in a hand, such as 64 and 6.",
 )
-LARGE_HAND = FindingKind(
+LARGE_HAND = _kind(
     "APF206",
     "large hand",
     Severity.WARNING,
@@ -239,7 +249,7 @@ LARGE_HAND = FindingKind(
     " busy flows fill them all.",
     "Choose many more queues than cards in a hand, such as 64 and 6.",
 )
-WIDE_HAND = FindingKind(
+WIDE_HAND = _kind(
     "APF207",
     "hand larger than the level",
     Severity.INFO,
@@ -248,7 +258,7 @@ WIDE_HAND = FindingKind(
     " one seat.",
     "Choose a smaller hand, or give the level more seats.",
 )
-ONE_QUEUE = FindingKind(
+ONE_QUEUE = _kind(
     "APF208",
     "one queue",
     Severity.INFO,
@@ -256,7 +266,7 @@ ONE_QUEUE = FindingKind(
     " others.",
     "Choose more queues, such as 64 with a hand of 6.",
 )
-LONG_QUEUE = FindingKind(
+LONG_QUEUE = _kind(
     "APF209",
     "queue length limit without effect",
     Severity.INFO,
@@ -265,7 +275,7 @@ LONG_QUEUE = FindingKind(
     " 10 milliseconds: they time out instead of being rejected at once.",
     "Choose a queueLengthLimit that the level can work off, such as 50.",
 )
-TOO_FEW_SEATS = FindingKind(
+TOO_FEW_SEATS = _kind(
     "APF210",
     "server concurrency limit too small",
     Severity.WARNING,
@@ -277,7 +287,7 @@ TOO_FEW_SEATS = FindingKind(
     " lower its lendablePercent, or merge small levels.",
 )
 
-CROWDED_LEASE = FindingKind(
+CROWDED_LEASE = _kind(
     "APF301",
     "lease that others crowd out",
     Severity.WARNING,
@@ -287,7 +297,7 @@ CROWDED_LEASE = FindingKind(
     "Send leases to a level of their own by an early FlowSchema, as system-leader-election and"
     " system-node-high of the suggested objects do.",
 )
-SELF_CROWDED_LEASE = FindingKind(
+SELF_CROWDED_LEASE = _kind(
     "APF302",
     "lease beside its holder's own requests",
     Severity.INFO,
@@ -297,7 +307,7 @@ SELF_CROWDED_LEASE = FindingKind(
     " suggested objects does.",
 )
 
-ADDITION = FindingKind(
+ADDITION = _kind(
     "APF401",
     "addition that does not count",
     Severity.ERROR,
@@ -306,61 +316,24 @@ ADDITION = FindingKind(
     "Correct what the message names, or remove the annotation.",
 )
 
-CHANGED = FindingKind(
+CHANGED = _kind(
     "APF501",
     "differs from the suggested object",
     Severity.INFO,
     "Only with --diff.  The object has the name of a built-in one and says something else.",
     "Nothing, if it is meant.",
 )
-MISSING = FindingKind(
+MISSING = _kind(
     "APF502",
     "suggested object is missing",
     Severity.INFO,
     "Only with --diff and --no-suggested-objects.  A suggested object is not among the given ones.",
     "Nothing, if it is meant.",
 )
-ADDED = FindingKind(
+ADDED = _kind(
     "APF503",
     "not among the suggested objects",
     Severity.INFO,
     "Only with --diff.  No built-in object has this name.",
     "Nothing, if it is meant.",
 )
-
-FINDING_KINDS: dict[str, FindingKind] = {
-    kind.id: kind
-    for kind in (
-        INVALID,
-        NOTHING_GIVEN,
-        DANGLING,
-        UNREACHABLE,
-        REACHED_WITHOUT_GROUPS,
-        SAME_PRECEDENCE,
-        MATCHES_NOTHING,
-        NOBODY,
-        NO_SUCH_VERB,
-        NO_SUCH_URL,
-        NO_SUCH_GROUP,
-        NO_SUCH_RESOURCE,
-        NO_SUCH_SCOPE,
-        MANAGED,
-        NO_SEATS,
-        REJECTS_ALL,
-        ROUNDED_UP,
-        UNUSED,
-        WHOLE_HAND,
-        LARGE_HAND,
-        WIDE_HAND,
-        ONE_QUEUE,
-        LONG_QUEUE,
-        TOO_FEW_SEATS,
-        CROWDED_LEASE,
-        SELF_CROWDED_LEASE,
-        ADDITION,
-        CHANGED,
-        MISSING,
-        ADDED,
-    )
-}
-"""By id, in the order of the ids."""
