@@ -69,6 +69,7 @@ IMPURE = frozenset({
 
 IMPURE_EXCEPTIONS = {
     ("apfproxy.api.flowcontrol.bootstrap", "pathlib"): "finds the objects that it is built with",
+    ("apfproxy.api.times", "datetime"): "the calendar only, never the time of now",
     ("apfproxy.simulation.mix", "random"): "seeded, so that a mix is the same in every run",
 }
 """Impure imports in pure code: module and import, to the reason."""

@@ -6,7 +6,8 @@ Source: Go's `time/format.go`.
 from __future__ import annotations
 
 import re
-from datetime import date
+
+from apfproxy.api.times import day_number
 
 ELEMENTS = {
     "2006": re.compile("[0-9]{4}"),
@@ -56,7 +57,7 @@ def time_error(text: str, layout: str) -> str:
         return f"{said}: extra text: {quoted(rest)}"
     try:
         # The calendar repeats every 400 years, and Python's has no year 0.
-        date(int(found["2006"]) % 400 or 400, int(found["01"]), int(found["02"]))
+        day_number(int(found["2006"]) % 400 or 400, int(found["01"]), int(found["02"]))
     except ValueError:
         return f"{said}: day out of range"
     # It lies outside the years that can be written, which only its offset makes it do.

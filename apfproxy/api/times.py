@@ -44,6 +44,15 @@ def rfc3339_micro(seconds: float) -> str:
     return f"{second_text(min(whole, LATEST_S))}.{micro:06}Z"
 
 
+def day_number(year: int, month: int, day: int) -> int:
+    """Days from 1970 to a date.
+
+    Raises:
+        ValueError: There is no such date.
+    """
+    return date(year, month, day).toordinal() - DAY_OF_1970
+
+
 def parse_time(text: str) -> float:
     """The point in time that a text names.
 
@@ -56,7 +65,7 @@ def parse_time(text: str) -> float:
     year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
     fraction, sign, offset_hour, offset_minute = match.groups()[6:]
     try:
-        days = date(year, month, day).toordinal() - DAY_OF_1970
+        days = day_number(year, month, day)
     except ValueError as error:
         raise ValueError(f"{text!r} has a part that is out of range") from error
     if (

@@ -24,8 +24,13 @@ from apfproxy.flowcontrol.explanation import explain as explained
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.observe.explain_page import PATH, explanation_json, header_in, parse_header
 from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.kubectl_phrases import (
+    PhraseError,
+    doubts_about,
+    parse_path_request,
+    parse_phrase,
+)
 from apfproxy.request.user import ANONYMOUS, User
-from apfproxy.request.words import WordsError, doubts_about, request_of_path, request_of_words
 
 if TYPE_CHECKING:
     from apfproxy.settings import Address
@@ -114,7 +119,7 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
         raise click.UsageError("--as-group needs a name")
     try:
         asked = request_of(words, verb, path, namespace, all_namespaces=all_namespaces)
-    except WordsError as error:
+    except PhraseError as error:
         raise click.UsageError(str(error)) from error
     if user is not None:
         # What was supposed about a raw request's user does not matter then.
@@ -146,16 +151,16 @@ def request_of(
     """The request that is asked about; anonymous, but for what a raw one says.
 
     Raises:
-        WordsError: It is not said, or not clearly.
+        PhraseError: It is not said, or not clearly.
         CommandError: The proxy would refuse it.
     """
     ways = (bool(words), path is not None)
     if sum(ways) != 1:
-        raise WordsError("say the request once: VERB RESOURCE [NAME], or --path, or - for stdin")
+        raise PhraseError("say the request once: VERB RESOURCE [NAME], or --path, or - for stdin")
     if (path is not None or words == (STDIN,)) and (namespace is not None or all_namespaces):
-        raise WordsError("--namespace and --all-namespaces go with VERB RESOURCE only")
+        raise PhraseError("--namespace and --all-namespaces go with VERB RESOURCE only")
     if verb is not None and path is None:
-        raise WordsError("--verb goes with --path")
+        raise PhraseError("--verb goes with --path")
     if words == (STDIN,):
         try:
             return read_raw_request(sys.stdin.buffer.read(LARGEST_HEAD_BYTES))
@@ -163,11 +168,9 @@ def request_of(
             raise CommandError(f"<stdin>: {error}") from error
     notes: tuple[str, ...] = ()
     if path is not None:
-        method, target = request_of_path(verb or "GET", path)
+        method, target = parse_path_request(verb or "GET", path)
     else:
-        method, target = request_of_words(
-            words, namespace=namespace, is_cluster_wide=all_namespaces
-        )
+        method, target = parse_phrase(words, namespace=namespace, is_cluster_wide=all_namespaces)
         notes = doubts_about(words)
     try:
         return replace(request_of_line(method, target), notes=notes)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from apfproxy.cli.terminal_text import aligned, shown
-from apfproxy.request.words import IS_NAMESPACED
+from apfproxy.request.kubectl_phrases import IS_NAMESPACED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

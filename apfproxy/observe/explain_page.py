@@ -18,8 +18,8 @@ from apfproxy.authn.impersonation import effective
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.observe.responses import page_response
 from apfproxy.request.attributes import AttributesError, parse_attributes
+from apfproxy.request.kubectl_phrases import TOKEN
 from apfproxy.request.user import ANONYMOUS, User
-from apfproxy.request.words import TOKEN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -34,7 +34,8 @@ VERB_OF_METHOD = {
     "PATCH": "patch",
     "DELETE": "delete",
 }
-READ_ONLY_VERBS = frozenset({"get", "list", "watch"})
+LISTING_VERBS = frozenset({"list", "watch"})
+READ_ONLY_VERBS = LISTING_VERBS | {"get"}
 NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 LONG_RUNNING_VERBS = frozenset({"watch", "proxy"})
 LONG_RUNNING_SUBRESOURCES = frozenset({"attach", "exec", "proxy", "log", "portforward"})
@@ -46,7 +47,7 @@ class AttributesError(ValueError):
 
 
 class RequestAttributes(msgspec.Struct, frozen=True):
-    """What a request does; immutable.
+    """What a request does.
 
     Text is decoded: bytes of the target that are not UTF-8 are U+FFFD each.  A field that does not
     apply is "".
@@ -93,11 +94,7 @@ class RequestAttributes(msgspec.Struct, frozen=True):
 
 
 def parse_attributes(method: str, target: bytes) -> RequestAttributes:
-    """Make the attributes of a request.
-
-    Args:
-        method: As in the request line; methods differ by case.
-        target: The request target, the very bytes that are forwarded.
+    """The attributes of a request, from the method and target that are forwarded.
 
     Raises:
         AttributesError: No attributes can be made of the target.
@@ -121,7 +118,6 @@ def parse_attributes(method: str, target: bytes) -> RequestAttributes:
 def _non_resource(
     method: str, path: str, prefix: str, query: Mapping[str, tuple[str, ...]]
 ) -> RequestAttributes:
-    """The attributes of a request for a non-resource URL."""
     verb = method.lower()
     return RequestAttributes(
         is_resource_request=False,
@@ -131,7 +127,7 @@ def _non_resource(
         long_running=verb in LONG_RUNNING_VERBS or path.startswith(PROFILING_PREFIX),
         is_mutating=verb not in READ_ONLY_VERBS,
         query=query,
-        list_options=list_options(query) if verb in {"list", "watch"} else None,
+        list_options=list_options(query) if verb in LISTING_VERBS else None,
     )
 
 
@@ -145,11 +141,11 @@ def _resource(
     """The attributes of a resource request.
 
     Args:
-        method: The method.
+        method: As in the request line.
         path: The whole path.
         api: Prefix, group and version.
         parts: What follows them in the path; not empty.
-        query: The decoded query.
+        query: Decoded.
     """
     if parts[0] in LONG_RUNNING_VERBS:  # the deprecated paths that begin with a verb
         verb = parts.pop(0)
@@ -178,7 +174,7 @@ def _resource(
         long_running=verb in LONG_RUNNING_VERBS or subresource in LONG_RUNNING_SUBRESOURCES,
         is_mutating=verb not in READ_ONLY_VERBS,
         query=query,
-        list_options=list_options(query) if verb in {"list", "watch"} else None,
+        list_options=list_options(query) if verb in LISTING_VERBS else None,
     )
 
 

@@ -10,9 +10,7 @@ if TYPE_CHECKING:
 
 _UNIT_NS = {
     "ns": 1,
-    "us": 1_000,
-    "\u00b5s": 1_000,
-    "\u03bcs": 1_000,
+    **dict.fromkeys(("us", "\u00b5s", "\u03bcs"), 1_000),
     "ms": 1_000_000,
     "s": 1_000_000_000,
     "m": 60_000_000_000,
@@ -28,12 +26,10 @@ class DeadlineError(ValueError):
 
 
 def parse_duration_ns(text: str) -> int:
-    """Nanoseconds of a duration in Go's notation, such as `1m30s` or `500ms`.
+    """Nanoseconds of a duration in the notation of Go's `time.ParseDuration`, such as `1m30s`.
 
     Raises:
         DeadlineError: It is not one.
-
-    Source: Go's `time.ParseDuration`.
     """
     sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
     if rest == "0":
@@ -54,11 +50,9 @@ def parse_duration_ns(text: str) -> int:
 def request_timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
     """How long a request may take; of a long-running one, how long until it has its seats.
 
-    Args:
-        attributes: Of the request; the first `timeout` parameter counts, but not of a long-running
-            request, where it may mean anything.
-        default_ns: The server's own limit, which the parameter can shorten only: 0 and negative
-            durations are ignored.
+    The first `timeout` parameter counts, unless the request is long-running, where it may mean
+    anything.  It can only shorten the server's own limit, `default_ns`; 0 and negative durations
+    are ignored.
 
     Raises:
         DeadlineError: The parameter is not a duration.

@@ -1,4 +1,4 @@
-"""Who asks."""
+"""The user that a request is made by."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class User:
 
     Attributes:
         name: The user name.
-        groups: In the order in which they were told.
-        uid: What tells users of one name apart over time; "" if nobody said.
+        groups: In the order in which the authenticator named them.
+        uid: Tells users of one name apart over time; "" if it is not known.
         extra: Keys and values of whatever else is known.
     """
 
@@ -27,7 +27,7 @@ class User:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether nobody knows who that is."""
+        """Whether the user is not known."""
         return self.name == ANONYMOUS_NAME
 
 
@@ -35,9 +35,10 @@ ANONYMOUS = User(ANONYMOUS_NAME, (UNAUTHENTICATED_GROUP,))
 
 
 def authenticated(user: User) -> User:
-    """The user in the group of all whose identity is known, as Kubernetes puts them there.
+    """The user as a member of `system:authenticated`.
 
-    The anonymous user is not, nor who is in that group, or in that of the unauthenticated, already.
+    The anonymous user is not put there, nor who is in that group, or in
+    `system:unauthenticated`, already.
 
     Source: kubernetes/apiserver, authentication/group/authenticated_group_adder.go.
     """

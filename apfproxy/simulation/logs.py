@@ -21,8 +21,8 @@ import msgspec
 from apfproxy.api.times import parse_time
 from apfproxy.flowcontrol.work_estimate import LIST_VERBS, MAX_LIST_SEATS
 from apfproxy.request.deadline import parse_duration_ns
+from apfproxy.request.kubectl_phrases import METHOD_OF_VERB
 from apfproxy.request.user import User, authenticated
-from apfproxy.request.words import METHOD_OF_VERB
 from apfproxy.simulation.records import UNKNOWN_NS, Records
 
 if TYPE_CHECKING:

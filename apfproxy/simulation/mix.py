@@ -34,8 +34,8 @@ from apfproxy.api.documents import split_documents
 from apfproxy.api.yaml_text import Mapping
 from apfproxy.request.attributes import AttributesError
 from apfproxy.request.deadline import DeadlineError, parse_duration_ns
+from apfproxy.request.kubectl_phrases import METHOD_OF_VERB
 from apfproxy.request.user import ANONYMOUS, User, authenticated
-from apfproxy.request.words import METHOD_OF_VERB
 from apfproxy.simulation.kinds import Kind, kind_of
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from apfproxy.flowcontrol.digest import Checked
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.observe.explain_page import PATH
 from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.words import METHOD_OF_VERB
+from apfproxy.request.kubectl_phrases import METHOD_OF_VERB
 from loadtest.objects import priority_level
 from tests.app.test_process import settings_for
 from tests.conformance import vectors

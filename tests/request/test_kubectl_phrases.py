@@ -1,4 +1,4 @@
-"""Tests of apfproxy.request.words."""
+"""Tests of apfproxy.request.kubectl_phrases."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from apfproxy.request.attributes import parse_attributes
-from apfproxy.request.words import (
+from apfproxy.request.kubectl_phrases import (
     METHOD_OF_VERB,
     PLURAL_OF,
-    WordsError,
+    PhraseError,
     doubts_about,
-    request_of_path,
-    request_of_words,
+    parse_path_request,
+    parse_phrase,
 )
 
 
@@ -106,7 +106,7 @@ from apfproxy.request.words import (
 )
 def test_words(words: str, where: dict[str, Any], method: str, target: str) -> None:
     """Words give the request that kubectl would send, and its verb is the one that was said."""
-    found = request_of_words(words.split(), **where)
+    found = parse_phrase(words.split(), **where)
 
     assert (method, target.encode()) == found
     assert words.split(maxsplit=1)[0] == parse_attributes(*found).verb
@@ -167,7 +167,7 @@ def test_every_verb(verb: str) -> None:
     """Each verb of Kubernetes gives a request with that verb."""
     name = () if verb in {"list", "watch", "create", "deletecollection"} else ("p",)
 
-    assert verb == parse_attributes(*request_of_words((verb, "pods", *name))).verb
+    assert verb == parse_attributes(*parse_phrase((verb, "pods", *name))).verb
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_every_verb(verb: str) -> None:
 )
 def test_refused_words(words: str, where: dict[str, Any], message: str) -> None:
     """Words that name no request are answered with what would."""
-    with pytest.raises(WordsError) as caught:
-        request_of_words(words.split(), **where)
+    with pytest.raises(PhraseError) as caught:
+        parse_phrase(words.split(), **where)
 
     assert message in str(caught.value)
 
@@ -234,7 +234,7 @@ def test_refused_words(words: str, where: dict[str, Any], message: str) -> None:
 )
 def test_path(verb: str, target: str, expected: tuple[str, bytes]) -> None:
     """A verb and a path give the method and the bytes of a request line."""
-    assert expected == request_of_path(verb, target)
+    assert expected == parse_path_request(verb, target)
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_path(verb: str, target: str, expected: tuple[str, bytes]) -> None:
 )
 def test_refused_path(verb: str, target: str, message: str) -> None:
     """What is no request is answered with what would be one."""
-    with pytest.raises(WordsError) as caught:
-        request_of_path(verb, target)
+    with pytest.raises(PhraseError) as caught:
+        parse_path_request(verb, target)
 
     assert message in str(caught.value)

@@ -1,4 +1,4 @@
-"""Requests as people name them: `list pods -n x`, or a verb and a path.
+"""Requests in the words of kubectl, such as `list pods -n x`, or as a verb and a path.
 
     VERB RESOURCE[.VERSION][.GROUP][/SUBRESOURCE] [NAME]      list deployments.apps
     VERB /PATH                                                get /healthz
@@ -75,24 +75,15 @@ SHORT_NAMES = {
 }
 """As kubectl has them."""
 
-BESIDE = {
-    "resource.k8s.io": {
-        "deviceclasses": False,
-        "resourceclaims": True,
-        "resourceclaimtemplates": True,
-        "resourceslices": False,
-    },
-}
-"""Resources of groups beside `KNOWN_GROUPS`, and whether they are in namespaces."""
-
 IS_NAMESPACED = {
     (group, resource): known.is_namespaced is True
     for group, resources in KNOWN_GROUPS.items()
     for resource, known in resources.items()
 } | {
-    (group, resource): is_namespaced
-    for group, resources in BESIDE.items()
-    for resource, is_namespaced in resources.items()
+    ("resource.k8s.io", "deviceclasses"): False,
+    ("resource.k8s.io", "resourceclaims"): True,
+    ("resource.k8s.io", "resourceclaimtemplates"): True,
+    ("resource.k8s.io", "resourceslices"): False,
 }
 """Built-in resources, by group and name, and whether they are in namespaces."""
 
@@ -100,7 +91,7 @@ GROUP_OF = {resource: group for group, resource in reversed(IS_NAMESPACED)}
 """The first group that has a resource of the name: events are those of the core group."""
 
 
-def _singular(plural: str) -> str:
+def singular(plural: str) -> str:
     """The name of one, as kubectl has it."""
     if plural.endswith("ies"):
         return f"{plural.removesuffix('ies')}y"
@@ -109,52 +100,49 @@ def _singular(plural: str) -> str:
     return plural.removesuffix("s")
 
 
-PLURAL_OF = {_singular(resource): resource for resource in GROUP_OF}
+PLURAL_OF = {singular(resource): resource for resource in GROUP_OF}
 
 
-class WordsError(ValueError):
-    """Words that name no request; says what would."""
+class PhraseError(ValueError):
+    """A phrase names no request; the message says what would."""
 
 
-def request_of_words(
+def parse_phrase(
     words: Sequence[str], *, namespace: str | None = None, is_cluster_wide: bool = False
 ) -> tuple[str, bytes]:
-    """Make a request of words.
+    """The method and target of a request.
 
     Args:
         words: The verb, the resource or path, and perhaps a name.
         namespace: Where; None for the default one.
         is_cluster_wide: In no namespace: across all of them, or of a resource that has none.
 
-    Returns:
-        Its method and target.
-
     Raises:
-        WordsError: The words name no request.
+        PhraseError: The words name no request.
     """
     if len(words) < 2:  # noqa: PLR2004 - a verb and a resource
-        raise WordsError("say what is asked for: VERB RESOURCE [NAME], such as list pods -n x")
+        raise PhraseError("say what is asked for: VERB RESOURCE [NAME], such as list pods -n x")
     if namespace is not None and is_cluster_wide:
-        raise WordsError("give either --namespace or --all-namespaces")
+        raise PhraseError("give either --namespace or --all-namespaces")
     verb, what, *rest = words
     if what.startswith("/"):
         if rest or namespace is not None or is_cluster_wide:
-            raise WordsError(f"a path says everything; leave out what is beside {what!r}")
-        return request_of_path(verb, what)
+            raise PhraseError(f"a path says everything; leave out what is beside {what!r}")
+        return parse_path_request(verb, what)
     if verb not in METHOD_OF_VERB:
-        raise WordsError(f"expected a verb of {', '.join(METHOD_OF_VERB)}, not {verb!r}")
+        raise PhraseError(f"expected a verb of {', '.join(METHOD_OF_VERB)}, not {verb!r}")
     if len(rest) > 1:
-        raise WordsError(f"expected VERB RESOURCE [NAME], not {rest[1]!r} after that")
+        raise PhraseError(f"expected VERB RESOURCE [NAME], not {rest[1]!r} after that")
     resource_text, slash, subresource = what.partition("/")
     version, group, resource = _resource_of(resource_text)
     is_cluster_scoped = IS_NAMESPACED.get((group, resource)) is False
     if slash and RESOURCE.fullmatch(subresource) is None:
-        raise WordsError(f"expected a subresource such as pods/log, not {what!r}")
+        raise PhraseError(f"expected a subresource such as pods/log, not {what!r}")
     name = rest[0] if rest else ""
     _check_name(verb, what, name, subresource)
     path = f"/apis/{group}/{version}" if group else f"/api/{version}"
     if is_cluster_scoped and namespace is not None:
-        raise WordsError(f"{resource} are in no namespace; leave out --namespace")
+        raise PhraseError(f"{resource} are in no namespace; leave out --namespace")
     if not is_cluster_scoped and not is_cluster_wide:
         path += f"/namespaces/{_segment(DEFAULT_NAMESPACE if namespace is None else namespace)}"
     path += f"/{resource}"
@@ -172,11 +160,7 @@ def request_of_words(
 
 
 def doubts_about(words: Sequence[str]) -> tuple[str, ...]:
-    """What is odd about words that name a request: a resource without a group that is not built in.
-
-    Args:
-        words: The verb, the resource or path, and perhaps a name.
-    """
+    """What is odd about a phrase that names a request: a resource that is not built in."""
     what = words[1]
     if what.startswith("/"):
         return ()
@@ -188,35 +172,35 @@ def doubts_about(words: Sequence[str]) -> tuple[str, ...]:
     return (f"no resource of Kubernetes is called {resource}; {hint}",)
 
 
-def request_of_path(verb: str, target: str) -> tuple[str, bytes]:
-    """Make a request of a verb and a path.
+def parse_path_request(verb: str, target: str) -> tuple[str, bytes]:
+    """The method and target of a request.
 
     Args:
         verb: A method, or a verb of Kubernetes, which the path must fit.
         target: The path with its query; what no request line may hold is escaped.
 
     Raises:
-        WordsError: They name no request.
+        PhraseError: They name no request.
     """
     if not target.startswith("/"):
-        raise WordsError(f"expected a path that begins with a slash, such as /api, not {target!r}")
+        raise PhraseError(f"expected a path that begins with a slash, such as /api, not {target!r}")
     data = quote(target, safe=KEPT, errors="surrogateescape").encode()
     method = METHOD_OF_VERB.get(verb, verb.upper() if verb.upper() in METHODS else verb)
     if TOKEN.fullmatch(method) is None or method.islower():
         known = ", ".join((*METHODS, *METHOD_OF_VERB))
-        raise WordsError(f"expected a method or verb such as {known}, not {verb!r}")
+        raise PhraseError(f"expected a method or verb such as {known}, not {verb!r}")
     if verb == "watch" and b"watch=" not in data:
         data += b"&watch=true" if b"?" in data else b"?watch=true"
     try:
         attributes = parse_attributes(method, data)
     except AttributesError as error:
-        raise WordsError(f"{target!r} is no target of a request: {error}") from None
+        raise PhraseError(f"{target!r} is no target of a request: {error}") from None
     if (
         verb in METHOD_OF_VERB.keys() - {"get"}
         and attributes.is_resource_request
         and attributes.verb != verb
     ):
-        raise WordsError(
+        raise PhraseError(
             f"{method} {target!r} is a {attributes.verb}, not a {verb}; give --verb {method} or"
             " another path"
         )
@@ -238,7 +222,7 @@ def _resource_of(text: str) -> tuple[str, str, str]:
     elif (group, plural) in IS_NAMESPACED:
         resource = plural
     if RESOURCE.fullmatch(resource) is None or (group and GROUP.fullmatch(group) is None):
-        raise WordsError(f"expected a resource such as pods or deployments.apps, not {text!r}")
+        raise PhraseError(f"expected a resource such as pods or deployments.apps, not {text!r}")
     return version, group, resource
 
 
@@ -248,17 +232,17 @@ def _check_name(verb: str, what: str, name: str, subresource: str) -> None:
         if subresource:
             resource, _, _ = what.partition("/")
             hint = f"; if {subresource} is that, write {verb} {resource} {subresource}"
-        raise WordsError(f"{verb} {what} needs the name of an object{hint}")
+        raise PhraseError(f"{verb} {what} needs the name of an object{hint}")
     if not name:
         return
     if verb == "deletecollection" or (verb == "create" and not subresource):
-        raise WordsError(f"{verb} {what} takes no name; leave out {name!r}")
+        raise PhraseError(f"{verb} {what} takes no name; leave out {name!r}")
     if subresource and verb in {"list", "watch"}:
-        raise WordsError(f"{verb} takes no subresource; leave out /{subresource}")
+        raise PhraseError(f"{verb} takes no subresource; leave out /{subresource}")
 
 
 def _segment(text: str) -> str:
     """A segment of a path."""
     if not text or text in {".", ".."} or "/" in text or "%" in text:
-        raise WordsError(f"expected the name of an object or namespace, not {text!r}")
+        raise PhraseError(f"expected the name of an object or namespace, not {text!r}")
     return quote(text, safe="", errors="surrogateescape")
