@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.app.identities import check_settings
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli.main import main
 from apfproxy.settings import Address
@@ -68,13 +69,13 @@ def test_settings(document: Page) -> None:
 
 @each_page
 def test_settings_files(document: Page) -> None:
-    """Each settings file that is shown is a good one."""
+    """Each settings file that is shown is valid, and its settings go together."""
     sections = {path.partition(".")[0] for path in setting_paths()}
     for language, text in document.blocks:
         if language == "yaml":
             documents = list(yaml.safe_load_all(text))
             if all(isinstance(each, dict) and each.keys() <= sections for each in documents):
-                parse_settings(text.encode(), document.name)
+                check_settings(parse_settings(text.encode(), document.name))
 
 
 @each_page
