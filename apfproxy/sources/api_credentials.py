@@ -1,9 +1,8 @@
-"""Who the proxy is to a Kubernetes API: a TLS context and a field of the head, as of now.
+"""The proxy's credentials for a Kubernetes API: a TLS context and `Authorization`.
 
-Files are looked at before each request, of which there are few: tokens of service accounts live for
-an hour, and certificates are renewed.  What cannot be taken, such as a certificate without its new
-key, leaves the former TLS context in use until it can; a token that cannot be read fails the
-request.
+Files are read before each request, of which there are few.  A changed certificate that cannot be
+used, such as one without its new key, leaves the former TLS context in use; a token that cannot be
+read fails the request.
 """
 
 from __future__ import annotations
@@ -28,14 +27,11 @@ logger = logging.getLogger(__name__)
 
 
 class ApiCredentials:
-    """The credentials that an access names, kept as their files are.
-
-    Args:
-        access: Names them.
+    """The credentials that an access names.
 
     Attributes:
         context: For new connections; None without TLS.
-        problem: Why changed files of TLS are not in use; None if they are.
+        problem: Why changed files of TLS are not in use.
 
     Raises:
         KubeconfigError: They cannot be used.
@@ -68,18 +64,18 @@ class ApiCredentials:
         return f"<ApiCredentials for {self._access.server}: {self.problem or 'ok'}>"
 
     async def refresh(self) -> str | None:
-        """Take files that have changed; the value of `Authorization`, None for none.
+        """Read changed files; the value of `Authorization`, if there is one.
 
         Raises:
-            TokenFileError: There is no token where one should be.
-            ExecError: The program that should give one does not.
+            TokenFileError: A file has no token.
+            ExecError: A program gives no credential.
         """
         async with self._lock:
             given = self._given if self._program is None else await self._program.credential()
             return await asyncio.to_thread(self._refresh, given)
 
     def refused(self) -> None:
-        """The API does not know who asks: a program is run again."""
+        """Run the program again, if there is one: the API has refused the credential."""
         if self._program is not None:
             self._program.refused()
 
@@ -114,11 +110,7 @@ class ApiCredentials:
         self._fingerprint = found
 
     def authorization(self) -> str | None:
-        """The value of the field that says who asks; None if a certificate does, or nothing.
-
-        Raises:
-            TokenFileError: There is no token where one should be.
-        """
+        """The value of `Authorization`, or TokenFileError; None if there is none to be sent."""
         access = self._access
         if self._given.token:
             return f"Bearer {self._given.token}"
@@ -138,8 +130,8 @@ def tls_context(access: ApiAccess) -> ssl.SSLContext:
     Raises:
         KubeconfigError: A file cannot be used.
     """
-    # Not `create_default_context`, which from Python 3.13 on refuses CAs as clusters have them,
-    # without key identifiers.
+    # Not `create_default_context`, which from Python 3.13 on refuses CAs without key identifiers,
+    # as clusters have them.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

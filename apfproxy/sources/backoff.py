@@ -1,7 +1,4 @@
-"""How long to wait before the next attempt, so that a server that comes back is not run over.
-
-Waiting times grow by a factor up to a longest one.  Each is drawn from between half of that and all
-of it, so that not all clients of a server that restarts come back together.
+"""Growing, jittered pauses between attempts, so that a restarted server is not overrun.
 
 Source: client-go's reflector waits from 0.8 s up to 30 s, twice as long each time, with jitter.
 """
@@ -20,11 +17,11 @@ FACTOR = 2.0
 
 
 class Backoff:
-    """Waiting times of one who tries again and again.
+    """Pauses of one who tries again and again, each drawn from the upper half of its bound.
 
     Args:
-        first_s: The longest that the first one can be.
-        longest_s: The longest that any can be.
+        first_s: The first bound.
+        longest_s: The greatest bound.
         chance: Draws from [0, 1).
     """
 
@@ -43,15 +40,11 @@ class Backoff:
         return f"<Backoff, next up to {self._bound_s:g} s>"
 
     def reset(self) -> None:
-        """All is well again."""
+        """Begin with the first bound again."""
         self._bound_s = self._first_s
 
     def next_s(self, least_s: float = 0.0) -> float:
-        """The time to wait before the next attempt.
-
-        Args:
-            least_s: What the server asks for; it counts up to the longest time.
-        """
+        """The next pause; at least the `least_s` that a server asks for, within the longest."""
         bound_s = self._bound_s
         self._bound_s = min(bound_s * FACTOR, self._longest_s)
         return max(bound_s * (1 + self._chance()) / 2, min(least_s, self._longest_s))

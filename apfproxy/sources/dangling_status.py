@@ -1,12 +1,12 @@
-"""Keeps the condition `Dangling` of the FlowSchemas of a Kubernetes API, where nobody else does.
+"""Writes the condition `Dangling` of a Kubernetes API's FlowSchemas.
 
-kube-apiserver keeps it itself, with the same words; then nothing is written here.  Other servers of
-the API do not.  Several proxies may write: all say the same, as one field manager.
+kube-apiserver writes the same itself; then nothing is due here.  Several proxies may write: all say
+the same, as one field manager.
 
-1. Nothing is written before changes have rested, since a schema and its level come one by one, and
-   nothing while either resource cannot be followed: what is known may be old.
-2. What was written is not written again for a while, if somebody else will have it otherwise.
-3. One that may not be written, or cannot be, does not hinder the others.
+1. Nothing is written before changes have rested, since a schema and its level come one by one, nor
+   while either resource cannot be followed, since what is known may be old.
+2. A condition that somebody else changes back is not written again for a while.
+3. A schema that cannot be written does not keep others from being written.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from apfproxy.sources.reflector import Reflector
 
 MANAGER = "apfproxy"
-"""Who owns the fields that are written."""
+"""Owns the fields that are written."""
 REST_S = 1.0
-"""So long changes come in before anything is written; kube-apiserver needs less for its own."""
+"""How long changes are gathered before anything is written."""
 CONTESTED_S = 60.0
-"""Between two writings of the same to one schema."""
+"""Between two writings of one condition to one schema."""
 
 OF_ONE = {400, 403, 409, 413, 422}
-"""Statuses that may say no more than that this one cannot be written."""
+"""Statuses that may concern this schema alone."""
 
 HINTS = {FORBIDDEN: "; give the proxy's user the cluster role of config/kubernetes/status.yaml"}
 
@@ -51,16 +51,16 @@ class DanglingStatus:
     """The writer.
 
     Args:
-        api: Has the FlowSchemas.
-        schemas: Those.
+        api: Of the FlowSchemas.
+        schemas: The FlowSchemas.
         levels: The PriorityLevelConfigurations.
-        wall_s: The time of day, in seconds.
+        wall_s: Unix time.
         now_s: A monotonic clock.
         backoff: Gives the pauses after failures.
-        sleep: Waits; tests pass one that does not.
+        sleep: Waits.
 
     Attributes:
-        problem: Why it cannot write at the moment; None while it can.
+        problem: Why it cannot write at the moment.
         written: How often it has.
     """
 
@@ -91,7 +91,7 @@ class DanglingStatus:
         return f"<DanglingStatus: {self.written} written, {self.problem or 'ok'}>"
 
     def wake(self) -> None:
-        """Look again: something may have changed."""
+        """Look for changes."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -154,7 +154,7 @@ class DanglingStatus:
         try:
             return due_condition(schema, self._levels.objects, rfc3339(self._wall_s()))
         except (KeyError, TypeError, AttributeError):
-            return None  # no FlowSchema at all, which is told where it is read
+            return None  # malformed, which is reported where it is read
 
     async def _write(self, name: str, condition: Object) -> None:
         obj = {

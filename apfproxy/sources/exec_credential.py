@@ -1,8 +1,8 @@
 """Credentials from a program that a kubeconfig names, as clients of managed clusters use.
 
-The program is run without a terminal, when there is no credential yet, when the last one expires,
-and when the API has refused it.  What it starts is of one group with it, which ends with the wait
-for it: when it has taken too long or said too much, and when nobody waits any more.
+The program is run without a terminal: for the first credential, when one expires, and when the API
+has refused one.  Its process group is killed when it takes too long or writes too much, and when
+nobody waits for it any more.
 
 Source: Kubernetes documentation, "Authenticating", "client-go credential plugins", and the
 reference of `client.authentication.k8s.io/v1`.
@@ -30,30 +30,29 @@ if TYPE_CHECKING:
 GROUP = "client.authentication.k8s.io"
 API_VERSIONS = (f"{GROUP}/v1", f"{GROUP}/v1beta1")
 MAX_BYTES = 1 << 20
-"""Of what the program says, and of its complaints."""
+"""Of the program's output, and of its errors."""
 PIECE_BYTES = 1 << 16
 MAX_MESSAGE = 300
-"""Characters of its complaints that are shown."""
+"""Characters of its errors that are shown."""
 WITHIN_S = 30.0
 EARLY_S = 10.0
-"""A credential that expires so soon is fetched anew, so that it does not on its way."""
+"""A credential is replaced so long before it expires."""
 
 
 class ExecError(Exception):
-    """The program gave no credential.  Says nothing of what it gave."""
+    """The program gave no credential.  Quotes none of its output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecCommand:
-    """What a kubeconfig says of the program.
+    """A program in a kubeconfig; its arguments and variables may be secrets, and are in no repr.
 
     Attributes:
         path: Of the program, or its name on the PATH.
-        arguments: For it; in no repr, since one may be a secret.
-        environment: Variables beside those of the process; likewise.
-        api_version: Of what it reads and says.
+        environment: Variables beside those of the process.
+        api_version: Of its input and output.
         hint: How to install it.
-        cluster: What it is told of the cluster; None for nothing.
+        cluster: The cluster that it is told of, if any.
     """
 
     path: str
@@ -66,12 +65,9 @@ class ExecCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """What the program gave.
+    """A bearer token, or PEM of a client certificate and its key; "" for what there is not.
 
     Attributes:
-        token: Bearer token; "" for none.
-        certificate: PEM of the client's certificate; "" for none.
-        key: PEM of its key.
         expires_s: Unix time; None for never.
     """
 
@@ -102,11 +98,7 @@ class ExecProgram:
         self._last = None
 
     async def credential(self) -> Credential:
-        """The credential of now, after a run of the program if need be.
-
-        Raises:
-            ExecError: There is none.
-        """
+        """The current credential, after a run of the program if need be, or ExecError."""
         last = self._last
         if last is None or (
             last.expires_s is not None and last.expires_s - EARLY_S <= self._wall_s()
@@ -135,7 +127,7 @@ async def run(command: ExecCommand) -> bytes:
         "KUBERNETES_EXEC_INFO": json.dumps(told),
     }
     try:
-        # In one step, so that there is no process that nobody knows of yet.
+        # Not awaited, so that a cancellation leaves no unknown process behind.
         process = subprocess.Popen(  # noqa: ASYNC220, S603 - the operator named it
             [path, *command.arguments],
             env=environment,
@@ -175,7 +167,7 @@ async def outputs(process: subprocess.Popen[bytes]) -> list[bytes]:
 
 
 async def beginning(file: IO[bytes] | None, process: subprocess.Popen[bytes]) -> bytes:
-    """All that a process says in one way; if that is too much, its beginning, and it is killed."""
+    """The output of a process; of one that writes too much, and is killed, its beginning."""
     reader = asyncio.StreamReader()
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), file
@@ -193,7 +185,7 @@ async def beginning(file: IO[bytes] | None, process: subprocess.Popen[bytes]) ->
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """End a process, and all that it has started and that is of its group still."""
+    """End a process and what is left of its group."""
     if process.returncode is None:  # else its number may be another's by now
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

@@ -1,14 +1,13 @@
-"""Notices that files have changed, and when they have come to rest.
+"""Notices that files have changed and come to rest.
 
-What is watched are the directories of the files and of what they link to, because editors replace
-files, and Kubernetes swaps a link to mount a changed ConfigMap or Secret; the event of a watch on
-the file itself would be its last.  Whatever happens there, only changed contents count.  Beside
-that all is read every few seconds: notifications get lost on network file systems, and a watched
-directory may itself be replaced.
+The directories of the files and of what they link to are watched, because editors replace files,
+and Kubernetes swaps a link to mount a changed ConfigMap or Secret; the first such event of a watch
+on the file itself would be its last.  Only changed contents count.  All is also read every few
+seconds: notifications get lost on network file systems, and a directory may itself be replaced.
 
-A file that is written in place is empty or half there for a moment, and half of it may well be
-valid.  So what has changed is read again until it is twice the same.  Files that belong together,
-a certificate and its key, are one group, and come to rest together.
+A file that is written in place is empty or incomplete for a moment, and may be valid all the same.
+So changed files are read until they are the same twice.  Files that belong together, a certificate
+and its key, are one group, and come to rest together.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ import logging
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import watchfiles
 
@@ -28,27 +27,28 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
 DEBOUNCE_MS = 400
-"""The longest that a burst of changes is gathered; a copy of a few files takes less."""
+"""The longest time that a burst of changes is gathered; copying a few files takes less."""
 STEP_MS = 50
-"""A burst ends with so long a silence."""
+"""The silence that ends a burst."""
 REREAD_PERIOD_S = 5.0
 SETTLE_S = 0.03
-"""Between two readings that have to be the same; a file is written in far less."""
+"""Between two readings that have to be the same; writing a file takes far less."""
 MAX_SETTLING_READS = 8
-"""Files that never rest are taken as they are in the end."""
+"""Files that never rest are then taken as they are."""
 
 logger = logging.getLogger(__name__)
 
 Roots = frozenset[tuple[str, int, int]]
-"""Directories to watch: path, device and inode, so that one in another's place is another."""
+"""Directories to watch: path, device and inode, so that a replaced one differs."""
+
+T = TypeVar("T")
 
 
 class Group:
     """Files that are loaded together.
 
     Args:
-        paths: Where they are.
-        reload: Takes what is in them now, or raises and leaves everything as it was.
+        reload: Takes their contents, or raises and leaves everything as it was.
 
     Attributes:
         problem: Why their last change is not in force; None if it is.
@@ -65,11 +65,7 @@ class Group:
 
 
 class FileChanges:
-    """Reloads groups of files whenever their contents are new and at rest.
-
-    Args:
-        sleep: Waits; tests pass one that does not.
-    """
+    """Reloads groups of files whenever their contents are new and at rest."""
 
     def __init__(self, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self._groups: list[Group] = []
@@ -87,10 +83,10 @@ class FileChanges:
         Args:
             paths: Files that belong together; nothing is watched if there are none.
             load: Loads them; what it raises is raised here.
-            reload: Called after changes instead; if it raises the old contents stay in force, and
-                the log says why.  So what it raises says nothing of the contents.
+            reload: Called after changes instead; if it raises, the old contents stay in force and
+                the log has its text, which must not quote the contents.
         """
-        # First the fingerprint: what changes while they are loaded is noticed.
+        # The fingerprint comes first, so that a change during the load is noticed.
         group = Group(paths, reload or load)
         load()
         if paths:
@@ -107,27 +103,17 @@ class FileChanges:
         return [group.problem for group in self._groups if group.problem is not None]
 
     async def check(self) -> int:
-        """Reload the groups that have changed.
-
-        Returns:
-            How many were reloaded; those that failed do not count.
-        """
+        """Reload the groups that have changed; how many were reloaded without failure."""
         async with self._checking:
             return sum([await self._check(group) for group in self._groups])
 
     async def _check(self, group: Group) -> bool:
-        found = await asyncio.to_thread(fingerprint, group.paths)
-        for _ in range(MAX_SETTLING_READS):
-            if found == group.fingerprint:
-                return False
-            before = found
-            await self._sleep(SETTLE_S)
-            found = await asyncio.to_thread(fingerprint, group.paths)
-            if found == before:
-                break
-        if found == group.fingerprint:
+        found = await at_rest(
+            lambda: (None, fingerprint(group.paths)), group.fingerprint, self._sleep
+        )
+        if found is None:
             return False
-        group.fingerprint = found
+        group.fingerprint = found[1]
         try:
             group.reload()
         except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays so
@@ -147,30 +133,65 @@ class FileChanges:
         beat: Callable[[], None],
         changes: Callable[[Roots], AsyncGenerator[object, None]] | None = None,
     ) -> None:
-        """Reload after each change, for ever; ends only when it is cancelled.
-
-        Args:
-            beat: Called after each look at the files.
-            changes: Yields when something may have changed below some directories, and ends when
-                it cannot go on; by default the system's notifications.
-        """
-        changes = changes or notifications
-        while True:
-            paths = tuple(path for group in self._groups for path in group.paths)
-            roots = await asyncio.to_thread(watch_roots, paths)
-            async with contextlib.aclosing(changes(roots)) as events:
-                async for _ in events:
-                    await self.check()
-                    beat()
-                    if await asyncio.to_thread(watch_roots, paths) != roots:
-                        break
+        """Reload after each change, for ever; see `watch_files`."""
+        paths = tuple(path for group in self._groups for path in group.paths)
+        await watch_files(paths, self.check, beat, changes or notifications)
 
     def __repr__(self) -> str:
         return f"<FileChanges of {len(self._groups)} groups>"
 
 
+async def at_rest(
+    read: Callable[[], tuple[T, bytes]],
+    known: bytes,
+    sleep: Callable[[float], Awaitable[None]],
+) -> tuple[T, bytes] | None:
+    """Read files until they are the same twice; None if their fingerprint is the known one.
+
+    Args:
+        read: Gives contents and their fingerprint; called in a thread, as it blocks.
+        known: The fingerprint of what was taken last.
+        sleep: Waits between two readings.
+    """
+    contents, found = await asyncio.to_thread(read)
+    for _ in range(MAX_SETTLING_READS):
+        if found == known:
+            return None
+        before = found
+        await sleep(SETTLE_S)
+        contents, found = await asyncio.to_thread(read)
+        if found == before:
+            break
+    return None if found == known else (contents, found)
+
+
+async def watch_files(
+    paths: tuple[str, ...],
+    check: Callable[[], Awaitable[object]],
+    beat: Callable[[], None],
+    changes: Callable[[Roots], AsyncGenerator[object, None]],
+) -> None:
+    """Check files after each change, for ever; ends only when cancelled, or without paths.
+
+    Args:
+        paths: Of files and directories.
+        check: Takes what has changed.
+        beat: Called after each check.
+        changes: Yields when something may have changed in the directories, and ends when it cannot
+            go on.
+    """
+    while paths:
+        roots = await asyncio.to_thread(watch_roots, paths)
+        async with contextlib.aclosing(changes(roots)) as events:
+            async for _ in events:
+                await check()
+                beat()
+                if await asyncio.to_thread(watch_roots, paths) != roots:
+                    break
+
+
 def fingerprint(paths: tuple[str, ...]) -> bytes:
-    """A digest of what is in the files, and of which are not there."""
+    """A digest of the files' contents, and of which are missing."""
     digest = hashlib.sha256()
     for path in paths:
         try:
@@ -184,10 +205,7 @@ def fingerprint(paths: tuple[str, ...]) -> bytes:
 
 
 def watch_roots(paths: tuple[str, ...]) -> Roots:
-    """The directories in which a change may concern the paths; those that are there.
-
-    That is each path that is a directory, its parent, and the same of what links lead to.
-    """
+    """The directories whose changes may concern the paths: themselves, parents, links' targets."""
     roots = set()
     for path in paths:
         directories = {path, os.path.dirname(path) or "."}  # noqa: PTH120 - Path would drop ..
@@ -208,7 +226,7 @@ def watch_roots(paths: tuple[str, ...]) -> Roots:
 
 async def notifications(roots: Roots) -> AsyncGenerator[object, None]:
     """Yield after changes in the directories, and every few seconds anyway."""
-    yield None  # what changed before the watch was there
+    yield None  # for changes before the watch began
     directories = sorted({path for path, _, _ in roots})
     started = time.monotonic()
     try:
@@ -224,6 +242,6 @@ async def notifications(roots: Roots) -> AsyncGenerator[object, None]:
         ):
             yield change
     except (OSError, RuntimeError) as error:
-        # No more watches, a directory that has just gone: reading now and then has to do.
+        # No more watches, or a directory that has just gone: all is read now and then.
         logger.debug("cannot watch %s: %s", ", ".join(directories), error)
         await asyncio.sleep(max(0.0, REREAD_PERIOD_S - (time.monotonic() - started)))

@@ -1,32 +1,19 @@
-"""Keeps a controller's configuration as the object files have it.
+"""Files of objects as the source of a controller's configuration.
 
-A change is taken as a whole or not at all: with any file that cannot be read, or any object that
-is not valid, the last good configuration stays, and all problems are reported.  A FlowSchema
-without its priority level is no such problem: the order in which files arrive may leave one
-dangling for a while, and Kubernetes ignores it, too.
-
-What is watched, and how a file that is being written is not taken half, says `file_changes`.
+A change is taken as a whole or not at all: with any unreadable file or invalid object the last good
+configuration stays, and all problems are reported.  A FlowSchema without its priority level is no
+such problem: it may dangle while files arrive, and Kubernetes ignores it, too.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.sources.file_changes import (
-    MAX_SETTLING_READS,
-    SETTLE_S,
-    notifications,
-    watch_roots,
-)
-from apfproxy.sources.object_files import (
-    decode_files,
-    effective_objects,
-    read_files,
-)
+from apfproxy.sources.file_changes import at_rest, notifications, watch_files
+from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -43,11 +30,7 @@ logger = logging.getLogger(__name__)
 
 
 class ObjectsError(ValueError):
-    """The objects that the process is to start with are broken; the operator's fault.
-
-    Attributes:
-        problems: One line each.
-    """
+    """The objects at the start are broken; the operator's fault.  A problem is one line."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))
@@ -55,26 +38,15 @@ class ObjectsError(ValueError):
 
 
 class LoadObserver(Protocol):
-    """Hears what became of each load."""
+    """Is told the outcome of each load."""
 
     def __call__(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:
-        """Take the outcome of one load.
-
-        Args:
-            problems: Why it, or a part of it, was not taken; empty if all of it is in force.
-            dangling: One line for each FlowSchema that is not used now.
-        """
+        """Take why parts of a load are not in force, and a line for each unused FlowSchema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What files come to.
-
-    Attributes:
-        problems: Why they are not taken; empty if they are.
-        objects: How many there are.
-        digest: To be committed; None if there are problems.
-    """
+    """The outcome of reading files; the digest is to be committed, and None with problems."""
 
     problems: tuple[Problem, ...]
     objects: int
@@ -88,8 +60,8 @@ class ObjectFiles:
         paths: Files and directories.
         controller: Gets the objects.
         with_suggested: Whether the suggested objects are among the built-in ones.
-        on_load: Hears what became of each load, `load_first` included.
-        sleep: Waits; tests pass one that does not.
+        on_load: Is told the outcome of each load, `load_first` included.
+        sleep: Waits.
     """
 
     def __init__(
@@ -114,7 +86,7 @@ class ObjectFiles:
         return f"<ObjectFiles {', '.join(self.paths)}: {len(self.problems)} problems>"
 
     def load_first(self) -> None:
-        """Put in force what is in the files now; blocks on the file system.
+        """Put the files' objects in force; blocks on the file system.
 
         Raises:
             ObjectsError: There are problems; the mandatory objects alone are in force.
@@ -126,25 +98,16 @@ class ObjectFiles:
             raise ObjectsError(tuple(str(problem) for problem in self.problems))
 
     async def reload(self) -> bool:
-        """Read the files again, and put them in force if they changed and are well.
-
-        Returns:
-            Whether they had changed.
-        """
+        """Read the files again, and put them in force if all is valid; whether they had changed."""
         async with self._reloading:
             return await self._reload()
 
     async def _reload(self) -> bool:
-        contents, fingerprint = await self._read()
-        for _ in range(MAX_SETTLING_READS):
-            if fingerprint == self._fingerprint:
-                return False
-            before = fingerprint
-            await self._sleep(SETTLE_S)
-            contents, fingerprint = await self._read()
-            if fingerprint == before:
-                break
-        # In a thread, as reading: of thousands of objects it takes seconds.
+        found = await at_rest(lambda: contents_of(self.paths), self._fingerprint, self._sleep)
+        if found is None:
+            return False
+        contents, fingerprint = found
+        # In a thread: it takes seconds for thousands of objects.
         prepared = await asyncio.to_thread(self._prepare, contents)
         self._put(prepared)
         self._fingerprint = fingerprint  # only now: what could not be taken is tried again
@@ -158,12 +121,8 @@ class ObjectFiles:
             )
         return True
 
-    async def _read(self) -> tuple[FileContents, bytes]:
-        # In a thread: a slow file system would hold up requests.
-        return await asyncio.to_thread(contents_of, self.paths)
-
     def _prepare(self, contents: FileContents) -> Prepared:
-        """Work out what the files come to; nothing is in force yet, so a thread may call this."""
+        """Decode and digest the objects; puts nothing in force, so a thread may call it."""
         read = decode_files(contents)
         digest = None
         if not read.problems:
@@ -196,32 +155,18 @@ class ObjectFiles:
         beat: Callable[[], None],
         changes: Callable[[Roots], AsyncGenerator[object, None]] | None = None,
     ) -> None:
-        """Reload after each change, for ever; ends only when it is cancelled, or without paths.
-
-        Args:
-            beat: Called after each look at the files.
-            changes: Yields when something may have changed below some directories, and ends when
-                it cannot go on; by default the system's notifications.
-        """
-        changes = changes or notifications
-        while self.paths:
-            roots = await asyncio.to_thread(watch_roots, self.paths)
-            async with contextlib.aclosing(changes(roots)) as events:
-                async for _ in events:
-                    await self.reload()
-                    beat()
-                    if await asyncio.to_thread(watch_roots, self.paths) != roots:
-                        break
+        """Reload after each change, for ever; see `watch_files`."""
+        await watch_files(self.paths, self.reload, beat, changes or notifications)
 
 
 def contents_of(paths: Sequence[str]) -> tuple[FileContents, bytes]:
-    """What is in the files, and its fingerprint; blocks on the file system."""
+    """The files' contents and their fingerprint; blocks on the file system."""
     contents = read_files(paths)
     return contents, contents.fingerprint()
 
 
 def log_unused(lines: Sequence[str]) -> None:
-    """Log what of a configuration is not used, the first lines of it."""
+    """Log the first lines of what is not used of a configuration."""
     for line in lines[:MAX_LOGGED_PROBLEMS]:
         logger.warning("%s", line)
     if len(lines) > MAX_LOGGED_PROBLEMS:

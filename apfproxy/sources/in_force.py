@@ -1,26 +1,29 @@
-"""Objects that come one by one, put in force as they come.
+"""Objects that change one by one, put in force as they come.
 
-An object that is not valid stays in force as it last was valid, or is left out if it never was; the
-others are in force, and all problems are reported.  Where the objects come from sees to it that
-they are valid; but one that another version of a program wrote may be none for this one, and may
-stay for long: it is not to hold up the others, nor to change what a restart brings.  The mandatory
-objects are always in force, even while they are missing.
+An invalid object stays in force as it last was valid, or is left out if it never was; the others
+are in force, and all problems are reported.  An object that another version of a program wrote may
+be invalid here for long: it does not hold up the others.  The mandatory objects are always in
+force, even while they are missing.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import Problem
 from apfproxy.api.flowcontrol.additions import PREFIX
+from apfproxy.api.flowcontrol.objects import read_object
 from apfproxy.api.flowcontrol.types import kind_of
+from apfproxy.faults import Part, report
 from apfproxy.sources.files import MAX_LOGGED_PROBLEMS, log_unused
 from apfproxy.sources.object_files import effective_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    import asyncio
+    from collections.abc import Awaitable, Callable, Iterable
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.controller import Controller
@@ -28,6 +31,14 @@ if TYPE_CHECKING:
     from apfproxy.sources.files import LoadObserver
 
     Relevant = list[tuple[object, ...]]
+
+PAUSE_S = 0.02
+"""Between two configurations: thousands of objects may be applied in a row, each one a change."""
+REST = 4
+"""A pause is so many times as long as making the last configuration, if that is more: it leaves the
+processor to requests."""
+RETRY_S = 5.0
+"""After an unexpected failure."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +48,10 @@ class Prepared:
     """What is to be put in force.
 
     Attributes:
-        valid: Those that count, as they last were valid, by kind and name.
-        problems: Why others do not, or not as they are now.
+        valid: The objects as they last were valid, by kind and name.
+        problems: Why objects are left out, or not in force as they are now.
         relevant: What of the objects makes a difference to requests.
-        digest: To be committed; None where nothing of that has changed.
+        digest: To be committed; None if nothing relevant has changed.
     """
 
     valid: dict[tuple[str, str], FlowControlObject]
@@ -55,10 +66,7 @@ class InForce:
     Args:
         name: Of the place, for messages.
         controller: Gets the objects.
-        on_load: Hears what became of each load that brought something new.
-
-    Attributes:
-        problems: Why some objects are not in force as they are now; empty if all are.
+        on_load: Is told the outcome of each load that brought something new.
     """
 
     def __init__(
@@ -75,11 +83,18 @@ class InForce:
     def __repr__(self) -> str:
         return f"<InForce of {self.name}: {len(self.problems)} problems>"
 
-    def prepare(self, read: Iterable[FlowControlObject | Problem]) -> Prepared:
-        """Work out which objects are to be put in force that are not yet.
+    def read(self, kind: str, name: str, content: object) -> FlowControlObject | Problem:
+        """An object by its content, or why it is not valid."""
+        found = read_object(content)
+        if not isinstance(found, list):
+            return found
+        messages = tuple(str(error) for error in found)
+        return Problem(self.name, messages, None, kind, name, tuple(found))
 
-        Nothing is put in force, so another thread may call this, one at a time: of thousands of
-        objects it takes so long that requests should not wait for it.
+    def prepare(self, read: Iterable[FlowControlObject | Problem]) -> Prepared:
+        """Digest what is not in force yet; puts nothing in force, so one other thread may call it.
+
+        Requests should not wait for it: it takes long for thousands of objects.
         """
         objects: list[FlowControlObject] = []
         problems: list[Problem] = []
@@ -90,7 +105,7 @@ class InForce:
             problems.append(each)
             if (former := self._valid.get((each.kind, each.name))) is not None:
                 objects.append(former)
-        # Statuses and labels come and go; only this changes what requests are in for.
+        # Statuses and labels change often, and make no difference to requests.
         relevant: Relevant = [
             (type(each), each.metadata.name, each.metadata.uid, each.spec, own_annotations(each))
             for each in objects
@@ -137,6 +152,27 @@ class InForce:
                 f"{len(problems)} problems" if len(problems) > 1 else "a problem",
                 self.name,
             )
+
+
+async def load_when_woken(
+    wake: asyncio.Event,
+    load: Callable[[], Awaitable[None]],
+    name: str,
+    sleep: Callable[[float], Awaitable[None]],
+) -> None:
+    """Load after each wake, for ever; changes during a load or a pause are taken together."""
+    while True:
+        await wake.wait()
+        wake.clear()
+        begun_s = time.monotonic()
+        pause_s = PAUSE_S
+        try:
+            await load()
+        except Exception as error:  # noqa: BLE001  what is in force stays so
+            report(Part.OBJECTS, error, f"the configuration in {name} cannot be taken")
+            wake.set()
+            pause_s = RETRY_S
+        await sleep(max(pause_s, REST * (time.monotonic() - begun_s)))
 
 
 def own_annotations(obj: FlowControlObject) -> tuple[tuple[str, str], ...]:

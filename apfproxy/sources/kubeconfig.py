@@ -39,21 +39,16 @@ NOT_DONE = {
     "as-groups": "impersonation",
     "as-user-extra": "impersonation",
 }
-"""Fields of a user that would make another one of it."""
+"""Fields of a user that would make it another one."""
 
 
 class KubeconfigError(ValueError):
-    """The API cannot be reached by what was given; the operator's fault.  Says no secret."""
+    """Access to the API that cannot be used; the operator's fault.  Quotes no secret."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pem:
-    """Certificates or a key: in a file, which may change, or at hand.
-
-    Attributes:
-        path: Of the file; "" if the data are at hand.
-        data: Those; in no repr, since they may be a key.
-    """
+    """Certificates or a key: in a file, which may change, or as data, which are in no repr."""
 
     path: str = ""
     data: bytes = field(default=b"", repr=False)
@@ -61,19 +56,15 @@ class Pem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiAccess:
-    """Where an API is, and who asks it.
+    """The address of an API and the client's credentials.
 
     Attributes:
         server: http or https URL, perhaps with a path, without a slash at its end.
         authorities: The server's CAs; the system's if None.
         server_name: In the server's certificate, if not that of the URL.
-        is_unverified: Whether any server is believed.
-        certificate: Of the client.
-        key: Of the certificate.
-        token: Bearer token.
-        token_file: Has it instead, and may change.
-        username: For basic authentication, with `password`; "" for none.
-        password: As said.
+        is_unverified: Whether any server's certificate is accepted.
+        token_file: The path of a token's file, which may change.
+        username: For basic authentication; "" for none.
         program: Gives a token or a certificate instead.
     """
 
@@ -97,11 +88,7 @@ class ApiAccess:
 
 
 def in_cluster(environment: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> ApiAccess:
-    """How a pod reaches the API of its own cluster.
-
-    Args:
-        environment: Of the process.
-        directory: Where the service account is mounted.
+    """How a pod reaches the API of its own cluster, with the service account in `directory`.
 
     Raises:
         KubeconfigError: This is no pod.
@@ -133,11 +120,7 @@ def in_cluster(environment: Mapping[str, str], directory: str = SERVICE_ACCOUNT)
 
 
 def read_kubeconfig(path: str, context: str | None = None) -> ApiAccess:
-    """How a context of a kubeconfig reaches its API.
-
-    Args:
-        path: Of the file.
-        context: Name of the context; the current one if None.
+    """How a context of a kubeconfig, by default the current one, reaches its API.
 
     Raises:
         KubeconfigError: The file, or that context, cannot be used.
@@ -258,7 +241,7 @@ def _program(fields: Fields, cluster: Fields) -> ExecCommand:
 
 
 def _told(cluster: Fields) -> dict[str, Any]:
-    """What a program is told of the cluster: `spec.cluster` of an ExecCredential."""
+    """`spec.cluster` of the ExecCredential that a program gets."""
     told: dict[str, Any] = {
         "server": cluster.server(),
         "tls-server-name": cluster.text("tls-server-name"),
@@ -275,16 +258,7 @@ def _told(cluster: Fields) -> dict[str, Any]:
 
 
 class Fields:
-    """A mapping in a kubeconfig, read field by field.
-
-    Args:
-        file: Path of the kubeconfig.
-        where: Path of the mapping in it; "" for the whole.
-        content: What is there.
-
-    Raises:
-        KubeconfigError: It is no mapping.
-    """
+    """A mapping at the path `where` of a kubeconfig; its methods raise KubeconfigError."""
 
     def __init__(self, file: str, where: str, content: object) -> None:
         self._file = file
@@ -301,11 +275,11 @@ class Fields:
         return f"{self._file}: {self._where}{self._where and '.'}{name}"
 
     def has(self, name: str) -> bool:
-        """Whether a field is there with some value."""
+        """Whether a field has a value."""
         return self._content.get(name) not in (None, "", [], {})
 
     def text(self, name: str) -> str:
-        """The text of a field; "" if it is not there."""
+        """The text of a field; "" without one."""
         value = self._content.get(name)
         if value is None:
             return ""
@@ -327,7 +301,7 @@ class Fields:
         return tuple(self._checked(name, value) for value in values)
 
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
-        """The names and values of a list of such."""
+        """The names and values of a list of mappings of these."""
         parts = [
             Fields(self._file, f"{self._where}.{name}[{number}]", value)
             for number, value in enumerate(self._list(name))
@@ -345,19 +319,19 @@ class Fields:
         return values
 
     def truth(self, name: str) -> bool:
-        """The boolean of a field; False if it is not there."""
+        """The boolean of a field; False without one."""
         value = self._content.get(name)
         if value is not None and not isinstance(value, bool):
             raise KubeconfigError(f"{self.place(name)}: want true or false")
         return bool(value)
 
     def path(self, name: str) -> str | None:
-        """The path in a field, relative to the kubeconfig's directory; None if it is not there."""
+        """The path in a field, relative to the kubeconfig's directory."""
         text = self.text(name)
         return str(Path(self._file).parent / text) if text else None
 
     def pem(self, name: str) -> Pem | None:
-        """What a field `NAME-data` has, or else the file that a field `NAME` names."""
+        """The data of a field `NAME-data`, or else the file of a field `NAME`."""
         encoded = self.text(f"{name}-data")
         if encoded:
             try:
@@ -368,7 +342,7 @@ class Fields:
         return None if path is None else Pem(path=path)
 
     def token(self) -> str | None:
-        """The token in the field `token`; None if it is not there."""
+        """The token in the field `token`."""
         text = self.text("token").strip()
         if text and not (text.isascii() and text.isprintable() and " " not in text):
             raise KubeconfigError(f"{self.place('token')}: is no bearer token")
@@ -385,7 +359,7 @@ class Fields:
         return urlsplit(url).geturl().rstrip("/")  # with the scheme in small letters
 
     def extension(self, wanted: str) -> object:
-        """The content of an extension, which may be anything; None if it is not there."""
+        """The content of an extension, which may be anything."""
         for each in self._list("extensions"):
             if isinstance(each, dict) and each.get("name") == wanted:
                 found: object = each.get("extension")
@@ -407,11 +381,7 @@ class Fields:
         ]
 
     def entry(self, name: str, wanted: str, field_name: str, hint: str) -> Fields:
-        """The content of the entry with a name in a list; the first one, as there should be one.
-
-        Raises:
-            KubeconfigError: There is none.
-        """
+        """The content of the first entry with a name in a list."""
         known = self.names(name)
         if wanted not in known:
             raise KubeconfigError(
@@ -428,11 +398,7 @@ class Fields:
 
 
 def content(pem: Pem) -> bytes:
-    """What a PEM has.
-
-    Raises:
-        KubeconfigError: It cannot be read.
-    """
+    """The bytes of a PEM, or KubeconfigError."""
     if not pem.path:
         return pem.data
     try:
@@ -442,7 +408,7 @@ def content(pem: Pem) -> bytes:
 
 
 def server_problem(url: str) -> str:
-    """Why a URL is not one of an API; "" if it is."""
+    """Why a URL cannot be an API's; "" if it can."""
     try:
         parts = urlsplit(url)
         host, _port = parts.hostname, parts.port

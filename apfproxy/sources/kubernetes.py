@@ -13,31 +13,21 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from apfproxy.api.decode import Problem
-from apfproxy.api.flowcontrol.objects import read_object
-from apfproxy.faults import Part, report
 from apfproxy.sources.dangling_status import DanglingStatus
-from apfproxy.sources.in_force import InForce
+from apfproxy.sources.in_force import InForce, load_when_woken
 from apfproxy.sources.object_files import effective_objects
 from apfproxy.sources.reflector import Reflector
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from apfproxy.api.decode import Problem
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.sources.backoff import Backoff
     from apfproxy.sources.files import LoadObserver
     from apfproxy.sources.in_force import Prepared
     from apfproxy.sources.kubernetes_api import Json, KubernetesApi
-
-PAUSE_S = 0.02
-"""Between two configurations: thousands of objects may be applied in a row, each one a change."""
-REST = 4
-"""A pause is so many times as long as the configuration before it took to make, if that is more: it
-leaves the processor to requests."""
-RETRY_S = 5.0
-"""After a failure that nobody foresaw."""
 
 RESOURCES = {
     "PriorityLevelConfiguration": "prioritylevelconfigurations",
@@ -55,11 +45,11 @@ class KubernetesObjects:
         api: Has the objects; closed by `close`.
         controller: Gets them.
         with_suggested: Whether the suggested objects are among those that serve at first.
-        writes_status: Whether the condition `Dangling` of FlowSchemas is kept there.
-        on_load: Hears what became of each load, `load_first` included.
+        writes_status: Whether the condition `Dangling` of FlowSchemas is written.
+        on_load: Is told the outcome of each load, `load_first` included.
         new_backoff: Makes the pauses of one resource.
         now_s: A monotonic clock.
-        sleep: Waits; tests pass one that does not.
+        sleep: Waits.
     """
 
     def __init__(
@@ -113,12 +103,12 @@ class KubernetesObjects:
 
     @property
     def is_synced(self) -> bool:
-        """Whether all objects of the API were known at some time."""
+        """Whether all objects of the API have been known."""
         return all(each.is_synced for each in self.reflectors.values())
 
     @property
     def problems(self) -> tuple[Problem, ...]:
-        """Why objects that the API has are not in force; empty if all are."""
+        """Why objects of the API are not in force."""
         return self._in_force.problems
 
     def problem(self) -> str | None:
@@ -156,7 +146,7 @@ class KubernetesObjects:
         self._waited.set()
 
     async def reload(self) -> None:
-        """Put in force what is known of the API now, and valid, and not in force yet."""
+        """Put the API's valid objects in force, as far as they are known."""
         self._in_force.put(await asyncio.to_thread(self._prepare, self._known()))
 
     def _known(self) -> list[tuple[str, dict[str, Json]]]:
@@ -169,15 +159,11 @@ class KubernetesObjects:
         for kind, wires in objects:
             for name, wire in sorted(wires.items()):
                 known = before.get(id(wire))  # which keeps it, so that no other has its identity
-                self._read[id(wire)] = known or (wire, self._object(kind, name, wire))
+                self._read[id(wire)] = known or (
+                    wire,
+                    self._in_force.read(kind, name, wire),
+                )
         return self._in_force.prepare(read for _, read in self._read.values())
-
-    def _object(self, kind: str, name: str, wire: Json) -> FlowControlObject | Problem:
-        found = read_object(wire)
-        if not isinstance(found, list):
-            return found
-        messages = tuple(str(error) for error in found)
-        return Problem(self.name, messages, None, kind, name, tuple(found))
 
     async def watch(self) -> None:
         """Follow the objects and load after each change; ends only when it is cancelled."""
@@ -186,26 +172,18 @@ class KubernetesObjects:
                 group.create_task(reflector.run())
             if self.status is not None:
                 group.create_task(self.status.run())
-            await self._load_when_woken()
+            await load_when_woken(self._wake, self._load, self.name, self._sleep)
 
-    async def _load_when_woken(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            begun_s = time.monotonic()
-            pause_s = PAUSE_S
-            if self.is_synced:
-                try:
-                    await self.reload()
-                except Exception as error:  # noqa: BLE001  what is in force stays so
-                    report(Part.OBJECTS, error, f"the configuration in {self.name} cannot be taken")
-                    self._wake.set()
-                    pause_s = RETRY_S
-                self._is_first_done = True
-                self._waited.set()
-                if self.status is not None:
-                    self.status.wake()
-            await self._sleep(max(pause_s, REST * (time.monotonic() - begun_s)))
+    async def _load(self) -> None:
+        if not self.is_synced:
+            return
+        try:
+            await self.reload()
+        finally:
+            self._is_first_done = True
+            self._waited.set()
+            if self.status is not None:
+                self.status.wake()
 
     async def close(self) -> None:
         """Ask the API nothing more."""

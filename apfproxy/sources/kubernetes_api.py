@@ -1,12 +1,12 @@
-"""A Kubernetes API as a client sees it: objects as JSON, watches as lines of it.
+"""A client of a Kubernetes API: objects as JSON, watches as lines of it.
 
-The cluster's own API is believed in what it says, but not in how much: answers and lines are
-bounded.  Its own words about a refusal are shown, as they say who may not do what.
+Answers and lines are bounded.  The API's message about a refusal is shown, as it says who may not
+do what.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -14,7 +14,13 @@ import msgspec
 import yarl
 
 from apfproxy.api.decode import one_line
-from apfproxy.authn.api_exchange import EXCHANGE_ERRORS, explained, json_head, new_session
+from apfproxy.authn.api_exchange import (
+    EXCHANGE_ERRORS,
+    JSON_HEAD,
+    bounded_body,
+    explained,
+    new_session,
+)
 from apfproxy.sources.exec_credential import ExecError
 from apfproxy.sources.token_file import TokenFileError
 
@@ -26,17 +32,17 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 MAX_ANSWER_BYTES = 1 << 26
-"""Of one chunk of a list: etcd keeps objects of 1.5 MiB at most, those here have a few KiB."""
+"""Of one chunk of a list: etcd's objects have 1.5 MiB at most, those here a few KiB."""
 MAX_EVENT_BYTES = 1 << 22
 """Of one event: no object is larger."""
 MAX_MESSAGE = 300
-"""Characters that are shown of what the API says about a refusal."""
+"""Characters that are shown of the API's message about a refusal."""
 
-ANSWER_S = 30.0
-"""For a list or a write, from beginning to end."""
 CONNECT_S = 10.0
+ANSWER = aiohttp.ClientTimeout(total=30.0, sock_connect=CONNECT_S)
+"""For a list or a write, from beginning to end."""
 SILENCE_S = 150.0
-"""A watch without a word for so long is dead: bookmarks come every minute."""
+"""A watch that is silent for so long is dead: bookmarks come every minute."""
 
 OK = 200
 CREATED = 201
@@ -49,11 +55,11 @@ APPLY = "application/apply-patch+yaml"
 
 
 class KubernetesApiError(Exception):
-    """The API gave no answer, or another one than it should.
+    """The API gave no usable answer.
 
     Attributes:
-        status: Of the answer; 0 if there was none.
-        retry_after_s: What it asks to wait; 0 for nothing.
+        status: Of the answer; 0 without one.
+        retry_after_s: The pause that the API asks for; 0 for none.
     """
 
     def __init__(self, what: str, status: int = 0, *, retry_after_s: float = 0.0) -> None:
@@ -63,12 +69,9 @@ class KubernetesApiError(Exception):
 
 
 class KubernetesApi:
-    """The API.
+    """The API at a URL, perhaps with a path; a watch that is silent for `silence_s` is given up.
 
-    Args:
-        server: Its URL, perhaps with a path.
-        credentials: Who asks.
-        silence_s: A watch without a word for so long is given up.
+    Its methods raise KubernetesApiError where there is no good answer.
     """
 
     def __init__(
@@ -85,7 +88,7 @@ class KubernetesApi:
 
     @property
     def problem(self) -> str | None:
-        """What of the credentials cannot be taken anew; None while all can."""
+        """Why changed credentials are not in use."""
         return self._credentials.problem
 
     async def close(self) -> None:
@@ -95,32 +98,18 @@ class KubernetesApi:
             await session.close()
 
     async def get(self, path: str, query: Mapping[str, str]) -> Json:
-        """Ask for an object, or a list of them.
-
-        Raises:
-            KubernetesApiError: There is none.
-        """
-        timeout = aiohttp.ClientTimeout(total=ANSWER_S, sock_connect=CONNECT_S)
-        async with self._exchange("GET", path, query, timeout) as response:
-            return await answer_of(response)
+        """An object, or a list of them."""
+        async with self._exchange("GET", path, query, ANSWER) as response:
+            return await answer_of(response, MAX_ANSWER_BYTES)
 
     async def apply(self, path: str, query: Mapping[str, str], obj: Json) -> Json:
-        """Apply fields of an object on the server's side; the whole object.
-
-        Raises:
-            KubernetesApiError: It was refused.
-        """
-        timeout = aiohttp.ClientTimeout(total=ANSWER_S, sock_connect=CONNECT_S)
+        """Apply fields of an object on the server's side; the whole object."""
         body = msgspec.json.encode(obj)
-        async with self._exchange("PATCH", path, query, timeout, body, APPLY) as response:
-            return await answer_of(response)
+        async with self._exchange("PATCH", path, query, ANSWER, body, APPLY) as response:
+            return await answer_of(response, MAX_ANSWER_BYTES)
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncGenerator[Json | None, None]:
-        """Yield None when the watch has begun, then its events, until the API ends it.
-
-        Raises:
-            KubernetesApiError: It was refused, or the connection broke or fell silent.
-        """
+        """Yield None when the watch has begun, then its events, until the API ends it."""
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_S, sock_read=self._silence_s
         )
@@ -150,10 +139,10 @@ class KubernetesApi:
         body: bytes | None = None,
         content_type: str | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Send a request; the good answer to it, for as long as the context lasts."""
+        """Send a request; its good answer, for as long as the context lasts."""
         try:
             authorization = await self._credentials.refresh()
-            head = json_head(lambda: None)
+            head = dict(JSON_HEAD)
             if authorization is not None:
                 head["Authorization"] = authorization
             if content_type is not None:
@@ -186,19 +175,12 @@ class KubernetesApi:
             raise KubernetesApiError(what) from None
 
 
-async def answer_of(response: aiohttp.ClientResponse) -> Json:
+async def answer_of(response: aiohttp.ClientResponse, max_bytes: int) -> Json:
     """The JSON object that an answer has."""
-    return json_object(await bounded_body(response, MAX_ANSWER_BYTES))
-
-
-async def bounded_body(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """The body of an answer."""
-    data = bytearray()
-    async for piece in response.content.iter_any():
-        data += piece
-        if len(data) > most:
-            raise KubernetesApiError(f"the answer is longer than {most} bytes", response.status)
-    return bytes(data)
+    data = await bounded_body(response, max_bytes)
+    if data is None:
+        raise KubernetesApiError(f"the answer is longer than {max_bytes} bytes", response.status)
+    return json_object(data)
 
 
 def json_object(data: bytes) -> Json:
@@ -215,11 +197,8 @@ def json_object(data: bytes) -> Json:
 async def refusal(response: aiohttp.ClientResponse) -> KubernetesApiError:
     """The error that an answer is."""
     message = ""
-    try:
-        status = json_object(await bounded_body(response, MAX_EVENT_BYTES))
-        message = message_of(status)
-    except KubernetesApiError:
-        pass  # a load balancer's own page
+    with suppress(KubernetesApiError):  # else a load balancer's own page
+        message = message_of(await answer_of(response, MAX_EVENT_BYTES))
     return KubernetesApiError(
         f"answered {response.status}{message and ': '}{message}",
         response.status,

@@ -1,9 +1,8 @@
-"""How many objects of each resource the server stores, read from its own metrics page.
+"""Counts of a server's stored objects by resource, read from its metrics page.
 
-kube-apiserver and servers built like it say this in `apiserver_resource_objects{group,resource}`
-(since 1.34) or `apiserver_storage_objects{resource}`, where the resource is written `pods` or
-`deployments.apps`.  Such a page has megabytes of other metrics, so it is read line by line as it
-comes, and only lines of these two are taken apart.
+kube-apiserver has them as `apiserver_resource_objects{group,resource}` (since 1.34) or
+`apiserver_storage_objects{resource}`, with resources such as `pods` or `deployments.apps`.  A page
+has megabytes of other metrics, so it is read line by line, and only these lines are parsed.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ MAX_PAGE_BYTES = 1 << 28
 MAX_LINE_BYTES = 1 << 16
 """Prometheus' own limit on a label's value is far below this."""
 MAX_RESOURCES = 10_000
-"""Servers have a few hundred; bounds what a wrong page can make us keep."""
+"""Servers have a few hundred."""
 TIMEOUT_S = 20.0
 
 LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
@@ -49,7 +48,7 @@ class CountsSink(Protocol):
 
 
 class CountsParser:
-    """Takes the counts out of a page of Prometheus' text format that comes in pieces."""
+    """Parses the counts from the pieces of a page in Prometheus' text format."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -61,11 +60,7 @@ class CountsParser:
         return f"<CountsParser: {self._bytes} bytes read>"
 
     def feed(self, data: bytes) -> None:
-        """Take the next piece.
-
-        Raises:
-            CountsError: The page is longer than any metrics page, or no text with lines.
-        """
+        """Take the next piece; CountsError if the page or a line is too long."""
         self._bytes += len(data)
         if self._bytes > MAX_PAGE_BYTES:
             raise CountsError(f"the page is longer than {MAX_PAGE_BYTES} bytes")
@@ -76,11 +71,7 @@ class CountsParser:
             self._line(line)
 
     def finish(self) -> dict[str, int]:
-        """The counts by resource; those of the newer metric if the page has both.
-
-        Raises:
-            CountsError: The page has neither metric.
-        """
+        """The counts by resource, of the newer metric if there are both, or CountsError."""
         self._line(self._rest)
         counts = self._resource_objects or self._storage_objects
         if not counts:
@@ -107,7 +98,7 @@ class CountsParser:
 
 
 def whole_number(text: str) -> int | None:
-    """Read a sample's value; None if it is no count (the server says -1 for unknown)."""
+    """A sample's value; None if it is no count (-1 is the server's for unknown)."""
     try:
         value = float(text)
     except ValueError:
@@ -116,16 +107,14 @@ def whole_number(text: str) -> int | None:
 
 
 class ObjectCounts:
-    """Reads the counts again and again, and says so once when that fails or works again.
-
-    What is known stays known while reading fails; the sink decides when it is too old.
+    """Reads the counts periodically, and logs once when that fails or works again.
 
     Args:
         url: The metrics page, http or https.
-        sink: Gets the counts.
-        now_ns: The time to hand on with them.
+        sink: Gets the counts, and decides when old ones no longer count.
+        now_ns: The time of the counts.
         interval_s: Between the end of a reading and the next.
-        sleep: Waits; tests pass one that does not.
+        sleep: Waits.
     """
 
     def __init__(
@@ -155,7 +144,7 @@ class ObjectCounts:
         return str(self.url.with_user(None).with_query(None))
 
     async def run(self) -> None:
-        """Read for ever; ends only when it is cancelled."""
+        """Read for ever."""
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
         async with aiohttp.ClientSession(timeout=timeout) as session:
             while True:
@@ -185,7 +174,7 @@ class ObjectCounts:
 
     async def _fetch(self, session: aiohttp.ClientSession) -> dict[str, int]:
         parser = CountsParser()
-        # Redirects are refused: the operator named a page, the server is not to choose another.
+        # The operator names the page; the server may not choose another by a redirect.
         async with session.get(self.url, allow_redirects=False) as response:
             if response.status != 200:  # noqa: PLR2004 - the status that has the page
                 raise CountsError(f"the server answered {response.status}")

@@ -1,4 +1,4 @@
-"""Objects from files: read, decoded and put over the built-in ones.
+"""Objects from files, and the built-in ones that they replace.
 
 1. A path is a file, or a directory, of which the files `*.yaml`, `*.yml` and `*.json` count that
    are not hidden; directories in it do not.
@@ -32,12 +32,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 
 @dataclass(frozen=True, slots=True)
 class FileContents:
-    """What is in the files of some paths at one time.
-
-    Attributes:
-        files: File name to its bytes, in the order of reading.
-        problems: Paths and files that could not be read.
-    """
+    """The contents of files by name, in the order of reading, and what could not be read."""
 
     files: tuple[tuple[str, bytes], ...]
     problems: tuple[Problem, ...]
@@ -58,10 +53,10 @@ class ObjectsRead:
     """The objects of some files.
 
     Attributes:
-        objects: Those that are valid, in the order of reading.
+        objects: The valid ones, in the order of reading.
         problems: What is wrong with the others, and with files.
-        origins: Kind and name of each object to its file.
-        written: Kind and name of each object to how its file has it.
+        origins: Kind and name of an object to its file.
+        written: Kind and name of an object to its place and fields in the file.
     """
 
     objects: tuple[FlowControlObject, ...]

@@ -1,15 +1,15 @@
-"""Knows all objects of a resource of a Kubernetes API: lists them, then watches their changes.
+"""Follows the objects of a resource of a Kubernetes API: lists them, then watches their changes.
 
-1. A list comes in chunks.  If its continuation expires half-way, all is listed in one piece.
-2. A watch goes on from the version of the list, of the last event or of the last bookmark.  One
-   that ends is no error: another goes on from the last version.
-3. 410, as a status or within a watch, says that the server has forgotten what came after the last
-   version: all is listed anew.  So does 404: the API's version is no longer served.
-4. A connection that breaks or falls silent is made again after a pause, and so is a refused one;
-   pauses grow and are jittered.  What is known stays known meanwhile.
-5. Who comes back may be a server that has lost its newest state, and has come to the last version
-   here by other changes: a watch from there would never tell.  So all is listed anew after whatever
-   else than the orderly end of a watch.
+1. A list comes in chunks; if its continuation expires, all is listed in one piece.
+2. A watch goes on from the version of the list, of the last event or of the last bookmark.  Its end
+   is no error: another watch goes on from the last version.
+3. After 410, as a status or within a watch, all is listed again: the server has forgotten the last
+   version.  Also after 404: the API's version is no longer served.
+4. A connection that breaks, falls silent or is refused is made again after growing pauses.
+   The known objects stay known meanwhile.
+5. A server that comes back may have lost its newest state and reached the last version by other
+   changes, which a watch from there would miss.  So all is listed again after anything but the
+   orderly end of a watch.
 
 Source: Kubernetes documentation, "API Concepts", "Efficient detection of changes"; client-go's
 `tools/cache/reflector.go`, which has no rule 5.
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from apfproxy.sources.kubernetes_api import KubernetesApi
 
 VERSIONS = (V1, V1BETA3)
-"""Of the group, the first that is served is used: v1 is from Kubernetes 1.29 on."""
+"""Of the group; the first served one is used, v1 from Kubernetes 1.29 on."""
 CHUNK = 250
 """Objects of one list; clusters have a few dozen."""
 MAX_OBJECTS = 20_000
@@ -52,12 +52,11 @@ MAX_OBJECTS = 20_000
 MAX_CHUNKS = 1000
 """Of one list: a server may make chunks smaller than it is asked to."""
 WATCH_S = (300, 600)
-"""A watch lasts so long, drawn from between, so that not all end together; as client-go's."""
+"""Bounds of a watch's random duration, as client-go's, so that not all end together."""
 OVERDUE_S = 60.0
-"""A watch that lasts so much longer than it was to is left for another."""
+"""A watch that exceeds its duration by this is given up for another."""
 STEADY_S = 1.0
-"""After a watch that ended sooner there is a pause, lest a server keeps us running in circles."""
-
+"""After a shorter watch there is a pause, lest a server make us watch in a busy loop."""
 
 HINTS = {
     UNAUTHORIZED: "; see to the token or certificate that the proxy shows",
@@ -71,19 +70,19 @@ class Reflector:
     """The objects of one resource of the flow control group.
 
     Args:
-        api: Has them.
-        kind: Theirs.
+        api: Of the objects.
+        kind: Of the objects.
         resource: Its plural, as in paths.
         on_change: Called after each change of `objects`, and when they are followed again.
         now_s: A monotonic clock.
         backoff: Gives the pauses.
-        sleep: Waits; tests pass one that does not.
+        sleep: Waits.
 
     Attributes:
-        objects: Name to object, typed; replaced, never changed.
-        is_synced: Whether they are what the API had at some time.
+        objects: Name to object, with its type; replaced, never changed.
+        is_synced: Whether they were ever listed.
         version: Of the group that is used, such as v1.
-        problem: Why it cannot follow them at the moment; None while it can.
+        problem: Why it cannot follow them at the moment.
         lists: How often all were listed.
         watches: How often a watch has begun.
     """
@@ -121,11 +120,11 @@ class Reflector:
 
     @property
     def path(self) -> str:
-        """Of the resource."""
+        """The resource's path."""
         return f"/apis/{GROUP}/{self.version}/{self._resource}"
 
     async def run(self) -> None:
-        """Follow the objects for ever; ends only when it is cancelled."""
+        """Follow the objects for ever."""
         while True:
             self._has_news = False
             self._began_s = None
@@ -155,7 +154,7 @@ class Reflector:
         return self._began_s is not None and self._now_s() - self._began_s >= STEADY_S
 
     async def _follow(self) -> None:
-        """Get to know all objects, then watch them until the watch ends."""
+        """List all objects unless they are known, then watch them until the watch ends."""
         if self._at is None:
             await self._list()
         await self._watch()
@@ -210,7 +209,7 @@ class Reflector:
             page = await self._api.get(
                 self.path, {**query, **({"continue": token} if token else {})}
             )
-            at = list_version(page)
+            at = object_version(page)
             items = page.get("items") or ()
             if not isinstance(items, list | tuple):
                 raise KubernetesApiError("the answer is no list of objects")
@@ -226,7 +225,7 @@ class Reflector:
         raise KubernetesApiError(f"a list of more than {MAX_CHUNKS} chunks")
 
     async def _watch(self) -> None:
-        """Take what happens until the server ends the watch, as it does after its time."""
+        """Take events until the server ends the watch."""
         assert self._at is not None, "all were listed"
         # The jitter needs no secrecy.
         watch_s = random.randint(*WATCH_S)  # noqa: S311
@@ -250,7 +249,7 @@ class Reflector:
                         self._take(event)
 
     def _take(self, event: Json) -> None:
-        """Take an event of a watch."""
+        """Take an event; an error event is raised."""
         type_, content = event.get("type"), event.get("object")
         if type_ == "ERROR" and isinstance(content, dict):
             code, why = content.get("code"), message_of(content) or "it is not said why"
@@ -274,7 +273,7 @@ class Reflector:
         self._on_change()
 
     def _read(self, content: object) -> tuple[str, Json, str]:
-        """Name, typed object without what nobody here needs, and version."""
+        """Name, object with its type and without managed fields, and version."""
         at = object_version(content)
         obj = with_type(content, self._kind, f"{GROUP}/{self.version}")
         assert isinstance(obj, dict), "it has a version"
@@ -296,8 +295,3 @@ def object_version(content: object) -> str:
     if not isinstance(version, str) or not version:
         raise KubernetesApiError("an object has no resourceVersion: is this a Kubernetes API?")
     return version
-
-
-def list_version(page: Json) -> str:
-    """The resource version of a list."""
-    return object_version(page)

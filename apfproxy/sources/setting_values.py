@@ -1,8 +1,7 @@
 """Settings as people write them: durations, sizes, addresses, networks and URLs.
 
-Each function takes one text and raises ValueError with what it expected instead; where the text
-stood is the caller's to say.  Flags and the settings file share these functions, so one form is
-right in both.
+Flags and the settings file share these functions.  Each reads a text, or raises ValueError with
+what it expected; the caller adds where the text stood.
 """
 
 from __future__ import annotations

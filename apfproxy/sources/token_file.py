@@ -1,7 +1,4 @@
-"""A file with one bearer token, read for each use: it may be replaced at any time.
-
-The token is in no message and no repr.
-"""
+"""A file with one bearer token, which is read for each use, and in no message or repr."""
 
 from __future__ import annotations
 
@@ -18,17 +15,11 @@ TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 
 
 class TokenFileError(ValueError):
-    """The file has no token that can be used; the operator's fault."""
+    """The file has no usable token; the operator's fault."""
 
 
 class TokenFile:
-    """The file.
-
-    Args:
-        path: Where it is.
-        min_characters: A shorter token is refused: the proxy's own judgement of tokens that it
-            checks; those that others check may be as they like.
-    """
+    """The file; tokens of fewer than `min_characters` are refused."""
 
     def __init__(self, path: str, min_characters: int = MIN_CHARACTERS) -> None:
         self.path = Path(path)
@@ -38,11 +29,7 @@ class TokenFile:
         return f"<TokenFile {self.path}>"
 
     def token(self) -> bytes:
-        """The token that is in the file now; blocks on the file system for a moment.
-
-        Raises:
-            TokenFileError: There is none.
-        """
+        """The current token, or TokenFileError; blocks on the file system for a moment."""
         try:
             with open(self.path, "rb", opener=open_at_once) as file:
                 data = file.read(MAX_BYTES + 1)
@@ -59,11 +46,7 @@ def open_at_once(path: str, flags: int) -> int:
 
 
 def checked(path: Path, data: bytes, min_characters: int = MIN_CHARACTERS) -> bytes:
-    """The token in the bytes of a file; white space around it does not count.
-
-    Raises:
-        TokenFileError: They are no token.
-    """
+    """The token in the bytes of a file, or TokenFileError; white space around it is ignored."""
     token = data.strip()
     if not token:
         raise TokenFileError(f"the token file {path} is empty; write one token into it")

@@ -13,8 +13,9 @@ from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.apiserver.store.store import Store
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.sources import stored_objects
+from apfproxy.sources import in_force
 from apfproxy.sources.files import ObjectsError
+from apfproxy.sources.in_force import InForce
 from apfproxy.sources.stored_objects import StoredObjects
 from apfproxy.tasks import spawn
 from tests.apiserver.controllers.scene import Scene
@@ -22,9 +23,12 @@ from tests.sources.test_files import Loads, Threads
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from apfproxy.api.decode import Problem
+    from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.api.kind import Object
+    from apfproxy.sources.in_force import Prepared
 
 
 def level(name: str, shares: int = 10) -> Object:
@@ -194,7 +198,7 @@ async def test_failure_is_logged(
     source = Source()
     source.stored.load_first()
     with monkeypatch.context() as patch:
-        patch.setattr(source.stored, "reload", lambda: 1 / 0)
+        patch.setattr(InForce, "prepare", lambda *_: 1 / 0)
         watching = spawn(source.stored.watch(), name="watching")
         await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("a"))
         await until(lambda: "cannot be taken" in caplog.text)
@@ -221,16 +225,16 @@ async def test_what_cannot_be_taken_is_tried_again(monkeypatch: pytest.MonkeyPat
     """Objects that an error of the program kept out come into force without a further change."""
     source = Source()
     source.stored.load_first()
-    reload, calls = source.stored.reload, []
+    prepare, calls = InForce.prepare, []
 
-    async def fail_once() -> None:
+    def fail_once(self: InForce, read: Iterable[FlowControlObject | Problem]) -> Prepared:
         calls.append(1)
         if len(calls) == 1:
             raise ZeroDivisionError("a bug")
-        await reload()
+        return prepare(self, read)
 
-    monkeypatch.setattr(source.stored, "reload", fail_once)
-    monkeypatch.setattr(stored_objects, "RETRY_S", 0.0)
+    monkeypatch.setattr(InForce, "prepare", fail_once)
+    monkeypatch.setattr(in_force, "RETRY_S", 0.0)
     await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("a"))
     watching = spawn(source.stored.watch(), name="watching")
     await until(lambda: "a" in source.controller.levels)
