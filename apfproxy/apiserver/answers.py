@@ -106,7 +106,7 @@ async def document(
     Args:
         request: That is answered.
         form: Of the answer.
-        body: As JSON, whatever the form.
+        body: JSON, whatever the form.
         status: Of the answer.
         pretty: The parameter; None where it is not given.
     """
@@ -163,11 +163,7 @@ async def written_piecemeal(
 ) -> web.StreamResponse:
     """An answer whose status is sent before all of it is known.
 
-    Args:
-        request: That is answered.
-        headers: Of the answer.
-        write: Writes the body.  If it fails the connection is cut: an answer that ends in order
-            would seem to be complete.
+    If `write` fails the connection is cut: an answer that ends in order would seem to be complete.
     """
     response = web.StreamResponse(headers=headers)
     await response.prepare(request)

@@ -85,11 +85,7 @@ class Api:
         self._chance = chance
 
     def routes(self, handler: Handler | None = None) -> list[web.RouteDef]:
-        """All of it, for an application.
-
-        Args:
-            handler: Gets the requests, and hands them to `handle`; None for nothing in between.
-        """
+        """All of it, for an application; what comes before `handle` may take its place."""
         return [
             web.route("*", f"{prefix}{rest}", handler or self.handle)
             for prefix in PREFIXES

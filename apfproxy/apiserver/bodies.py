@@ -56,14 +56,7 @@ IGNORE = "Ignore"
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a body has to be.
-
-    Attributes:
-        kind: Of the object.
-        api_version: Of the object.
-        schema: Of the object.
-        set_defaults: Gives absent fields their values.
-    """
+    """What a body has to be; `set_defaults` gives absent fields their values."""
 
     kind: str
     api_version: str
@@ -83,12 +76,7 @@ def expected_of(kind: Kind, version: Version) -> Expected:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """What a client sent.
-
-    Attributes:
-        obj: In the form of the request's version, canonical.
-        warnings: Of fields that are dropped.
-    """
+    """What a client sent: canonical, in the form of the request's version; dropped fields."""
 
     obj: Object
     warnings: tuple[str, ...] = ()
@@ -101,11 +89,7 @@ def too_large() -> StatusError:
 
 
 def check_number(data: bytes) -> None:
-    """Make sure that there is not too much in a body to work through at once.
-
-    Raises:
-        StatusError: 413.
-    """
+    """Raise 413 if there is too much in a body to work through at once."""
     if data.count(b"{") + data.count(b"null") > MOST_OBJECTS:
         message = f"Request entity too large: limit is {MOST_OBJECTS} objects"
         raise StatusError(413, "RequestEntityTooLarge", message, {})
@@ -126,11 +110,7 @@ def media_type(content_type: str) -> str:
 
 
 def check_media_type(content_type: str) -> None:
-    """Make sure that bodies of this type can be read.
-
-    Raises:
-        StatusError: 415.
-    """
+    """Raise 415 unless bodies of this type can be read."""
     if media_type(content_type) not in READERS:
         raise unsupported_media_type()
 
@@ -184,13 +164,7 @@ def parse(content_type: str, data: bytes, kind_name: str, schema_for: SchemaFor)
 
 
 def unrecognized(kind_name: str, message: str, data: bytes) -> str:
-    """What Kubernetes says of a body of which it cannot tell the kind.
-
-    Args:
-        kind_name: What it must be.
-        message: What is wrong.
-        data: The body, whose beginning is shown.
-    """
+    """What Kubernetes says of a body of which it cannot tell the kind."""
     shown = data[:MOST_SHOWN]
     text = shown.decode(errors="replace") if data.startswith(b"{") else shown.hex()
     text = f"{text} ..." if len(data) > MOST_SHOWN else text or "<empty>"
@@ -246,16 +220,7 @@ def dropped(duplicates: tuple[str, ...], unknown: tuple[str, ...]) -> tuple[str,
 
 
 def check_type(expected: Expected, raw: object, data: bytes = b"") -> None:
-    """Make sure that a body is of the kind and version that the path has.
-
-    Args:
-        expected: What it must be.
-        raw: What is parsed of it.
-        data: The body, for messages.
-
-    Raises:
-        StatusError: 400.
-    """
+    """Raise 400 unless a parsed body is of the kind and version that the path has."""
     wrong = "" if isinstance(raw, dict) else no_type(raw)
     found = {"kind": expected.kind, "apiVersion": expected.api_version}
     for key, value in raw.items() if isinstance(raw, dict) else ():

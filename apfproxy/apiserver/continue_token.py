@@ -47,23 +47,14 @@ class Token(msgspec.Struct):
 
 
 def encode(resource_version: int, last: tuple[str, str]) -> str:
-    """Make a token.
-
-    Args:
-        resource_version: Of the list; negative for the newest one.
-        last: Namespace, or "", and name of the last object that is given.
-    """
+    """Make a token from a list's version, negative for the newest, and its last object's key."""
     key = "/".join(part for part in last if part)
     data = msgspec.json.encode(Token(VERSION, resource_version, key + AFTER))
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def decode(token: str) -> tuple[int, tuple[str, str]]:
-    """Read a token.
-
-    Returns:
-        The resource version, negative for the newest one, and the namespace and name after which
-        the list goes on.
+    """Read a token: the resource version, and the key after which the list goes on.
 
     Raises:
         StatusError: 400, the token is none of ours.

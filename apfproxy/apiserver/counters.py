@@ -28,8 +28,6 @@ class RequestLabels(NamedTuple):
     Attributes:
         verb: Kubernetes' word in capitals, such as `LIST`; `other` for unknown methods.
         group: "" for the core group, and for what is no resource that is served.
-        version: Of the group.
-        resource: Plural.
         subresource: Such as `status`, or "".
         scope: `resource`, `namespace`, `cluster`, or "" for what is no resource.
         dry_run: `All`, `invalid`, or "".

@@ -21,9 +21,7 @@ class StatusError(Exception):
     """A failure with its HTTP status.
 
     Attributes:
-        code: HTTP status.
         reason: A word for programs, such as `NotFound`; "" for none.
-        message: A sentence for people.
         details: As in the Status object, where Kubernetes writes it even if empty; None for none.
         retry_after_s: For the client, 0 for nothing; also in `details` where that is set.
     """
@@ -108,13 +106,9 @@ def conflict(group: str, resource: str, name: str, reason: str) -> StatusError:
 
 
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """422: fields of an object or of options are refused.
+    """422: fields of an object, or of options of group `meta.k8s.io`, are refused.
 
-    Args:
-        group: Of the kind; `meta.k8s.io` for options.
-        kind: Of the object.
-        name: Of the object; "" for options.
-        errors: At least one; no more than `MOST_CAUSES` are told.
+    No more than `MOST_CAUSES` of the errors are told, of which there is at least one.
     """
     more = len(errors) - MOST_CAUSES
     errors = errors[:MOST_CAUSES]

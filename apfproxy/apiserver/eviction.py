@@ -93,11 +93,7 @@ async def evict(
 async def delete_unprotected(
     registry: Registry, namespace: str, name: str, options: DeleteOptions
 ) -> Object | None:
-    """Delete the pod if no budget can protect it.
-
-    Returns:
-        None once that is done; the pod if budgets have to be asked.
-    """
+    """Delete the pod if no budget can protect it; else return it, for its budgets to be asked."""
     attempts = 0
     while True:
         attempts += 1
@@ -131,11 +127,7 @@ async def delete_unhealthy(
 
 
 async def count(registry: Registry, budget: Object, pod_name: str, *, is_dry_run: bool) -> None:
-    """Count the eviction in the budget's status.
-
-    Raises:
-        StatusError: The budget does not allow it, or is gone.
-    """
+    """Count the eviction in the budget's status; StatusError if it does not allow it."""
     now = rfc3339(registry.clock())
 
     def counted(current: Object) -> Object:

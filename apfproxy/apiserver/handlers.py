@@ -341,11 +341,7 @@ class Call:
         )
 
     async def _body(self) -> bytes:
-        """The request's body.
-
-        Raises:
-            StatusError: 413, or 400 for one that is not encoded as it says.
-        """
+        """The request's body; StatusError 413, or 400 for one that is not encoded as it says."""
         request = self._request
         if (request.content_length or 0) > LARGEST_BYTES:
             raise too_large()

@@ -25,11 +25,7 @@ OTHER_NAMESPACE = (
 
 
 def place(metadata: Object, namespace: str) -> None:
-    """Put an object into the namespace of the request.
-
-    Raises:
-        StatusError: It names another one.
-    """
+    """Put an object into the namespace of the request; StatusError if it names another one."""
     own = metadata.get("namespace", "")
     if own and namespace and own != namespace:
         raise bad_request(OTHER_NAMESPACE)
@@ -40,11 +36,7 @@ def place(metadata: Object, namespace: str) -> None:
 
 
 def check_identity(obj: Object, namespace: str, name: str) -> None:
-    """Make sure that an object is the one that the request is about.
-
-    Raises:
-        StatusError: It has another name or namespace.
-    """
+    """Raise 400 unless an object has the name, and no other namespace than, the request's path."""
     metadata = obj.get("metadata", {})
     own = metadata.get("name", "")
     if not own:
@@ -62,11 +54,7 @@ def check_identity(obj: Object, namespace: str, name: str) -> None:
 
 
 def check_no_uid(kind: Kind, name: str, patch: Object) -> None:
-    """Refuse to create an object of a uid that the client chose.
-
-    Raises:
-        StatusError: The patch has a uid.
-    """
+    """Raise 409 if a patch that creates an object chooses its uid."""
     if uid := patch.get("metadata", {}).get("uid"):
         reason = (
             f"uid mismatch: the provided object specified uid {uid},"
@@ -76,11 +64,7 @@ def check_no_uid(kind: Kind, name: str, patch: Object) -> None:
 
 
 def check_uid(kind: Kind, entry: Entry, uid: str) -> None:
-    """Make sure that an object is not another one of its name.
-
-    Raises:
-        StatusError: It is.
-    """
+    """Raise 409 if an object is another one of its name."""
     if uid and uid != entry.uid:
         place = f"{entry.namespace}/{entry.name}" if entry.namespace else entry.name
         reason = (
@@ -92,11 +76,7 @@ def check_uid(kind: Kind, entry: Entry, uid: str) -> None:
 
 
 def check_unchanged(kind: Kind, entry: Entry, metadata: Object) -> None:
-    """Make sure that the object is still as the client believes.
-
-    Raises:
-        StatusError: It has changed.
-    """
+    """Raise 409 unless the object is still as the client believes."""
     text = metadata.get("resourceVersion", "")
     try:
         version = parse_uint64(text) if text else 0
@@ -122,17 +102,7 @@ def is_version(text: str) -> bool:
 def check_preconditions(
     kind: Kind, entry: Entry, uid: str | None, resource_version: str | None
 ) -> None:
-    """Make sure that the object to be deleted is the one that is meant.
-
-    Args:
-        kind: Of the object.
-        entry: The object.
-        uid: It must have it; None for any.
-        resource_version: It must have it; None for any.
-
-    Raises:
-        StatusError: It is another one, or has changed.
-    """
+    """Raise 409 unless the object to be deleted has these; None for any."""
     version = str(entry.resource_version)
     differing = (
         ("UID", uid, entry.uid, "deleted and then recreated"),

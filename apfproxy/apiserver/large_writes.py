@@ -34,11 +34,7 @@ class LargeWrites:
         self._lock = asyncio.Lock()
 
     def turn(self, size: int) -> AbstractAsyncContextManager[None]:
-        """Wait until no other large write is under way; a small one does not wait.
-
-        Args:
-            size: Of the write, in bytes.
-        """
+        """Wait until no other large write is under way; one of fewer bytes does not wait."""
         return self._lock if size >= LARGE_BYTES else nullcontext()
 
 
@@ -73,9 +69,7 @@ COLLECTOR_PAUSE = CollectorPause()
 async def worked_out(size: int, work: Callable[[], Made]) -> Made:
     """What a function comes to: of a large write in a thread, of a small one at once.
 
-    Args:
-        size: Of the write, in bytes.
-        work: Touches nothing that anybody else changes.
+    The function may touch nothing that anybody else changes.
     """
     return work() if size < LARGE_BYTES else await asyncio.to_thread(_work_undisturbed, work)
 

@@ -40,12 +40,7 @@ LATEST = -1
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a list answers with.
-
-    Attributes:
-        entries: In the order of their keys.
-        metadata: Of the list.
-    """
+    """What a list answers with: objects in the order of their keys, metadata of the list."""
 
     entries: list[Entry]
     metadata: Object
@@ -72,11 +67,7 @@ def too_large(resource_version: int, current: int) -> StatusError:
 
 
 async def reach(store: Store, resource_version: int) -> None:
-    """Wait until readers see a resource version, which may be yet to come.
-
-    Raises:
-        StatusError: 504, it has not come within `NEWER_WAIT_S`.
-    """
+    """Wait until readers see a resource version; StatusError 504 after `NEWER_WAIT_S`."""
     is_there = resource_version <= store.resource_version
     if not is_there and not await store.wait_for(resource_version, NEWER_WAIT_S):
         raise too_large(resource_version, store.resource_version)
@@ -85,11 +76,7 @@ async def reach(store: Store, resource_version: int) -> None:
 async def page(
     store: Store, collection: Collection, selection: Selection, options: ListOptions
 ) -> Page:
-    """Select the objects of a list.
-
-    Raises:
-        StatusError: The state that is asked for is no longer, or not yet, there.
-    """
+    """Select the objects of a list; StatusError if that state is no longer, or not yet, there."""
     at: int | None = None
     start: tuple[str, str] | None = None
     limit = options.limit

@@ -49,7 +49,6 @@ class Latency:
     """A distribution of durations.
 
     Attributes:
-        shape: Its kind.
         first: Seconds: the value, the least, the mean or, if lognormal, the median.
         second: The greatest in seconds, the standard deviation in seconds or, if lognormal, that
             of the logarithm.
@@ -103,11 +102,7 @@ class LoadSettings:
 
 
 class Load:
-    """Draws what happens to each request.
-
-    Args:
-        settings: How slow and how faulty.
-        latency_chance, fault_chance: Draw; two of them, so that one does not change the other.
+    """Draws what happens to each request; latencies and faults apart, so neither changes the other.
 
     Attributes:
         concurrency: Requests that are there now.

@@ -51,13 +51,7 @@ WITHOUT_TABLE = ALL_SHAPES - {Shape.TABLE}
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form of answers.
-
-    Attributes:
-        media_type: `application/json` or `application/yaml`.
-        shape: What is made of an object.
-        meta_version: The version of `meta.k8s.io` that the shape has.
-    """
+    """A form of answers: JSON or YAML, of a shape in a version of `meta.k8s.io`."""
 
     media_type: str = JSON
     shape: Shape = Shape.OBJECT
@@ -74,14 +68,7 @@ AS_JSON = Form()
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of the choices of a client.
-
-    Attributes:
-        type: Before the slash; `*` for any.
-        subtype: After the slash; `*` for any.
-        quality: The weight.
-        parameters: The others.
-    """
+    """One of the choices of a client; type and subtype are `*` for any."""
 
     type: str
     subtype: str
@@ -107,15 +94,7 @@ class Choice:
 
 
 def check_route(accept: str, available: tuple[str, ...] = AVAILABLE) -> None:
-    """Make sure that a client takes something of what there is where its request goes.
-
-    Args:
-        accept: The field's value; "" for anything.
-        available: Media types, as Kubernetes has them there.
-
-    Raises:
-        StatusError: 406.
-    """
+    """Raise 406 unless a client takes something of what there is where its request goes."""
     for choice in (accept or "*/*").split(","):
         name = choice.partition(";")[0].strip(" ")
         if name == "*/*" or name in available:
@@ -125,22 +104,14 @@ def check_route(accept: str, available: tuple[str, ...] = AVAILABLE) -> None:
 
 
 def not_acceptable(available: tuple[str, ...] = AVAILABLE) -> StatusError:
-    """406: no form that the client accepts can be written.
-
-    Args:
-        available: Media types, as Kubernetes has them there.
-    """
+    """406: no form that the client accepts can be written."""
     message = f"only the following media types are accepted: {', '.join(available)}"
     return StatusError(406, "NotAcceptable", message)
 
 
 @lru_cache(maxsize=256)
 def choices(accept: str) -> tuple[Choice, ...]:
-    """The choices of a client, best first.
-
-    Args:
-        accept: The field's value.
-    """
+    """The choices of a client, best first."""
     found = [choice for part in accept.split(",") if (choice := choice_of(part)) is not None]
     if len(found) > MOST_SORTED_BY_INSERTION:
         found.sort(key=lambda choice: (-choice.quality, choice.type == "*", choice.subtype == "*"))
@@ -195,13 +166,7 @@ def quality_of(text: str) -> float:
 
 
 def form_of(media_type: str, choice: Choice, shapes: frozenset[Shape]) -> Form | None:
-    """The form of a choice; None if it cannot be written.
-
-    Args:
-        media_type: That the choice stands for.
-        choice: Of the client.
-        shapes: Of `meta.k8s.io`, which objects can be converted to here.
-    """
+    """The form of a choice, which stands for a media type; None if it cannot be written."""
     stream = choice.parameters.get("stream")
     if stream and (stream != "watch" or media_type == YAML):
         return None

@@ -44,7 +44,6 @@ class Write:
     """Who writes what, in which form and when.
 
     Attributes:
-        kind: Of the object.
         version: In whose form the client wrote it.
         manager: Field manager.
         time: Now, as objects have it.
@@ -62,24 +61,14 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Beginning:
-    """An object that may come to be.
-
-    Attributes:
-        obj: In the storage version, its fields owned.
-    """
+    """An object that may come to be: in the storage version, its fields owned."""
 
     obj: Object
 
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What an object that is there becomes.
-
-    Attributes:
-        old, new: In the storage version.
-        is_gone: Whether nothing holds it any more.
-        is_change: Whether the new one is any other.
-    """
+    """What an object becomes, in the storage version; gone once nothing holds it any more."""
 
     old: Object
     new: Object
@@ -96,11 +85,7 @@ def begun(write: Write, obj: Object) -> Beginning:
 
 
 def complete_creation(kind: Kind, obj: Object, warn: Warn) -> None:
-    """Complete an object that has its metadata, and validate it.
-
-    Raises:
-        StatusError: 422.
-    """
+    """Complete an object that has its metadata, and validate it; StatusError 422."""
     metadata = obj["metadata"]
     kind.rules.stamp(obj, metadata["creationTimestamp"])
     kind.rules.prepare_create(obj)

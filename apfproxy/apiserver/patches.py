@@ -73,11 +73,7 @@ class Patch:
         return reason if is_strategic else f"error decoding patch: {reason}"
 
     def change(self, live: Object) -> Object:
-        """What becomes of an object, canonical and with defaults; may be called again.
-
-        Raises:
-            StatusError: The patch does not fit the object, or makes none of it.
-        """
+        """What becomes of an object, canonical and with defaults; StatusError if nothing does."""
         raw = copied(self._parsed.raw)  # what comes of it may share parts with it
         unknown_operations: tuple[str, ...] = ()
         try:
@@ -134,10 +130,7 @@ def not_a_map(raw: object) -> str:
 
 
 def applied(kind: Kind, version: Version, data: bytes, validation: str) -> tuple[Object, list[str]]:
-    """The fields that a body of `APPLY_PATCH` wants to own, as the client wrote them.
-
-    Returns:
-        The configuration, and warnings.
+    """The fields that a body of `APPLY_PATCH` wants to own, as the client wrote them, and warnings.
 
     Raises:
         StatusError: 400, the body is no configuration of the kind.

@@ -114,10 +114,8 @@ class DeleteOptions:
     """How to delete.
 
     Attributes:
-        is_dry_run: Whether to answer as if, and delete nothing.
         grace_period_s: Seconds that the object gets to end; None for the kind's default.
-        uid: The object must have it; None for any.
-        resource_version: The object must have it; None for any.
+        uid, resource_version: The object must have them; None for any.
         propagation: `Background`, `Foreground`, `Orphan`, or "" for the kind's default.
         manager: Field manager.
         is_cascading: Whether the client said so in the old way, `orphanDependents: false`.
@@ -134,13 +132,7 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write came to.
-
-    Attributes:
-        obj: The object as stored, in the storage version, with `kind` and `apiVersion`.
-        is_created: Whether it was not there before.
-        is_gone: Whether it is there no more.
-    """
+    """What a write came to: in the storage version, with `kind` and `apiVersion`."""
 
     obj: Object
     is_created: bool = False
@@ -172,11 +164,7 @@ class Registry:
         self._has_namespaces = any(kind.resource == NAMESPACES for kind in self.kinds)
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object:
-        """The newest state of an object, in the storage version.
-
-        Raises:
-            StatusError: 404.
-        """
+        """The newest state of an object, in the storage version; StatusError 404."""
         return decoded(kind, self._entry(kind, namespace, name))
 
     def objects(self, kind: Kind, namespace: str | None = None) -> list[Object]:
@@ -187,11 +175,7 @@ class Registry:
     async def create(
         self, kind: Kind, namespace: str, obj: Object, options: WriteOptions
     ) -> Written:
-        """Add an object, which is canonical and has defaults, and is changed.
-
-        Raises:
-            StatusError: It may not be added.
-        """
+        """Add an object, which is canonical and has defaults, and is changed; or StatusError."""
         size = options.sent_bytes
         async with self._large_writes.turn(size):
             write = self._write(kind, options)
@@ -295,11 +279,7 @@ class Registry:
         return Written(made.new, is_gone=made.is_gone)
 
     def _ending(self, kind: Kind, entry: Entry, options: DeleteOptions) -> Replacement:
-        """What a deletion makes of an object; changes nothing.
-
-        Raises:
-            StatusError: It may not be deleted, or is not the one that is meant.
-        """
+        """What a deletion makes of an object; StatusError if it may not be deleted."""
         old, obj = decoded(kind, entry), decoded(kind, entry)
         if objection := kind.rules.objection(obj):
             raise forbidden(kind.group, kind.plural, entry.name, objection)
@@ -469,12 +449,7 @@ class Registry:
 
 
 def completed(kind: Kind, raw: Object) -> Object:
-    """The object that a client would send, in canonical form of the storage version, with defaults.
-
-    Args:
-        kind: Of the object.
-        raw: Of the right types.
-    """
+    """What a client would send: in canonical form of the storage version, with defaults."""
     version = kind.storage
     obj = canonical(version.schema, raw)
     version.set_defaults(obj)

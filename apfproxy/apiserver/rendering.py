@@ -98,15 +98,7 @@ class Renderer:
         return self._object(entry) if shape is Shape.OBJECT else self._partial(entry)
 
     def list_chunks(self, entries: Sequence[Entry], metadata: Object) -> Iterator[bytes]:
-        """A document about many objects, in parts.
-
-        Args:
-            entries: In order.
-            metadata: Of the list.
-
-        Raises:
-            StatusError: 406, a list has no such form; at once.
-        """
+        """A list in parts; StatusError 406, at once, if a list has no such form."""
         if self._form.shape is Shape.METADATA:
             raise not_convertible(self._form.shape, f"is a list ({self._go_type}List)")
         return self._chunks(entries, metadata)
@@ -296,11 +288,7 @@ def as_yaml(body: bytes) -> bytes:
 
 
 def yaml_list(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """A list as YAML, in parts; each takes tens of milliseconds to make.
-
-    Args:
-        chunks: As `Renderer.list_chunks` gives them.
-    """
+    """A list as YAML, of the parts of `list_chunks`; each takes tens of milliseconds to make."""
     head: Object = json.loads(next(chunks) + LIST_END)
     name = next(reversed(head))  # of the items, for now an empty list
     before = {key: value for key, value in head.items() if key < name}

@@ -64,22 +64,14 @@ class SeedCounts:
 
 
 class Seeder:
-    """Makes the objects.
-
-    Args:
-        registry: Gets them.
-        chance: Draws what differs between them.
-    """
+    """Makes the objects; `chance` draws what differs between them."""
 
     def __init__(self, registry: Registry, chance: random.Random) -> None:
         self._registry = registry
         self._chance = chance
 
     async def seed(self, counts: SeedCounts) -> int:
-        """Let the objects be there.
-
-        Returns:
-            How many were made.
+        """Let the objects be there; returns how many were made.
 
         Raises:
             StatusError: The registry refuses one.

@@ -13,14 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is selected.
-
-    Attributes:
-        namespace: "" for all of them.
-        name: "" for any.
-        labels: None for any.
-        fields: None for any.
-    """
+    """What is selected; "" and None are for all."""
 
     namespace: str = ""
     name: str = ""

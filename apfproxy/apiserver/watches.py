@@ -113,9 +113,7 @@ class Watch:
     async def run(self, write: Write, on_initial: Callable[[], None] | None = None) -> None:
         """Write events until the time is over, the server stops or the client leaves.
 
-        Args:
-            write: Takes lines of events.
-            on_initial: Called once when the initial events are written.
+        `on_initial` is called once, when the initial events are written.
         """
         if self._failure is not None:
             await write(error_line(self._failure))

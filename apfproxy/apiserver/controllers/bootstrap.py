@@ -134,11 +134,7 @@ class Bootstrap:
         }
 
     async def ensure_all(self) -> None:
-        """Let all objects be there and right.
-
-        Raises:
-            StatusError: The store does not let it.
-        """
+        """Let all objects be there and right; StatusError if the store refuses one."""
         for key in self._built_in:
             await self.look(key)
         for kind in self.kinds:

@@ -94,11 +94,7 @@ class Controllers:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Let the objects be there that always are, then let all controllers run.
-
-        Raises:
-            StatusError: The store refuses one of the objects.
-        """
+        """Create what is always there, then run; StatusError if the store refuses one."""
         if Bootstrap.name in self._makers:
             await self._bootstrap().ensure_all()
         self._tasks = [

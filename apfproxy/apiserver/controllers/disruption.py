@@ -58,8 +58,7 @@ class Budget:
 
     Attributes:
         described: Its `spec.selector`.
-        selector: What that means.
-        error: Why it means nothing; "" if it does.
+        error: Why that means nothing; "" if it does.
         pods: Names of the pods that it matches.
     """
 

@@ -88,12 +88,7 @@ def metadata_of(entry: Entry) -> Metadata:
 
 @dataclass(slots=True)
 class Dependents:
-    """The objects that name a uid as an owner.
-
-    Attributes:
-        keys: All of them, in the order in which they came to be known.
-        blocking: Those that let the owner wait.
-    """
+    """The objects that name a uid as an owner, and those that it waits for."""
 
     keys: dict[Key, None]
     blocking: set[Key]
@@ -141,11 +136,7 @@ class GarbageCollector:
         return concerned
 
     def _lose(self, entry: Entry) -> list[Key]:
-        """Note that an object is gone.
-
-        Returns:
-            Its dependents, and the owners that waited for it last.
-        """
+        """Note that an object is gone; gives its dependents, and owners that wait no more."""
         key = (entry.resource, entry.namespace, entry.name)
         self._waiting.pop(entry.uid, None)
         concerned = self._note_owners(key, ()) if key in self._owners else []

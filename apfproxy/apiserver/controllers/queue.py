@@ -56,11 +56,7 @@ class Queue:
         return None
 
     def retry(self, key: Key, now_s: float) -> float:
-        """Have a key that failed looked at again.
-
-        Returns:
-            The pause until then, in seconds.
-        """
+        """Have a key that failed looked at again, after a pause in seconds, which is returned."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
         pause_s = min(FIRST_PAUSE_S * (1 << min(failures, 30)), LONGEST_PAUSE_S)

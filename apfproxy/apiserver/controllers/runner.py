@@ -48,11 +48,7 @@ class Controller(Protocol):
         """Whose changes it is told of."""
 
     def notice(self, kind: Kind, change: Change, /) -> Iterable[Key]:
-        """Take note of a change, or of an object that is there, as `ADDED`.
-
-        Returns:
-            What to look at because of it.
-        """
+        """The keys to look at because of a change, or of an object that is there, as `ADDED`."""
 
     async def look(self, key: Key, /) -> float | None:
         """Make it as it should be; a StatusError "not found" means that nothing is to be done.
@@ -63,12 +59,7 @@ class Controller(Protocol):
 
 
 class Runner:
-    """One controller at work.
-
-    Args:
-        make: Makes one that knows nothing yet.
-        registry: Has the objects.
-    """
+    """One controller at work; `make` makes one that knows nothing yet."""
 
     def __init__(self, make: Callable[[], Controller], registry: Registry) -> None:
         self._make = make
@@ -93,11 +84,7 @@ class Runner:
                 self._controller = self._make()
 
     async def _follow(self) -> None:
-        """Run until the store is closed.
-
-        Raises:
-            ExceptionGroup: The changes could not be followed.
-        """
+        """Run until the store is closed; ExceptionGroup if the changes could not be followed."""
         self._queue = Queue()
         store = self._registry.store
         watchers: list[tuple[Kind, Watcher]] = []

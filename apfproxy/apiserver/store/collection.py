@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 class Published:
-    """The counter that all collections of a store share.
-
-    Attributes:
-        resource_version: Of the newest change that readers see, in whichever collection.
-    """
+    """The counter that all collections of a store share: of the newest change that readers see."""
 
     __slots__ = ("resource_version",)
 
@@ -78,8 +74,7 @@ class Collection:
         Args:
             namespace: Only of this one; None for all.
             at: Resource version of the state to give; None, or one that is yet to come, for now.
-            start: Namespace and name of the last object that the caller has: only what comes after
-                it in order is given, whether or not it is there itself.
+            start: Namespace and name after which to begin, whether or not such an object is there.
             limit: The most objects to give; None for all.
 
         Raises:
@@ -93,11 +88,7 @@ class Collection:
         at: int | None = None,
         start: tuple[str, str] | None = None,
     ) -> int:
-        """How many objects `snapshot` would give without a limit.
-
-        Raises:
-            TooOldError: `at` is before the window.
-        """
+        """How many objects `snapshot` would give without a limit; TooOldError."""
         low, high = self._range(namespace, start)
         first, end = bounds(namespace, start)
         undone = self._undone(at)
@@ -108,11 +99,7 @@ class Collection:
         )
 
     def watch(self, after: int) -> Watcher:
-        """Follow the changes that come after a resource version.
-
-        Raises:
-            TooOldError: It is before the window.
-        """
+        """Follow the changes after a resource version; TooOldError if it is before the window."""
         return Watcher(self, self._window, self._published, after)
 
     def overlaid(
@@ -122,14 +109,7 @@ class Collection:
         start: tuple[str, str] | None = None,
         limit: int | None = None,
     ) -> list[Entry]:
-        """Objects in order, with some of them replaced.
-
-        Args:
-            overlay: Key to the state to give instead; None for none.
-            namespace: As for `snapshot`.
-            start: As for `snapshot`.
-            limit: As for `snapshot`.
-        """
+        """Objects in order as `snapshot` gives them, some replaced by key; None for none."""
         objects = self._objects
         low, high = self._range(namespace, start)
         if limit is not None:
@@ -233,11 +213,7 @@ class Watcher:
     def __init__(
         self, collection: Collection, window: Window, published: Published, after: int
     ) -> None:
-        """A watcher that knows everything up to the resource version `after`.
-
-        Raises:
-            TooOldError: It is before the window.
-        """
+        """A watcher that knows everything up to the resource version `after`; or TooOldError."""
         self._collection = collection
         self._window = window
         self._published = published
@@ -258,11 +234,7 @@ class Watcher:
         return self._known
 
     def read(self, limit: int) -> list[Change]:
-        """Changes that were not read yet, oldest first, at most `limit`; none if there are none.
-
-        Raises:
-            TooOldError: The window moved on beyond this reader.
-        """
+        """Changes that were not read yet, oldest first; TooOldError if the window is beyond."""
         if self._next == self._window.end:
             return []
         try:
@@ -279,11 +251,7 @@ class Watcher:
         return changes
 
     async def wait(self) -> bool:
-        """Wait until there is something to read.
-
-        Returns:
-            Whether there may be; False once the watcher or the store is closed and all is read.
-        """
+        """Wait for something to read; False once this or the store is closed and all is read."""
         if self._is_closed:
             return False
         return self._next < self._window.end or await self._collection.next_change()

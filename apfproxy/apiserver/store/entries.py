@@ -14,12 +14,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class TooOldError(Exception):
-    """A resource version is asked for that the window no longer reaches back to.
-
-    Attributes:
-        resource_version: The one asked for.
-        floor: The oldest one that is still answered.
-    """
+    """A resource version is asked for that the window, which begins at `floor`, has no longer."""
 
     def __init__(self, resource_version: int, floor: int) -> None:
         super().__init__(f"too old resource version: {resource_version} ({floor})")
@@ -51,10 +46,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         resource: Plural, with the group if the caller's names have it.
         namespace: "" for objects without.
-        name: Unique in namespace and resource.
         resource_version: Of the change that led to this state.
-        uid: Of the object.
-        labels: Of the object, for label selectors.
         fields: Field selector's name to value.
         data: JSON of the object in the storage version, without `apiVersion` and `kind`; with
             `metadata.resourceVersion`.
@@ -80,7 +72,6 @@ class Change(msgspec.Struct, gc=False):
 
     Attributes:
         resource_version: Unique in the store.
-        type: What it did.
         entry: The new state; for DELETED the final one, which has the deletion's resource version.
         old: The state before; None for ADDED.
         encoded: What watchers made of it, by a key of their own, so that many of a kind encode

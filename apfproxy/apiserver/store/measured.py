@@ -43,11 +43,7 @@ class MeasuredBackend:
         return self._backend.load()
 
     def write(self, changes: Sequence[Change], floors: Mapping[str, int]) -> None:
-        """Keep changes, all or none.
-
-        Raises:
-            StoreError: None of them is kept.
-        """
+        """Keep changes, all or none; StoreError if none."""
         started_ns = self._now_ns()
         try:
             self._backend.write(changes, floors)

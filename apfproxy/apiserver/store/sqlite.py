@@ -102,18 +102,10 @@ decode_strings = msgspec.json.Decoder(dict[str, str]).decode
 
 
 class SqliteBackend:
-    """One SQLite file, held as long as this lives.
-
-    Attributes:
-        path: Where it is.
-    """
+    """One SQLite file, held as long as this lives."""
 
     def __init__(self, path: str | Path) -> None:
-        """Open the file, or make it, readable for its owner only.
-
-        Raises:
-            StoreError: It cannot be used; it is left as it was.
-        """
+        """Open the file, or make it for its owner only; StoreError leaves it as it was."""
         self.path = Path(path)
         self._floors: dict[str, int] = {}
         try:
@@ -140,11 +132,7 @@ class SqliteBackend:
         self._identity = identity(self.path)
 
     def load(self) -> Loaded:
-        """Everything that is kept.
-
-        Raises:
-            StoreError: The file is damaged.
-        """
+        """Everything that is kept; StoreError if the file is damaged."""
         try:
             return self._load()
         except sqlite3.Error as error:
@@ -153,11 +141,7 @@ class SqliteBackend:
             raise self._damaged(f"a row is not as it was written ({error})") from error
 
     def write(self, changes: Sequence[Change], floors: Mapping[str, int]) -> None:
-        """Keep changes, in one transaction.
-
-        Raises:
-            StoreError: None of them is kept; the next call tries anew.
-        """
+        """Keep changes, in one transaction; StoreError if none, the next call tries again."""
         if identity(self.path) != self._identity:
             raise StoreError(
                 f"store {self.path}: it was deleted or replaced while in use; put it back with"
@@ -298,10 +282,7 @@ def change_row(change: Change) -> tuple[str, int, str, int | None]:
 def create(path: Path) -> None:
     """Make an empty file for its owner only, so that it outlives a crash; leave one that is there.
 
-    The log beside it gets the same mode from SQLite.
-
-    Raises:
-        OSError: That cannot be done.
+    The log beside it gets the same mode from SQLite.  OSError if that cannot be done.
     """
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))

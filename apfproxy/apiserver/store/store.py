@@ -67,21 +67,12 @@ class Backend(Protocol):
     """What keeps changes for good.  Its methods block and are never called two at a time."""
 
     def load(self) -> Loaded:
-        """Everything that is kept.
-
-        Raises:
-            StoreError: It cannot be read.
-        """
+        """Everything that is kept; StoreError if it cannot be read."""
 
     def write(self, changes: Sequence[Change], floors: Mapping[str, int]) -> None:
-        """Keep changes, all or none; called from a thread of the store's.
+        """Keep changes, oldest first, all or none, in a thread of the store's; StoreError if none.
 
-        Args:
-            changes: Oldest first.
-            floors: Resource to the resource version up to which its changes need not be kept.
-
-        Raises:
-            StoreError: None of them is kept.
+        The changes of a resource up to its floor, a resource version, need not be kept.
         """
 
     def close(self) -> None:
@@ -226,11 +217,7 @@ class Store:
         return self._hand_over(Change(entry.resource_version, ChangeType.DELETED, entry, old))
 
     async def wait_for(self, resource_version: int, timeout_s: float) -> bool:
-        """Wait until readers see a resource version.
-
-        Returns:
-            Whether they do; False if the time is over or the store closes before.
-        """
+        """Wait until readers see a version; False if the time is over or the store closes."""
         if resource_version <= self._published.resource_version:
             return True
         if self._is_closed:

@@ -92,11 +92,7 @@ class Window:
             self.append(change)
 
     def position(self, after: int) -> int:
-        """Where to read on for one who knows everything up to a resource version.
-
-        Raises:
-            TooOldError: What came next is no longer here.
-        """
+        """Where to read on after a resource version; TooOldError if the next change is gone."""
         if after < self.floor:
             raise TooOldError(after, self.floor)
         return self._first + bisect_right(
@@ -104,17 +100,9 @@ class Window:
         )
 
     def read(self, position: int, limit: int) -> list[Change]:
-        """Changes from a position on.
+        """As many changes from a position on, which is at most `end`, as there are, up to a limit.
 
-        Args:
-            position: At most `end`.
-            limit: The most changes to give.
-
-        Returns:
-            As many as there are, maybe none.  The next position is as much further.
-
-        Raises:
-            TooOldError: The change at the position is no longer here.
+        The next position is as much further.  TooOldError if the change at the position is gone.
         """
         start = position - self._first
         if start < 0:
@@ -129,11 +117,7 @@ class Window:
         return found
 
     def since(self, resource_version: int) -> Iterator[Change]:
-        """Changes after a resource version, newest first.
-
-        Raises:
-            TooOldError: Some are no longer here; raised at the first step.
-        """
+        """Changes after a resource version, newest first; the first step may raise TooOldError."""
         if resource_version < self.floor:
             raise TooOldError(resource_version, self.floor)
         for change in reversed(self._changes):
