@@ -74,14 +74,6 @@ def expected_of(kind: Kind, version: Version) -> Expected:
     return Expected(kind.name, kind.api_version(version.name), version.schema, version.set_defaults)
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
-    """What a client sent: canonical, in the form of the request's version; dropped fields."""
-
-    obj: Object
-    warnings: tuple[str, ...] = ()
-
-
 def too_large() -> StatusError:
     """413: the body is longer than is read."""
     message = f"Request entity too large: limit is {LARGEST_BYTES}"
@@ -171,8 +163,10 @@ def unrecognized(kind_name: str, message: str, data: bytes) -> str:
     return f"the object provided is unrecognized (must be of type {kind_name}): {message} ({text})"
 
 
-def decode(expected: Expected, parsed: Parsed, validation: str, data: bytes = b"") -> Sent:
-    """Make an object of a parsed body.
+def decode(
+    expected: Expected, parsed: Parsed, validation: str, data: bytes = b""
+) -> tuple[Object, tuple[str, ...]]:
+    """Make a canonical object, and warnings of dropped fields, of a parsed body.
 
     Args:
         expected: What it must be, if it says what it is.
@@ -201,7 +195,7 @@ def decode(expected: Expected, parsed: Parsed, validation: str, data: bytes = b"
     obj["apiVersion"] = expected.api_version
     keep_reset(obj, raw)
     expected.set_defaults(obj)
-    return Sent(canonical(expected.schema, obj), warnings)
+    return canonical(expected.schema, obj), warnings
 
 
 def keep_reset(obj: Object, raw: object) -> None:

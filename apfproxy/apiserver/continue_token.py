@@ -38,18 +38,10 @@ TOKEN = Struct(
 )
 
 
-class Token(msgspec.Struct):
-    """What a token says."""
-
-    v: str = ""
-    rv: int = 0
-    start: str = ""
-
-
 def encode(resource_version: int, last: tuple[str, str]) -> str:
     """Make a token from a list's version, negative for the newest, and its last object's key."""
     key = "/".join(part for part in last if part)
-    data = msgspec.json.encode(Token(VERSION, resource_version, key + AFTER))
+    data = msgspec.json.encode({"v": VERSION, "rv": resource_version, "start": key + AFTER})
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
@@ -76,23 +68,24 @@ def decode(token: str) -> tuple[int, tuple[str, str]]:
         found = read(TOKEN, {} if raw is None else raw).obj
     except MismatchError as error:
         raise _refused(f"continue key is not valid: {error}") from error
-    decoded = Token(found.get("v", ""), found.get("rv", 0), found.get("start", ""))
-    if decoded.v != VERSION:
+    version, resource_version = found.get("v", ""), found.get("rv", 0)
+    start = found.get("start", "")
+    if version != VERSION:
         raise _refused(
-            f"continue key is not valid: server does not recognize this encoded version {decoded.v}"
+            f"continue key is not valid: server does not recognize this encoded version {version}"
         )
-    if decoded.rv == 0:
+    if resource_version == 0:
         raise _refused(
             "continue key is not valid: incorrect encoded start resourceVersion"
             f" (version {VERSION})"
         )
-    if not decoded.start:
+    if not start:
         raise _refused(f"continue key is not valid: encoded start key empty (version {VERSION})")
-    key = "/" + decoded.start.removeprefix("/")
+    key = "/" + start.removeprefix("/")
     if posixpath.normpath(key) != key:
-        raise _refused(f"continue key is not valid: {decoded.start}")
-    namespace, _, name = decoded.start.removesuffix(AFTER).removeprefix("/").rpartition("/")
-    return decoded.rv, (namespace, name)
+        raise _refused(f"continue key is not valid: {start}")
+    namespace, _, name = key.removesuffix(AFTER).removeprefix("/").rpartition("/")
+    return resource_version, (namespace, name)
 
 
 def _refused(message: str) -> StatusError:

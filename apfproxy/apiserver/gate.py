@@ -81,17 +81,19 @@ class Gate:
         started_s = now()
         attributes = attributes_of(request)
         counters = self._counters.of(self._labels(request, attributes))
-        slot = Slot(self, is_mutating=attributes.is_mutating)
         code = 0
+        self._enter(attributes.is_mutating)
+        share = contextlib.ExitStack()
+        share.callback(self._leave, attributes.is_mutating)
         if attributes.long_running:
             counters.long_running += 1
-            ON_INITIAL.set(slot.leave)
+            ON_INITIAL.set(share.close)
             code = 200  # what its client has seen, if it leaves
         try:
             response = await self._answer(request, attributes)
             code = response.status
         finally:
-            slot.leave()
+            share.close()
             if attributes.long_running:
                 counters.long_running -= 1
             counters.end(code, round((now() - started_s) * NS_PER_S))
@@ -104,7 +106,7 @@ class Gate:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
 
-    def enter(self, *, is_mutating: bool) -> None:
+    def _enter(self, is_mutating: bool) -> None:
         """Take part in the load."""
         counters = self._counters
         if is_mutating:
@@ -115,7 +117,7 @@ class Gate:
             self._load.concurrency += 1
         self._idle.clear()
 
-    def leave(self, *, is_mutating: bool) -> None:
+    def _leave(self, is_mutating: bool) -> None:
         """Take part no more."""
         counters = self._counters
         if is_mutating:
@@ -187,29 +189,6 @@ class Gate:
             scope_of(attributes),
             dry_run_of(request),
         )
-
-
-class Slot:
-    """A request's part in the load, which ends once.
-
-    Args:
-        gate: Counts it.
-        is_mutating: Whether the request may change anything.
-    """
-
-    __slots__ = ("_gate", "_is_mutating", "_is_over")
-
-    def __init__(self, gate: Gate, *, is_mutating: bool) -> None:
-        self._gate = gate
-        self._is_mutating = is_mutating
-        self._is_over = False
-        gate.enter(is_mutating=is_mutating)
-
-    def leave(self) -> None:
-        """Take part no more; harmless once done."""
-        if not self._is_over:
-            self._is_over = True
-            self._gate.leave(is_mutating=self._is_mutating)
 
 
 def attributes_of(request: web.Request) -> RequestAttributes:

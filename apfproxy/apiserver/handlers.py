@@ -82,7 +82,6 @@ if TYPE_CHECKING:
     from apfproxy.api.kind import Kind, Object
     from apfproxy.api.schema.body import Parsed
     from apfproxy.api.schema.protobuf import SchemaFor
-    from apfproxy.apiserver.bodies import Sent
     from apfproxy.apiserver.lists import Page
     from apfproxy.apiserver.options import ListOptions, WriteParameters
     from apfproxy.apiserver.paths import Target
@@ -136,9 +135,7 @@ class Call:
     async def _get(self) -> web.StreamResponse:
         """Read one object."""
         form = self._form()
-        options = parameters.get_options(self._query)
-        if options.resource_version not in {"", "0"}:
-            await reach(self._store, int(options.resource_version))
+        await reach(self._store, parameters.asked_version(self._query))
         target, kind = self._target, self._kind
         entry = self._collection.get(target.namespace, target.name)
         if entry is None:
@@ -165,9 +162,9 @@ class Call:
         check_media_type(self._content_type)
         data = await self._body()
         options = parameters.create_options(self._query, self._user_agent)
-        sent = await self._sent(data, options.field_validation)
+        obj = await self._sent(data, options.field_validation)
         write = self._write_options(options, data)
-        written = await self._registry.create(self._kind, self._target.namespace, sent.obj, write)
+        written = await self._registry.create(self._kind, self._target.namespace, obj, write)
         return await self._written(form, written)
 
     async def _replace(self) -> web.StreamResponse:
@@ -175,19 +172,14 @@ class Call:
         form = self._form()
         data = await self._body()
         options = parameters.update_options(self._query, self._user_agent)
-        sent = await self._sent(data, options.field_validation)
+        obj = await self._sent(data, options.field_validation)
         target = self._target
-        check_identity(sent.obj, target.namespace, target.name)
-        uid = sent.obj["metadata"].get("uid", "")
-        attempts = chain((sent,), iter(lambda: self._decoded(data, options.field_validation), None))
+        check_identity(obj, target.namespace, target.name)
+        uid = obj["metadata"].get("uid", "")
+        attempts = chain((obj,), iter(lambda: self._decoded(data, options.field_validation), None))
         write = self._write_options(options, data)
         written = await self._registry.update(
-            self._kind,
-            target.namespace,
-            target.name,
-            lambda _live: next(attempts).obj,
-            write,
-            uid=uid,
+            self._kind, target.namespace, target.name, lambda _: next(attempts), write, uid=uid
         )
         return await self._written(form, written)
 
@@ -263,18 +255,18 @@ class Call:
             api_version = "policy/v1"
         expected = Expected("Eviction", api_version, EVICTIONS[api_version])
         read_eviction = partial(decode, expected, parsed, options.field_validation, data)
-        sent = await worked_out(len(data), read_eviction)
-        warn_all(sent.warnings)
+        eviction, warnings = await worked_out(len(data), read_eviction)
+        warn_all(warnings)
         target = self._target
-        place(sent.obj["metadata"], target.namespace)
-        asked, wanted = list(self._query.get("dryRun", ())), sent.obj.get("deleteOptions") or {}
+        place(eviction["metadata"], target.namespace)
+        asked, wanted = list(self._query.get("dryRun", ())), eviction.get("deleteOptions") or {}
         inner = wanted.get("dryRun")
         if asked and inner and asked != inner:
             both = f"{printed(asked)} and {printed(inner)}"
             raise unknown_error(f"Non-matching dry-run options in request and content: {both}")
         how = parameters.delete_options({}, wanted, self._user_agent)
         how = replace(how, is_dry_run=how.is_dry_run or options.is_dry_run)
-        status = await evict(self._registry, target.namespace, target.name, sent.obj, how)
+        status = await evict(self._registry, target.namespace, target.name, eviction, how)
         return await self._document(form, encode(status), status=201)
 
     async def _listed(self, form: Form, found: Page) -> web.StreamResponse:
@@ -366,17 +358,17 @@ class Call:
             len(data), partial(parse, self._content_type, data, kind_name, schema_for)
         )
 
-    async def _sent(self, data: bytes, validation: str) -> Sent:
+    async def _sent(self, data: bytes, validation: str) -> Object:
         """The object in the request's body."""
         return await worked_out(len(data), partial(self._decoded, data, validation))
 
-    def _decoded(self, data: bytes, validation: str) -> Sent:
+    def _decoded(self, data: bytes, validation: str) -> Object:
         expected = expected_of(self._kind, self._version)
         schemas = versions(expected.kind, {expected.api_version: expected.schema})
         parsed = parse(self._content_type, data, expected.kind, schemas)
-        sent = decode(expected, parsed, validation, data)
-        warn_all(sent.warnings)
-        return sent
+        obj, warnings = decode(expected, parsed, validation, data)
+        warn_all(warnings)
+        return obj
 
     def _write_options(self, options: WriteParameters, data: bytes) -> WriteOptions:
         return WriteOptions(

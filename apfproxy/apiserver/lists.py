@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.apiserver import continue_token
 from apfproxy.apiserver.errors import StatusError, bad_request, expired
+from apfproxy.apiserver.options import ANY_VERSION, EXACT
 from apfproxy.apiserver.store.entries import TooOldError
 
 if TYPE_CHECKING:
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 NEWER_WAIT_S = 3.0
 """How long a list waits for a resource version that is yet to come: Kubernetes' time."""
-
-EXACT = "Exact"
 
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
 CONTINUE_TOO_OLD = (
@@ -82,7 +81,7 @@ async def page(
     limit = options.limit
     if options.continue_token:
         resource_version, start = continue_token.decode(options.continue_token)
-        if options.resource_version not in {"", "0"}:
+        if options.resource_version not in ANY_VERSION:
             raise bad_request("specifying resource version is not allowed when using continue")
         at = None if resource_version == LATEST else resource_version
     elif options.resource_version == "0":

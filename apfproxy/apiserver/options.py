@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     Query = Mapping[str, tuple[str, ...]]
 
 
+MATCH = "resourceVersionMatch"
 EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"
 ANY_VERSION = frozenset({"", "0"})
@@ -64,13 +65,10 @@ class ListOptions:
     """What a LIST or WATCH asks for.
 
     Attributes:
-        label_selector: None for any labels.
-        field_selector: None for any fields.
         limit: Objects to answer with at most; 0 or less for no limit.
         continue_token: Where to go on; "" for a new list.
         resource_version: "", "0", or a number.
         resource_version_match: `Exact`, `NotOlderThan` or "".
-        allow_watch_bookmarks: Whether a WATCH may have bookmarks.
         send_initial_events: Whether a WATCH begins with all objects; None for by version.
         timeout_s: Of a WATCH; 0 for the server's choice.
     """
@@ -87,23 +85,11 @@ class ListOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class GetOptions:
-    """What a GET of one object asks for.
-
-    Attributes:
-        resource_version: "", "0", or a number.
-    """
-
-    resource_version: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class WriteParameters:
     """How to create, replace or patch.
 
     Attributes:
         field_manager: Who writes; never "".
-        is_dry_run: Whether to answer as if, and store nothing.
         field_validation: `Strict`, `Warn` or `Ignore`: what becomes of unknown fields.
         force: Whether an applied configuration takes fields from others.
     """
@@ -115,7 +101,6 @@ class WriteParameters:
 
 
 NO_LIST_OPTIONS = ListOptions()
-NO_GET_OPTIONS = GetOptions()
 
 
 def pretty(query: Query) -> bool:
@@ -128,8 +113,8 @@ def is_watch(query: Query) -> bool:
     return _boolean(query, "watch") or False
 
 
-def get_options(query: Query) -> GetOptions:
-    """Decode the parameters of a GET of one object.
+def asked_version(query: Query) -> int:
+    """The resource version that a GET of one object asks for; 0 for any.
 
     Raises:
         StatusError: It asks for an export; or the resource version is none: 500, as Kubernetes
@@ -137,22 +122,14 @@ def get_options(query: Query) -> GetOptions:
     """
     if _boolean(query, "export"):
         raise bad_request("the export parameter, deprecated since v1.14, is no longer supported")
-    version = first(query, "resourceVersion")
-    if version in ANY_VERSION:
-        return NO_GET_OPTIONS
+    version = first(query, "resourceVersion") or "0"
     if wrong := _wrong_version(version):
         raise unknown_error(wrong)
-    return GetOptions(version)
+    return int(version)
 
 
 def list_options(query: Query, kind: Kind, *, is_watch: bool, served: str = "") -> ListOptions:
-    """Decode the parameters of a LIST or WATCH.
-
-    Args:
-        query: The parameters.
-        kind: Of the objects.
-        is_watch: Whether it is a WATCH.
-        served: Version of the request; "" for the kind's own.
+    """Decode the parameters of a LIST or WATCH of a version; "" for the kind's own.
 
     Raises:
         StatusError: They cannot be decoded, or make no sense.
@@ -181,9 +158,12 @@ def list_options(query: Query, kind: Kind, *, is_watch: bool, served: str = "") 
     if errors:
         raise invalid_object(META_GROUP, "ListOptions", "", errors)
     _check_field_names(fields, kind, served or kind.storage.name)
-    if version not in ANY_VERSION and not (token and not is_watch):
-        # Beside a token it is judged after the token.
-        _check_version(version, is_watch=is_watch)
+    # Beside a list's token the resource version is judged after the token.
+    is_judged = version not in ANY_VERSION and (is_watch or not token)
+    if is_judged and (wrong := _wrong_version(version)):
+        if is_watch:
+            raise unknown_error(wrong)  # 500, as Kubernetes has it
+        raise bad_request(f"invalid resource version: {wrong}")
     return ListOptions(
         None if labels.is_everything else labels,
         None if fields.is_everything else fields,
@@ -198,34 +178,19 @@ def list_options(query: Query, kind: Kind, *, is_watch: bool, served: str = "") 
 
 
 def create_options(query: Query, user_agent: str) -> WriteParameters:
-    """Decode the parameters of a creation.
-
-    Raises:
-        StatusError: They are not allowed.
-    """
+    """Decode the parameters of a creation; StatusError if they are not allowed."""
     return _write_parameters(query, user_agent, "CreateOptions", [])
 
 
 def update_options(query: Query, user_agent: str) -> WriteParameters:
-    """Decode the parameters of a replacement.
-
-    Raises:
-        StatusError: They are not allowed.
-    """
+    """Decode the parameters of a replacement; StatusError if they are not allowed."""
     return _write_parameters(query, user_agent, "UpdateOptions", [])
 
 
 def patch_options(query: Query, user_agent: str, *, is_apply: bool) -> WriteParameters:
-    """Decode the parameters of a patch.
+    """Decode the parameters of a patch; StatusError if they are not allowed.
 
-    Args:
-        query: The parameters.
-        user_agent: The request's header.
-        is_apply: Whether the patch is an applied configuration, which is `force`d and has to say
-            whose it is.
-
-    Raises:
-        StatusError: They are not allowed.
+    An applied configuration may be forced, and has to say whose it is.
     """
     errors: list[FieldError] = []
     if is_apply and not first(query, "fieldManager"):
@@ -236,12 +201,7 @@ def patch_options(query: Query, user_agent: str, *, is_apply: bool) -> WritePara
 
 
 def delete_options(query: Query, raw: object, user_agent: str) -> DeleteOptions:
-    """Decode how to delete.
-
-    Args:
-        query: The parameters, which count only where there is no body.
-        raw: The body as decoded JSON or YAML; None for none.
-        user_agent: The request's header.
+    """Decode how to delete: the parsed body, or the parameters where that is None.
 
     Raises:
         StatusError: It cannot be decoded, or makes no sense.
@@ -290,11 +250,7 @@ def _boolean(query: Query, key: str) -> bool | None:
 
 
 def _integer(query: Query, key: str) -> int | None:
-    """A parameter as a number; None for none.
-
-    Raises:
-        ValueError: It is no number.
-    """
+    """A parameter as a number; None for none; ValueError if it is no number."""
     values = query.get(key)
     return parse_int64(values[0]) if values else None
 
@@ -308,14 +264,6 @@ def _wrong_version(version: str) -> str:
     return ""
 
 
-def _check_version(version: str, *, is_watch: bool) -> None:
-    """Refuse a resource version that is none."""
-    if wrong := _wrong_version(version):
-        if is_watch:
-            raise unknown_error(wrong)  # 500, as Kubernetes has it
-        raise bad_request(f"invalid resource version: {wrong}")
-
-
 def _check_field_names(fields: FieldSelector, kind: Kind, served: str) -> None:
     """Refuse fields that objects of the kind cannot be selected by."""
     name = f"{kind.api_version(served)}, Kind={kind.name}" if kind.group else ""
@@ -327,21 +275,18 @@ def _check_field_names(fields: FieldSelector, kind: Kind, served: str) -> None:
 
 def _validate_list(match: str, version: str, token: str, initial: bool | None) -> list[FieldError]:
     """Judge the parameters of a LIST together."""
-    field = "resourceVersionMatch"
     errors: list[FieldError] = []
     if match:
         if not version:
-            detail = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-            errors.append(forbidden(field, detail))
+            errors.append(_match_is_forbidden("unless resourceVersion is provided"))
         if token:
-            detail = "resourceVersionMatch is forbidden when continue is provided"
-            errors.append(forbidden(field, detail))
+            errors.append(_match_is_forbidden("when continue is provided"))
         if match not in {EXACT, NOT_OLDER_THAN}:
             detail = f'supported values: "{EXACT}", "{NOT_OLDER_THAN}", ""'
-            errors.append(FieldError(field, Reason.NOT_SUPPORTED, detail, match))
+            errors.append(FieldError(MATCH, Reason.NOT_SUPPORTED, detail, match))
         if match == EXACT and version == "0":
             detail = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-            errors.append(forbidden(field, detail))
+            errors.append(forbidden(MATCH, detail))
     if initial is not None:
         errors.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     return errors
@@ -349,23 +294,22 @@ def _validate_list(match: str, version: str, token: str, initial: bool | None) -
 
 def _validate_watch(match: str, initial: bool | None, token: str) -> list[FieldError]:
     """Judge the parameters of a WATCH together."""
-    field = "resourceVersionMatch"
     errors: list[FieldError] = []
     if initial is not None and match != NOT_OLDER_THAN:
         detail = f"sendInitialEvents requires setting resourceVersionMatch to {NOT_OLDER_THAN}"
-        errors.append(forbidden(field, detail))
+        errors.append(forbidden(MATCH, detail))
     if match:
         if initial is None:
-            detail = (
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-            )
-            errors.append(forbidden(field, detail))
+            errors.append(_match_is_forbidden("for watch unless sendInitialEvents is provided"))
         if match != NOT_OLDER_THAN:
-            errors.append(not_supported(field, match, (NOT_OLDER_THAN,)))
+            errors.append(not_supported(MATCH, match, (NOT_OLDER_THAN,)))
         if token:
-            detail = "resourceVersionMatch is forbidden when continue is provided"
-            errors.append(forbidden(field, detail))
+            errors.append(_match_is_forbidden("when continue is provided"))
     return errors
+
+
+def _match_is_forbidden(why: str) -> FieldError:
+    return forbidden(MATCH, f"{MATCH} is forbidden {why}")
 
 
 def _write_parameters(
@@ -397,13 +341,7 @@ def _validate_dry_run(values: tuple[str, ...] | list[str]) -> list[FieldError]:
 
 
 def _sent_delete_options(query: Query) -> Object:
-    """The parameters of a deletion, as its body would have them.
-
-    Raises:
-        StatusError: They cannot be decoded.
-    """
-    if not query:
-        return {}
+    """The parameters of a deletion, as its body would have them; StatusError."""
     options: dict[str, Any] = {}
     try:
         options["gracePeriodSeconds"] = _integer(query, "gracePeriodSeconds")
@@ -419,12 +357,8 @@ def _sent_delete_options(query: Query) -> Object:
 
 
 def _read_delete_options(raw: object) -> Object:
-    """The options in the body of a deletion.
-
-    Raises:
-        StatusError: It has none.
-    """
-    if raw is not None and not isinstance(raw, dict):
+    """The options in the body of a deletion; StatusError if it has none."""
+    if not isinstance(raw, dict):
         raise bad_request(f"couldn't get version/kind; json parse error: {no_type(raw)}")
     try:
         options = read(DELETE_OPTIONS, raw).obj
@@ -443,8 +377,8 @@ def _read_delete_options(raw: object) -> Object:
 def _validate_delete(options: Object) -> list[FieldError]:
     """Judge how to delete."""
     errors: list[FieldError] = []
-    policy = options.get("propagationPolicy")
     field = "propagationPolicy"
+    policy = options.get(field)
     if policy is not None and options.get("orphanDependents") is not None:
         detail = "orphanDependents and deletionPropagation cannot be both set"
         errors.append(invalid(field, policy, detail))

@@ -60,13 +60,6 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Beginning:
-    """An object that may come to be: in the storage version, its fields owned."""
-
-    obj: Object
-
-
-@dataclass(frozen=True, slots=True)
 class Replacement:
     """What an object becomes, in the storage version; gone once nothing holds it any more."""
 
@@ -76,12 +69,12 @@ class Replacement:
     is_change: bool
 
 
-def begun(write: Write, obj: Object) -> Beginning:
+def begun(write: Write, obj: Object) -> Object:
     """What a client wants to create; `obj`, which is canonical and has defaults, is changed."""
     warn_all(write.warn, drop_repeated_owners(obj["metadata"]))
     wipe(obj["metadata"])
     own(write, None, obj)
-    return beginning(write, obj)
+    return as_stored(write, obj)
 
 
 def complete_creation(kind: Kind, obj: Object, warn: Warn) -> None:
@@ -111,7 +104,7 @@ def updated(write: Write, entry: Entry, change: Callable[[Object], Object]) -> R
 
 def applied(
     write: Write, entry: Entry | None, place_: tuple[str, str], patch: Object, *, force: bool
-) -> Beginning | Replacement:
+) -> Object | Replacement:
     """What becomes of an object, if there is one, by an applied configuration.
 
     Args:
@@ -156,9 +149,7 @@ def applied(
     version.set_defaults(new)
     new = canonical(version.schema, new)
     warn_all(write.warn, drop_repeated_owners(new["metadata"]))
-    if entry is None:
-        return beginning(write, new)
-    return replaced(write, entry, new)
+    return as_stored(write, new) if entry is None else replaced(write, entry, new)
 
 
 def own(write: Write, live: Object | None, new: Object) -> None:
@@ -197,11 +188,11 @@ def warn_all(warn: Warn, warnings: Iterable[str]) -> None:
         warn(warning)
 
 
-def beginning(write: Write, obj: Object) -> Beginning:
-    """An object whose fields are owned, in the storage version."""
+def as_stored(write: Write, obj: Object) -> Object:
+    """An object in the storage version."""
     obj = write.version.to_storage(obj)
     set_type(obj, write.kind, write.kind.storage)
-    return Beginning(obj)
+    return obj
 
 
 def replaced(write: Write, entry: Entry, new: Object) -> Replacement:
@@ -211,8 +202,7 @@ def replaced(write: Write, entry: Entry, new: Object) -> Replacement:
         StatusError: It is not valid there, or not the one that the client means.
     """
     kind, rules, subresource = write.kind, write.kind.rules, write.subresource
-    new = write.version.to_storage(new)
-    set_type(new, kind, kind.storage)
+    new = as_stored(write, new)
     old = decoded(kind, entry)
     metadata = new["metadata"]
     check_identity(new, entry.namespace, entry.name)
@@ -248,12 +238,8 @@ def replaced(write: Write, entry: Entry, new: Object) -> Replacement:
 
 def decoded(kind: Kind, entry: Entry) -> Object:
     """The object of an entry, in the storage version; a copy of its own for each caller."""
-    obj: Object = {
-        "kind": kind.name,
-        "apiVersion": kind.api_version(kind.storage.name),
-        **msgspec.json.decode(entry.data),
-    }
-    return obj
+    api_version = kind.api_version(kind.storage.name)
+    return {"kind": kind.name, "apiVersion": api_version, **msgspec.json.decode(entry.data)}
 
 
 def in_version(kind: Kind, version: Version, entry: Entry) -> Object:

@@ -42,7 +42,6 @@ from apfproxy.apiserver.identity import (
 )
 from apfproxy.apiserver.large_writes import LARGE_BYTES, LargeWrites, worked_out
 from apfproxy.apiserver.outcomes import (
-    Beginning,
     Replacement,
     Warn,
     Write,
@@ -313,10 +312,9 @@ class Registry:
         return max(options.sent_bytes, 0 if entry is None else len(entry.data))
 
     async def _create(
-        self, kind: Kind, namespace: str, made: Beginning, options: WriteOptions
+        self, kind: Kind, namespace: str, obj: Object, options: WriteOptions
     ) -> Written:
-        """Add an object whose fields are owned."""
-        obj = made.obj
+        """Add an object, in the storage version, whose fields are owned."""
         metadata = obj["metadata"]
         place(metadata, namespace)
         if self._has_namespaces and kind.is_namespaced:

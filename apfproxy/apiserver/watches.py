@@ -17,6 +17,7 @@ import msgspec
 from apfproxy.apiserver.errors import StatusError, expired
 from apfproxy.apiserver.lists import reach
 from apfproxy.apiserver.negotiation import Shape
+from apfproxy.apiserver.options import ANY_VERSION
 from apfproxy.apiserver.store.entries import ChangeType, Entry, TooOldError
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ class Watch:
     async def begin(self) -> None:
         """Find where to begin, before anything is answered."""
         options, store = self._options, self._store
-        is_any = options.resource_version in {"", "0"}
+        is_any = options.resource_version in ANY_VERSION
         is_initial = options.send_initial_events
         if is_initial is None:
             is_initial = is_any

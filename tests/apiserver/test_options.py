@@ -12,12 +12,11 @@ from apfproxy.api.selectors.fields import parse_field_selector
 from apfproxy.api.selectors.labels import parse_label_selector
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.options import (
-    GetOptions,
     ListOptions,
     WriteParameters,
+    asked_version,
     create_options,
     delete_options,
-    get_options,
     is_watch,
     list_options,
     manager_of,
@@ -216,22 +215,17 @@ def test_list_options_messages(query: str, is_watch: bool, kind: Kind, message: 
 
 
 @pytest.mark.parametrize(
-    ("query", "options"),
-    [
-        ("", GetOptions()),
-        ("resourceVersion=0", GetOptions()),
-        ("resourceVersion=7", GetOptions("7")),
-    ],
+    ("query", "version"), [("", 0), ("resourceVersion=0", 0), ("resourceVersion=7", 7)]
 )
-def test_get_options(query: str, options: GetOptions) -> None:
+def test_asked_version(query: str, version: int) -> None:
     """The version that a GET wants is decoded."""
-    assert options == get_options(query_of(query))
+    assert version == asked_version(query_of(query))
 
 
-def test_get_options_refused() -> None:
+def test_asked_version_refused() -> None:
     """A version that is none is answered with 500, as by Kubernetes."""
     with pytest.raises(StatusError) as caught:
-        get_options(query_of("resourceVersion=-1"))
+        asked_version(query_of("resourceVersion=-1"))
 
     assert (500, "", []) == failure(caught.value)
 

@@ -10,7 +10,7 @@ import pytest
 
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.outcomes import Beginning, Replacement, Write, applied, begun, updated
+from apfproxy.apiserver.outcomes import Replacement, Write, applied, begun, updated
 from apfproxy.apiserver.store.entries import Entry
 
 if TYPE_CHECKING:
@@ -77,10 +77,10 @@ def test_an_applied_configuration_stays_as_it_is() -> None:
     created = applied(WRITE, None, ("", "f"), patch, force=False)
     replaced = applied(WRITE, entry(), ("", "f"), patch, force=False)
 
-    assert isinstance(created, Beginning)
+    assert isinstance(created, dict)
     assert isinstance(replaced, Replacement)
     assert PATCH == patch
-    assert {"a": "b"} == created.obj["metadata"]["labels"] == replaced.new["metadata"]["labels"]
+    assert {"a": "b"} == created["metadata"]["labels"] == replaced.new["metadata"]["labels"]
     assert "matchingPrecedence" in replaced.new["spec"]
 
 
@@ -99,7 +99,7 @@ def test_fields_of_other_versions_are_nobodys() -> None:
     obj = {**copy.deepcopy(PATCH), "status": {}}
     obj["metadata"] |= {"managedFields": entries, "deletionGracePeriodSeconds": 5}
 
-    made = begun(WRITE, obj).obj["metadata"]
+    made = begun(WRITE, obj)["metadata"]
 
     assert ["known", "tester"] == [entry["manager"] for entry in made["managedFields"]]
     assert "deletionGracePeriodSeconds" not in made
