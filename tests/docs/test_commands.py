@@ -16,6 +16,9 @@ FLAGS_OF_OTHERS = {
 }
 """Flags of other programs that documents name alone."""
 
+FOLDERS = ("tests/", ".ci/", "config/", "docs/", "loadtest/")
+"""A word that begins so is a path of the repository."""
+
 GROUP = click.Context(cli)
 
 
@@ -27,6 +30,9 @@ def commands() -> dict[str, click.Command]:
 
 def problem_of(words: list[str]) -> str | None:
     """What is wrong with a command line; None if nothing is, or if it is another program's."""
+    for word in words:
+        if word.startswith(FOLDERS) and not (ROOT / word.partition("::")[0]).exists():
+            return f"no file {word}"
     program = words[0].rpartition("/")[2]
     if "apfproxy" in words and words[0] == "docker":
         words = words[words.index("apfproxy") :]
@@ -108,6 +114,7 @@ def test_readme_lists_all_commands() -> None:
         pytest.param(["python", "-m", "loadtest.peer"], id="no-module"),
         pytest.param(["python", "-m", "tests.fuzz.run", "--minutes", "1"], id="no-flag-of-it"),
         pytest.param(["--no-such-flag"], id="alone"),
+        pytest.param(["kubectl", "apply", "-f", "config/kubernetes/x.yaml"], id="no-file"),
     ],
 )
 def test_wrong_commands_are_found(words: list[str]) -> None:

@@ -12,6 +12,7 @@ from tests.docs.pages import ROOT, Page, page, pages, read_page
 MAX_LINES = 400
 MAX_README_LINES = 160
 PATH = re.compile(r"(?:apfproxy|config|docs|loadtest|tests|\.ci)/[\w./-]*\w/?(?:::\w+)?")
+CONFORMANCE = ROOT / "tests" / "conformance"
 MODULE = re.compile(r"[\w/]+\.py")
 
 each_page = pytest.mark.parametrize("document", pages(), ids=[each.name for each in pages()])
@@ -42,7 +43,7 @@ def test_paths(document: Page) -> None:
     missing = []
     for span in document.spans:
         if MODULE.fullmatch(span):
-            folders = (ROOT, ROOT / "apfproxy", document.path.parent)
+            folders = (ROOT, ROOT / "apfproxy", CONFORMANCE, document.path.parent)
             if not any((folder / span).exists() for folder in folders):
                 missing.append(span)
         elif PATH.fullmatch(span):
