@@ -18,7 +18,7 @@ CORE = frozenset({"api", "request", "flowcontrol"})
 
 PURE = CORE | {"lint", "simulation"}
 
-EVERYWHERE = frozenset({"clock", "errors", "loopback"})
+EVERYWHERE = frozenset({"clock", "errors", "loopback", "transitions"})
 """Modules beside the packages that all may import, and that import none."""
 
 SHARED = frozenset({"duties", "faults", "rare_log", "settings", "tasks"})
@@ -28,6 +28,7 @@ ARROWS: dict[str, frozenset[str]] = {
     "clock": frozenset(),
     "errors": frozenset(),
     "loopback": frozenset(),
+    "transitions": frozenset(),
     "rare_log": frozenset(),
     "settings": frozenset(),
     "faults": frozenset({"rare_log"}),

@@ -11,14 +11,16 @@ how many.  WATCHes are counted while they are open, and make writes wider as the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
-from apfproxy.flowcontrol.flow_limits import count_rejection
+from apfproxy.flowcontrol.flow_control import FlowControl
+from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.passage import Passage
+from apfproxy.flowcontrol.request_digest import RequestDigest
 from apfproxy.flowcontrol.ticket import WorkEstimate
-from apfproxy.flowcontrol.work_estimate import LIST_VERBS, MAX_LIST_SEATS, WorkEstimator
-from apfproxy.simulation.replay import Lane, Replay
+from apfproxy.flowcontrol.work_estimate import MAX_LIST_SEATS, WorkEstimator
 from apfproxy.simulation.seat_meter import SeatMeter
 from apfproxy.simulation.series import FIRST_BIN_NS, MOST_BINS, LevelSeries
 from apfproxy.simulation.tally import Tally
@@ -28,12 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
-    from apfproxy.flowcontrol.controller import Classification
-    from apfproxy.flowcontrol.flow_limits import FlowLimits
+    from apfproxy.flowcontrol.flow_limits import Refusal
     from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.request.attributes import RequestAttributes
     from apfproxy.simulation.kinds import Kind
-    from apfproxy.simulation.replay import Client
 
 NS_PER_S = 1_000_000_000
 ADJUSTMENT_PERIOD_NS = round(ADJUSTMENT_PERIOD_S * NS_PER_S)
@@ -50,71 +49,68 @@ MAX_TALLIES = 100_000
 OTHERS = "(others)"
 
 
-class SimulatedLane(Lane):
-    """Where requests of one kind go.
+class Client(Protocol):
+    """Whoever wants to know when a request has ended."""
+
+    def on_end(self, retry_after_s: int) -> None:
+        """The request has ended, now.
+
+        Args:
+            retry_after_s: How long to stay away, if it was rejected; 0 if it was served.
+        """
+
+    def on_open(self, end_ns: int) -> None:
+        """The request is under way and will end then; `on_end` is not called.
+
+        So it is with what goes on without seats, and does not keep a run from ending.
+        """
+
+
+class Lane:
+    """What requests of one kind have in common.
 
     Attributes:
-        level: Their priority level.
-        estimate: The work of each; None if it depends on what is known then.
-        takes_seats: False if flow control lets them pass.
-        limits: What annotations ask of the flow; None if there are none.
-        is_long_running: Whether each may last as long as it likes.
+        digest: What flow control is told of each.
+        timeout_ns: How long one may take, from its arrival on; 0 for no limit.
+        tally: What became of them.
     """
 
-    __slots__ = (
-        "_attributes",
-        "_simulation",
-        "estimate",
-        "is_long_running",
-        "level",
-        "limits",
-        "takes_seats",
-    )
+    __slots__ = ("digest", "tally", "timeout_ns")
+
+    def __init__(self, digest: RequestDigest, tally: Tally) -> None:
+        self.digest = digest
+        self.timeout_ns = 0 if digest.is_long_running else digest.timeout_ns
+        self.tally = tally
+
+
+class SimulatedRequest:
+    """One request on its way."""
+
+    __slots__ = ("_simulation", "client", "lane", "passage", "service_ns")
 
     def __init__(
-        self,
-        simulation: Simulation,
-        kind: Kind,
-        classification: Classification,
-        estimate: WorkEstimate | None,
-        tally: Tally,
+        self, simulation: Simulation, lane: Lane, service_ns: int, client: Client | None
     ) -> None:
-        attributes = kind.attributes
-        is_watch = attributes.is_resource_request and attributes.verb == "watch"
-        super().__init__(
-            classification.level.queue_set,
-            classification.flow,
-            wait_limit_ns=classification.level.longest_wait_ns(kind.timeout_ns),
-            timeout_ns=0 if attributes.long_running else kind.timeout_ns,
-            watch_seats_ns=WATCH_SEATS_NS if is_watch else -1,
-            tally=tally,
-        )
-        self.estimate = estimate
-        self.takes_seats = is_watch or not attributes.long_running
-        self.limits = classification.limits
-        self.is_long_running = attributes.long_running
         self._simulation = simulation
-        self._attributes = attributes
-        self.level = classification.level
+        self.lane = lane
+        self.service_ns = service_ns
+        self.client = client
+        self.passage = Passage(simulation.flow_control, lane.digest, self)
 
-    def on_watch(self, service_ns: int) -> None:
-        """Count a WATCH as open until its end."""
-        self._simulation.open_watch(self._attributes, service_ns)
-        self.hold_place(service_ns)
+    def on_seats(self) -> None:
+        """Its turn has come."""
+        self._simulation.execute(self)
 
-    def hold_place(self, service_ns: int) -> None:
-        """Count a long-running request against its flow's limit until its end."""
-        if self.limits is not None and self.limits.long_running_limit is not None:
-            clock = self._simulation.clock
-            clock.arm(clock.time_ns + service_ns, self.limits.release, self.flow.distinguisher)
+    def on_time_out(self) -> None:
+        """It has waited as long as it may."""
+        self._simulation.end_wait(self)
 
-    def on_reject(self, now_ns: int) -> int:
-        """Tell a client to stay away for as long as the proxy would."""
-        if self.is_long_running:
-            self.hold_place(0)
-        tracker = self.level.retry_after
-        tracker.record_drop(EPOCH_S + now_ns // NS_PER_S)
-        return tracker.get()
+    def fail(self, error: Exception) -> None:
+        """Hide nothing."""
+        raise error
+
+    def __repr__(self) -> str:
+        return f"<SimulatedRequest, {self.passage!r}>"
 
 
 class LevelView:
@@ -182,8 +178,11 @@ class LevelView:
         return f"<LevelView of {self.level.name}, {len(self.series.seats)} bins>"
 
 
-class Simulation(Replay):
+class Simulation:
     """One run of requests through one configuration.
+
+    A request that executes ends when it is served, or cut off when its time is over; a WATCH gives
+    its seats back once its initial events are through, and counts as open until its end.
 
     Args:
         objects: The configuration, built-in objects included.
@@ -195,7 +194,12 @@ class Simulation(Replay):
         on_progress: Called now and then with the requests so far.
 
     Attributes:
+        clock: The run's.
         controller: With the configuration in force.
+        flow_control: What requests pass.
+        in_flight: Requests that wait or execute.
+        sources: Where requests may still come from; when they have ended, and with them all
+            requests, the run is over.
         problems: What of it is not used, one line each.
         views: Level name to its view.
         tallies: Client, priority level, FlowSchema and distinguisher to what became of requests.
@@ -214,8 +218,9 @@ class Simulation(Replay):
         warm_up_ns: int = 0,
         on_progress: Callable[[int], None] | None = None,
     ) -> None:
-        clock = VirtualClock()
-        super().__init__(clock)
+        self.clock = clock = VirtualClock()
+        self.in_flight = 0
+        self.sources = 0
         self.controller = Controller(
             clock, server_concurrency_limit, hash_seed, is_prompt=is_prompt
         )
@@ -229,9 +234,18 @@ class Simulation(Replay):
         self.counted_from_ns = 0
         self._on_progress = on_progress
         self._warm_up_ns = warm_up_ns
-        self._lanes: dict[Kind, SimulatedLane] = {}
-        self._costs = LearnedCosts(clock.now_ns)
-        self._estimator = WorkEstimator(self._costs.object_stats, self._costs.watch_count)
+        self._lanes: dict[Kind, Lane] = {}
+        self._costs = costs = LearnedCosts(clock.now_ns)
+        self._kinds = KindMeter(0)
+        self.flow_control = FlowControl(
+            self.controller,
+            WorkEstimator(costs.object_stats, costs.watch_count),
+            costs,
+            self._kinds,
+            clock,
+            unix_s=lambda: EPOCH_S + clock.time_ns // NS_PER_S,
+        )
+        self._on_end = self._end
         self._bins = 0
 
     def run(self) -> None:
@@ -248,61 +262,117 @@ class Simulation(Replay):
             view.sync()
 
     def request(self, kind: Kind, service_ns: int, client: Client | None = None) -> None:
-        """A request arrives now."""
+        """A request arrives now, and takes so long to serve."""
         self.arrivals += 1
         lane = self._lanes.get(kind)
         if lane is None:
             lane = self._new_lane(kind)
-        estimate = lane.estimate
-        if estimate is None:
-            estimate = self._estimator.estimate(kind.attributes, lane.level.max_seats)
-        if lane.limits is not None and self._is_refused(lane, lane.limits, client):
-            return
-        if lane.takes_seats:
-            self.arrive(lane, estimate, service_ns, client)
-            return
-        lane.tally.without_seats += 1
-        lane.hold_place(service_ns)
-        if client is not None:
-            client.on_open(self.clock.time_ns + service_ns)
+        request = SimulatedRequest(self, lane, service_ns, client)
+        passage = request.passage
+        if passage.enter():
+            if passage.ticket is None:
+                self._go_on(request, service_ns)
+                lane.tally.without_seats += 1
+            else:
+                self.in_flight += 1
+                self.execute(request)
+        elif passage.refusal is None:
+            self.in_flight += 1
+            lane.tally.queued += 1
+        else:
+            self._reject(request, passage.refusal)
 
-    def open_watch(self, attributes: RequestAttributes, service_ns: int) -> None:
-        """Count a WATCH as open for so long."""
-        self._costs.watch_started(attributes)
-        self.clock.arm(self.clock.time_ns + service_ns, self._costs.watch_ended, attributes)
+    def execute(self, request: SimulatedRequest) -> None:
+        """A request has its seats: it ends when it is served, or when its time is over."""
+        lane, service_ns, ticket = request.lane, request.service_ns, request.passage.ticket
+        assert ticket is not None
+        tally = lane.tally
+        dispatched_ns = ticket.dispatched_ns
+        waited_ns = dispatched_ns - ticket.arrived_ns
+        if waited_ns:
+            tally.waits.add(waited_ns)
+        end = self._on_end
+        if lane.digest.is_watch:
+            attributes = lane.digest.attributes
+            self._costs.watch_started(attributes)
+            self.clock.arm(dispatched_ns + service_ns, self._costs.watch_ended, attributes)
+            if service_ns > WATCH_SEATS_NS:
+                self._go_on(request, service_ns)
+                service_ns, end = WATCH_SEATS_NS, self._release
+        elif 0 < lane.timeout_ns < waited_ns + service_ns:
+            tally.cut_off += 1
+            service_ns = max(0, lane.timeout_ns - waited_ns)
+        estimate = ticket.estimate
+        tally.executed += 1
+        tally.service_ns += service_ns
+        tally.seat_ns += estimate.max_seats * (service_ns + estimate.additional_latency_ns)
+        self.clock.arm(dispatched_ns + service_ns, end, request)
 
-    def _is_refused(self, lane: SimulatedLane, limits: FlowLimits, client: Client | None) -> bool:
-        """Whether annotations keep a request from ever coming to its queue set."""
-        flow = lane.flow
-        refusal = limits.refusal(
-            flow.distinguisher, self.clock.time_ns, is_long_running=lane.is_long_running
+    def end_wait(self, request: SimulatedRequest) -> None:
+        """A request has waited as long as it may."""
+        self.in_flight -= 1
+        refusal = request.passage.refusal
+        assert refusal is not None
+        self._reject(request, refusal)
+        self._stop_if_over()
+
+    def source_ended(self) -> None:
+        """From one of the sources nothing more will come."""
+        self.sources -= 1
+        self._stop_if_over()
+
+    def _go_on(self, request: SimulatedRequest, service_ns: int) -> None:
+        """Have a request go on without seats until its end."""
+        end_ns = self.clock.time_ns + service_ns
+        self.clock.arm(end_ns, self._end_without_seats, request)
+        if request.client is not None:
+            request.client.on_open(end_ns)
+
+    def _release(self, request: SimulatedRequest) -> None:
+        """A WATCH gives its seats back, and goes on."""
+        self.in_flight -= 1
+        request.passage.release(self.clock.time_ns)
+        self._stop_if_over()
+
+    def _end_without_seats(self, request: SimulatedRequest) -> None:
+        request.passage.end(self.clock.time_ns)
+
+    def _end(self, request: SimulatedRequest) -> None:
+        """A request ends, and its seats go back."""
+        self.in_flight -= 1
+        request.passage.end(self.clock.time_ns)
+        if request.client is not None:
+            request.client.on_end(0)
+        self._stop_if_over()
+
+    def _reject(self, request: SimulatedRequest, refusal: Refusal) -> None:
+        request.lane.tally.reject(refusal.reason)
+        request.passage.leave(self.clock.time_ns)
+        if request.client is not None:
+            request.client.on_end(refusal.retry_after_s or 1)
+
+    def _stop_if_over(self) -> None:
+        if not self.in_flight and not self.sources:
+            self.clock.stop()
+
+    def _new_lane(self, kind: Kind) -> Lane:
+        attributes = kind.attributes
+        digest = RequestDigest(
+            kind.user,
+            attributes,
+            kind.timeout_ns,
+            self._kinds.kinds[attributes.is_mutating],
+            self.flow_control.estimator.fixed(attributes),
         )
-        if refusal is None:
-            return False
-        count_rejection(lane.queue_set, flow.counters, refusal.reason)
-        lane.tally.reject(refusal.reason)
-        if client is not None:
-            client.on_end(refusal.retry_after_s or 1)
-        return True
-
-    def _new_lane(self, kind: Kind) -> SimulatedLane:
-        found = self.controller.classify(kind.user, kind.attributes)
+        found = self.flow_control.classify(digest)
         level = found.level
         if kind.seats:
-            estimate: WorkEstimate | None = WorkEstimate(
-                min(kind.seats, level.max_seats or MAX_LIST_SEATS)
-            )
-        elif kind.attributes.verb in LIST_VERBS:
-            # Nothing is ever learned here, so it stays as it is.
-            estimate = self._estimator.estimate(kind.attributes, level.max_seats)
-        else:
-            estimate = self._estimator.fixed(kind.attributes)
+            digest.fixed_estimate = WorkEstimate(min(kind.seats, level.max_seats or MAX_LIST_SEATS))
         flow = found.flow
         key = (kind.client, level.name, found.flow_schema.metadata.name, flow.distinguisher)
         if key not in self.tallies and len(self.tallies) >= MAX_TALLIES:
             key = (OTHERS, level.name, found.flow_schema.metadata.name, OTHERS)
-        tally = self.tallies.setdefault(key, Tally())
-        lane = self._lanes[kind] = SimulatedLane(self, kind, found, estimate, tally)
+        lane = self._lanes[kind] = Lane(digest, self.tallies.setdefault(key, Tally()))
         return lane
 
     def _adjust(self, _: None) -> None:

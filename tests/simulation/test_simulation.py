@@ -10,7 +10,7 @@ from apfproxy.request.user import User
 from apfproxy.simulation import simulation as module
 from apfproxy.simulation.kinds import Kind, kind_of
 from apfproxy.simulation.series import MOST_BINS
-from apfproxy.simulation.simulation import Simulation
+from apfproxy.simulation.simulation import SimulatedRequest, Simulation
 from apfproxy.simulation.sources import Sequence
 from apfproxy.simulation.tally import Tally
 from tests.simulation.scene import objects
@@ -214,3 +214,90 @@ def test_warm_up_does_not_count() -> None:
     )
     assert [1, 0] * 9 == view.series.seats[:18]
     assert 10 == sum(view.series.dispatched)
+
+
+class Asking:
+    """A client of several requests at given times, that notes what it hears of their ends."""
+
+    def __init__(self, simulation: Simulation, kind: Kind, *requests: tuple[int, int]) -> None:
+        self._simulation = simulation
+        self._kind = kind
+        self.heard: list[tuple[int, int]] = []
+        simulation.sources += 1
+        for at_ns, service_ns in requests:
+            simulation.clock.arm_arrival(at_ns, self.ask, service_ns)
+        last_ns = max(at_ns for at_ns, _ in requests)
+        simulation.clock.arm(last_ns, lambda _: simulation.source_ended(), None)
+        simulation.run()
+
+    def ask(self, service_ns: int) -> None:
+        """Let a request arrive."""
+        self._simulation.request(self._kind, service_ns, self)
+
+    def on_end(self, retry_after_s: int) -> None:
+        """Note when a request ended, and how."""
+        self.heard.append((self._simulation.clock.time_ns // MS, retry_after_s))
+
+    def on_open(self, end_ns: int) -> None:
+        """Note when a request will end."""
+        self.heard.append((end_ns // MS, 0))
+
+
+def hurried(timeout_ms: int, target: str = GET) -> Kind:
+    """A kind of requests that may take so long, and wait for a quarter of that."""
+    return kind(target=f"{target}?timeout={timeout_ms}ms")
+
+
+def test_waits_and_gives_up() -> None:
+    """One executes, some wait until their turn or limit, one finds the queues full."""
+    simulation = Simulation(objects(), 1)
+    requests = [(0, 350), (0, 10), (0, 10), (0, 10), (0, 10), (50, 10), (310, 10)]
+    asking = Asking(
+        simulation, hurried(400), *((at * MS, service * MS) for at, service in requests)
+    )
+    (tally,) = simulation.tallies.values()
+
+    assert [(50, 1), *[(100, 1)] * 4, (350, 0), (360, 0)] == asking.heard
+    assert {"queue-full": 1, "time-out": 4} == tally.rejected
+    assert (2, 5, 7) == (tally.executed, tally.queued, tally.requests)
+    assert (360 * MS, 40 * MS) == (tally.seat_ns, tally.waits.total_ns)
+    assert 0 == simulation.in_flight
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "ends_ms", "cut_off"),
+    [
+        pytest.param(800, [90, 120], 0, id="in-time"),
+        pytest.param(400, [90, 400], 1, id="cut-off"),
+        pytest.param(80, [20, 80], 1, id="gives-up"),
+    ],
+)
+def test_ends(timeout_ms: int, ends_ms: list[int], cut_off: int) -> None:
+    """A request ends when it is served, or its time is over."""
+    simulation = Simulation(objects(), 1)
+    second_ms = 30 if timeout_ms == 800 else 1000
+    asking = Asking(simulation, hurried(timeout_ms), (0, 90 * MS), (0, second_ms * MS))
+    (tally,) = simulation.tallies.values()
+
+    assert ends_ms == [at_ms for at_ms, _ in asking.heard]
+    assert cut_off == tally.cut_off
+
+
+def test_watches_give_their_seats_back_before_they_end() -> None:
+    """The next gets the seat once a watch has begun; its client knows when it will end."""
+    simulation = Simulation(objects(), 1)
+    asking = Asking(simulation, kind(target="/api/v1/pods?watch=1"), (0, 900 * MS), (0, 30 * MS))
+
+    assert [(900, 0), (130, 0)] == asking.heard
+    assert 130 * MS == simulation.clock.time_ns
+
+
+def test_errors_are_not_hidden() -> None:
+    """What a queue set hears of a failing request ends the run."""
+    simulation = Simulation(objects(), 1)
+    lane = simulation._new_lane(kind())  # noqa: SLF001  makes a request
+    request = SimulatedRequest(simulation, lane, S, None)
+
+    assert "<SimulatedRequest, <Passage of <RequestDigest get" in repr(request)
+    with pytest.raises(ZeroDivisionError):
+        request.fail(ZeroDivisionError())

@@ -1,0 +1,522 @@
+"""Passages through flow control: what happens in which state, and that all is given back once."""
+
+from __future__ import annotations
+
+from copy import copy
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.flow_control import FlowControl
+from apfproxy.flowcontrol.kind_meter import KindMeter
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.passage import (
+    DONE,
+    EXECUTING,
+    NEW,
+    OUTSIDE,
+    SEATLESS,
+    TRANSITIONS,
+    WAITING,
+    Passage,
+    PassageEvent,
+    PassageState,
+)
+from apfproxy.flowcontrol.request_digest import RequestDigest
+from apfproxy.flowcontrol.retry_after import RetryAfter
+from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, WorkEstimate
+from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.user import User
+from apfproxy.transitions import TransitionError
+from tests.conformance.test_fair_queuing import CASES, Run
+from tests.simulation.scene import objects
+from tests.virtual_clock import VirtualClock
+
+S = 1_000_000_000
+USER = User("u", ("system:authenticated",))
+GET, WATCH = b"/api/v1/namespaces/a/pods/b", b"/api/v1/pods?watch=1"
+LOG = b"/api/v1/namespaces/a/pods/b/log?follow=1"
+LIMITED = 'apfproxy.io/long-running-limit: "1"'
+
+
+class Request:
+    """A passenger; says what it was told."""
+
+    def __init__(self, bench: Bench, target: bytes, timeout_ns: int) -> None:
+        attributes = parse_attributes("GET", target)
+        digest = RequestDigest(
+            USER,
+            attributes,
+            timeout_ns,
+            bench.kinds.kinds[attributes.is_mutating],
+            bench.control.estimator.fixed(attributes),
+        )
+        self.passage = Passage(bench.control, digest, self)
+        self.told: list[str] = []
+        self._bench = bench
+
+    def on_seats(self) -> None:
+        """Note it."""
+        self.told.append("seats")
+
+    def on_time_out(self) -> None:
+        """Note it."""
+        self.told.append("time-out")
+
+    def fail(self, error: Exception) -> None:
+        """Note it, and leave."""
+        self.told.append(repr(error))
+        self.passage.leave(self._bench.clock.now_ns())
+
+
+class Bench:
+    """A level with one seat and one queue of two, before which requests come."""
+
+    def __init__(self, *, is_observing: bool = False, schema: str = "") -> None:
+        self.clock = VirtualClock()
+        self.errors: list[Exception] = []
+        self.controller = Controller(self.clock, 1, 0)
+        self.controller.commit(self.controller.digest(objects(schema=schema)))
+        self.kinds = KindMeter(0)
+        costs = LearnedCosts(self.clock.now_ns)
+        self.control = FlowControl(
+            self.controller,
+            WorkEstimator(costs.object_stats, costs.watch_count),
+            costs,
+            self.kinds,
+            self.clock,
+            unix_s=lambda: S + self.clock.now_ns() // S,
+            on_error=self.errors.append if is_observing else None,
+        )
+        self.queue_set = self.controller.levels["level"].queue_set
+
+    def arrive(self, target: bytes = GET, timeout_ns: int = 8 * S) -> Request:
+        """Have a request come."""
+        request = Request(self, target, timeout_ns)
+        goes_on = request.passage.enter()
+        assert goes_on == (
+            self.control.is_observing or request.passage.state in (EXECUTING, SEATLESS)
+        )
+        return request
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass."""
+        self.clock.run_until(self.clock.now_ns() + round(seconds * S))
+
+    @property
+    def use(self) -> tuple[int, int]:
+        """Seats in use, and requests that wait."""
+        return self.queue_set.seats_in_use, self.queue_set.requests_waiting
+
+    def assert_at_rest(self) -> None:
+        """All is given back, exactly once."""
+        assert (0, 0) == self.use
+        assert not self.queue_set.executing
+        assert all(usage.count == 0 for usage in self.kinds._executing)  # noqa: SLF001  nothing else tells
+        assert all(usage.count == 0 for usage in self.kinds._waiting)  # noqa: SLF001  as above
+        limits = self.control.classify(Request(self, LOG, S).passage.digest).limits
+        assert limits is None or {} == limits.long_running
+
+
+# The table.
+
+
+def test_every_pair_is_in_the_table_or_refused() -> None:
+    """An event that cannot happen in a state is an error, and changes nothing."""
+    for state in PassageState:
+        row = TRANSITIONS[state]
+        for event in PassageEvent:
+            if event in row:
+                assert row[event] in PassageState
+            else:
+                with pytest.raises(TransitionError, match=f"{event} in state {state}"):
+                    row[event]
+
+
+def test_every_state_leads_to_the_end() -> None:
+    """Each is reached from the first, and the last from each."""
+    reached = {NEW}
+    while more := {after for state in reached for after in TRANSITIONS[state].values()} - reached:
+        reached |= more
+    leading = {DONE}
+    while (
+        more := {state for state, row in TRANSITIONS.items() if leading & {*row.values()}} - leading
+    ):
+        leading |= more
+
+    assert set(PassageState) == reached == leading
+
+
+# One request.
+
+
+def test_goes_through() -> None:
+    """It takes its seat and gives it back."""
+    bench = Bench()
+    request = bench.arrive()
+    assert (EXECUTING, 1, True) == (
+        request.passage.state,
+        request.passage.seats,
+        request.passage.has_seats,
+    )
+    assert ("u", "get") == (request.passage.user_name, request.passage.attributes.verb)
+    assert (1, 0) == bench.use
+    request.passage.end(bench.clock.now_ns())
+
+    bench.assert_at_rest()
+    assert "<Passage of <RequestDigest get /api/v1/namespaces/a/pods/b>, done>" == repr(
+        request.passage
+    )
+    assert "<FlowControl enforced>" == repr(bench.control)
+
+
+def test_its_turn_comes() -> None:
+    """What waits is told once, when another gives its seat back."""
+    bench = Bench()
+    first, second = bench.arrive(), bench.arrive()
+    assert (WAITING, (1, 1)) == (second.passage.state, bench.use)
+    bench.wait(1)
+    first.passage.end(bench.clock.now_ns())
+
+    assert (["seats"], EXECUTING) == (second.told, second.passage.state)
+    second.passage.leave(bench.clock.now_ns())
+    bench.assert_at_rest()
+    second.passage.leave(bench.clock.now_ns())  # harmless
+
+
+class Noting:
+    """An observer of flows that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, int]] = []
+
+    def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
+        """Note the time of execution."""
+        self.told.append(("executed", now_ns - ticket.dispatched_ns))
+
+    def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
+        """Note the wait."""
+        self.told.append((f"{flow.distinguisher} {is_rejected}", waited_ns))
+
+
+def test_flows_are_noted() -> None:
+    """What executes, gives up and is rejected is told to whoever gathers what flows take."""
+    bench = Bench()
+    noting = bench.control.top_flows = Noting()
+    requests = [bench.arrive() for _ in range(6)]
+    bench.wait(1)
+    for request in reversed(requests):
+        request.passage.leave(bench.clock.now_ns())
+
+    assert [("u True", 0), *[("u False", S)] * 4, ("executed", S)] == noting.told
+
+
+def test_waits_too_long() -> None:
+    """It is rejected after a quarter of its time."""
+    bench = Bench()
+    first, second = bench.arrive(), bench.arrive()
+    bench.wait(2)
+
+    refusal = second.passage.refusal
+    assert refusal is not None
+    assert (["time-out"], OUTSIDE) == (second.told, second.passage.state)
+    assert (RejectReason.TIME_OUT, 1) == (refusal.reason, refusal.retry_after_s)
+    second.passage.end(bench.clock.now_ns())
+    first.passage.end(bench.clock.now_ns())
+    bench.assert_at_rest()
+
+
+def test_limits_of_the_flow() -> None:
+    """What additions refuse is counted, and never asks for seats."""
+    bench = Bench(schema="apfproxy.io/request-rate: '1'")
+    passages = [bench.arrive().passage for _ in range(2)]
+    for passage in passages:
+        passage.leave(bench.clock.now_ns())
+
+    refusal = passages[1].refusal
+    assert refusal is not None
+    assert (RejectReason.RATE, 1) == (refusal.reason, passages[1].seats)
+    bench.assert_at_rest()
+
+
+def test_a_place_goes_back_with_the_refusal() -> None:
+    """A watch for which there are no seats does not count as long-running."""
+    bench = Bench(schema='apfproxy.io/long-running-limit: "9"')
+    for _ in range(5):
+        bench.arrive()
+    rejected = bench.arrive(WATCH).passage
+    log = bench.arrive(LOG).passage
+
+    found = rejected.classification
+    assert found is not None
+    assert found.limits is not None
+    assert {"u": 1} == found.limits.long_running
+    assert (SEATLESS, 0) == (log.state, log.seats)
+    log.end(bench.clock.now_ns())
+    assert {} == found.limits.long_running
+
+
+def test_the_origin_works_on() -> None:
+    """The place goes back with the client, the seats with the origin."""
+    bench = Bench(schema=LIMITED)
+    watch = bench.arrive(WATCH).passage
+    watch.leave_to_origin(bench.clock.now_ns())
+    assert (1, 0) == bench.use
+    assert SEATLESS is bench.arrive(LOG).passage.state
+    watch.end(bench.clock.now_ns())
+
+    assert (0, 0) == bench.use
+
+
+class Fussy:
+    """An observer of flows that fails."""
+
+    def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
+        """Fail."""
+        raise ZeroDivisionError((ticket, now_ns))
+
+    def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
+        """Fail."""
+        raise ZeroDivisionError((flow, waited_ns, is_rejected))
+
+
+@pytest.mark.parametrize("is_observing", [False, True])
+def test_errors(is_observing: bool) -> None:
+    """An error costs one request; one that is only observed goes on."""
+    bench = Bench(is_observing=is_observing, schema=LIMITED)
+    first, second = bench.arrive(), bench.arrive(WATCH)
+    bench.control.top_flows = Fussy()
+    bench.wait(2)
+    if is_observing:
+        assert [ZeroDivisionError] == [type(error) for error in bench.errors]
+        assert [] == second.told
+        second.passage.end(bench.clock.now_ns())
+    else:
+        assert ["ZeroDivisionError"] == [told.partition("(")[0] for told in second.told]
+    assert DONE is second.passage.state
+    with pytest.raises(ZeroDivisionError):
+        first.passage.end(bench.clock.now_ns())
+
+    bench.assert_at_rest()
+
+
+def test_an_error_of_a_turn_is_nobody_elses() -> None:
+    """Who gives the seat back knows nothing of it."""
+    bench = Bench()
+    first, second = bench.arrive(), bench.arrive()
+
+    def fail() -> None:
+        raise ZeroDivisionError("a bug")
+
+    second.on_seats = fail  # type: ignore[method-assign]
+    first.passage.end(bench.clock.now_ns())
+
+    assert ["ZeroDivisionError('a bug')"] == second.told
+    bench.assert_at_rest()
+
+
+def test_errors_of_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An observed passage that fails leaves at once, and tells of every error on its way."""
+    bench = Bench(is_observing=True)
+    first, second = bench.arrive(), bench.arrive()
+    second.passage.end(bench.clock.now_ns())
+    bench.wait(1)
+    bench.control.top_flows = Fussy()
+    monkeypatch.setattr(Passage, "_wait_for_next", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        first.passage.end(bench.clock.now_ns())
+
+    assert [ZeroDivisionError] * 2 == [type(error) for error in bench.errors]
+    assert OUTSIDE is second.passage.state
+    bench.assert_at_rest()
+
+
+# Requests that are only observed.
+
+
+def test_an_error_at_the_end_of_what_is_behind() -> None:
+    """It is told, and the seats are back."""
+    bench = Bench(is_observing=True)
+    first, second = bench.arrive().passage, bench.arrive().passage
+    bench.wait(1)
+    second.end(bench.clock.now_ns())
+    first.end(bench.clock.now_ns())
+    bench.control.top_flows = Fussy()
+    bench.wait(1)
+
+    assert ([ZeroDivisionError], DONE) == ([type(each) for each in bench.errors], second.state)
+    bench.assert_at_rest()
+
+
+def test_a_passage_behind_its_request() -> None:
+    """It gives seats and place back as much later as it waited."""
+    bench = Bench(is_observing=True, schema=LIMITED)
+    first, watch = bench.arrive().passage, bench.arrive(WATCH).passage
+    bench.wait(0.25)
+    watch.release(bench.clock.now_ns())
+    bench.wait(0.75)
+    first.end(bench.clock.now_ns())
+    assert (EXECUTING, False, (1, 0)) == (watch.state, watch.has_seats, bench.use)
+    bench.wait(0.25)
+    assert (SEATLESS, (0, 0)) == (watch.state, bench.use)
+    bench.wait(0.75)
+    watch.end(bench.clock.now_ns())
+    assert OUTSIDE is bench.arrive(LOG).passage.state
+    bench.wait(0.99)
+    assert SEATLESS is watch.state
+    bench.wait(0.01)
+
+    assert DONE is watch.state
+    bench.assert_at_rest()
+
+
+def test_the_client_of_an_observed_request_leaves() -> None:
+    """So does its passage, at once, wherever it is."""
+    bench = Bench(is_observing=True)
+    first, waiting = bench.arrive().passage, bench.arrive().passage
+    waiting.leave(bench.clock.now_ns())
+    first.leave(bench.clock.now_ns())
+
+    bench.assert_at_rest()
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("arrive"), st.sampled_from([GET, WATCH, LOG])),
+        st.tuples(st.sampled_from(["release", "leave_to_origin", "end", "leave"]), st.integers(0)),
+        st.tuples(st.just("wait"), st.sampled_from([0.1, 1.0, 3.0])),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS, st.booleans(), st.sampled_from(["", LIMITED, 'apfproxy.io/request-rate: "2"']))
+def test_all_is_given_back_once(
+    steps: list[tuple[str, Any]], is_observing: bool, schema: str
+) -> None:
+    """However requests end, and whenever, nothing of them is left in the end."""
+    bench = Bench(is_observing=is_observing, schema=schema)
+    there: list[Request] = []
+    for step, value in steps:
+        now_ns = bench.clock.now_ns()
+        if step == "arrive":
+            there.append(bench.arrive(value))
+        elif step == "wait":
+            bench.wait(value)
+        elif there:
+            request = there[value % len(there)]
+            passage = request.passage
+            if step == "release" and passage.has_seats:
+                passage.release(now_ns)
+            elif step == "leave_to_origin" and passage.has_seats:
+                there.remove(request)
+                passage.leave_to_origin(now_ns)
+                bench.wait(0.5)
+                passage.end(bench.clock.now_ns())
+            elif step in ("end", "leave"):
+                there.remove(request)
+                getattr(passage, step)(now_ns)
+        seats = sum(
+            ticket.estimate.max_seats for ticket in bench.queue_set.executing if ticket.is_executing
+        )
+        assert seats == bench.queue_set.seats_in_use
+    for request in there:
+        request.passage.end(bench.clock.now_ns())
+    bench.wait(3600)
+
+    bench.assert_at_rest()
+    assert not bench.errors
+
+
+# As Kubernetes has it.
+
+
+class PassingRun(Run):
+    """A case of Kubernetes' fair queuing, each request in a passage."""
+
+    def __init__(self, case: dict[str, Any]) -> None:
+        self.bench = Bench()
+        super().__init__(case)
+
+    def arrive(self, arrival: dict[str, Any]) -> None:
+        """Let a request enter."""
+        Passing(self, arrival).enter()
+
+
+class Passing:
+    """A request of a case."""
+
+    def __init__(self, run: PassingRun, arrival: dict[str, Any]) -> None:
+        self._run, self._arrival = run, arrival
+        control = run.bench.control
+        control.clock = run.clock
+        digest = Request(run.bench, GET, S).passage.digest
+        found: Any = copy(control.classify(digest))
+        found.flow = Flow(int(arrival["hash"]), arrival["flow"], run.counters)
+        found.level = SimpleNamespace(
+            queue_set=run.queue_set,
+            retry_after=RetryAfter(),
+            longest_wait_ns=lambda _: arrival["wait_limit_ns"],
+        )
+        digest.classification = found
+        digest.fixed_estimate = WorkEstimate(
+            arrival["initial_seats"], arrival["final_seats"], arrival["additional_latency_ns"]
+        )
+        self.passage = Passage(control, digest, self)
+        self.outcome = run.outcomes[arrival["id"]] = {
+            "id": arrival["id"],
+            "outcome": "",
+            "queue": -1,
+            "dispatch_t_ns": -1,
+            "finish_t_ns": -1,
+            "seats_in_use_after_dispatch": 0,
+        }
+
+    def enter(self) -> None:
+        """Ask for seats."""
+        passage, outcome = self.passage, self.outcome
+        goes_on = passage.enter()
+        if passage.ticket is not None and passage.ticket.queue is not None:
+            outcome["queue"] = passage.ticket.queue.index
+        if passage.refusal is not None:
+            outcome["outcome"] = f"rejected-{passage.refusal.reason}"
+        elif goes_on:
+            self.on_seats()
+
+    def on_seats(self) -> None:
+        """Execute for as long as the case says."""
+        run, outcome = self._run, self.outcome
+        now_ns = run.clock.now_ns()
+        outcome["outcome"] = "dispatched"
+        outcome["dispatch_t_ns"] = now_ns
+        outcome["seats_in_use_after_dispatch"] = run.queue_set.seats_in_use
+        run.dispatch_order.append(outcome["id"])
+        run.clock.call_at(now_ns + self._arrival["service_ns"], self.end)
+
+    def end(self) -> None:
+        """Give the seats back."""
+        now_ns = self.outcome["finish_t_ns"] = self._run.clock.now_ns()
+        self.passage.end(now_ns)
+
+    def on_time_out(self) -> None:
+        """Note that it has waited too long."""
+        self.outcome["outcome"] = "timed-out"
+        self.outcome["finish_t_ns"] = self._run.clock.now_ns()
+
+    def fail(self, error: Exception) -> None:
+        """Hide nothing."""
+        raise error
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case["name"]) for case in CASES])
+def test_the_reference_vectors(case: dict[str, Any]) -> None:
+    """Every request of Kubernetes' fair queuing has its outcome, queue, times and turn."""
+    run = PassingRun(case)
+
+    assert case["outcomes"] == [run.outcomes[expected["id"]] for expected in case["outcomes"]]
+    assert case["dispatch_order"] == run.dispatch_order
