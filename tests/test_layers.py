@@ -26,7 +26,7 @@ SHARED = frozenset({"duties", "faults", "rare_log", "settings", "tasks"})
 
 ARROWS: dict[str, frozenset[str]] = {
     "clock": frozenset(),
-    "errors": frozenset(),
+    "errors": frozenset({"settings"}),
     "loopback": frozenset(),
     "transitions": frozenset(),
     "rare_log": frozenset(),

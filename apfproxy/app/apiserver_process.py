@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import functools
 import json
 import logging
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
+from apfproxy import __version__
 from apfproxy.apiserver.answers import UNCACHED
 from apfproxy.apiserver.app import EXTERNAL_ADDRESS, Api, no_such_path
 from apfproxy.apiserver.controllers.control import CONTROLLERS, Controllers
@@ -24,15 +26,14 @@ from apfproxy.apiserver.load import Load, LoadSettings
 from apfproxy.apiserver.negotiation import JSON
 from apfproxy.apiserver.registry import Registry
 from apfproxy.apiserver.seeds import SeedCounts, Seeder
-from apfproxy.apiserver.store.measured import MeasuredBackend
-from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.apiserver.write_guard import WriteGuard
 from apfproxy.app.listening import Listener
 from apfproxy.app.places import Places, place_limits
-from apfproxy.app.process import ListenError
 from apfproxy.app.running import descriptor_limit
+from apfproxy.app.store import sqlite_backend, starting
+from apfproxy.errors import ListenError
 from apfproxy.faults import Faults
 from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
 from apfproxy.observe.health import HEALTHZ, READYZ, HealthRegistry
@@ -41,8 +42,11 @@ from apfproxy.observe.metrics import ScrapedPage
 from apfproxy.settings import Address
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from apfproxy.apiserver.app import Handler
     from apfproxy.apiserver.store.store import Backend
+    from apfproxy.app.signals import Signals
 
 REQUESTS_S = 10.0
 """For requests that are under way when the server is to stop."""
@@ -104,6 +108,8 @@ class ApiServerProcess:
         settings: All of them.
     """
 
+    ENDING = "stopping"
+
     def __init__(self, settings: ApiServerSettings) -> None:
         self.settings = settings
         loop = asyncio.get_running_loop()
@@ -132,18 +138,17 @@ class ApiServerProcess:
         """Open the store, listen, and let the objects be there that always are; all or nothing.
 
         Raises:
-            StoreError: The store cannot be used.
-            ListenError: The address cannot be listened on.
-            StatusError: The store refuses the objects that always are.
+            OperatorError: The store or the address cannot be used.
         """
         settings = self.settings
         try:
-            self.store = Store(window=settings.watch_window, backend=self._backend())
-            registry = Registry(KINDS, self.store, time.time, self._chance("objects"))
-            await self._listen(registry)
-            self._controllers = Controllers(registry, settings.controllers)
-            await self._controllers.start()
-            self.seeded = await Seeder(registry, self._chance("seeds")).seed(settings.seeds)
+            with starting("the first objects cannot be made"):
+                self.store = Store(window=settings.watch_window, backend=self._backend())
+                registry = Registry(KINDS, self.store, time.time, self._chance("objects"))
+                await self._listen(registry)
+                self._controllers = Controllers(registry, settings.controllers)
+                await self._controllers.start()
+                self.seeded = await Seeder(registry, self._chance("seeds")).seed(settings.seeds)
         except BaseException:
             await self.stop()
             raise
@@ -155,13 +160,8 @@ class ApiServerProcess:
             return None
         # Reads go on from memory, and only the next write can tell that all is well again.
         self.health.add(STORE, pages=(READYZ, HEALTHZ), is_blocking=False)
-        loop = asyncio.get_running_loop()
-
-        def report(problem: str | None) -> None:
-            loop.call_soon_threadsafe(self.health.report, STORE, problem)
-
-        backend = SqliteBackend(self.settings.store)
-        return MeasuredBackend(backend, self.counters, time.monotonic_ns, report)
+        on_problem = functools.partial(self.health.report, STORE)
+        return sqlite_backend(self.settings.store, self.counters, on_problem)
 
     def _chance(self, purpose: str) -> random.Random:
         """Random numbers for one purpose, so that more of one kind does not change another."""
@@ -196,6 +196,27 @@ class ApiServerProcess:
             await self._listener.start(listen, backlog=BACKLOG)
         except OSError as error:
             raise ListenError(listen, "listen", error) from error
+
+    def hurry(self, cancel: Callable[[], object]) -> None:
+        """Cancel the start: the process is to end."""
+        cancel()
+
+    def attend(self, _signals: Signals) -> None:
+        """Log where the server listens and where the objects are."""
+        settings = self.settings
+        if self.seeded:
+            logger.info("%d objects were seeded", self.seeded)
+        logger.info(
+            "apfproxy %s serves the API on http://%s; objects are in %s; controllers: %s",
+            __version__,
+            dataclasses.replace(settings.listen, port=self.port),
+            "memory only and end with the process" if settings.store is None else settings.store,
+            ", ".join(sorted(settings.controllers)) or "none",
+        )
+
+    async def drain(self) -> None:
+        """End in order; cancelled, end at once."""
+        await self.stop()
 
     async def stop(self) -> None:
         """Stop listening, end watches, finish writes; harmless if it never started."""

@@ -1,8 +1,9 @@
-"""Who clients are, and who the proxy is to the origin: all parts that know, put together.
+"""Authentication of clients, and of the proxy to the origin: all parts put together.
 
-Whatever they read from files is read again when it changes: what clients' identities hang on is
-then found out anew for each, and no connection to the origin that was opened with old credentials
-is used again.
+Files are read again when they change.  Clients are then authenticated again, and no connection to
+the origin that was opened with old credentials is used again.
+
+Modules that import cryptography or aiohttp are imported only by settings that need them.
 """
 
 from __future__ import annotations
@@ -12,39 +13,33 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from apfproxy.authn.access_review import AccessReviews
+from apfproxy.app.settings_checks import check_identities, warnings
 from apfproxy.authn.authenticator import Authenticator, Rules
-from apfproxy.authn.certificates import ClientCertificates
-from apfproxy.authn.credential_fields import is_impersonation
 from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
 from apfproxy.authn.impersonation import Impersonations
-from apfproxy.authn.json_web_tokens import JsonWebTokens, JwtSettingsError, keys_of
 from apfproxy.authn.static_tokens import StaticTokens
-from apfproxy.authn.token_review import TokenReviews
-from apfproxy.authn.upstream_api import UpstreamApi
-from apfproxy.authn.web_keys import FileKeys, WebKeysError
+from apfproxy.errors import OperatorError
 from apfproxy.proxy.identification import Identification
-from apfproxy.proxy.request_fields import RESERVED_NAMES
 from apfproxy.proxy.tls import ClientTls, ServerTls, TlsError
-from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
 from apfproxy.sources.file_changes import FileChanges
 from apfproxy.sources.token_file import TokenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from apfproxy.authn.access_review import AccessReviews
+    from apfproxy.authn.certificates import ClientCertificates
+    from apfproxy.authn.json_web_tokens import JsonWebTokens
+    from apfproxy.authn.token_review import TokenReviews
+    from apfproxy.authn.upstream_api import UpstreamApi
     from apfproxy.authn.verdict import TokenAuthenticator
     from apfproxy.clock import Clock
-    from apfproxy.settings import FrontProxySettings, JwtSettings, ReviewSettings, Settings
+    from apfproxy.settings import JwtSettings, ReviewSettings, Settings
 
 TOKEN = "token"  # noqa: S105 - a kind of review
 ACCESS = "access"
 
 logger = logging.getLogger(__name__)
-
-
-class IdentitySettingsError(ValueError):
-    """Settings of TLS or authentication that cannot be used; the operator's fault."""
 
 
 class Identities:
@@ -63,7 +58,7 @@ class Identities:
         client_tls: TLS towards the origin; None if it speaks plain HTTP.
 
     Raises:
-        IdentitySettingsError: The settings, or a file that they name, cannot be used.
+        OperatorError: The settings, or a file that they name, cannot be used.
     """
 
     def __init__(
@@ -74,7 +69,7 @@ class Identities:
         on_clients_change: Callable[[], None],
         on_own_change: Callable[[], None],
     ) -> None:
-        check_settings(settings)
+        check_identities(settings)
         for warning in warnings(settings):
             logger.warning("%s", warning)
         self._settings = settings
@@ -94,9 +89,7 @@ class Identities:
             self._load_downstream()
             self.authenticator = self._authenticator()
         except (OSError, ValueError, TlsError) as error:
-            if isinstance(error, IdentitySettingsError):
-                raise
-            raise IdentitySettingsError(str(error)) from error
+            raise OperatorError(str(error)) from error
 
     def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:
         """What a client is by its certificate."""
@@ -174,6 +167,7 @@ class Identities:
         self._watch(server_tls.paths, server_tls.load, lambda: None)
         if not client_cas:
             return
+        from apfproxy.authn.certificates import ClientCertificates  # noqa: PLC0415
 
         def load() -> None:
             try:
@@ -184,7 +178,7 @@ class Identities:
                 )
             except ValueError as error:
                 paths = " or ".join(client_cas)
-                raise IdentitySettingsError(f"{paths}: a CA cannot be used: {error}") from error
+                raise OperatorError(f"{paths}: a CA cannot be used: {error}") from error
 
         self._watch(client_cas, load, self._forget_clients)
 
@@ -198,6 +192,8 @@ class Identities:
             tokens.append(static)
         tokens += [self._issuer(index, jwt) for index, jwt in enumerate(authentication.jwt)]
         if authentication.token_review.is_enabled:
+            from apfproxy.authn.token_review import TokenReviews  # noqa: PLC0415
+
             api = self._api(TOKEN, authentication.token_review)
             reviews = TokenReviews(api, authentication.token_review, self._now_s)
             self._reviews.append(reviews)
@@ -215,18 +211,25 @@ class Identities:
         )
 
     def _issuer(self, index: int, jwt: JwtSettings) -> JsonWebTokens:
+        from apfproxy.authn.json_web_tokens import (  # noqa: PLC0415
+            JsonWebTokens,
+            JwtSettingsError,
+            keys_of,
+        )
+        from apfproxy.authn.web_keys import FileKeys, WebKeysError  # noqa: PLC0415
+
         try:
             keys = keys_of(jwt)
             issuer = JsonWebTokens(jwt, keys)
         except JwtSettingsError as error:
-            raise IdentitySettingsError(
+            raise OperatorError(
                 "\n".join(
                     f"authentication.jwt[{index}].{name}: {problem}"
                     for name, problem in error.problems
                 )
             ) from error
         except WebKeysError as error:
-            raise IdentitySettingsError(f"authentication.jwt[{index}]: {error}") from error
+            raise OperatorError(f"authentication.jwt[{index}]: {error}") from error
         if isinstance(keys, FileKeys) and jwt.keys_file is not None:
             self._watch((jwt.keys_file,), keys.load, self._forget_clients)
         self._issuers.append(issuer)
@@ -236,6 +239,8 @@ class Identities:
         settings = self._settings.authentication.impersonation
         reviews = None
         if settings.access_review.is_enabled:
+            from apfproxy.authn.access_review import AccessReviews  # noqa: PLC0415
+
             api = self._api(ACCESS, settings.access_review)
             reviews = AccessReviews(api, settings.access_review, self._now_s)
             self._reviews.append(reviews)
@@ -244,6 +249,8 @@ class Identities:
         return Impersonations(settings, reviews)
 
     def _api(self, kind: str, settings: ReviewSettings) -> UpstreamApi:
+        from apfproxy.authn.upstream_api import UpstreamApi  # noqa: PLC0415
+
         upstream = self._settings.upstream
         tls = self.client_tls
         api = UpstreamApi(
@@ -279,113 +286,6 @@ class Identities:
 
     def __repr__(self) -> str:
         return f"<Identities: {self.authenticator!r}, {self._files!r}>"
-
-
-def check_settings(settings: Settings) -> None:
-    """See that the settings go together.
-
-    Raises:
-        IdentitySettingsError: They do not.
-    """
-    downstream, upstream = settings.downstream, settings.upstream
-    authentication = settings.authentication
-    problems = []
-    if (downstream.tls.certificate_file is None) != (downstream.tls.key_file is None):
-        problems.append("downstream.tls: certificateFile and keyFile go together; give both")
-    if (upstream.tls.certificate_file is None) != (upstream.tls.key_file is None):
-        problems.append("upstream.tls: certificateFile and keyFile go together; give both")
-    if downstream.tls.certificate_file is None:
-        problems += [
-            f"{name}: needs downstream.tls, over which clients show their certificates"
-            for name, value in (
-                ("authentication.clientCaFile", authentication.client_ca_file),
-                ("authentication.frontProxy.caFile", authentication.front_proxy.ca_file),
-                (
-                    "downstream.tls.requireClientCertificate",
-                    downstream.tls.require_client_certificate or None,
-                ),
-            )
-            if value is not None
-        ]
-    elif downstream.tls.require_client_certificate and not (
-        authentication.client_ca_file or authentication.front_proxy.ca_file
-    ):
-        problems.append(
-            "downstream.tls.requireClientCertificate: needs authentication.clientCaFile or"
-            " authentication.frontProxy.caFile, which say whose certificates count"
-        )
-    if upstream.identity == IMPERSONATE and upstream.token_file is None:
-        problems.append("upstream.identity: impersonate needs upstream.tokenFile, the proxy's own")
-    is_unknown = upstream.address.is_tls and upstream.tls.certificate_file is None
-    if upstream.identity == FRONT_PROXY and is_unknown:
-        problems.append(
-            "upstream.identity: frontProxy over https needs upstream.tls.certificateFile, by which"
-            " the server knows the proxy"
-        )
-    if not upstream.address.is_tls and any(
-        (upstream.tls.ca_file, upstream.tls.server_name, upstream.tls.certificate_file)
-    ):
-        problems.append("upstream.tls: of no use with an http URL; write https in upstream.url")
-    problems += _name_problems(authentication.front_proxy)
-    if problems:
-        raise IdentitySettingsError("\n".join(problems))
-
-
-def _name_problems(front_proxy: FrontProxySettings) -> list[str]:
-    """What is wrong with the names of front proxies' fields.
-
-    A field whose name means something else already would lose that meaning: without Content-Length,
-    for one, a body would be taken for requests.
-    """
-    kinds = (
-        ("usernameHeaders", front_proxy.username_headers),
-        ("uidHeaders", front_proxy.uid_headers),
-        ("groupHeaders", front_proxy.group_headers),
-    )
-    problems = [
-        f"authentication.frontProxy.{kind}: {name} means something else; choose another name"
-        for kind, names in kinds
-        for name in names
-        if name.lower().encode() in RESERVED_NAMES or is_impersonation(name.lower().encode())
-    ]
-    for name in front_proxy.extra_header_prefixes:
-        prefix = name.lower().encode()
-        taken = min((each for each in RESERVED_NAMES if each.startswith(prefix)), default=b"")
-        if not taken and (is_impersonation(prefix) or b"impersonate-".startswith(prefix)):
-            taken = b"impersonate-user"
-        if taken:
-            problems.append(
-                f"authentication.frontProxy.extraHeaderPrefixes: {name} is the start of"
-                f" {taken.decode()} too, which means something else; choose another prefix"
-            )
-    return problems
-
-
-def warnings(settings: Settings) -> list[str]:
-    """What may be meant otherwise than it will work."""
-    found = []
-    authentication = settings.authentication
-    front_proxy, client_ca = authentication.front_proxy, authentication.client_ca_file
-    if client_ca is not None and client_ca == front_proxy.ca_file and not front_proxy.allowed_names:
-        found.append(
-            "authentication.frontProxy.caFile is authentication.clientCaFile, and allowedNames is"
-            " empty: every user's certificate may say who asks; name the front proxies"
-        )
-    if settings.upstream.identity != PASS_THROUGH:
-        return found
-    if settings.upstream.tls.certificate_file is not None:
-        found.append(
-            "upstream.tls.certificateFile with upstream.identity passThrough: a server that takes"
-            " the certificate for a user's lets every request run as that user; frontProxy is"
-            " probably meant"
-        )
-    if settings.authentication.client_ca_file is not None:
-        found.append(
-            "authentication.clientCaFile with upstream.identity passThrough: who has a certificate"
-            " is classified by it, but is nobody to the server, since no certificate can be passed"
-            " on; use frontProxy or impersonate"
-        )
-    return found
 
 
 def content(path: str | None) -> bytes | None:

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, cast
 
 from aiohttp import web
 
-from apfproxy.apiserver.gate import attributes_of
 from apfproxy.observe.live_page import EVENTS_PATH
 from apfproxy.rare_log import RareLog
+from apfproxy.request.attributes import AttributesError, parse_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -270,7 +270,13 @@ def lasts(request: web.Request) -> bool:
 
     What it costs to tell is linear in the target, as is reading it.
     """
-    return request.path == EVENTS_PATH or attributes_of(request).verb == "watch"
+    if request.path == EVENTS_PATH:
+        return True
+    try:
+        attributes = parse_attributes(request.method, request.rel_url.raw_path_qs.encode())
+    except AttributesError:
+        return False
+    return attributes.verb == "watch"
 
 
 def place_limits(connections: int) -> PlaceLimits:

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import errno
+import dataclasses
 import logging
 import secrets
 import time
 from functools import partial
 from typing import TYPE_CHECKING
 
+from apfproxy import __version__
 from apfproxy.app.descriptors import DescriptorWatch
-from apfproxy.app.flow_control_api import FlowControlApi
 from apfproxy.app.identities import Identities
-from apfproxy.app.kubernetes_source import kubernetes_objects
 from apfproxy.app.listening import Listener
 from apfproxy.app.observation import Observation
 from apfproxy.app.places import Places, place_limits
 from apfproxy.app.raw_request import request_of_line
+from apfproxy.app.reloading import SETTINGS, Reloading
 from apfproxy.app.running import descriptor_limit
 from apfproxy.duties import Recurring, Supervised
+from apfproxy.errors import ListenError
 from apfproxy.faults import Faults, Part
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
@@ -44,16 +45,19 @@ from apfproxy.proxy.server import ProxyServer
 from apfproxy.settings import OBSERVE, PROMPT
 from apfproxy.sources.file_changes import REREAD_PERIOD_S
 from apfproxy.sources.files import ObjectFiles
-from apfproxy.sources.object_counts import ObjectCounts
-from apfproxy.sources.stored_objects import StoredObjects
+from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from apfproxy.api.decode import Problem
+    from apfproxy.app.flow_control_api import FlowControlApi
+    from apfproxy.app.signals import Signals
     from apfproxy.observe.metrics import Families
-    from apfproxy.settings import Address, Settings
+    from apfproxy.settings import Settings
     from apfproxy.sources.kubernetes import KubernetesObjects
+    from apfproxy.sources.object_counts import ObjectCounts
+    from apfproxy.sources.stored_objects import StoredObjects
 
     Source = ObjectFiles | StoredObjects | KubernetesObjects
 
@@ -75,7 +79,6 @@ IDENTIFICATION = "identification"
 KUBERNETES = "kubernetes"
 LIMITS = "limits"
 OBJECT_COUNTS = "object-counts"
-SETTINGS = "settings"
 OBJECTS = "objects"
 SHUTDOWN = "shutdown"
 STORE = "store"
@@ -86,27 +89,6 @@ OBSERVES = "flow control only observes: no request is rejected or delayed (flowC
 logger = logging.getLogger(__name__)
 
 
-class ListenError(Exception):
-    """An address cannot be listened on; the operator's fault.
-
-    Attributes:
-        address: The address.
-        setting: The setting that names it, such as `admin`.
-        hint: What to do.
-    """
-
-    def __init__(self, address: Address, setting: str, error: OSError) -> None:
-        reason = (error.strerror or str(error)).rpartition(": ")[2]
-        super().__init__(f"cannot listen on {address}: {reason}")
-        self.address = address
-        self.setting = setting
-        choose = f"choose another address with --{setting}"
-        self.hint = {
-            errno.EADDRINUSE: f"stop what listens there, or {choose}",
-            errno.EACCES: f"{choose}: ports below 1024 take a privilege",
-        }.get(error.errno or 0, f"{choose}: one of this machine, such as 0.0.0.0:{address.port}")
-
-
 class ProxyProcess:
     """The proxy, its admin listener and all that keeps its configuration up to date.
 
@@ -114,13 +96,19 @@ class ProxyProcess:
 
     Args:
         settings: All of them.
+        read_again: Reads the settings again, for SIGHUP; None where they never change.
 
     Raises:
-        IdentitySettingsError: TLS or authentication cannot be set up.
+        OperatorError: TLS or authentication cannot be set up.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    ENDING = "draining"
+
+    def __init__(
+        self, settings: Settings, read_again: Callable[[], Settings] | None = None
+    ) -> None:
         self.settings = settings
+        self._read_again = read_again or (lambda: self.settings)
         self._loop = asyncio.get_running_loop()
         self.faults = Faults()
         self.faults.watch(self._loop)
@@ -191,6 +179,8 @@ class ProxyProcess:
         self.object_counts: ObjectCounts | None = None
         self._reading_counts: Supervised | None = None
         if flow_control.object_counts_from is not None:
+            from apfproxy.sources.object_counts import ObjectCounts  # noqa: PLC0415 - aiohttp
+
             self.object_counts = counts = ObjectCounts(
                 flow_control.object_counts_from,
                 self.costs,
@@ -213,6 +203,7 @@ class ProxyProcess:
         )
         self._admin: Listener | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._reloading: asyncio.Task[None] | None = None
 
     def __repr__(self) -> str:
         return f"<ProxyProcess {self.server!r}, {self.controller!r}>"
@@ -233,13 +224,7 @@ class ProxyProcess:
         """Load the objects, then listen; all or nothing.
 
         Raises:
-            ObjectsError: The objects have problems.
-            StoreError: The store cannot be used.
-            TokenFileError: There is no token for writing to it.
-            KubeconfigError: There is no way to the Kubernetes API that has the objects.
-            StatusError: The store refuses the built-in objects.
-            AccessLogError: The access log cannot be opened.
-            ListenError: An address cannot be listened on.
+            OperatorError: Objects, a file or an address cannot be used.
         """
         try:
             self.observation.open()
@@ -274,6 +259,10 @@ class ProxyProcess:
         """Where the objects come from; a store has the built-in ones by then."""
         flow_control = self.settings.flow_control
         if flow_control.kubernetes.is_enabled:
+            from apfproxy.app.kubernetes_source import (  # noqa: PLC0415 - only for who uses it
+                kubernetes_objects,
+            )
+
             self.kubernetes = source = kubernetes_objects(
                 flow_control, self.controller, partial(self._on_load, is_whole=False)
             )
@@ -286,15 +275,16 @@ class ProxyProcess:
                 with_suggested=flow_control.suggested_objects,
                 on_load=partial(self._on_load, is_whole=True),
             )
+        from apfproxy.app.flow_control_api import FlowControlApi  # noqa: PLC0415 - as above
+        from apfproxy.sources.stored_objects import StoredObjects  # noqa: PLC0415 - as above
+
         # The proxy goes on with what it has, and only the next write can tell that all is well.
         self.health.add(STORE, pages=(READYZ,), is_blocking=False)
         self._api = FlowControlApi(
             flow_control.store,
-            external_address=str(self.settings.admin),
-            token_file=self.settings.admin_token_file,
+            self.settings,
             is_local=self._is_admin_local,
             on_problem=lambda problem: self.health.report(STORE, problem),
-            with_suggested=flow_control.suggested_objects,
         )
         await self._api.start()
         return StoredObjects(
@@ -387,24 +377,36 @@ class ProxyProcess:
         if isinstance(self.source, ObjectFiles):
             await self.source.reload()
 
-    def hurry(self) -> None:
-        """Let the start not wait for objects that are yet to come: the process is to end."""
+    def hurry(self, _cancel: Callable[[], object]) -> None:
+        """Do not wait for objects that are yet to come: the process is to end."""
         if self.kubernetes is not None:
             self.kubernetes.stop_waiting()
 
+    def attend(self, signals: Signals) -> None:
+        """Log the start; from now on SIGHUP reads everything again, SIGUSR1 opens the log again."""
+        if self.observation.access_log is not None:
+            signals.on_rotation(self.observation.reopen)
+        self._log_start()
+        reloading = Reloading(self, self._read_again).run(signals.hangup)
+        self._reloading = spawn(reloading, name="heeding SIGHUP")
+
     async def drain(self) -> None:
-        """Stop without losing a request.
+        """Stop without losing a request; cancelled, stop at once.
 
         `/readyz` fails at once; connections are still accepted for the shutdown delay, in which
         load balancers turn away; then the server drains.
         """
+        self._end_reloading()
         self.health.report(SHUTDOWN, "the process is shutting down")
-        await asyncio.sleep(self.settings.drain.shutdown_delay_s)
-        await self.server.drain()
-        await self.stop()
+        try:
+            await asyncio.sleep(self.settings.drain.shutdown_delay_s)
+            await self.server.drain()
+        finally:
+            await self.stop()
 
     async def stop(self) -> None:
         """End at once; harmless if it never started."""
+        self._end_reloading()
         self._adjustments.stop()
         for task in self._tasks:
             task.cancel()
@@ -421,6 +423,11 @@ class ProxyProcess:
         if self._admin is not None:
             await self._admin.close()
             self._admin = None
+
+    def _end_reloading(self) -> None:
+        if self._reloading is not None:
+            self._reloading.cancel()
+            self._reloading = None
 
     def _forget_identities(self) -> None:
         self.server.forget_identities()
@@ -452,6 +459,42 @@ class ProxyProcess:
         self.kinds.set_limits(
             self.clock.now_ns(), self.controller.waiting_limit, self.controller.executing_limit
         )
+
+    def _log_start(self) -> None:
+        settings = self.settings
+        admin = "no address"
+        if settings.admin is not None:
+            admin = str(dataclasses.replace(settings.admin, port=self.admin_port or 0))
+        logger.info(
+            "apfproxy %s listens on %s%s, forwards to %s://%s, admin on %s;"
+            " %d seats, %d priority levels, at most %s connections",
+            __version__,
+            dataclasses.replace(settings.downstream.listen, port=self.port),
+            "" if settings.downstream.tls.certificate_file is None else " with TLS",
+            "https" if settings.upstream.address.is_tls else "http",
+            settings.upstream.address,
+            admin,
+            settings.flow_control.server_concurrency_limit,
+            len(self.controller.levels),
+            self.server.max_connections or "any number of",
+        )
+        if settings.flow_control.enforcement == OBSERVE:
+            logger.warning(
+                "flow control only observes: no request is rejected or delayed;"
+                " apiserver_flowcontrol_* metrics tell what would have happened"
+            )
+        if self.kubernetes is not None:
+            logger.info(
+                "objects are those of %s%s",
+                self.kubernetes.name,
+                "" if self.kubernetes.is_synced else ", which are not here yet",
+            )
+        if settings.flow_control.store is not None:
+            logger.info(
+                "objects are in %s: kubectl --server http://%s get flowschemas",
+                settings.flow_control.store,
+                admin,
+            )
 
     def _wall_offset_ns(self) -> int:
         return time.time_ns() - self.clock.now_ns()

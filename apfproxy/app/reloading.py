@@ -14,21 +14,22 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-import click
-
-from apfproxy.app.identities import IdentitySettingsError, check_settings
 from apfproxy.app.log import configure_logging
-from apfproxy.app.process import SETTINGS
+from apfproxy.app.settings_checks import check_identities
+from apfproxy.errors import OperatorError
 from apfproxy.faults import Part, report
-from apfproxy.sources.settings_file import SettingsError, is_section, setting_key
+from apfproxy.sources.settings_file import is_section, setting_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from apfproxy.app.process import ProxyProcess
+    from apfproxy.observe.health import HealthRegistry
     from apfproxy.settings import Settings
+
+SETTINGS = "settings"
+"""The health check."""
 
 CHANGEABLE = (
     "downstream.headTimeout",
@@ -60,15 +61,29 @@ Record = TypeVar("Record")
 log = logging.getLogger(__name__)
 
 
+class Reloadable(Protocol):
+    """What is needed of a process."""
+
+    settings: Settings
+    health: HealthRegistry
+
+    def configure(self, settings: Settings) -> None:
+        """Put other settings in force."""
+
+    async def read_again(self) -> None:
+        """Read files again."""
+
+
 class Reloading:
     """Reads settings and files again for a process.
 
     Args:
         process: That serves with them.
-        read: Reads the settings, with the flags over them; blocks on the file system.
+        read: Reads the settings, with the flags over them; blocks on the file system.  Raises
+            `OperatorError` if they cannot be used.
     """
 
-    def __init__(self, process: ProxyProcess, read: Callable[[], Settings]) -> None:
+    def __init__(self, process: Reloadable, read: Callable[[], Settings]) -> None:
         self._process = process
         self._read = read
 
@@ -90,12 +105,9 @@ class Reloading:
         process = self._process
         try:
             read = await asyncio.to_thread(self._read)
-            check_settings(read)
-        except (SettingsError, IdentitySettingsError) as error:
+            check_identities(read)
+        except OperatorError as error:
             self._refuse(str(error).splitlines())
-            return
-        except click.ClickException as error:
-            self._refuse([error.format_message()])
             return
         before = process.settings
         settings = merged(before, read)

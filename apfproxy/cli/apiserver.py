@@ -2,36 +2,27 @@
 
 from __future__ import annotations
 
-import asyncio
-import dataclasses
-import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
-import uvloop
 
-from apfproxy import __version__
 from apfproxy.apiserver.app import EXTERNAL_ADDRESS
 from apfproxy.apiserver.controllers.control import parse_controllers
-from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.load import LoadSettings
 from apfproxy.apiserver.seeds import SeedCounts
-from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.log import configure_logging
-from apfproxy.app.process import ListenError
-from apfproxy.app.running import Signals, raise_descriptor_limit, share_processor, spare_collector
+from apfproxy.app.running import run_in_loop, serve_until_signal
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
 from apfproxy.cli.load_flags import parse_faults, parse_latencies, parse_seeds
 from apfproxy.cli.parameters import ADDRESS
+from apfproxy.errors import OperatorError
 from apfproxy.settings import LOG_LEVELS
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-logger = logging.getLogger(__name__)
 
 EPILOG = f"""\b
 Examples:
@@ -122,10 +113,7 @@ def apiserver(**flags: Any) -> int:  # noqa: ANN401 - as click gives them
     """
     settings = settings_of(flags)
     configure_logging(settings.log_level)
-    raise_descriptor_limit()
-    share_processor()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(run(settings))
+    return run_in_loop(run(settings))
 
 
 def settings_of(flags: dict[str, Any]) -> ApiServerSettings:
@@ -175,79 +163,8 @@ async def run(
     Raises:
         CommandError: It cannot start.
     """
-    signals = Signals(asyncio.get_running_loop())
     try:
-        return await run_until(signals, settings, on_started)
-    finally:
-        signals.forget()
-
-
-async def run_until(
-    signals: Signals,
-    settings: ApiServerSettings,
-    on_started: Callable[[ApiServerProcess], None] | None,
-) -> int:
-    """Serve until the first signal, stop in order until the second."""
-    process = ApiServerProcess(settings)
-    try:
-        if not await started(process, signals):
-            logger.info("stopped before it had started")
-            return OK
-    except ListenError as error:
-        raise CommandError(f"{error}; {error.hint}") from error
-    except StoreError as error:
+        is_whole = await serve_until_signal(partial(ApiServerProcess, settings), on_started)
+    except OperatorError as error:
         raise CommandError(str(error)) from error
-    except StatusError as error:
-        raise CommandError(f"the first objects cannot be made: {error.message}") from error
-    log_start(process)
-    spare_collector()
-    if on_started is not None:
-        on_started(process)
-    await signals.first.wait()
-    logger.info("stopping; another signal stops at once")
-    if await signals.before_second(process.stop(), name="stopping"):
-        logger.info("stopped")
-        return OK
-    logger.warning("stopped before all requests ended")
-    return FAILED
-
-
-async def started(process: ApiServerProcess, signals: Signals) -> bool:
-    """Start; whether that was done before a signal came, which takes it back.
-
-    Raises:
-        Exception: It cannot start.
-    """
-    task = asyncio.current_task()
-    assert task is not None, "this is a coroutine"
-
-    async def cancel() -> None:
-        await signals.first.wait()
-        task.cancel()
-
-    canceller = spawn(cancel(), name="waiting for a signal while starting")
-    try:
-        await process.start()
-    except asyncio.CancelledError:
-        if not signals.first.is_set():
-            raise
-        task.uncancel()
-        return False
-    finally:
-        canceller.cancel()
-    return True
-
-
-def log_start(process: ApiServerProcess) -> None:
-    """Say where the server listens and where the objects are."""
-    settings = process.settings
-    address = dataclasses.replace(settings.listen, port=process.port)
-    if process.seeded:
-        logger.info("%d objects were seeded", process.seeded)
-    logger.info(
-        "apfproxy %s serves the API on http://%s; objects are in %s; controllers: %s",
-        __version__,
-        address,
-        "memory only and end with the process" if settings.store is None else settings.store,
-        ", ".join(sorted(settings.controllers)) or "none",
-    )
+    return OK if is_whole else FAILED

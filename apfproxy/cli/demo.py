@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
-import uvloop
 from rich import box
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from apfproxy.app.running import meaningless_signals, raise_descriptor_limit
+from apfproxy.app.running import run_in_loop
+from apfproxy.app.signals import Hangup, Signals
 from apfproxy.cli.demo_clients import ClientKind, Load, Tally
 from apfproxy.cli.demo_servers import SEATS, SERVICE_S, DemoError, demo_servers
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
@@ -40,8 +39,6 @@ MODEST = ClientKind(
     path=f"/api/v1{NAMESPACE}/pods/app-0-00000",
 )
 KINDS = (GREEDY, MODEST)
-
-ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 WITHOUT = "without"
 WITH = "with"
@@ -80,10 +77,9 @@ def demo(seconds: float) -> int:
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
-    raise_descriptor_limit()
     try:
-        with demo_servers() as ports, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(run_demo(ports, seconds, console))
+        with demo_servers() as ports:
+            return run_in_loop(run_demo(ports, seconds, console))
     except DemoError as error:
         raise CommandError(str(error)) from error
 
@@ -110,40 +106,24 @@ async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
         `OK`, also after Ctrl-C; `FAILED` if nothing was measured.
     """
     arms: list[Arm] = []
-    loop = asyncio.get_running_loop()
-    interrupted = asyncio.Event()
-    for number in ENDING_SIGNALS:
-        loop.add_signal_handler(number, interrupted.set)
-    ignored = meaningless_signals()
-    for each in ignored:
-        loop.add_signal_handler(each, do_nothing)
-    try:
-        with contextlib.ExitStack() as stack:
-            console.print(places(ports), highlight=False, soft_wrap=True)
-            show: Callable[[str], None] = lambda _status: None  # noqa: E731 - replaced below
-            if console.is_terminal:
-                live = stack.enter_context(
-                    Live(console=console, auto_refresh=False, transient=True)
-                )
+    with contextlib.ExitStack() as stack:
+        interrupted = stack.enter_context(Signals(Hangup.END)).first
+        console.print(places(ports), highlight=False, soft_wrap=True)
+        show: Callable[[str], None] = lambda _status: None  # noqa: E731 - replaced below
+        if console.is_terminal:
+            live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
 
-                def show(status: str) -> None:
-                    live.update(Group(table_of(arms), Text(status)), refresh=True)
+            def show(status: str) -> None:
+                live.update(Group(table_of(arms), Text(status)), refresh=True)
 
-            for name, port in ((WITHOUT, ports.without), (WITH, ports.limited)):
-                if not interrupted.is_set():
-                    arm = Arm(name, {kind.name: Tally() for kind in KINDS})
-                    arms.append(arm)
-                    await run_arm(arm, port, seconds / 2, interrupted, show)
-    finally:
-        for each in (*ENDING_SIGNALS, *ignored):
-            loop.remove_signal_handler(each)
+        for name, port in ((WITHOUT, ports.without), (WITH, ports.limited)):
+            if not interrupted.is_set():
+                arm = Arm(name, {kind.name: Tally() for kind in KINDS})
+                arms.append(arm)
+                await run_arm(arm, port, seconds / 2, interrupted, show)
     console.print(table_of(arms))
     console.print(summary(arms, is_whole=not interrupted.is_set()), highlight=False)
     return OK if any(arm.duration_s for arm in arms) else FAILED
-
-
-def do_nothing() -> None:
-    """Heed a signal that means nothing here: by default it would end the process."""
 
 
 async def run_arm(

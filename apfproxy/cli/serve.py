@@ -2,38 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import logging
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import uvloop
 
-from apfproxy import __version__
-from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.store.entries import StoreError
-from apfproxy.app.identities import IdentitySettingsError
 from apfproxy.app.log import configure_logging
-from apfproxy.app.process import ListenError, ProxyProcess
-from apfproxy.app.reloading import Reloading
-from apfproxy.app.running import Signals, raise_descriptor_limit, share_processor, spare_collector
+from apfproxy.app.process import ProxyProcess
+from apfproxy.app.running import run_in_loop, serve_until_signal
+from apfproxy.app.settings_checks import ConflictError, check_combination
+from apfproxy.app.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError, SettingsFileError
 from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NETWORK, NOWHERE, ORIGIN, URL
-from apfproxy.observe.access_log import AccessLogError
+from apfproxy.errors import OperatorError
 from apfproxy.settings import ENFORCE, LOG_LEVELS, OBSERVE, Settings
-from apfproxy.sources.files import ObjectsError
-from apfproxy.sources.kubeconfig import KubeconfigError
 from apfproxy.sources.settings_file import SettingsError, load_settings
-from apfproxy.sources.token_file import TokenFileError
-from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-logger = logging.getLogger(__name__)
 
 EPILOG = f"""\b
 Examples:
@@ -152,11 +140,10 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
         settings = read()
     except SettingsError as error:
         raise SettingsFileError(*error.problems) from error
+    except ConflictError as error:
+        raise click.UsageError(str(error)) from error
     configure_logging(settings.log_level)
-    raise_descriptor_limit()
-    share_processor()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(run(settings, read_again=read))
+    return run_in_loop(run(settings, read_again=read))
 
 
 def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
@@ -164,7 +151,7 @@ def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
 
     Raises:
         SettingsError: The file cannot be used.
-        click.UsageError: Settings make no sense together.
+        ConflictError: Settings do not go together.
     """
     settings = with_flags(Settings() if path is None else load_settings(path), flags)
     check_combination(settings)
@@ -217,41 +204,6 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
     )
 
 
-def check_combination(settings: Settings) -> None:
-    """Refuse settings that make no sense together.
-
-    Raises:
-        click.UsageError: There are some.
-    """
-    store, objects = settings.flow_control.store, settings.flow_control.objects
-    kubernetes = settings.flow_control.kubernetes
-    if store is not None and objects:
-        raise click.UsageError(
-            "give either --store or --objects: with both, what is in force would depend on which"
-            " changed last; to move files into a store: kubectl --server http://ADMIN apply -f PATH"
-        )
-    if kubernetes.is_enabled and (store is not None or objects):
-        other = "--store" if store is not None else "--objects"
-        raise click.UsageError(
-            f"give either --objects-from-kubernetes or {other}: with both, what is in force would"
-            " depend on which changed last"
-        )
-    if not kubernetes.is_enabled:
-        flags = {
-            "--kubeconfig": kubernetes.kubeconfig,
-            "--context": kubernetes.context,
-            "--write-status": kubernetes.write_status or None,
-        }
-        for flag in (flag for flag, value in flags.items() if value is not None):
-            raise click.UsageError(f"{flag} is of no use without --objects-from-kubernetes")
-    elif kubernetes.context is not None and kubernetes.kubeconfig is None:
-        raise click.UsageError("--context needs --kubeconfig FILE, which has the contexts")
-    if store is not None and settings.admin is None:
-        raise click.UsageError("--store needs --admin: nobody could read or change the objects")
-    if store is None and settings.admin_token_file is not None:
-        raise click.UsageError("--admin-token-file is of no use without --store")
-
-
 async def run(
     settings: Settings,
     on_started: Callable[[ProxyProcess], None] | None = None,
@@ -271,92 +223,10 @@ async def run(
     Raises:
         CommandError: It cannot start.
     """
-    signals = Signals(asyncio.get_running_loop(), reloads=True)
     try:
-        return await run_until(signals, settings, on_started, read_again or (lambda: settings))
-    finally:
-        signals.forget()
-
-
-async def run_until(
-    signals: Signals,
-    settings: Settings,
-    on_started: Callable[[ProxyProcess], None] | None,
-    read_again: Callable[[], Settings],
-) -> int:
-    """Serve until the first signal, drain until the second."""
-    try:
-        process = ProxyProcess(settings)
-    except IdentitySettingsError as error:
+        is_whole = await serve_until_signal(
+            partial(ProxyProcess, settings, read_again), on_started, hangup=Hangup.RELOAD
+        )
+    except OperatorError as error:
         raise CommandError(*str(error).splitlines()) from error
-    hurrying = spawn(hurry_at(signals.first, process), name="heeding a signal at the start")
-    try:
-        await process.start()
-    except ObjectsError as error:
-        raise CommandError(*error.problems) from error
-    except ListenError as error:
-        raise CommandError(f"{error}; {error.hint}") from error
-    except (AccessLogError, StoreError, TokenFileError, KubeconfigError) as error:
-        raise CommandError(str(error)) from error
-    except StatusError as error:
-        raise CommandError(f"the built-in objects cannot be stored: {error.message}") from error
-    finally:
-        hurrying.cancel()
-    if process.observation.access_log is not None:
-        signals.on_rotation(process.observation.reopen)
-    log_start(process)
-    spare_collector()
-    if on_started is not None:
-        on_started(process)
-    reloading = spawn(Reloading(process, read_again).run(signals.hangup), name="heeding SIGHUP")
-    await signals.first.wait()
-    reloading.cancel()
-    logger.info("draining; another signal stops at once")
-    if await signals.before_second(process.drain(), name="draining"):
-        logger.info("stopped")
-        return OK
-    await process.stop()
-    logger.warning("stopped before all requests ended")
-    return FAILED
-
-
-async def hurry_at(event: asyncio.Event, process: ProxyProcess) -> None:
-    """Let a start that waits come to its end once something happens."""
-    await event.wait()
-    process.hurry()
-
-
-def log_start(process: ProxyProcess) -> None:
-    """Say where the process listens and what it does there."""
-    settings = process.settings
-    listen, admin = settings.downstream.listen, settings.admin
-    logger.info(
-        "apfproxy %s listens on %s%s, forwards to %s://%s, admin on %s;"
-        " %d seats, %d priority levels, at most %s connections",
-        __version__,
-        dataclasses.replace(listen, port=process.port),
-        "" if settings.downstream.tls.certificate_file is None else " with TLS",
-        "https" if settings.upstream.address.is_tls else "http",
-        settings.upstream.address,
-        dataclasses.replace(admin, port=process.admin_port or 0) if admin else "no address",
-        settings.flow_control.server_concurrency_limit,
-        len(process.controller.levels),
-        process.server.max_connections or "any number of",
-    )
-    if settings.flow_control.enforcement == OBSERVE:
-        logger.warning(
-            "flow control only observes: no request is rejected or delayed;"
-            " apiserver_flowcontrol_* metrics tell what would have happened"
-        )
-    if process.kubernetes is not None:
-        logger.info(
-            "objects are those of %s%s",
-            process.kubernetes.name,
-            "" if process.kubernetes.is_synced else ", which are not here yet",
-        )
-    if settings.flow_control.store is not None:
-        logger.info(
-            "objects are in %s: kubectl --server http://%s get flowschemas",
-            settings.flow_control.store,
-            dataclasses.replace(admin, port=process.admin_port or 0) if admin else "",
-        )
+    return OK if is_whole else FAILED

@@ -22,6 +22,8 @@ import stat
 import threading
 from typing import TYPE_CHECKING
 
+from apfproxy.errors import OperatorError
+
 if TYPE_CHECKING:
     from apfproxy.clock import Clock, Timer
 
@@ -46,7 +48,7 @@ MODE = 0o640
 """The log names users."""
 
 
-class AccessLogError(Exception):
+class AccessLogError(OperatorError):
     """The file cannot be opened; the operator's fault."""
 
 

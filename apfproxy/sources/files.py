@@ -12,6 +12,7 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from apfproxy.errors import OperatorError
 from apfproxy.sources.file_changes import at_rest, notifications, watch_files
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 
@@ -29,7 +30,7 @@ MAX_LOGGED_PROBLEMS = 20
 logger = logging.getLogger(__name__)
 
 
-class ObjectsError(ValueError):
+class ObjectsError(OperatorError):
     """The objects at the start are broken; the operator's fault.  A problem is one line."""
 
     def __init__(self, problems: tuple[str, ...]) -> None:

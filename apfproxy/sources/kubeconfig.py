@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from apfproxy.api.decode import one_line
+from apfproxy.errors import OperatorError
 from apfproxy.sources.exec_credential import API_VERSIONS, GROUP, ExecCommand
 from apfproxy.sources.setting_values import is_text
 
@@ -42,7 +43,7 @@ NOT_DONE = {
 """Fields of a user that would make it another one."""
 
 
-class KubeconfigError(ValueError):
+class KubeconfigError(OperatorError):
     """Access to the API that cannot be used; the operator's fault.  Quotes no secret."""
 
 

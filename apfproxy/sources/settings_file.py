@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get
 
 import yaml
 
+from apfproxy.errors import OperatorError
 from apfproxy.settings import Address, Bounds, Network, Settings
 from apfproxy.sources.setting_values import (
     format_duration,
@@ -41,7 +42,7 @@ FORMS = {"header": parse_header_name, "host": parse_host_header, "url": parse_ur
 Record = TypeVar("Record")
 
 
-class SettingsError(ValueError):
+class SettingsError(OperatorError):
     """The settings file cannot be used; the operator's fault.
 
     Attributes:

@@ -6,6 +6,8 @@ import os
 import re
 from pathlib import Path
 
+from apfproxy.errors import OperatorError
+
 MAX_BYTES = 16384
 """Of the file; tokens have some hundred characters, those of service accounts a few thousand."""
 MIN_CHARACTERS = 16
@@ -14,7 +16,7 @@ TOKEN = re.compile(rb"[A-Za-z0-9._~+/-]+=*")
 """What a bearer token may consist of: RFC 6750."""
 
 
-class TokenFileError(ValueError):
+class TokenFileError(OperatorError):
     """The file has no usable token; the operator's fault."""
 
 

@@ -14,7 +14,7 @@ from apfproxy.apiserver.load import EVERY_VERB, Fault, Latency, LoadSettings, Sh
 from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
-from apfproxy.app.process import ListenError
+from apfproxy.errors import ListenError, OperatorError
 from apfproxy.settings import Address
 from tests.app.test_process import ANY_PORT, page
 
@@ -188,7 +188,7 @@ async def test_store_in_use(tmp_path: Path) -> None:
     settings = ApiServerSettings(listen=ANY_PORT, store=str(tmp_path / "objects.db"))
     first, second = ApiServerProcess(settings), ApiServerProcess(settings)
     await first.start()
-    with pytest.raises(StoreError, match="another process uses it"):
+    with pytest.raises(OperatorError, match="another process uses it"):
         await second.start()
     await first.stop()
 

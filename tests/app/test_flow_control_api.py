@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.apiserver.store.entries import StoreError
 from apfproxy.app.flow_control_api import FlowControlApi
+from apfproxy.errors import OperatorError
+from apfproxy.settings import FlowControlSettings, Settings
 from apfproxy.sources.token_file import TokenFileError
 
 if TYPE_CHECKING:
@@ -17,13 +18,12 @@ if TYPE_CHECKING:
 
 def api(tmp_path: Path, *, with_suggested: bool = True, token: str | None = None) -> FlowControlApi:
     """An API over a store in a directory."""
+    flow_control = FlowControlSettings(suggested_objects=with_suggested)
     return FlowControlApi(
         str(tmp_path / "objects.db"),
-        external_address="127.0.0.1:8081",
-        token_file=token,
+        Settings(flow_control=flow_control, admin_token_file=token),
         is_local=lambda: True,
         on_problem=lambda _problem: None,
-        with_suggested=with_suggested,
     )
 
 
@@ -55,7 +55,7 @@ async def test_suggested_objects_go(tmp_path: Path) -> None:
 async def test_one_process(tmp_path: Path) -> None:
     """Only one process has the file; it is free once that stops."""
     first = api(tmp_path)
-    with pytest.raises(StoreError):
+    with pytest.raises(OperatorError):
         api(tmp_path)
     await first.stop()
     await asyncio.sleep(0)

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app import identities as identities_module
-from apfproxy.app.identities import Identities, IdentitySettingsError
+from apfproxy.app.identities import Identities
 from apfproxy.app.process import ProxyProcess
 from apfproxy.authn.authenticator import Identity
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Credentials
+from apfproxy.errors import OperatorError
 from apfproxy.request.user import User
 from apfproxy.settings import (
     Address,
@@ -201,7 +202,7 @@ def test_files_that_cannot_be_used(folder: Folder, name: str, is_there: bool) ->
         path.write_bytes(BROKEN.get(name, b"-----BEGIN s3cret-----\n"))
     else:
         path.unlink()
-    with pytest.raises(IdentitySettingsError) as caught:
+    with pytest.raises(OperatorError) as caught:
         made(settings)
 
     assert str(path) in str(caught.value)
@@ -213,7 +214,7 @@ def test_issuer_that_cannot_be_used() -> None:
     settings = Settings(
         authentication=AuthenticationSettings(jwt=(JwtSettings(issuer="x", keys_file="k"),))
     )
-    with pytest.raises(IdentitySettingsError) as caught:
+    with pytest.raises(OperatorError) as caught:
         made(settings)
 
     assert (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import errno
 import socket
 from typing import TYPE_CHECKING
 
@@ -16,7 +15,8 @@ from aiohttp.test_utils import TestServer
 from apfproxy import duties
 from apfproxy.api.decode import Problem
 from apfproxy.app import process as process_module
-from apfproxy.app.process import ListenError, ProxyProcess
+from apfproxy.app.process import ProxyProcess
+from apfproxy.errors import ListenError
 from apfproxy.faults import Part
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import (
@@ -205,7 +205,7 @@ async def test_port_in_use(setting: str) -> None:
         with pytest.raises(ListenError) as caught:
             await process.start()
 
-    assert str(caught.value) == f"cannot listen on {address}: address already in use"
+    assert str(caught.value).startswith(f"cannot listen on {address}: address already in use; ")
     assert caught.value.setting == setting
 
 
@@ -271,24 +271,6 @@ async def test_limits_are_adjusted(monkeypatch: pytest.MonkeyPatch) -> None:
 
     assert idle is None
     assert {Part.LIMITS: 1} == {part: total for part, total in totals.items() if total}
-
-
-@pytest.mark.parametrize(
-    ("number", "hint"),
-    [
-        (errno.EADDRINUSE, "stop what listens there, or choose another address with --admin"),
-        (errno.EACCES, "choose another address with --admin: ports below 1024 take a privilege"),
-        (
-            errno.EADDRNOTAVAIL,
-            "choose another address with --admin: one of this machine, such as 0.0.0.0:80",
-        ),
-    ],
-)
-def test_address_that_cannot_be_listened_on(number: int, hint: str) -> None:
-    """What helps depends on what is wrong."""
-    address = Address(host="192.0.2.1", port=80)
-
-    assert hint == ListenError(address, "admin", OSError(number, "no")).hint
 
 
 async def test_an_error_of_a_watcher_does_not_end_it(

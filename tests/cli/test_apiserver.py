@@ -13,6 +13,7 @@ import pytest
 from apfproxy.apiserver.controllers.control import CONTROLLERS
 from apfproxy.apiserver.load import Fault, Latency, LoadSettings, Shape
 from apfproxy.apiserver.seeds import SeedCounts
+from apfproxy.app import running
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.cli import apiserver as apiserver_module
 from apfproxy.cli.apiserver import run
@@ -36,7 +37,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[ApiServerSettings]:
 
     monkeypatch.setattr(apiserver_module, "run", run_nothing)
     monkeypatch.setattr(apiserver_module, "configure_logging", lambda _level: None)
-    monkeypatch.setattr(apiserver_module, "raise_descriptor_limit", lambda: None)
+    monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)
     return seen
 
 

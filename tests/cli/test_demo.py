@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
+from apfproxy.app import running
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.cli import demo as demo_module
 from apfproxy.cli.demo import GREEDY, KINDS, MODEST, Arm, run_arm, run_demo, summary, table_of
@@ -179,7 +180,7 @@ def test_clients() -> None:
 
 def test_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """The command starts the servers, and prints only the summary where there is no terminal."""
-    monkeypatch.setattr(demo_module, "raise_descriptor_limit", lambda: None)
+    monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)
 
     assert main(["demo", "--seconds", "1"]) == 0
     assert "Half of a modest client's requests took at most" in capsys.readouterr().out
@@ -193,7 +194,7 @@ def test_command_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         raise DemoError("no servers")
         yield  # a generator, to be a context manager
 
-    monkeypatch.setattr(demo_module, "raise_descriptor_limit", lambda: None)
+    monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)
     monkeypatch.setattr(demo_module, "demo_servers", broken)
 
     assert main(["demo"]) == 1

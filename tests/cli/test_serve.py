@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.app import running
 from apfproxy.cli import serve as serve_module
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
@@ -48,7 +49,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
 
     monkeypatch.setattr(serve_module, "run", run_nothing)
     monkeypatch.setattr(serve_module, "configure_logging", lambda _level: None)
-    monkeypatch.setattr(serve_module, "raise_descriptor_limit", lambda: None)
+    monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)
     return seen
 
 
@@ -250,7 +251,7 @@ async def test_signal_drains(caplog: pytest.LogCaptureFixture) -> None:
         started.append(process)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    with caplog.at_level(logging.INFO, logger=serve_module.__name__):
+    with caplog.at_level(logging.INFO, logger="apfproxy.app"):
         code = await run(with_drain(DrainSettings()), on_started)
 
     assert code == 0
@@ -263,7 +264,7 @@ async def test_signal_drains(caplog: pytest.LogCaptureFixture) -> None:
 async def test_observing_is_said_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
     """Whoever reads the log knows that nothing is limited."""
     settings = settings_for(9, FlowControlSettings(enforcement="observe"))
-    with caplog.at_level(logging.INFO, logger=serve_module.__name__):
+    with caplog.at_level(logging.INFO, logger="apfproxy.app"):
         code = await run(settings, lambda _: os.kill(os.getpid(), signal.SIGTERM))
 
     assert code == 0

@@ -7,7 +7,7 @@ import re
 import click
 import pytest
 
-from apfproxy.cli.main import cli
+from apfproxy.cli.commands import cli
 from tests.docs.pages import ROOT, Page, page, pages
 
 FLAGS_OF_OTHERS = {

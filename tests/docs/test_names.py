@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
-from apfproxy.app.identities import check_settings
 from apfproxy.app.process import ProxyProcess
+from apfproxy.app.settings_checks import check_identities
 from apfproxy.cli.main import main
 from apfproxy.settings import Address
 from apfproxy.sources.settings_file import parse_settings, setting_paths
@@ -75,7 +75,7 @@ def test_settings_files(document: Page) -> None:
         if language == "yaml":
             documents = list(yaml.safe_load_all(text))
             if all(isinstance(each, dict) and each.keys() <= sections for each in documents):
-                check_settings(parse_settings(text.encode(), document.name))
+                check_identities(parse_settings(text.encode(), document.name))
 
 
 @each_page

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from apfproxy.app.identities import IdentitySettingsError, check_settings, warnings
+from apfproxy.app.settings_checks import check_identities, warnings
+from apfproxy.errors import OperatorError
 from apfproxy.settings import (
     FRONT_PROXY,
     AuthenticationSettings,
@@ -137,7 +138,7 @@ def front(**names: Any) -> Settings:  # noqa: ANN401 - as the settings are
 )
 def test_settings_that_do_not_go_together(settings: Settings, problem: str) -> None:
     """Each combination that cannot be meant has its message, and nothing is read."""
-    with pytest.raises(IdentitySettingsError) as caught:
+    with pytest.raises(OperatorError) as caught:
         made(settings)
 
     assert problem == str(caught.value)
@@ -149,8 +150,8 @@ def test_all_problems_at_once() -> None:
         front(ca_file="ca.crt", username_headers=("Host",)),
         upstream=UpstreamSettings(address=HTTPS, identity="frontProxy"),
     )
-    with pytest.raises(IdentitySettingsError) as caught:
-        check_settings(settings)
+    with pytest.raises(OperatorError) as caught:
+        check_identities(settings)
 
     assert 3 == len(str(caught.value).splitlines())
 
@@ -180,7 +181,7 @@ def test_all_problems_at_once() -> None:
 )
 def test_settings_that_do(settings: Settings) -> None:
     """Nothing is said against them."""
-    check_settings(settings)
+    check_identities(settings)
 
 
 def test_warnings() -> None:

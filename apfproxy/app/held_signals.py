@@ -1,0 +1,47 @@
+"""Keeps signals from ending the process before their handlers are there.
+
+A process that serves heeds SIGHUP, and ignores signals that mean nothing to it.  While its modules
+are imported it has no handlers yet, and such a signal would end it.  So the kernel holds them back
+from the first moment until the handlers are set, and delivers them then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+UNUSED = ["SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR", "SIGSTKFLT"]
+"""Signals for programs that use them; others get them by mistake, and would end by default.
+
+Left out are those whose default is meant: SIGQUIT, faults of the program, limits of the system."""
+
+
+def unused_signals() -> list[int]:
+    """The signals that would end the process though nobody means that, and that have no handler."""
+    return [each for each in _numbers() if signal.getsignal(each) is signal.SIG_DFL]
+
+
+def _numbers() -> list[int]:
+    numbers = [int(getattr(signal, name)) for name in UNUSED if hasattr(signal, name)]
+    if hasattr(signal, "SIGRTMIN"):
+        numbers += range(signal.SIGRTMIN, signal.SIGRTMAX + 1)
+    return numbers
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Hold signals back within, until `release`."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, *unused_signals()})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def release() -> None:
+    """Deliver the signals that were held back."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP, *_numbers()})

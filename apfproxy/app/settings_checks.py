@@ -1,0 +1,159 @@
+"""Which settings do not go together, and which are probably meant otherwise."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.authn.credential_fields import is_impersonation
+from apfproxy.errors import OperatorError
+from apfproxy.proxy.request_fields import RESERVED_NAMES
+from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
+
+if TYPE_CHECKING:
+    from apfproxy.settings import FrontProxySettings, Settings
+
+
+class ConflictError(OperatorError):
+    """Two settings that flags can set do not go together."""
+
+
+def check_combination(settings: Settings) -> None:
+    """See that settings that flags can set go together.
+
+    Raises:
+        ConflictError: They do not.
+    """
+    store, objects = settings.flow_control.store, settings.flow_control.objects
+    kubernetes = settings.flow_control.kubernetes
+    if store is not None and objects:
+        raise ConflictError(
+            "give either --store or --objects: with both, what is in force would depend on which"
+            " changed last; to move files into a store: kubectl --server http://ADMIN apply -f PATH"
+        )
+    if kubernetes.is_enabled and (store is not None or objects):
+        other = "--store" if store is not None else "--objects"
+        raise ConflictError(
+            f"give either --objects-from-kubernetes or {other}: with both, what is in force would"
+            " depend on which changed last"
+        )
+    if not kubernetes.is_enabled:
+        flags = {
+            "--kubeconfig": kubernetes.kubeconfig,
+            "--context": kubernetes.context,
+            "--write-status": kubernetes.write_status or None,
+        }
+        for flag in (flag for flag, value in flags.items() if value is not None):
+            raise ConflictError(f"{flag} is of no use without --objects-from-kubernetes")
+    elif kubernetes.context is not None and kubernetes.kubeconfig is None:
+        raise ConflictError("--context needs --kubeconfig FILE, which has the contexts")
+    if store is not None and settings.admin is None:
+        raise ConflictError("--store needs --admin: nobody could read or change the objects")
+    if store is None and settings.admin_token_file is not None:
+        raise ConflictError("--admin-token-file is of no use without --store")
+
+
+def check_identities(settings: Settings) -> None:
+    """See that the settings of TLS and authentication go together.
+
+    Raises:
+        OperatorError: They do not.
+    """
+    downstream, upstream = settings.downstream, settings.upstream
+    authentication = settings.authentication
+    problems = []
+    if (downstream.tls.certificate_file is None) != (downstream.tls.key_file is None):
+        problems.append("downstream.tls: certificateFile and keyFile go together; give both")
+    if (upstream.tls.certificate_file is None) != (upstream.tls.key_file is None):
+        problems.append("upstream.tls: certificateFile and keyFile go together; give both")
+    if downstream.tls.certificate_file is None:
+        problems += [
+            f"{name}: needs downstream.tls, over which clients show their certificates"
+            for name, value in (
+                ("authentication.clientCaFile", authentication.client_ca_file),
+                ("authentication.frontProxy.caFile", authentication.front_proxy.ca_file),
+                (
+                    "downstream.tls.requireClientCertificate",
+                    downstream.tls.require_client_certificate or None,
+                ),
+            )
+            if value is not None
+        ]
+    elif downstream.tls.require_client_certificate and not (
+        authentication.client_ca_file or authentication.front_proxy.ca_file
+    ):
+        problems.append(
+            "downstream.tls.requireClientCertificate: needs authentication.clientCaFile or"
+            " authentication.frontProxy.caFile, which say whose certificates count"
+        )
+    if upstream.identity == IMPERSONATE and upstream.token_file is None:
+        problems.append("upstream.identity: impersonate needs upstream.tokenFile, the proxy's own")
+    is_unknown = upstream.address.is_tls and upstream.tls.certificate_file is None
+    if upstream.identity == FRONT_PROXY and is_unknown:
+        problems.append(
+            "upstream.identity: frontProxy over https needs upstream.tls.certificateFile, by which"
+            " the server knows the proxy"
+        )
+    if not upstream.address.is_tls and any(
+        (upstream.tls.ca_file, upstream.tls.server_name, upstream.tls.certificate_file)
+    ):
+        problems.append("upstream.tls: of no use with an http URL; write https in upstream.url")
+    problems += _name_problems(authentication.front_proxy)
+    if problems:
+        raise OperatorError("\n".join(problems))
+
+
+def _name_problems(front_proxy: FrontProxySettings) -> list[str]:
+    """What is wrong with the names of front proxies' fields.
+
+    A field whose name means something else already would lose that meaning: without Content-Length,
+    for one, a body would be taken for requests.
+    """
+    kinds = (
+        ("usernameHeaders", front_proxy.username_headers),
+        ("uidHeaders", front_proxy.uid_headers),
+        ("groupHeaders", front_proxy.group_headers),
+    )
+    problems = [
+        f"authentication.frontProxy.{kind}: {name} means something else; choose another name"
+        for kind, names in kinds
+        for name in names
+        if name.lower().encode() in RESERVED_NAMES or is_impersonation(name.lower().encode())
+    ]
+    for name in front_proxy.extra_header_prefixes:
+        prefix = name.lower().encode()
+        taken = min((each for each in RESERVED_NAMES if each.startswith(prefix)), default=b"")
+        if not taken and (is_impersonation(prefix) or b"impersonate-".startswith(prefix)):
+            taken = b"impersonate-user"
+        if taken:
+            problems.append(
+                f"authentication.frontProxy.extraHeaderPrefixes: {name} is the start of"
+                f" {taken.decode()} too, which means something else; choose another prefix"
+            )
+    return problems
+
+
+def warnings(settings: Settings) -> list[str]:
+    """What may be meant otherwise than it will work."""
+    found = []
+    authentication = settings.authentication
+    front_proxy, client_ca = authentication.front_proxy, authentication.client_ca_file
+    if client_ca is not None and client_ca == front_proxy.ca_file and not front_proxy.allowed_names:
+        found.append(
+            "authentication.frontProxy.caFile is authentication.clientCaFile, and allowedNames is"
+            " empty: every user's certificate may say who asks; name the front proxies"
+        )
+    if settings.upstream.identity != PASS_THROUGH:
+        return found
+    if settings.upstream.tls.certificate_file is not None:
+        found.append(
+            "upstream.tls.certificateFile with upstream.identity passThrough: a server that takes"
+            " the certificate for a user's lets every request run as that user; frontProxy is"
+            " probably meant"
+        )
+    if settings.authentication.client_ca_file is not None:
+        found.append(
+            "authentication.clientCaFile with upstream.identity passThrough: who has a certificate"
+            " is classified by it, but is nobody to the server, since no certificate can be passed"
+            " on; use frontProxy or impersonate"
+        )
+    return found

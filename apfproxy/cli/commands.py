@@ -1,0 +1,138 @@
+"""The command line, `apfproxy COMMAND`: a command's module is imported when it runs."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from apfproxy import __version__
+from apfproxy.app.held_signals import release
+from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, USAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+OUTPUT_ERRORS = frozenset({errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+"""What writing to the standard output may fail with, through no fault of the program."""
+
+EPILOG = f"""\b
+Examples:
+  apfproxy serve --upstream http://127.0.0.1:8000 --listen 127.0.0.1:8080
+  apfproxy apiserver --listen 127.0.0.1:6443
+
+{EXIT_CODES}"""
+
+COMMANDS = {
+    "apiserver": "Serve a small Kubernetes API, for tests and load tests.",
+    "check": "Validate and lint FlowSchemas and priority levels in files.",
+    "demo": "Show what each client gets with and without flow control.",
+    "explain": "Explain what becomes of a request.",
+    "limits": "Show how the seats are divided among the priority levels.",
+    "odds": "Compute how likely a small flow is squished by large ones.",
+    "serve": "Forward requests to a server, with flow control.",
+    "simulate": "Replay requests through one or two configurations.",
+    "top": "Show what a running proxy does, as it does it.",
+}
+"""Their names, and the first line of their help."""
+
+MODULES = {"limits": "limits_command"}
+"""Of commands whose modules have other names."""
+
+HANDLE_SIGNALS = frozenset({"apiserver", "serve"})
+"""The commands that handle all the signals that `main` holds back."""
+
+
+class Commands(click.Group):
+    """Imports a command when it is asked for, and no other."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in order."""
+        return sorted({*COMMANDS, *super().list_commands(ctx)})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import a command; None if there is none of this name."""
+        if cmd_name not in COMMANDS:
+            return super().get_command(ctx, cmd_name)
+        module = importlib.import_module(f"apfproxy.cli.{MODULES.get(cmd_name, cmd_name)}")
+        if cmd_name not in HANDLE_SIGNALS:
+            release()
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
+        """List the commands, without importing them."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(
+    cls=Commands,
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    invoke_without_command=True,
+)
+@click.version_option(__version__, prog_name="apfproxy")
+@click.pass_context
+def cli(context: click.Context) -> None:
+    """Give any HTTP API server the flow control of kube-apiserver.
+
+    apfproxy is a reverse proxy.  It classifies each request with FlowSchemas, limits it by the
+    seats of its priority level, queues it fairly among the flows there, and forwards it.  With it
+    comes a small Kubernetes API server, for tests of the proxy and of clients.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help(), err=True)
+        context.exit(USAGE)
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; errors go to stderr, a line for each.
+
+    Args:
+        arguments: Without the program's name; by default those of the process.
+
+    Returns:
+        The exit code.
+    """
+    open_standard_streams()
+    try:
+        result = cli.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="apfproxy",
+            standalone_mode=False,
+        )
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "apfproxy"
+        message = " ".join(error.format_message().split()).removesuffix(".")
+        click.echo(f"{command}: {message} (see {command} --help)", err=True)
+        return USAGE
+    except click.ClickException as error:
+        for line in error.format_message().splitlines():
+            click.echo(f"apfproxy: {line}", err=True)
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("apfproxy: interrupted", err=True)
+        return FAILED
+    except OSError as error:
+        if error.errno not in OUTPUT_ERRORS:
+            raise
+        # A broken pipe needs no words: whoever read our output has enough.
+        if error.errno != errno.EPIPE:
+            click.echo(f"apfproxy: cannot write the output: {error.strerror}", err=True)
+        # The interpreter must not try to flush the rest.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return result if isinstance(result, int) else OK
+
+
+def open_standard_streams() -> None:
+    """Open the null device for each standard stream that whoever started us has closed."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115, PTH123 - it stays
+            setattr(sys, name, stream)

@@ -1,0 +1,201 @@
+"""The command line as a whole."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from apfproxy import __version__
+from apfproxy.cli import main as main_module
+from apfproxy.cli.commands import COMMANDS, cli
+from apfproxy.cli.main import main
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    """The version is that of the package."""
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"apfproxy, version {__version__}\n"
+
+
+def test_no_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Without a command the help comes on stderr, since nothing was done."""
+    assert main([]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "Commands:" in captured.err
+
+
+def test_no_command_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
+    """The list of commands has a whole sentence for each."""
+    assert main(["--help"]) == 0
+    listed = capsys.readouterr().out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert [line.split()[0] for line in listed] == sorted(COMMANDS)
+    assert [] == [line for line in listed if line.endswith("...")]
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_first_line(name: str) -> None:
+    """The list of commands says of each what its own help begins with."""
+    context = click.Context(cli)
+    command = cli.get_command(context, name)
+
+    assert command is not None
+    assert COMMANDS[name] == command.get_short_help_str(100)
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each command's help has an example and its exit codes."""
+    assert main([command, "--help"]) == 0
+    text = capsys.readouterr().out
+    assert f"apfproxy {command} " in text
+    assert "Example" in text
+    assert "Exit codes: 0 ok, 1 failed, 2 wrong usage" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["srve"], "apfproxy: No such command 'srve'"),
+        (["serve", "--upstrem", "x"], "apfproxy serve: No such option"),
+        (["demo", "--seconds", "0"], "apfproxy demo: Invalid value for '--seconds': 0.0 is not in"),
+        (["check"], "apfproxy check: Missing argument 'PATH...' (see "),
+        (
+            ["serve", "--kubeconfig", "/no"],
+            "apfproxy serve: Invalid value for '--kubeconfig': File '/no' does not exist (see ",
+        ),
+    ],
+)
+def test_wrong_usage(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong usage is said in one line that names the command's help."""
+    assert main(arguments) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(message)
+    assert line.endswith("--help)")
+
+
+def raise_(error: BaseException) -> Callable[[], None]:
+    """A command that fails."""
+
+    def fail() -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (click.ClickException("one\ntwo"), 1, "apfproxy: one\napfproxy: two\n"),
+        (KeyboardInterrupt(), 1, "apfproxy: interrupted\n"),
+    ],
+)
+def test_failure(
+    error: BaseException,
+    code: int,
+    text: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A command that fails says so on stderr, a line for each problem."""
+    failing = click.Command("fail", callback=raise_(error))
+    monkeypatch.setitem(cli.commands, "fail", failing)
+
+    assert main(["fail"]) == code
+    # click ends a line that ^C interrupted
+    assert capsys.readouterr().err.lstrip("\n") == text
+
+
+def test_closed_output(tmp_path: object) -> None:
+    """A reader that has seen enough ends a command without a traceback."""
+    del tmp_path
+    program = f"import sys; from {main_module.__name__} import main; sys.exit(main())"
+    with subprocess.Popen(  # noqa: S603 - this interpreter
+        [sys.executable, "-u", "-c", program, "check", "/nowhere"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait() == 1
+
+
+def run_closing(redirection: str, *arguments: str) -> tuple[int, str]:
+    """Exit code and errors of the program, its streams changed by the shell."""
+    program = f"import sys; from {main_module.__name__} import main; sys.exit(main())"
+    command = [sys.executable, "-c", program, *arguments]
+    ended = subprocess.run(  # noqa: S603 - this interpreter
+        ["/bin/sh", "-c", f'exec "$@" {redirection}', "sh", *command],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return ended.returncode, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("redirection", "arguments", "expected"),
+    [
+        pytest.param("<&-", ["check", "-"], (0, ""), id="no-input"),
+        pytest.param(
+            "<&-", ["explain", "-"], (1, "apfproxy: <stdin>: there is no"), id="no-request"
+        ),
+        pytest.param(">&-", ["odds"], (0, ""), id="no-output"),
+        pytest.param("2>&-", ["check", "/nowhere"], (1, ""), id="no-errors"),
+        pytest.param(
+            ">/dev/full",
+            ["odds"],
+            (1, "apfproxy: cannot write the output: No space left on device\n"),
+            id="full-disk",
+        ),
+    ],
+)
+def test_standard_streams(
+    redirection: str, arguments: list[str], expected: tuple[int, str]
+) -> None:
+    """Closed streams are as if they were the null device; a full disk gets one line."""
+    code, errors = run_closing(redirection, *arguments)
+
+    assert expected == (code, errors[: len(expected[1])])
+    assert errors.count("\n") <= 1
+
+
+def test_closed_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that is closed is opened, and stays."""
+    for name in ("stdin", "stdout"):
+        monkeypatch.setattr(sys, name, None)
+
+    assert main(["--version"]) == 0
+    with sys.stdin as stdin, sys.stdout as stdout:
+        assert ("", True) == (stdin.read(), stdout.writable())
+
+
+def test_full_disk(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """What cannot be written is told, and nothing more is."""
+    failing = click.Command("fail", callback=raise_(OSError(errno.ENOSPC, "no space")))
+    monkeypatch.setitem(cli.commands, "fail", failing)
+
+    assert main(["fail"]) == 1
+    assert capfd.readouterr().err == "apfproxy: cannot write the output: no space\n"
+
+
+def test_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the system that no output explains is a fault of the program, and shown."""
+    failing = click.Command("fail", callback=raise_(FileNotFoundError(2, "no such file", "x")))
+    monkeypatch.setitem(cli.commands, "fail", failing)
+
+    with pytest.raises(FileNotFoundError):
+        main(["fail"])
