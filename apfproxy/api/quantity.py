@@ -76,33 +76,14 @@ class Quantity:
     def __str__(self) -> str:
         return self.text
 
-    @property
-    def sign(self) -> int:
-        """-1, 0 or 1."""
-        return (self.nano > 0) - (self.nano < 0)
-
-    @property
-    def is_zero(self) -> bool:
-        """Whether the value is zero."""
-        return self.nano == 0
-
     def __add__(self, other: Quantity) -> Quantity:
         total = self.nano + other.nano
         # The sum is written as the first of the two is, unless that is zero.
         first = self if self.nano else other
-        return Quantity(total, binary_text(total)) if first.text.endswith("i") else of_nano(total)
-
-    def __sub__(self, other: Quantity) -> Quantity:
-        return of_nano(self.nano - other.nano)
-
-    def is_multiple_of(self, step: Quantity) -> bool:
-        """Whether some whole number of steps makes this; of no step, only zero is a multiple."""
-        return self.nano % step.nano == 0 if step.nano else self.nano == 0
-
-
-def of_nano(nano: int) -> Quantity:
-    """The quantity of so many units of 1e-9, written with a decimal suffix."""
-    return Quantity(nano, decimal_text(nano, has_suffixes=True))
+        is_binary = first.text.endswith("i")
+        return Quantity(
+            total, binary_text(total) if is_binary else decimal_text(total, has_suffixes=True)
+        )
 
 
 @lru_cache(maxsize=4096)

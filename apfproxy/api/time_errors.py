@@ -16,17 +16,18 @@ ELEMENTS = {
     "15": re.compile("[0-9]{1,2}"),
     "04": re.compile("[0-9]{2}"),
     "05": re.compile("[0-9]{2}"),
-    ".000000": re.compile("[.,][0-9]{6}"),
     "Z07:00": re.compile("Z|[+-][0-9]{2}:[0-9]{2}"),
 }
-"""Of a layout, and what each stands for; all others stand for themselves."""
+"""Of the layout, and what each stands for; all others stand for themselves."""
 RANGES = {
     "01": ("month", range(1, 13)),
     "15": ("hour", range(24)),
     "04": ("minute", range(60)),
     "05": ("second", range(60)),
 }
-LAYOUT = re.compile(rf"{'|'.join(map(re.escape, ELEMENTS))}|.")
+LAYOUT = "2006-01-02T15:04:05Z07:00"
+"""Of RFC 3339, as Go writes it."""
+LAYOUT_ELEMENTS = re.findall(rf"{'|'.join(map(re.escape, ELEMENTS))}|.", LAYOUT)
 FRACTION = re.compile("[.,][0-9]+")
 OFFSET_HOURS = range(25)
 OFFSET_MINUTES = range(61)
@@ -35,21 +36,16 @@ LONGEST_SHOWN = 60
 PRINTABLE = range(0x20, 0x7F)
 
 
-def time_error(text: str, layout: str) -> str:
-    """The message about a text that has not the form of a layout.
-
-    Args:
-        text: That was to be a point in time.
-        layout: As Go writes it, of RFC 3339 with or without microseconds.
-    """
+def time_error(text: str) -> str:
+    """The message about a text that is no point in time."""
     said = f"parsing time {quoted(text)}"
     rest, found = text, dict.fromkeys(ELEMENTS, "")
-    for element in LAYOUT.findall(layout):
+    for element in LAYOUT_ELEMENTS:
         match = ELEMENTS.get(element, re.compile(re.escape(element))).match(rest)
         if match is None:
-            return f'{said} as "{layout}": cannot parse {quoted(rest)} as "{element}"'
+            return f'{said} as "{LAYOUT}": cannot parse {quoted(rest)} as "{element}"'
         found[element], rest = match[0], rest[match.end() :]
-        if element == "05" and ".000000" not in layout and (fraction := FRACTION.match(rest)):
+        if element == "05" and (fraction := FRACTION.match(rest)):
             rest = rest[fraction.end() :]
         if wrong := out_of_range(element, match[0]):
             return f"{said}: {wrong} out of range"
@@ -61,7 +57,7 @@ def time_error(text: str, layout: str) -> str:
     except ValueError:
         return f"{said}: day out of range"
     # It lies outside the years that can be written, which only its offset makes it do.
-    return f'{said} as "{layout}": cannot parse {quoted(text)} as "2006"'
+    return f'{said} as "{LAYOUT}": cannot parse {quoted(text)} as "2006"'
 
 
 def out_of_range(element: str, text: str) -> str:

@@ -6,11 +6,9 @@ Gregorian calendar, as Go does; years 0001 to 9999, as RFC 3339 has them.
 
 from __future__ import annotations
 
-import functools
 import re
 from datetime import date
 
-MICROSECONDS = 1_000_000
 DAY_S = 86_400
 DAY_OF_1970 = date(1970, 1, 1).toordinal()
 EARLIEST_S = -62_135_596_800
@@ -24,24 +22,12 @@ TEXT = re.compile(
 )
 
 
-@functools.lru_cache(maxsize=64)
-def second_text(seconds: int) -> str:
-    """Date and time of a whole second, without the zone."""
-    day, second = divmod(seconds, DAY_S)
-    minute, second = divmod(second, 60)
-    hour, minute = divmod(minute, 60)
-    return f"{date.fromordinal(DAY_OF_1970 + day)}T{hour:02}:{minute:02}:{second:02}"
-
-
 def rfc3339(seconds: float) -> str:
     """The text of a point in time, in whole seconds: a fraction is cut off, as Go does."""
-    return f"{second_text(int(seconds // 1))}Z"
-
-
-def rfc3339_micro(seconds: float) -> str:
-    """The text of a point in time, with microseconds, which are always there."""
-    whole, micro = divmod(round(seconds * MICROSECONDS), MICROSECONDS)
-    return f"{second_text(min(whole, LATEST_S))}.{micro:06}Z"
+    day, second = divmod(int(seconds // 1), DAY_S)
+    minute, second = divmod(second, 60)
+    hour, minute = divmod(minute, 60)
+    return f"{date.fromordinal(DAY_OF_1970 + day)}T{hour:02}:{minute:02}:{second:02}Z"
 
 
 def day_number(year: int, month: int, day: int) -> int:

@@ -7,7 +7,6 @@ import pytest
 from apfproxy.api.time_errors import time_error
 
 SECONDS = "2006-01-02T15:04:05Z07:00"
-MICRO = "2006-01-02T15:04:05.000000Z07:00"
 
 
 @pytest.mark.parametrize(
@@ -33,18 +32,10 @@ MICRO = "2006-01-02T15:04:05.000000Z07:00"
 )
 def test_first_element_that_does_not_fit(text: str, expected: str) -> None:
     """The first element that does not fit is told, with what is left of the text."""
-    assert f'parsing time "{text}"{expected}' == time_error(text, SECONDS)
-
-
-def test_microseconds_are_an_element() -> None:
-    """A layout with microseconds takes no other fraction."""
-    text = "2024-01-01T00:00:00.5Z"
-
-    expected = f'parsing time "{text}" as "{MICRO}": cannot parse ".5Z" as ".000000"'
-    assert expected == time_error(text, MICRO)
+    assert f'parsing time "{text}"{expected}' == time_error(text)
 
 
 def test_text_is_quoted() -> None:
     """Quotes are escaped, and bytes beyond ASCII shown by number."""
     expected = r'parsing time "é\"" as'.replace("é", r"\xc3\xa9")
-    assert time_error('é"', SECONDS).startswith(expected)
+    assert time_error('é"').startswith(expected)

@@ -13,7 +13,6 @@ from apfproxy.api.times import (
     LATEST_S,
     parse_time,
     rfc3339,
-    rfc3339_micro,
 )
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -37,20 +36,6 @@ def test_texts_are_those_of_the_calendar(seconds: int) -> None:
 def test_fractions_are_cut_off(seconds: float, text: str) -> None:
     """A second has begun when it is named."""
     assert text == rfc3339(seconds)
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (1.5, "1970-01-01T00:00:01.500000Z"),
-        (0, "1970-01-01T00:00:00.000000Z"),
-        (0.9999999, "1970-01-01T00:00:01.000000Z"),
-        (LATEST_S + 0.999_999, "9999-12-31T23:59:59.000000Z"),
-    ],
-)
-def test_microseconds_are_always_there(seconds: float, text: str) -> None:
-    """Six digits, whatever they are."""
-    assert text == rfc3339_micro(seconds)
 
 
 @pytest.mark.parametrize(

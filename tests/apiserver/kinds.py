@@ -30,7 +30,7 @@ SPEC = Struct(
         Field("sizes", Map(Scalar.QUANTITY)),
         Field("limit", Scalar.INT_OR_STRING),
         Field("is", Scalar.BOOLEAN),
-        Field("at", Scalar.MICRO_TIME),
+        Field("at", Scalar.TIME),
         Field("mode", Scalar.STRING, enum=("Slow", "Fast")),
         Field("options", Map(Scalar.STRING, is_atomic=True)),
         Field("names", List(Scalar.STRING)),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from apfproxy.api.quantity import Quantity, parse
+from apfproxy.api.quantity import parse
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
@@ -27,8 +27,8 @@ def qos_class(spec: Object) -> str:
     `Guaranteed` if all containers limit CPU and memory and the limits are what is requested,
     `BestEffort` if none says anything of either, else `Burstable`.
     """
-    requests: dict[str, Quantity] = {}
-    limits: dict[str, Quantity] = {}
+    requests: dict[str, int] = {}
+    limits: dict[str, int] = {}
     are_all_limited = True
     for container in (*containers_of(spec), *containers_of(spec, "initContainers")):
         add_compute(requests, container["resources"].get("requests", {}))
@@ -41,14 +41,14 @@ def qos_class(spec: Object) -> str:
     return "Burstable"
 
 
-def add_compute(sums: dict[str, Quantity], amounts: dict[str, str]) -> int:
-    """Add amounts of CPU and memory to sums, in place.
+def add_compute(sums: dict[str, int], amounts: dict[str, str]) -> int:
+    """Add amounts of CPU and memory to sums in units of 1e-9, in place.
 
     Returns:
         How many of the two are more than nothing; only those are added.
     """
-    added = {name: parse(amounts[name]) for name in COMPUTE if name in amounts}
-    added = {name: amount for name, amount in added.items() if amount.nano > 0}
+    added = {name: parse(amounts[name]).nano for name in COMPUTE if name in amounts}
+    added = {name: amount for name, amount in added.items() if amount > 0}
     for name, amount in added.items():
-        sums[name] = sums[name] + amount if name in sums else amount
+        sums[name] = sums.get(name, 0) + amount
     return len(added)

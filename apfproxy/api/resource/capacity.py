@@ -116,7 +116,7 @@ def validate_range(
     if value_range.get("step") is None:
         return errors
     step = parse(value_range["step"])
-    if step.sign <= 0:
+    if step.nano <= 0:
         # Kubernetes 1.36 divides by it without a look; later versions say this.
         check("step", step, "must be greater than zero", is_wrong=True)
         return errors

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.schema.body import BodyError, Parsed, parse_json
 from apfproxy.api.schema.types import List, Map, Scalar, Struct, Type
-from apfproxy.api.times import EARLIEST_S, LATEST_S, MICROSECONDS, rfc3339, second_text
+from apfproxy.api.times import EARLIEST_S, LATEST_S, rfc3339
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
@@ -420,33 +420,11 @@ def read_time(data: bytes, start: int, end: int) -> str | None:
     """Read a time, without the part of a second; None for an empty one."""
     if start == end:
         return None
-    return rfc3339(second_of(fields_of(TIME, data, start, end), 0))
-
-
-def read_micro_time(data: bytes, start: int, end: int) -> str | None:
-    """Read a time with microseconds; None for an empty one."""
-    if start == end:
-        return None
-    fields = fields_of(TIME, data, start, end)
-    # Towards zero: Go cuts nanoseconds off.
-    nanoseconds = fields.get("nanos", 0)
-    micro = abs(nanoseconds) // 1000 * (1 if nanoseconds > 0 else -1)
-    more_s, micro = divmod(micro, MICROSECONDS)
-    return f"{second_text(second_of(fields, more_s))}.{micro:06}Z"
-
-
-def second_of(fields: Object, more_s: int) -> int:
-    """The second since 1970, which a text can hold.
-
-    Args:
-        fields: Of a time.
-        more_s: Seconds to add.
-    """
-    seconds: int = fields.get("seconds", 0) + more_s
+    seconds = fields_of(TIME, data, start, end).get("seconds", 0)
     if not EARLIEST_S <= seconds <= LATEST_S:
         message = "Time.MarshalJSON: year outside of range [0,9999]"
         raise BodyError(message)
-    return seconds
+    return rfc3339(seconds)
 
 
 def read_any(data: bytes, start: int, end: int) -> object:
@@ -472,7 +450,6 @@ BYTES_READERS: dict[Type, ReadBytes] = {
     Scalar.STRING: read_text,
     Scalar.QUANTITY: read_quantity,
     Scalar.TIME: read_time,
-    Scalar.MICRO_TIME: read_micro_time,
     Scalar.INT_OR_STRING: read_int_or_string,
     Scalar.ANY: read_any,
 }

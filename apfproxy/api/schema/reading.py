@@ -9,7 +9,6 @@ Sources: Go's `encoding/json`, "Unmarshal" and "Marshal"; RFC 3339; Kubernetes A
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -21,7 +20,7 @@ from apfproxy.api.quantity import QuantityError, canonical_quantity
 from apfproxy.api.schema.go_names import type_of
 from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct, Type
 from apfproxy.api.time_errors import time_error
-from apfproxy.api.times import EARLIEST_S, parse_time, rfc3339, rfc3339_micro
+from apfproxy.api.times import EARLIEST_S, parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,7 +39,6 @@ GO_SCALARS = {
     Scalar.INT64: "int64",
     Scalar.QUANTITY: "resource.Quantity",
     Scalar.TIME: "v1.Time",
-    Scalar.MICRO_TIME: "v1.MicroTime",
     Scalar.INT_OR_STRING: "intstr.IntOrString",
     Scalar.ANY: "runtime.RawExtension",
 }
@@ -53,7 +51,6 @@ ZEROS: dict[Scalar, object] = {
     Scalar.INT64: 0,
     Scalar.QUANTITY: "0",
     Scalar.TIME: None,
-    Scalar.MICRO_TIME: None,
     Scalar.INT_OR_STRING: 0,
     Scalar.ANY: None,
 }
@@ -64,10 +61,6 @@ MOST_MISMATCHES = 100
 
 NEVER_ABSENT = frozenset({Scalar.QUANTITY, Scalar.INT_OR_STRING})
 """Scalars that are structs in Go, whose zero values are written."""
-
-TIME_LAYOUT = "2006-01-02T15:04:05Z07:00"
-MICRO_TIME_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
-MICROSECONDS = re.compile(r"[.,][0-9]{6}(Z|[-+][0-9:]{5})$")
 
 KINDS_OF_TYPES = {"[]interface {}": "slice", "map[string]interface {}": "map"}
 """What Go calls types whose values have structure."""
@@ -413,13 +406,8 @@ def read_quantity(raw: Any, _left_out: list[bool]) -> str:  # noqa: ANN401  any 
 
 
 def read_time(raw: Any, left_out: list[bool]) -> str | None:  # noqa: ANN401  any JSON value
-    """Read a time in whole seconds."""
+    """Read a time."""
     return canonical_time(read_string(raw, left_out))
-
-
-def read_micro_time(raw: Any, left_out: list[bool]) -> str | None:  # noqa: ANN401  any JSON value
-    """Read a time with microseconds."""
-    return canonical_micro_time(read_string(raw, left_out))
 
 
 @lru_cache(maxsize=4096)
@@ -432,24 +420,8 @@ def canonical_time(text: str) -> str | None:
     try:
         seconds = parse_time(text)
     except ValueError as error:
-        raise MismatchError(time_error(text, TIME_LAYOUT)) from error
+        raise MismatchError(time_error(text)) from error
     return None if seconds == EARLIEST_S else rfc3339(seconds)
-
-
-@lru_cache(maxsize=256)
-def canonical_micro_time(text: str) -> str | None:
-    """The time in UTC with six digits of a second, which the text must have; None for zero.
-
-    Raises:
-        MismatchError: If it is no such time.
-    """
-    try:
-        seconds = parse_time(text)
-    except ValueError as error:
-        raise MismatchError(time_error(text, MICRO_TIME_LAYOUT)) from error
-    if not MICROSECONDS.search(text):
-        raise MismatchError(time_error(text, MICRO_TIME_LAYOUT))
-    return None if seconds == EARLIEST_S else rfc3339_micro(seconds)
 
 
 read_int32 = integer_reader(Scalar.INT32)
@@ -473,7 +445,6 @@ SCALAR_READERS: dict[Scalar, Reader] = {
     Scalar.BOOLEAN: read_boolean,
     Scalar.QUANTITY: read_quantity,
     Scalar.TIME: read_time,
-    Scalar.MICRO_TIME: read_micro_time,
     Scalar.INT_OR_STRING: read_int_or_string,
     Scalar.ANY: read_any,
 }

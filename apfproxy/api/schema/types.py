@@ -27,8 +27,6 @@ class Scalar(enum.Enum):
     """A string or number on the way in, a canonical string on the way out: `1024Mi` is `1Gi`."""
     TIME = "date-time"
     """RFC 3339 in whole seconds, UTC; null where it is zero and written always."""
-    MICRO_TIME = "micro-time"
-    """RFC 3339 with microseconds."""
     INT_OR_STRING = "int-or-string"
     ANY = "any"
     """JSON that is kept as it is, such as `fieldsV1`, and what a struct keeps of unknown fields."""
@@ -140,7 +138,6 @@ class Field:
         is_required: Whether OpenAPI calls it required.
         default: As OpenAPI has it; None for none.
         enum: The values that OpenAPI names; of a list those of its items.
-        retains_keys: Of a struct: whether a strategic merge patch may say which fields stay.
         is_replaced: Of a struct: whether a strategic merge patch replaces instead of merging.
         number: In Kubernetes' protobuf (`generated.proto`); 0 for a field that no message has, such
             as `kind`, which the envelope has.
@@ -154,7 +151,6 @@ class Field:
     is_required: bool = False
     default: object = None
     enum: tuple[str, ...] = ()
-    retains_keys: bool = False
     is_replaced: bool = False
     number: int = 0
 

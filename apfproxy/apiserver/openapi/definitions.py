@@ -36,7 +36,6 @@ QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 TIME = f"{META}.Time"
-MICRO_TIME = f"{META}.MicroTime"
 FIELDS = f"{META}.FieldsV1"
 
 PLAIN: dict[Scalar, Object] = {
@@ -59,7 +58,6 @@ NAMED: dict[Scalar, str] = {
     Scalar.QUANTITY: QUANTITY,
     Scalar.INT_OR_STRING: INT_OR_STRING,
     Scalar.TIME: TIME,
-    Scalar.MICRO_TIME: MICRO_TIME,
     Scalar.ANY: RAW_EXTENSION,
 }
 """Scalars that have a definition of their own."""
@@ -76,11 +74,6 @@ NAMED_SCHEMAS: dict[str, Object] = {
     },
     TIME: {
         "description": "A time as RFC 3339 writes it, in whole seconds.",
-        "format": "date-time",
-        "type": "string",
-    },
-    MICRO_TIME: {
-        "description": "A time as RFC 3339 writes it, with microseconds.",
         "format": "date-time",
         "type": "string",
     },
@@ -170,9 +163,7 @@ class Definitions:
             extra.update(list_extensions(field.type))
         elif isinstance(field.type, Map) and field.type.is_atomic:
             extra["x-kubernetes-map-type"] = "atomic"
-        if field.retains_keys:
-            extra["x-kubernetes-patch-strategy"] = "retainKeys"
-        elif field.is_replaced:
+        if field.is_replaced:
             extra["x-kubernetes-patch-strategy"] = "replace"
         schema = self.named(FIELDS) if field.name == "fieldsV1" else self.type_schema(field.type)
         if field.enum and isinstance(field.type, List):

@@ -28,7 +28,6 @@ SAMPLES: dict[Scalar, tuple[object, ...]] = {
     Scalar.INT64: (0, *INTEGERS, 2**63 - 1, -(2**63)),
     Scalar.QUANTITY: ("0", "100m", "1Gi", "-1500m"),
     Scalar.TIME: ("2026-01-02T03:04:05Z", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59Z"),
-    Scalar.MICRO_TIME: ("2026-01-02T03:04:05.000006Z", "1969-12-31T23:59:59.999999Z"),
     Scalar.INT_OR_STRING: (0, 8080, -1, "", "50%"),
     Scalar.ANY: ({"f:metadata": {"f:labels": {".": {}}}}, {}),
 }

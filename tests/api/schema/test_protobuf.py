@@ -324,31 +324,13 @@ def test_envelopes(body: bytes, expected: object) -> None:
     assert Parsed(expected) == parsed
 
 
-@pytest.mark.parametrize(
-    ("seconds", "nanoseconds", "expected"),
-    [
-        (0, 0, "1970-01-01T00:00:00.000000Z"),
-        (1, 1999, "1970-01-01T00:00:01.000001Z"),
-        (1, -1999, "1970-01-01T00:00:00.999999Z"),
-        (1, 2_000_000_000, "1970-01-01T00:00:03.000000Z"),
-    ],
-)
-def test_micro_times(seconds: int, nanoseconds: int, expected: str) -> None:
-    """Nanoseconds are cut to microseconds, towards zero."""
-    struct = Struct("Odd", (Field("at", Scalar.MICRO_TIME, number=1),), "io.odd")
-    time = number(1, seconds) + number(2, nanoseconds)
-    body = MAGIC + block(2, block(1, time))
-
-    assert Parsed({"at": expected}) == parse_protobuf(body, lambda *_: struct)
-
-
 def test_odd_structs() -> None:
     """All types that no object of now has are read, too."""
     fields = (
-        Field("at", Scalar.MICRO_TIME, number=1),
+        Field("at", Scalar.TIME, number=1),
         Field("port", Scalar.INT_OR_STRING, number=2),
         Field("byName", Map(Scalar.INT_OR_STRING), number=3),
-        Field("many", List(Scalar.MICRO_TIME), number=4),
+        Field("many", List(Scalar.TIME), number=4),
     )
     struct = Struct("Other", fields, "io.odd")
     message = block(1, b"") + block(2, b"") + block(3, block(1, b"a")) + block(4, b"")

@@ -37,7 +37,6 @@ OUTER = Struct(
         pointer("quantityPointer", Scalar.QUANTITY),
         Field("time", Scalar.TIME),
         Field("timeAlways", Scalar.TIME, is_always_written=True),
-        pointer("micro", Scalar.MICRO_TIME),
         Field("port", Scalar.INT_OR_STRING),
         pointer("portPointer", Scalar.INT_OR_STRING),
         Field("any", Scalar.ANY),
@@ -75,8 +74,6 @@ EMPTY: dict[str, Any] = {
         ({"quantity": 1.5, "quantityPointer": 0}, {"quantity": "1500m", "quantityPointer": "0"}),
         ({"time": "2024-01-01T01:00:00.5+01:00"}, {"time": "2024-01-01T00:00:00Z"}),
         ({"time": "0001-01-01T00:00:00Z", "timeAlways": "0001-01-01T00:00:00Z"}, {}),
-        ({"micro": "2024-01-01T00:00:00.000001Z"}, ...),
-        ({"micro": "0001-01-01T00:00:00.000000Z"}, {}),
         ({"port": "http", "portPointer": 0}, ...),
         ({"port": ""}, ...),
         ({"any": {"a": [None, {}]}}, ...),
@@ -157,13 +154,6 @@ def test_bad_time(value: str) -> None:
     """A text that is no time is told."""
     with pytest.raises(MismatchError, match=r'^parsing time ".*" as "2006-01-02T15:04:05Z07:00"'):
         read(OUTER, {"time": value})
-
-
-@pytest.mark.parametrize("value", ["2024-01-01T00:00:00Z", "2024-01-01T00:00:00.1Z", "x"])
-def test_bad_micro_time(value: str) -> None:
-    """Six digits of a second are required where microseconds are kept."""
-    with pytest.raises(MismatchError, match=r"^parsing time"):
-        read(OUTER, {"micro": value})
 
 
 @pytest.mark.parametrize("value", ["1x", "", True, {}, []])

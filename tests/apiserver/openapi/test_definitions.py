@@ -164,18 +164,18 @@ def described(field: Field, style: Style) -> Object:
             id="map-of-maps",
         ),
         pytest.param(
-            Field("f", Scalar.INT_OR_STRING, retains_keys=True),
+            Field("f", Scalar.INT_OR_STRING, is_replaced=True),
             {
                 "$ref": "#/definitions/io.k8s.apimachinery.pkg.util.intstr.IntOrString",
-                "x-kubernetes-patch-strategy": "retainKeys",
+                "x-kubernetes-patch-strategy": "replace",
             },
             {
                 "allOf": [
                     {"$ref": "#/components/schemas/io.k8s.apimachinery.pkg.util.intstr.IntOrString"}
                 ],
-                "x-kubernetes-patch-strategy": "retainKeys",
+                "x-kubernetes-patch-strategy": "replace",
             },
-            id="retains-keys",
+            id="replaced-reference",
         ),
         pytest.param(
             Field("f", Scalar.STRING, is_replaced=True),
