@@ -1,10 +1,8 @@
 """Parses the body of a request in Kubernetes' protobuf, into what the same object in JSON gives.
 
 Such a body is a magic number and an envelope, `runtime.Unknown`, which says what is within: a
-message of the object's struct, with its fields' numbers.  For every struct a reader is
-made once, over a table from tags to what takes a value: reading takes some 70 us for an object of
-600 bytes, which are 1.7 KiB of JSON.  How deep messages nest is bounded by the schema; what it does
-not have is passed over without recursion.
+message of the object's struct, with its fields' numbers.  How deep messages nest is bounded by the
+schema; what it does not have is passed over without recursion.
 
 Fields that are unknown are no error here, as Kubernetes has it, unless the struct keeps what it
 does not know: protobuf does not say the names of such fields, so they cannot be kept.  Of singular
@@ -17,11 +15,12 @@ encoding"; the `Unmarshal` methods in Kubernetes' `generated.pb.go`, for the wor
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from apfproxy.api.schema.body import BodyError, Parsed, parse_json
-from apfproxy.api.schema.types import List, Map, Scalar, Struct, Type
+from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct, Type
 from apfproxy.api.times import EARLIEST_S, LATEST_S, rfc3339
 
 if TYPE_CHECKING:
@@ -52,12 +51,28 @@ NEGATIVE_LENGTH = "proto: negative length found during unmarshaling"
 SchemaFor = Callable[[str, str], "Struct | None"]
 """The struct of an `apiVersion` and a `kind`, either of which may be empty; None for none."""
 
-Take = Callable[["Object", Any], None]
-"""Puts a number into an object."""
-TakeBytes = Callable[[bytes, int, int, "Object"], None]
-"""Puts into an object what is between two places of the data."""
-ReadBytes = Callable[[bytes, int, int], Any]
-"""Makes a value of what is between two places of the data."""
+TYPE_META = Struct(
+    "TypeMeta",
+    (Field("apiVersion", Scalar.STRING, number=1), Field("kind", Scalar.STRING, number=2)),
+)
+ENVELOPE = Struct(
+    "Unknown", (Field("typeMeta", TYPE_META, number=1), Field("raw", Scalar.BYTES, number=2))
+)
+QUANTITY = Struct("Quantity", (Field("string", Scalar.STRING, number=1),))
+INT_OR_STRING = Struct(
+    "IntOrString",
+    (
+        Field("type", Scalar.INT64, number=1),
+        Field("intVal", Scalar.INT32, number=2),
+        Field("strVal", Scalar.STRING, number=3),
+    ),
+)
+TIME = Struct(
+    "Timestamp",
+    (Field("seconds", Scalar.INT64, number=1), Field("nanos", Scalar.INT32, number=2)),
+)
+RAW = Struct("FieldsV1", (Field("raw", Scalar.BYTES, number=1),))
+"""Messages that JSON has as scalars."""
 
 
 class MessageError(BodyError):
@@ -91,15 +106,14 @@ def parse_protobuf(data: bytes, schema_for: SchemaFor) -> Parsed:
     """
     if not data.startswith(MAGIC):
         raise BodyError(NOT_PROTOBUF if data else "empty data")
-    envelope: Object = {}
-    ENVELOPE(data, len(MAGIC), len(data), envelope)
+    envelope = message(ENVELOPE, data, len(MAGIC), len(data))
     obj: Object = {name: text for name, text in envelope.get("typeMeta", {}).items() if text}
     api_version, kind = obj.get("apiVersion", ""), obj.get("kind", "")
     schema = schema_for(api_version, kind)
     raw = envelope.get("raw", b"")
     if schema is not None:
         try:
-            message_reader(schema)(raw, 0, len(raw), obj)
+            read_message(schema, raw, 0, len(raw), obj)
         except LostFieldError:
             raise
         except BodyError as error:
@@ -113,6 +127,8 @@ def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
     Returns:
         It, and the place behind it.
     """
+    if position < end and data[position] < MORE:
+        return data[position], position + 1
     value = shift = 0
     for place in range(position, min(end, position + LONGEST_VARINT)):
         byte = data[place]
@@ -182,304 +198,163 @@ class LostFieldError(BodyError):
     """A message has a field that JSON would keep although the schema does not have it."""
 
 
-class Message:
-    """The reader of messages of a struct.
-
-    Args:
-        name: Of the struct, for messages.
-        keeps_unknown: Whether no field may be lost.
-
-    Attributes:
-        numbers: Tag to what takes the number behind it.
-        texts: Tag to what takes the bytes behind it, after their length.
-        names: Number to name of the field, as Go has it.
-    """
-
-    __slots__ = ("keeps_unknown", "name", "names", "numbers", "texts")
-
-    def __init__(self, name: str, *, keeps_unknown: bool = False) -> None:
-        self.name = name
-        self.keeps_unknown = keeps_unknown
-        self.numbers: dict[int, Take] = {}
-        self.texts: dict[int, TakeBytes] = {}
-        self.names: dict[int, str] = {}
-
-    def __repr__(self) -> str:
-        return f"<Message {self.name} of {len(self.names)} fields>"
-
-    def add(self, number: int, name: str, kind: Type) -> None:
-        """Read a field."""
-        self.names[number] = go_name(name)
-        item = kind.item if isinstance(kind, List) else kind
-        if item in NUMBER_READERS:
-            read_number = NUMBER_READERS[item]
-            is_list = isinstance(kind, List)
-            take = taker_of_numbers(name, read_number) if is_list else taker(name, read_number)
-            self.numbers[number << WIRE_BITS | VARINT] = take
-            if is_list:
-                # Go takes both forms of lists of numbers.
-                self.texts[number << WIRE_BITS | LENGTH] = unpacker(take)
-        else:
-            self.texts[number << WIRE_BITS | LENGTH] = bytes_taker(name, kind)
-
-    def __call__(self, data: bytes, position: int, end: int, obj: Object) -> None:
-        """Put the fields of a message into an object.
-
-        Args:
-            data: All of it.
-            position: Where the message starts.
-            end: Where it ends; at most the end of the data.
-            obj: What was read of it before.
-
-        Raises:
-            BodyError: It is none; `LostFieldError` where a field would be lost.
-        """
-        texts, numbers = self.texts, self.numbers
-        while position < end:
-            # One byte is enough for the first 15 fields, and for most lengths: calling `varint`
-            # for those, too, takes twice the time.
-            tag = data[position]
-            if tag < MORE:
-                position += 1
-            else:
-                tag, position = tag_of(data, position, end)
-            if tag in texts:
-                if position < end and data[position] < MORE:
-                    start = position + 1
-                    position = start + data[position]
-                    if position > end:
-                        raise BodyError(UNEXPECTED_END)
-                else:
-                    start, position = length(data, position, end)
-                texts[tag](data, start, position, obj)
-            elif tag in numbers:
-                value, position = varint(data, position, end)
-                numbers[tag](obj, value)
-            else:
-                self.check(tag)
-                start, position = position, passed_over(data, tag, position, end)
-                if self.keeps_unknown and data[start:position] != ZERO:
-                    message = f"field {tag >> WIRE_BITS} of {self.name} cannot be kept"
-                    raise LostFieldError(message)
-
-    def check(self, tag: int) -> None:
-        """Make sure that a field which is not read may be passed over.
-
-        Raises:
-            BodyError: It may not.
-        """
-        number, wire = tag >> WIRE_BITS, tag & 7
-        message = ""
-        if wire == END_GROUP:
-            message = f"proto: {self.name}: wiretype end group for non-group"
-        elif number <= 0:
-            message = f"proto: {self.name}: illegal tag {number} (wire type {wire})"
-        elif number in self.names:
-            message = f"proto: wrong wireType = {wire} for field {self.names[number]}"
-        if message:
-            raise BodyError(message)
-
-
-def go_name(name: str) -> str:
-    """What Go calls a field."""
-    return name[:1].upper() + name[1:]
-
-
-@cache
-def message_reader(schema: Struct) -> Message:
-    """The reader of messages of a struct: made once for each."""
-    message = Message(schema.name, keeps_unknown=schema.keeps_unknown)
-    for field in schema.fields:
-        if field.number:
-            message.add(field.number, field.name, field.type)
-    return message
-
-
-def taker(name: str, read_number: Callable[[int], object]) -> Take:
-    """Puts a number into a field."""
-
-    def take(obj: Object, value: int) -> None:
-        obj[name] = read_number(value)
-
-    return take
-
-
-def taker_of_numbers(name: str, read_number: Callable[[int], object]) -> Take:
-    """Adds a number to the list in a field."""
-
-    def take(obj: Object, value: int) -> None:
-        obj.setdefault(name, []).append(read_number(value))
-
-    return take
-
-
-def unpacker(take: Take) -> TakeBytes:
-    """Takes numbers that are written one behind another."""
-
-    def take_all(data: bytes, position: int, end: int, obj: Object) -> None:
-        while position < end:
-            value, position = varint(data, position, end)
-            take(obj, value)
-
-    return take_all
-
-
-def bytes_taker(name: str, kind: Type) -> TakeBytes:
-    """Puts what has a length into a field."""
-    if isinstance(kind, Struct):
-        return merger(name, message_reader(kind))
-    if isinstance(kind, List):
-        return appender(name, bytes_reader(kind.item))
-    if isinstance(kind, Map):
-        return entry_taker(name, kind)
-    return setter(name, bytes_reader(kind))
-
-
-def merger(name: str, read_message: TakeBytes) -> TakeBytes:
-    """Puts a message into a field, over what is there."""
-
-    def take(data: bytes, start: int, end: int, obj: Object) -> None:
-        inner = obj.get(name)
-        if inner is None:
-            inner = obj[name] = {}
-        read_message(data, start, end, inner)
-
-    return take
-
-
-def appender(name: str, read_bytes: ReadBytes) -> TakeBytes:
-    """Adds a value to the list in a field."""
-
-    def take(data: bytes, start: int, end: int, obj: Object) -> None:
-        obj.setdefault(name, []).append(read_bytes(data, start, end))
-
-    return take
-
-
-def setter(name: str, read_bytes: ReadBytes) -> TakeBytes:
-    """Puts a value into a field."""
-
-    def take(data: bytes, start: int, end: int, obj: Object) -> None:
-        obj[name] = read_bytes(data, start, end)
-
-    return take
-
-
-def entry_taker(name: str, kind: Map) -> TakeBytes:
-    """Adds an entry to the map in a field."""
-    entry_reader = Message(name)
-    entry_reader.add(1, "key", Scalar.STRING)
-    entry_reader.add(2, "value", kind.value)
-    read_empty = bytes_reader(kind.value)
-
-    def take(data: bytes, start: int, end: int, obj: Object) -> None:
-        entry: Object = {}
-        entry_reader(data, start, end, entry)
-        value = entry["value"] if "value" in entry else read_empty(data, end, end)
-        obj.setdefault(name, {})[entry.get("key", "")] = value
-
-    return take
-
-
-def bytes_reader(kind: Type) -> ReadBytes:
-    """Makes a value of what has a length."""
-    if not isinstance(kind, Struct):
-        return BYTES_READERS[kind]
-    read_message = message_reader(kind)
-
-    def read_struct(data: bytes, start: int, end: int) -> Object:
-        obj: Object = {}
-        read_message(data, start, end, obj)
-        return obj
-
-    return read_struct
-
-
-def read_text(data: bytes, start: int, end: int) -> str:
-    """Read text; what is no UTF-8 is replaced, as Go does when it writes JSON."""
-    return data[start:end].decode("utf-8", "replace")
-
-
-def read_quantity(data: bytes, start: int, end: int) -> str:
-    """Read a quantity; "0" for an empty one."""
-    return str(fields_of(QUANTITY, data, start, end).get("string", "0"))
-
-
-def read_int_or_string(data: bytes, start: int, end: int) -> int | str:
-    """Read a number or a text."""
-    fields = fields_of(INT_OR_STRING, data, start, end)
-    which = fields.get("type", 0)
-    if which not in (0, 1):
-        message = f"impossible IntOrString.Type {which}"
-        raise BodyError(message)
-    found: int | str = fields.get("strVal", "") if which else fields.get("intVal", 0)
-    return found
-
-
-def read_time(data: bytes, start: int, end: int) -> str | None:
-    """Read a time, without the part of a second; None for an empty one."""
-    if start == end:
-        return None
-    seconds = fields_of(TIME, data, start, end).get("seconds", 0)
-    if not EARLIEST_S <= seconds <= LATEST_S:
-        message = "Time.MarshalJSON: year outside of range [0,9999]"
-        raise BodyError(message)
-    return rfc3339(seconds)
-
-
-def read_any(data: bytes, start: int, end: int) -> object:
-    """Read JSON, which a message holds as bytes; None for none."""
-    raw = fields_of(RAW, data, start, end).get("raw", b"")
-    return parse_json(raw).raw if raw else None
-
-
-def fields_of(message: Message, data: bytes, start: int, end: int) -> Object:
-    """The fields of a message."""
-    fields: Object = {}
-    message(data, start, end, fields)
-    return fields
-
-
-NUMBER_READERS: dict[Type, Callable[[int], object]] = {
+NUMBERS: dict[Scalar, Callable[[int], object]] = {
     Scalar.BOOLEAN: bool,
     Scalar.INT32: lambda value: signed(value, 32),
     Scalar.INT64: lambda value: signed(value, 64),
 }
-
-BYTES_READERS: dict[Type, ReadBytes] = {
-    Scalar.STRING: read_text,
-    Scalar.QUANTITY: read_quantity,
-    Scalar.TIME: read_time,
-    Scalar.INT_OR_STRING: read_int_or_string,
-    Scalar.ANY: read_any,
-}
+"""What a varint of a type stands for."""
 
 
-def message_of(name: str, **fields: Scalar) -> Message:
-    """The reader of a message whose fields have the numbers from 1 on."""
-    message = Message(name)
-    for number, (field, kind) in enumerate(fields.items(), start=1):
-        message.add(number, field, kind)
-    return message
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How a field of a message is read.
+
+    Attributes:
+        name: In JSON.
+        type: Of its value, or of the items of a list.
+        is_list: Whether it may occur several times.
+        read_number: Makes the value of a varint; None where the value is no number.
+        entry: The message of a map's entries; None where the value is no map.
+    """
+
+    name: str
+    type: Type
+    is_list: bool
+    read_number: Callable[[int], object] | None
+    entry: Struct | None
 
 
-def message_of_bytes(name: str, number: int) -> Message:
-    """The reader of a message that has bytes, in the field `raw`."""
-    message = Message(name)
-    message.names[number] = "Raw"
-    message.texts[number << WIRE_BITS | LENGTH] = setter(
-        "raw", lambda data, start, end: data[start:end]
-    )
-    return message
+@cache
+def parts_of(schema: Struct) -> dict[int, Part]:
+    """The fields that a message of the struct has, by their numbers."""
+    return {field.number: part_of(field) for field in schema.fields if field.number}
 
 
-QUANTITY = message_of("Quantity", string=Scalar.STRING)
-INT_OR_STRING = message_of(
-    "IntOrString", type=Scalar.INT64, intVal=Scalar.INT32, strVal=Scalar.STRING
-)
-TIME = message_of("Timestamp", seconds=Scalar.INT64, nanos=Scalar.INT32)
-RAW = message_of_bytes("FieldsV1", 1)
-TYPE_META = message_of("TypeMeta", apiVersion=Scalar.STRING, kind=Scalar.STRING)
-ENVELOPE = message_of_bytes("Unknown", 2)
-ENVELOPE.names[1] = "TypeMeta"
-ENVELOPE.texts[1 << WIRE_BITS | LENGTH] = merger("typeMeta", TYPE_META)
+def part_of(field: Field) -> Part:
+    """How a field is read."""
+    kind, is_list, entry = field.type, isinstance(field.type, List), None
+    if isinstance(kind, List):
+        kind = kind.item
+    if isinstance(kind, Map):
+        key, value = Field("key", Scalar.STRING, number=1), Field("value", kind.value, number=2)
+        entry = Struct(field.name, (key, value))
+    read_number = NUMBERS.get(kind) if isinstance(kind, Scalar) else None
+    return Part(field.name, kind, is_list, read_number, entry)
+
+
+def message(schema: Struct, data: bytes, position: int, end: int) -> Object:
+    """The fields of a message."""
+    obj: Object = {}
+    read_message(schema, data, position, end, obj)
+    return obj
+
+
+def read_message(schema: Struct, data: bytes, position: int, end: int, obj: Object) -> None:
+    """Put the fields of a message into an object.
+
+    Args:
+        schema: Of the message.
+        data: Has it.
+        position: Where it starts.
+        end: Where it ends; at most the end of the data.
+        obj: What was read of it before.
+
+    Raises:
+        BodyError: It is none; `LostFieldError` where a field would be lost.
+    """
+    parts = parts_of(schema)
+    while position < end:
+        # One byte is enough for the first 15 fields.
+        tag = data[position]
+        if tag < MORE:
+            position += 1
+        else:
+            tag, position = tag_of(data, position, end)
+        number, wire = tag >> WIRE_BITS, tag & 7
+        if wire == END_GROUP:
+            raise BodyError(f"proto: {schema.name}: wiretype end group for non-group")
+        if number <= 0:
+            raise BodyError(f"proto: {schema.name}: illegal tag {number} (wire type {wire})")
+        if number in parts:
+            position = read_part(parts[number], wire, data, position, end, obj)
+            continue
+        start, position = position, passed_over(data, tag, position, end)
+        if schema.keeps_unknown and data[start:position] != ZERO:
+            raise LostFieldError(f"field {number} of {schema.name} cannot be kept")
+
+
+def read_part(part: Part, wire: int, data: bytes, position: int, end: int, obj: Object) -> int:
+    """Put a field, whose tag is read, into an object.
+
+    Returns:
+        The place behind it.
+    """
+    name, read_number = part.name, part.read_number
+    if wire == VARINT and read_number is not None:
+        number, position = varint(data, position, end)
+        put(obj, part, read_number(number))
+        return position
+    # Go takes lists of numbers in one block, too.
+    if wire != LENGTH or (read_number is not None and not part.is_list):
+        shown = name[:1].upper() + name[1:]
+        raise BodyError(f"proto: wrong wireType = {wire} for field {shown}")
+    start, position = length(data, position, end)
+    if read_number is not None:
+        while start < position:
+            number, start = varint(data, start, position)
+            put(obj, part, read_number(number))
+    elif part.entry is not None:
+        entry = message(part.entry, data, start, position)
+        if "value" not in entry:
+            entry["value"] = value_of(parts_of(part.entry)[2].type, b"", 0, 0)
+        obj.setdefault(name, {})[entry.get("key", "")] = entry["value"]
+    elif isinstance(part.type, Struct) and not part.is_list:
+        read_message(part.type, data, start, position, obj.setdefault(name, {}))
+    else:
+        put(obj, part, value_of(part.type, data, start, position))
+    return position
+
+
+def put(obj: Object, part: Part, value: object) -> None:
+    """Put a value into a field, or add it to the list there."""
+    if part.is_list:
+        obj.setdefault(part.name, []).append(value)
+    else:
+        obj[part.name] = value
+
+
+def value_of(kind: Type, data: bytes, start: int, end: int) -> object:
+    """The value of a type that is no number, between two places of the data."""
+    if isinstance(kind, Struct):
+        return message(kind, data, start, end)
+    if kind is Scalar.STRING:
+        # What is no UTF-8 is replaced, as Go does when it writes JSON.
+        return data[start:end].decode("utf-8", "replace")
+    if kind is Scalar.BYTES:
+        return data[start:end]
+    if kind is Scalar.QUANTITY:
+        return message(QUANTITY, data, start, end).get("string", "0")
+    if kind is Scalar.INT_OR_STRING:
+        return int_or_string(message(INT_OR_STRING, data, start, end))
+    if kind is Scalar.TIME:
+        return None if start == end else time_text(message(TIME, data, start, end))
+    assert kind is Scalar.ANY, f"no rule for {kind}"
+    raw = message(RAW, data, start, end).get("raw", b"")
+    return parse_json(raw).raw if raw else None
+
+
+def int_or_string(fields: Object) -> object:
+    """The number or text of an `IntOrString`."""
+    which = fields.get("type", 0)
+    if which not in (0, 1):
+        raise BodyError(f"impossible IntOrString.Type {which}")
+    return fields.get("strVal", "") if which else fields.get("intVal", 0)
+
+
+def time_text(fields: Object) -> str:
+    """The text of a time, without the part of a second."""
+    seconds = fields.get("seconds", 0)
+    if not EARLIEST_S <= seconds <= LATEST_S:
+        raise BodyError("Time.MarshalJSON: year outside of range [0,9999]")
+    return rfc3339(seconds)

@@ -30,6 +30,8 @@ class Scalar(enum.Enum):
     INT_OR_STRING = "int-or-string"
     ANY = "any"
     """JSON that is kept as it is, such as `fieldsV1`, and what a struct keeps of unknown fields."""
+    BYTES = "bytes"
+    """Of protobuf's own messages; no object has them."""
 
 
 class ListType(enum.StrEnum):

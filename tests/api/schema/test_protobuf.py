@@ -14,7 +14,6 @@ from apfproxy.api.schema.meta import DELETE_OPTIONS
 from apfproxy.api.schema.protobuf import (
     MAGIC,
     LostFieldError,
-    Message,
     MessageError,
     parse_protobuf,
 )
@@ -340,8 +339,3 @@ def test_odd_structs() -> None:
     )
     with pytest.raises(MessageError, match=r"impossible IntOrString\.Type 2"):
         parse_protobuf(MAGIC + block(2, block(2, number(1, 2))), lambda *_: struct)
-
-
-def test_repr() -> None:
-    """A reader can be told in a log."""
-    assert "<Message X of 0 fields>" == repr(Message("X"))
