@@ -13,8 +13,13 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.errors import StatusError
+from apfproxy.request.accept import elements, weight_of
+
+if TYPE_CHECKING:
+    from apfproxy.request.accept import Element
 
 JSON = "application/json"
 YAML = "application/yaml"
@@ -112,7 +117,7 @@ def not_acceptable(available: tuple[str, ...] = AVAILABLE) -> StatusError:
 @lru_cache(maxsize=256)
 def choices(accept: str) -> tuple[Choice, ...]:
     """The choices of a client, best first."""
-    found = [choice for part in accept.split(",") if (choice := choice_of(part)) is not None]
+    found = [choice for each in elements(accept) if (choice := choice_of(each)) is not None]
     if len(found) > MOST_SORTED_BY_INSERTION:
         found.sort(key=lambda choice: (-choice.quality, choice.type == "*", choice.subtype == "*"))
         return tuple(found)
@@ -126,26 +131,17 @@ def choices(accept: str) -> tuple[Choice, ...]:
     return tuple(found)
 
 
-def choice_of(text: str) -> Choice | None:
+def choice_of(element: Element) -> Choice | None:
     """One choice; None for one that is no media type."""
-    name, *parts = text.strip(" ").split(";")
-    type_, slash, subtype = (each.strip(" ") for each in name.partition("/"))
+    type_, slash, subtype = (each.strip() for each in element.name.partition("/"))
     if not slash or not subtype:
         if type_ != "*" or subtype:
             return None
         subtype = "*"
     if "/" in subtype:
         return None
-    quality, parameters = 1.0, {}
-    for part in parts:
-        key, value, *more = [*part.split("="), ""]
-        if not value or len(more) > 1:
-            continue
-        if key.strip(" ") == "q":
-            quality = quality_of(value)
-        else:
-            parameters[key.strip(" ")] = value.strip(" ")
-    return Choice(type_, subtype, quality, parameters)
+    parameters = {key: value for key, value in element.parameters if value and "=" not in value}
+    return Choice(type_, subtype, weight_of(parameters.pop("q", "1")), parameters)
 
 
 def is_better(one: Choice, other: Choice) -> bool:
@@ -155,14 +151,6 @@ def is_better(one: Choice, other: Choice) -> bool:
         or (one.type != "*" and other.type == "*")
         or (one.subtype != "*" and other.subtype == "*")
     )
-
-
-def quality_of(text: str) -> float:
-    """The weight of a choice; 0 where it cannot be read."""
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0
 
 
 def form_of(media_type: str, choice: Choice, shapes: frozenset[Shape]) -> Form | None:

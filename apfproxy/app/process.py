@@ -27,18 +27,20 @@ from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.loopback import is_loopback
-from apfproxy.observe.access_log_metrics import access_log_families
 from apfproxy.observe.admin import build_admin_app
-from apfproxy.observe.admin_metrics import admin_families
 from apfproxy.observe.authentication_metrics import AuthenticationMetrics
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.configuration_events import ConfigurationEvents, shortfall
 from apfproxy.observe.explain_page import NOT_ENFORCED, ExplainPage
-from apfproxy.observe.fault_metrics import fault_families
 from apfproxy.observe.health import READYZ, HealthRegistry
-from apfproxy.observe.health_metrics import health_families
 from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.metrics import MetricsPage
+from apfproxy.observe.process_metrics import (
+    access_log_families,
+    admin_families,
+    fault_families,
+    health_families,
+)
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import ProxyServer

@@ -53,12 +53,7 @@ class AccessLogError(OperatorError):
 
 
 class AccessLog:
-    """The file, and the lines on their way to it.
-
-    Args:
-        path: The file's path, or `STDOUT`.
-        max_queued: Lines that wait at most.
-        clock: Of the process.
+    """The file, or `STDOUT`, and the lines on their way to it, of which some may wait at most.
 
     Attributes:
         dropped: Lines that were dropped, since too many waited or since writing failed.
@@ -112,11 +107,7 @@ class AccessLog:
         return self._done - self._lost
 
     def open(self) -> None:
-        """Open the file and start writing.
-
-        Raises:
-            AccessLogError: It cannot be opened.
-        """
+        """Open the file and start writing, or raise AccessLogError."""
         try:
             self._descriptor = open_log(self._path)
         except OSError as error:
@@ -259,11 +250,7 @@ class AccessLog:
 
 
 def open_log(path: str) -> int:
-    """Open a log's file for appending: its descriptor.
-
-    Raises:
-        OSError: It cannot be opened; a pipe that nobody reads counts as such.
-    """
+    """A log's descriptor for appending; OSError also where nobody reads a pipe."""
     if path == STDOUT:
         return 1
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY

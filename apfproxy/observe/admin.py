@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
+from apfproxy.observe.dns_rebinding import own_names_only
 from apfproxy.observe.dumps import (
     PRIORITY_LEVEL_COLUMNS,
     QUEUE_COLUMNS,
@@ -22,15 +23,14 @@ from apfproxy.observe.dumps import (
     request_views,
 )
 from apfproxy.observe.explain_page import EXPLAIN_INDEX, ExplainPage
-from apfproxy.observe.foreign_names import own_names_only
 from apfproxy.observe.health_pages import HealthPages
-from apfproxy.observe.limits_page import LIMITS_INDEX, LimitsPage
+from apfproxy.observe.limits_page import LIMITS_INDEX, limits_route
 from apfproxy.observe.live_page import LIVE_INDEX, LivePage, wants_page
 from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.negotiation import wants_json
 from apfproxy.observe.responses import header, page_response, plain_errors
 from apfproxy.observe.table import table_json, table_text
-from apfproxy.observe.top_flows_page import TOP_FLOWS_INDEX, TopFlowsPage
+from apfproxy.observe.top_flows_page import TOP_FLOWS_INDEX, top_flows_route
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -69,7 +69,7 @@ API_INDEX = {
 
 
 class AdminPages:
-    """Handlers of the admin listener; see `build_admin_app`."""
+    """The index and the dumps; see `build_admin_app`."""
 
     def __init__(
         self,
@@ -153,12 +153,12 @@ def build_admin_app(
     app.add_routes(AdminPages(controller, wall_offset_ns, index, live).routes())
     live.add_to(app)
     app.add_routes(HealthPages(health, metrics).routes())
-    app.add_routes(LimitsPage(controller).routes())
+    app.add_routes([limits_route(controller)])
     if explain_page is not None:
         app.add_routes(explain_page.routes())
     if top_flows is not None:
         index.update(TOP_FLOWS_INDEX)
-        app.add_routes(TopFlowsPage(top_flows).routes())
+        app.add_routes([top_flows_route(top_flows)])
     app.add_routes(api_routes)
     return app
 
@@ -175,13 +175,7 @@ async def gathered(items: Iterator[Item]) -> list[Item]:
 async def _table(
     request: web.Request, columns: Sequence[str], rows: Callable[[], Sequence[Row]]
 ) -> web.Response:
-    """A dump, made in a thread: there may be many thousands of requests.
-
-    Args:
-        request: Says how the dump is wanted.
-        columns: The names of the columns.
-        rows: Makes the rows from what was read of the controller before.
-    """
+    """A dump, made in a thread: there may be many thousands of requests."""
     if wants_json(header(request, "Accept")):
         text = await asyncio.to_thread(lambda: table_json(columns, rows()))
         return await page_response(request, text.encode(), "application/json; charset=utf-8")

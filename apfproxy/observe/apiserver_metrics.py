@@ -52,13 +52,7 @@ class StoreState(NamedTuple):
 
 
 class ApiServerMetrics(Collector):
-    """Makes the metric families of an API server.
-
-    Args:
-        counters: What it did.
-        store_state: Tells what it has.
-        is_canonical: Whether bucket bounds are written as OpenMetrics wants them.
-    """
+    """Makes the families of an API server, with canonical bucket bounds for OpenMetrics."""
 
     def __init__(
         self,

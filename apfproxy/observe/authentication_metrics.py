@@ -1,8 +1,8 @@
-"""Metrics of who asks: how requests were authenticated, and what the upstream was asked for it."""
+"""Metrics of authentication, and of the reviews that the upstream is asked for."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from apfproxy.observe.families import counter, gauge
 
@@ -12,48 +12,21 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from apfproxy.authn.authenticator import AuthenticationCounters
+    from apfproxy.authn.upstream_api import UpstreamApi
 
 PREFIX = "apfproxy_"
 
 
-class ReviewCounts(Protocol):
-    """What the questions of one kind have come to; totals only go up."""
-
-    @property
-    def asked_total(self) -> int:
-        """Questions asked; one that is asked again after a failure counts once."""
-
-    @property
-    def failures_total(self) -> int:
-        """Those of them that had no answer that could be used."""
-
-    @property
-    def unasked_total(self) -> Mapping[str, int]:
-        """Questions that were never sent, by the reason."""
-
-    @property
-    def stand_ins_total(self) -> int:
-        """Times that the last good answer stood in for one that could not be had."""
-
-    @property
-    def waiting(self) -> int:
-        """Questions that wait for their turn now."""
-
-    @property
-    def under_way(self) -> int:
-        """Questions that were sent and have no answer yet."""
-
-
 class AuthenticationMetrics:
-    """Makes metric families of what tells clients apart.
+    """Makes metric families of authentication.
 
     Args:
         counters: Of the authenticator.
-        reviews: Of the upstream's API, by the kind of questions; those that are on.
+        reviews: The clients of the upstream's API that are on, by the kind of their reviews.
     """
 
     def __init__(
-        self, counters: AuthenticationCounters, reviews: Mapping[str, ReviewCounts]
+        self, counters: AuthenticationCounters, reviews: Mapping[str, UpstreamApi]
     ) -> None:
         self._counters = counters
         self._reviews = reviews
@@ -63,7 +36,7 @@ class AuthenticationMetrics:
         counters = self._counters
         yield counter(
             PREFIX + "authentications_total",
-            "How often the proxy found out who asks, but for what it knows of a request already",
+            "Authentications of requests, by result; cached ones are not counted",
             [
                 ({"result": "authenticated"}, counters.authenticated),
                 ({"result": "anonymous"}, counters.anonymous),
@@ -76,17 +49,17 @@ class AuthenticationMetrics:
             return
         yield counter(
             PREFIX + "reviews_total",
-            "Questions to the upstream, whose a token is or who may impersonate whom",
+            "Reviews that the upstream was asked for: of tokens, and of access to impersonate",
             (({"kind": kind}, counts.asked_total) for kind, counts in reviews.items()),
         )
         yield counter(
             PREFIX + "review_failures_total",
-            "Such questions without an answer that could be used",
+            "Reviews that failed",
             (({"kind": kind}, counts.failures_total) for kind, counts in reviews.items()),
         )
         yield counter(
             PREFIX + "reviews_refused_total",
-            "Such questions that were never sent: queue-full, or time-out before their turn came",
+            "Reviews that were dropped before they were sent, by reason: queue-full or time-out",
             (
                 ({"kind": kind, "reason": reason}, number)
                 for kind, counts in reviews.items()
@@ -95,16 +68,16 @@ class AuthenticationMetrics:
         )
         yield counter(
             PREFIX + "review_stand_ins_total",
-            "Times that the last good answer went on to count, since no new one could be had",
+            "Earlier answers that were used because no new one could be had",
             (({"kind": kind}, counts.stand_ins_total) for kind, counts in reviews.items()),
         )
         yield gauge(
             PREFIX + "reviews_waiting",
-            "Such questions that wait for their turn",
+            "Reviews that wait for their turn",
             (({"kind": kind}, counts.waiting) for kind, counts in reviews.items()),
         )
         yield gauge(
             PREFIX + "reviews_under_way",
-            "Such questions that were sent and have no answer yet",
+            "Reviews that were sent and have no answer yet",
             (({"kind": kind}, counts.under_way) for kind, counts in reviews.items()),
         )

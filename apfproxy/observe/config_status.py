@@ -22,12 +22,7 @@ class ConfigStatus:
         self.last_success_unix_s = 0.0
 
     def loaded(self, problems: int, unix_s: float) -> None:
-        """Count one load.
-
-        Args:
-            problems: Objects skipped and files not read; 0 means success.
-            unix_s: Now, in seconds since 1970.
-        """
+        """Count one load, now, which succeeded if there are no problems."""
         self.problems = problems
         if problems:
             self.failed += 1

@@ -21,13 +21,7 @@ MAX_NAMED = 10
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationEvent:
-    """Something that happened to the configuration.
-
-    Attributes:
-        unix_s: When, in seconds since 1970.
-        message: What.
-        is_error: Whether it asks the operator to do something.
-    """
+    """Something that happened; an error asks the operator to do something."""
 
     unix_s: float
     message: str
@@ -44,13 +38,7 @@ class ConfigurationEvents:
         return iter(self._events)
 
     def record(self, unix_s: float, message: str, *, is_error: bool = False) -> None:
-        """Keep an event.
-
-        Args:
-            unix_s: Now, in seconds since 1970.
-            message: What happened; cut if it is long.
-            is_error: Whether it asks the operator to do something.
-        """
+        """Keep an event; a long message is cut."""
         if len(message) > MAX_MESSAGE_CHARACTERS:
             message = f"{message[: MAX_MESSAGE_CHARACTERS - 1]}…"
         self._events.append(ConfigurationEvent(unix_s, message, is_error))
@@ -64,14 +52,14 @@ class ConfigurationEvents:
         *,
         is_whole: bool,
     ) -> None:
-        """Record one load of the objects.
+        """Record one load of the objects; see `shortfall`.
 
         Args:
             unix_s: Now, in seconds since 1970.
             generation: Of the configuration that is in force now.
             problems: Why the load, or a part of it, was not taken; empty if all is well.
             dangling: A line for each FlowSchema that is not used, and for each wrong addition.
-            is_whole: As of `shortfall`.
+            is_whole: Whether a load is taken as a whole or not at all.
         """
         lacking = shortfall(problems, dangling, is_whole=is_whole)
         text = f"Generation {generation} is in force"
@@ -87,11 +75,7 @@ class ConfigurationEvents:
 def shortfall(problems: Sequence[str], dangling: Sequence[str], *, is_whole: bool) -> str:
     """What is not in force after a load of the objects, and why; empty if all of it is.
 
-    Args:
-        problems: Why the load, or a part of it, was not taken.
-        dangling: A line for each FlowSchema that is not used, and for each wrong addition.
-        is_whole: Whether a load is taken as a whole or not at all, as that of files is; otherwise
-            object by object.
+    A load of files `is_whole`: it is taken as a whole or not at all; others object by object.
     """
     if problems and is_whole:
         return f"the last change is not in force: {_listed(problems)}"

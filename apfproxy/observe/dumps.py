@@ -183,10 +183,7 @@ def request_rows(
 ) -> list[Row]:
     """The rows of `dump_requests`.
 
-    Args:
-        views: What to show.
-        wall_offset_ns: What to add to a clock reading to get nanoseconds since 1970.
-        with_details: Add `REQUEST_DETAIL_COLUMNS`.
+    The offset is what to add to a clock reading to get nanoseconds since 1970.
     """
     rows = []
     for view in views:

@@ -100,14 +100,10 @@ class ExplainPage:
 def question(
     query: str, judge: Callable[[str, bytes], object]
 ) -> tuple[User, RequestAttributes, Headers]:
-    """Who asks for what, and with which headers, by the page's query.
-
-    Args:
-        query: As it stands in the URL.
-        judge: Raises ValueError for a method and a target that the proxy would refuse.
+    """Who asks for what, and with which headers, by the page's query as it stands in the URL.
 
     Raises:
-        ValueError: It makes no sense; says what would.
+        ValueError: It makes no sense, or `judge` refuses it; says what would.
     """
     try:
         # Names and targets are bytes to others, so none may be lost.
@@ -144,11 +140,7 @@ def question(
 
 
 def parse_header(text: str) -> tuple[str, str]:
-    """Read a header, `name:value`: its name in lower case, and its value.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Read `name:value`: the name in lower case, and the value; or ValueError."""
     name, colon, value = text.partition(":")
     if not colon or TOKEN.fullmatch(name.strip()) is None:
         raise ValueError(f"expected a header such as X-Team:red, not {text!r}")

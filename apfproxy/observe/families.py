@@ -58,14 +58,7 @@ def build_info() -> Metric:
 
 
 def in_parts(name: str, help_text: str, type_: str, samples: Iterable[Sample]) -> Iterator[Metric]:
-    """A family in parts; one without samples is one part.
-
-    Args:
-        name: Of the family; a counter's is without `_total`.
-        help_text: As exposed.
-        type_: Such as `gauge`.
-        samples: Of all series; read as far as each part needs them.
-    """
+    """A family in parts, of samples read as far as each needs them; without any, one part."""
     left = iter(samples)
     some = list(islice(left, MOST_SAMPLES))
     while True:
@@ -136,12 +129,7 @@ class HistogramFamily:
 
 
 def bound_texts(bounds: Iterable[float], *, is_canonical: bool) -> tuple[str, ...]:
-    """How bucket bounds are written.
-
-    Args:
-        bounds: Upper bounds, in the metric's unit.
-        is_canonical: As OpenMetrics wants it (`1.0`), not as Kubernetes writes it (`1`).
-    """
+    """How upper bounds are written: as OpenMetrics wants it (`1.0`), or Kubernetes does (`1`)."""
     # The library does not annotate this function.
     texts = (str(floatToGoString(bound)) for bound in bounds)  # type: ignore[no-untyped-call]
     if is_canonical:

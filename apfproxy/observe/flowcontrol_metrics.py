@@ -158,11 +158,7 @@ SCHEMA_GAUGES: tuple[tuple[str, str, SchemaValue], ...] = (
 )
 
 SCHEMA_COUNTERS: tuple[tuple[str, str, SchemaValue], ...] = (
-    (
-        "dispatched_requests_total",
-        "Requests that were given seats",
-        lambda counters: counters.dispatched,
-    ),
+    ("dispatched_requests_total", "Requests that were given seats", lambda each: each.dispatched),
     (
         "request_dispatch_no_accommodation_total",
         "Times that a request was next but did not fit into the free seats",

@@ -16,11 +16,7 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def time_text(unix_ns: int) -> str:
-    """A time in UTC as RFC 3339 with as many of nine decimals as it needs.
-
-    Args:
-        unix_ns: Nanoseconds since 1970; may be negative.
-    """
+    """Nanoseconds since 1970 as RFC 3339, in UTC, with as many of nine decimals as it needs."""
     seconds, fraction_ns = divmod(unix_ns, NS_PER_S)
     moment = EPOCH + dt.timedelta(seconds=seconds)
     return f"{moment:%Y-%m-%dT%H:%M:%S}{_fraction(fraction_ns, 9)}Z"

@@ -67,26 +67,16 @@ class HealthRegistry:
         problem: str | None = None,
         look: Callable[[], str | None] | None = None,
     ) -> None:
-        """Add a check.
+        """Add a check, whose name no other has; see `HealthCheck`.
 
-        Args:
-            name: Unlike that of any other check.
-            pages: Which of `PAGES` list it.
-            is_blocking: False for what an operator must see but no traffic should leave for,
-                such as a broken change of the configuration while the last good one serves.
-            problem: What is wrong at first, such as that it has not started yet.
-            look: Called for each scrape, and each page that lists the check, instead of reports:
-                only for what some other part keeps at hand.
+        One that is not blocking is what an operator must see but no traffic should leave for, such
+        as a broken change of the configuration while the last good one serves.
         """
         assert name not in self._checks, f"two health checks are named {name}"
         self._checks[name] = HealthCheck(name, pages, is_blocking, problem, look)
 
     def report(self, name: str, problem: str | None) -> None:
-        """Say that a check is well (None) or what is wrong with it.
-
-        Raises:
-            KeyError: No check has that name.
-        """
+        """Say that a check is well (None) or what is wrong with it."""
         self._checks[name].reported = problem
 
     def problem(self, name: str) -> str | None:
@@ -100,13 +90,7 @@ class HealthRegistry:
         )
 
     def page(self, page: str, *, verbose: bool, excluded: Collection[str] = ()) -> HealthReport:
-        """Answer for a page.
-
-        Args:
-            page: One of `PAGES`.
-            verbose: List the checks even if all is well; a failure always lists them.
-            excluded: Names of checks that are not to matter.
-        """
+        """Answer for a page; a failure, or `verbose`, lists the checks but for those excluded."""
         is_healthy = True
         lines = []
         unmatched = list(dict.fromkeys(excluded))

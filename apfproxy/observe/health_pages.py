@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
 
 class HealthPages:
-    """Handlers of the health pages and of `/metrics`.
-
-    Args:
-        health: Checks of the health pages.
-        metrics: Makes `/metrics`.
-    """
+    """Handlers of the health pages and of `/metrics`."""
 
     def __init__(self, health: HealthRegistry, metrics: ScrapedPage) -> None:
         self._health = health

@@ -17,21 +17,11 @@ PATH = "/debug/limits"
 LIMITS_INDEX = {PATH: "the seats of every priority level, as JSON"}
 
 
-class LimitsPage:
-    """The handler of `/debug/limits`.
+def limits_route(controller: Controller) -> web.RouteDef:
+    """The page with its path."""
 
-    Args:
-        controller: Whose levels are shown.
-    """
-
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
-
-    def routes(self) -> list[web.RouteDef]:
-        """The page with its path."""
-        return [web.get(PATH, self.limits)]
-
-    async def limits(self, request: web.Request) -> web.Response:
-        """Show the levels."""
-        body = msgspec.json.encode(summarize_levels(self._controller))
+    async def limits(request: web.Request) -> web.Response:
+        body = msgspec.json.encode(summarize_levels(controller))
         return await page_response(request, body, "application/json; charset=utf-8")
+
+    return web.get(PATH, limits)

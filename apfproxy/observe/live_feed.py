@@ -41,10 +41,7 @@ def event(name: str, data: object) -> bytes:
 
 
 class Listener:
-    """One connection that listens.
-
-    Args:
-        abort: Cuts it.
+    """One connection that listens; `abort` cuts it.
 
     Attributes:
         seconds: Samples of the history that it has had.

@@ -62,11 +62,7 @@ class Totals:
 
 
 class LiveHistory:
-    """A ring of samples.
-
-    Args:
-        controller: Whose levels are sampled.
-        now_ns: The controller's clock.
+    """A ring of samples of a controller's levels.
 
     Attributes:
         taken: Samples so far, those no longer kept too.
@@ -83,12 +79,10 @@ class LiveHistory:
         return f"<LiveHistory: {len(self._samples)} of {self.taken} samples>"
 
     def sample(self, now_ns: int, unix_s: float) -> None:
-        """Take one sample: of the time since the one before.
+        """Take one sample of the time since the one before; none if no time passed.
 
-        Args:
-            now_ns: The clock's reading; nothing happens if it is that of the sample before.
-            unix_s: The same moment in seconds since 1970; where that clock was put back, the
-                samples before follow it.
+        `unix_s` is the same moment as `now_ns`; where that clock was put back, the samples before
+        follow it.
         """
         elapsed_s = (now_ns - self._last_ns) / NS_PER_S
         if elapsed_s <= 0:
@@ -119,10 +113,7 @@ class LiveHistory:
         self.taken += 1
 
     def columns(self, since: int = 0) -> dict[str, Any]:
-        """The samples as columns, for JSON.
-
-        Args:
-            since: Leave out so many of those taken first.
+        """The samples as columns, for JSON, without those taken first.
 
         Returns:
             `times`, seconds since 1970, and for each of the `levels` one list for each of
@@ -178,13 +169,9 @@ class LiveHistory:
 
 
 def wait_bound_s(counts: Sequence[int]) -> float:
-    """The least bound that `PERCENT` of the waits kept within.
+    """The least bound that `PERCENT` of the waits, which come by bucket, kept within.
 
-    Args:
-        counts: Waits by bucket, as in `Histogram`.
-
-    Returns:
-        Seconds; infinite if only the last bucket has so many, NaN if there are none.
+    In seconds; infinite if only the last bucket has so many, NaN if there are none.
     """
     total = sum(counts)
     if not total:

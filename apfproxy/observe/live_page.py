@@ -72,11 +72,6 @@ want its place.  TCP alone would wait a quarter of an hour for it, or for ever."
 class LivePage:
     """Handlers of the live page.
 
-    Args:
-        controller: Whose state is shown.
-        inputs: What the page shows beside it.
-        history: One that has begun already; None to begin now.
-
     Attributes:
         history: The last 15 minutes; the application's life keeps it up to date.
         feed: Who listens.

@@ -50,13 +50,7 @@ class LiveInputs:
 def live_state(
     controller: Controller, inputs: LiveInputs, top_flows: Iterable[Mapping[str, Any]]
 ) -> State:
-    """The state now, but for the time.
-
-    Args:
-        controller: Whose state it is.
-        inputs: What else is shown.
-        top_flows: From `inputs`, made when they were last wanted.
-    """
+    """The state now, but for the time; the top flows are from when they were last wanted."""
     return {
         "serverConcurrencyLimit": controller.server_concurrency_limit,
         "seatFairFrac": controller.seat_fair_frac,

@@ -34,46 +34,23 @@ END = b"# EOF\n"
 """The last line of a page in OpenMetrics."""
 
 
-class MetricsCollector(Collector):
-    """All of the process's own families, for a `CollectorRegistry`."""
+class Collected(Collector):
+    """What all of these make, in the form that registries and encoders take."""
 
-    def __init__(
-        self,
-        flow_control: FlowControlMetrics,
-        proxy: ProxyMetrics,
-        others: Sequence[Families],
-    ) -> None:
-        self._flow_control = flow_control
-        self._proxy = proxy
-        self._others = others
+    def __init__(self, *sources: Families) -> None:
+        self._sources = sources
 
     def collect(self) -> Iterator[Metric]:
         """All families, as of now."""
-        yield from self._flow_control.collect()
-        yield from self._proxy.collect()
-        for families in self._others:
+        for families in self._sources:
             yield from families()
 
 
-class OneFamily(Collector):
-    """A family by itself, in the form that an encoder takes."""
-
-    def __init__(self, metric: Metric) -> None:
-        self._metric = metric
-
-    def collect(self) -> tuple[Metric]:
-        """The family."""
-        return (self._metric,)
-
-
 class ScrapedPage:
-    """Answers scrapes.
+    """Answers scrapes; `collector_for` makes what collects all, for canonical bounds or not.
 
     The two formats have a registry each: Prometheus' own text has bucket bounds as kube-apiserver
     writes them (`le="1"`), OpenMetrics demands them to be canonical (`le="1.0"`).
-
-    Args:
-        collector_for: Makes what collects all families, for canonical bucket bounds or not.
     """
 
     def __init__(self, collector_for: Callable[[bool], Collector]) -> None:
@@ -85,14 +62,9 @@ class ScrapedPage:
             self._registries[is_canonical] = registry
 
     def slices(self, accept: str) -> tuple[str, Iterator[bytes]]:
-        """Answer one scrape.
+        """Answer one scrape, by its Accept header: the content type, and the page in slices.
 
-        Args:
-            accept: The scraper's Accept header; empty if it has none.
-
-        Returns:
-            The content type, and the page in slices, each of which takes about 2 ms to make.
-            What is between them in time is for the event loop to do other things.
+        Each slice takes about 2 ms to make; between them the event loop does other things.
         """
         encoder, content_type = choose_encoder(accept)
         return content_type, self._slices(
@@ -102,24 +74,23 @@ class ScrapedPage:
     def _slices(self, encoder: Encoder, *, is_openmetrics: bool) -> Iterator[bytes]:
         name = ""
         for metric in self._registries[is_openmetrics].collect():
-            text = encoder(OneFamily(metric)).removesuffix(END)
+            text = encoded(encoder, metric)
             if metric.name == name:  # a further part of the family before
                 empty = Metric(metric.name, metric.documentation, metric.type)
-                text = text.removeprefix(encoder(OneFamily(empty)).removesuffix(END))
+                text = text.removeprefix(encoded(encoder, empty))
             name = metric.name
             yield text
         if is_openmetrics:
             yield END
 
 
-class MetricsPage(ScrapedPage):
-    """The proxy's page.
+def encoded(encoder: Encoder, metric: Metric) -> bytes:
+    """A family by itself, without the end of a page."""
+    return encoder(Collected(lambda: (metric,))).removesuffix(END)
 
-    Args:
-        clock: The one that `controller` and `kind_meter` go by.
-        controller, kind_meter, counters, pool, config_status: What is read at each scrape.
-        others: Make further families, the same in both formats, at each scrape.
-    """
+
+class MetricsPage(ScrapedPage):
+    """The proxy's page; `others` make further families, the same in both formats."""
 
     def __init__(
         self,
@@ -131,11 +102,13 @@ class MetricsPage(ScrapedPage):
         config_status: ConfigStatus,
         others: Sequence[Families] = (),
     ) -> None:
-        def collector_for(is_canonical: bool) -> MetricsCollector:
-            return MetricsCollector(
-                FlowControlMetrics(clock, controller, kind_meter, is_canonical=is_canonical),
-                ProxyMetrics(counters, pool, config_status, controller, is_canonical=is_canonical),
-                others,
+        def collector_for(is_canonical: bool) -> Collector:
+            flow_control = FlowControlMetrics(
+                clock, controller, kind_meter, is_canonical=is_canonical
             )
+            proxy = ProxyMetrics(
+                counters, pool, config_status, controller, is_canonical=is_canonical
+            )
+            return Collected(flow_control.collect, proxy.collect, *others)
 
         super().__init__(collector_for)

@@ -1,30 +1,20 @@
-"""What a client accepts, by RFC 9110 section 12.5, as far as the admin pages need it."""
+"""What a client accepts, as far as the admin pages need it."""
 
 from __future__ import annotations
+
+from apfproxy.request.accept import elements, weight_of
 
 JSON = "application/json"
 TEXT = "text/plain"
 
 
 def qualities(header: str) -> dict[str, float]:
-    """Each choice of an Accept or Accept-Encoding header, in lower case, with its weight.
-
-    A weight that is no number counts as 0: what cannot be understood is not asked for.
-    """
-    weights = {}
-    for element in header.split(","):
-        choice, *parameters = (part.strip().lower() for part in element.split(";"))
-        weight = 1.0
-        for parameter in parameters:
-            name, _, value = parameter.partition("=")
-            if name.strip() == "q":
-                try:
-                    weight = float(value)
-                except ValueError:
-                    weight = 0.0
-        if choice:
-            weights[choice] = weight
-    return weights
+    """Each choice of an Accept or Accept-Encoding header, in lower case, with its weight."""
+    return {
+        name: weight_of(dict(parameters).get("q", "1"))
+        for name, parameters in elements(header.lower())
+        if name
+    }
 
 
 def wants_json(accept: str) -> bool:

@@ -42,11 +42,7 @@ GAUGES: tuple[tuple[str, str, ProxyValue], ...] = (
         "Answers under way that gave their seats back since their client takes them slowly",
         lambda counters: counters.slow_readers_open,
     ),
-    (
-        "tunnels_open",
-        "Upgraded connections that are open",
-        lambda counters: counters.tunnels_open,
-    ),
+    ("tunnels_open", "Upgraded connections that are open", lambda each: each.tunnels_open),
 )
 
 COUNTERS: tuple[tuple[str, str, ProxyValue], ...] = (
@@ -60,11 +56,7 @@ COUNTERS: tuple[tuple[str, str, ProxyValue], ...] = (
         "Bytes received from clients",
         lambda counters: counters.bytes_from_clients,
     ),
-    (
-        "downstream_sent_bytes_total",
-        "Bytes sent to clients",
-        lambda counters: counters.bytes_to_clients,
-    ),
+    ("downstream_sent_bytes_total", "Bytes sent to clients", lambda each: each.bytes_to_clients),
     (
         "downstream_aborts_total",
         "Requests whose client left before its answer was complete",
@@ -95,11 +87,7 @@ COUNTERS: tuple[tuple[str, str, ProxyValue], ...] = (
         "Bytes received from the origin",
         lambda counters: counters.bytes_from_origins,
     ),
-    (
-        "upstream_sent_bytes_total",
-        "Bytes sent to the origin",
-        lambda counters: counters.bytes_to_origins,
-    ),
+    ("upstream_sent_bytes_total", "Bytes sent to the origin", lambda each: each.bytes_to_origins),
     (
         "upstream_connections_opened_total",
         "Connections opened to the origin",

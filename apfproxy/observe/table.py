@@ -25,10 +25,6 @@ def table_text(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     """The table, one line a row, each ended by a newline.
 
     What cannot be printed, and could fake a row or turn one around, is shown as an escape.
-
-    Args:
-        header: The names of the columns.
-        rows: As many cells each as there are columns.
     """
     lines = [tuple(header)]
     lines.extend(tuple(map(cell_text, row)) for row in rows)

@@ -48,10 +48,7 @@ FlowKey = tuple[str, str, str]
 
 
 class Sketch:
-    """The largest of many sums.
-
-    Args:
-        capacity: Keys that are kept when there are more than twice as many.
+    """The largest of many sums: `capacity` of them if there are more than twice as many.
 
     Attributes:
         counts: Of the keys that are known; each at most `error` below its true sum.
@@ -98,26 +95,17 @@ class Sketch:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """What is known of one measure as a whole.
-
-    Attributes:
-        total: The sum over all flows.
-        max_overestimate: How much too large a flow's number may be, at most.
-    """
+    """One measure as a whole: its sum, and by how much a flow's number may be too large."""
 
     total: float
     max_overestimate: float
 
 
 class TopFlows:
-    """Gathers what flows take, and tells the largest.
+    """Gathers what flows take, and tells the largest; `capacity` flows by each measure.
 
     Sums are kept by flow until the next fold, which costs 0.3 us per request; the sketches see each
     flow once a second.
-
-    Args:
-        capacity: Flows that are told apart, by each measure.
-        clock: Of the process.
     """
 
     def __init__(self, capacity: int, clock: Clock) -> None:
@@ -131,12 +119,7 @@ class TopFlows:
         """When a weight of 1 counts as 1 in the sketches."""
 
     def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
-        """A request gives its seats back.
-
-        Args:
-            ticket: Of the request, which was dispatched.
-            now_ns: The time.
-        """
+        """A request, which was dispatched, gives its seats back."""
         estimate = ticket.estimate
         dispatched_ns = ticket.dispatched_ns
         taken = estimate.max_seats * (now_ns - dispatched_ns + estimate.additional_latency_ns)
@@ -148,13 +131,7 @@ class TopFlows:
             sums[1] += dispatched_ns - ticket.arrived_ns
 
     def on_no_seats(self, flow: Flow, waited_ns: int, *, is_rejected: bool) -> None:
-        """A request ends without having got any.
-
-        Args:
-            flow: Of the request.
-            waited_ns: How long it waited for them.
-            is_rejected: Whether it was rejected, rather than given up by its client.
-        """
+        """A request ends without seats: rejected, or given up by its client."""
         sums = self._batch.get(flow)
         if sums is None:
             self._begin(flow, 0, waited_ns, int(is_rejected))
@@ -215,18 +192,11 @@ class TopFlows:
         }
 
     def top(self, most: int = 20, by: Iterable[str] = MEASURES) -> list[dict[str, str | float]]:
-        """The largest flows of each of the measures, without doubles.
+        """The names and numbers of each measure's largest flows, in the order of the first one.
 
         A number is 0 where a flow is not among the known ones of that measure, else at least the
         true one and at most the measure's `max_overestimate` above it.  Sums decay by half in
         `HALF_LIFE_S`.
-
-        Args:
-            most: Flows of each measure.
-            by: The measures; the flows come in the order of the first.
-
-        Returns:
-            Of each flow its names and its three numbers.
         """
         self._fold()
         growth = self._growth()

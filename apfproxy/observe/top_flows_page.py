@@ -27,22 +27,10 @@ REJECTED = "rejected"
 COLUMNS = ("FlowSchemaName", "PriorityLevelName", "Flow", "SeatSeconds", "WaitSeconds", "Rejected")
 
 
-class TopFlowsPage:
-    """The page.
+def top_flows_route(top_flows: TopFlows) -> web.RouteDef:
+    """The page with its path."""
 
-    Args:
-        top_flows: What it shows.
-    """
-
-    def __init__(self, top_flows: TopFlows) -> None:
-        self._top_flows = top_flows
-
-    def routes(self) -> list[web.RouteDef]:
-        """The page with its path."""
-        return [web.get(PATH, self.show)]
-
-    async def show(self, request: web.Request) -> web.Response:
-        """List the flows."""
+    async def show(request: web.Request) -> web.Response:
         by = request.query.get("by")
         limit = request.query.get("limit", str(DEFAULT_LIMIT))
         if by not in (None, *MEASURES):
@@ -50,24 +38,27 @@ class TopFlowsPage:
         if not (limit.isascii() and limit.isdecimal() and 1 <= int(limit[:9]) <= MAX_LIMIT):
             text = f"limit must be a number from 1 to {MAX_LIMIT}\n"
             return web.Response(text=text, status=400)
-        flows = self._top_flows.top(int(limit), MEASURES if by is None else (by,))
+        flows = top_flows.top(int(limit), MEASURES if by is None else (by,))
         if wants_json(header(request, "Accept")):
-            shown = json.dumps(self._as_json(flows)).encode()
+            shown = json.dumps(_as_json(top_flows, flows)).encode()
             return await page_response(request, shown, "application/json; charset=utf-8")
         rows = [tuple(_cell(name, value) for name, value in flow.items()) for flow in flows]
         body = table_text(COLUMNS, rows).encode()
         return await page_response(request, body, "text/plain; charset=utf-8")
 
-    def _as_json(self, flows: Sequence[Mapping[str, str | float]]) -> dict[str, Any]:
-        return {
-            "halfLifeSeconds": HALF_LIFE_S,
-            "capacity": self._top_flows.capacity,
-            "measures": {
-                name: {"total": each.total, "maxOverestimate": each.max_overestimate}
-                for name, each in self._top_flows.measures().items()
-            },
-            "flows": flows,
-        }
+    return web.get(PATH, show)
+
+
+def _as_json(top_flows: TopFlows, flows: Sequence[Mapping[str, str | float]]) -> dict[str, Any]:
+    return {
+        "halfLifeSeconds": HALF_LIFE_S,
+        "capacity": top_flows.capacity,
+        "measures": {
+            name: {"total": each.total, "maxOverestimate": each.max_overestimate}
+            for name, each in top_flows.measures().items()
+        },
+        "flows": flows,
+    }
 
 
 def _cell(name: str, value: str | float) -> str:

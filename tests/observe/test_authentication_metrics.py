@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import cast
+from unittest.mock import create_autospec
 
 import pytest
 from prometheus_client import CollectorRegistry
 
 from apfproxy.authn.authenticator import AuthenticationCounters
+from apfproxy.authn.upstream_api import UpstreamApi
 from apfproxy.observe.authentication_metrics import AuthenticationMetrics
 
 
-@dataclass(frozen=True)
-class Counts:
-    """What the questions of a kind have come to."""
-
-    asked_total: int
-    failures_total: int
-    unasked_total: dict[str, int]
-    stand_ins_total: int
-    waiting: int
-    under_way: int
+def counted(asked: int, failures: int, unasked: dict[str, int], *more: int) -> UpstreamApi:
+    """What the reviews of a kind have come to."""
+    api = create_autospec(UpstreamApi, instance=True)
+    api.asked_total, api.failures_total, api.unasked_total = asked, failures, unasked
+    api.stand_ins_total, api.waiting, api.under_way = more
+    return cast("UpstreamApi", api)
 
 
 REVIEWS = {
-    "token": Counts(10, 20, {"queue-full": 1, "time-out": 2}, 30, 31, 32),
-    "access": Counts(40, 50, {"queue-full": 3, "time-out": 4}, 60, 61, 62),
+    "token": counted(10, 20, {"queue-full": 1, "time-out": 2}, 30, 31, 32),
+    "access": counted(40, 50, {"queue-full": 3, "time-out": 4}, 60, 61, 62),
 }
 
 
-def registry_of(reviews: dict[str, Counts]) -> CollectorRegistry:
+def registry_of(reviews: dict[str, UpstreamApi]) -> CollectorRegistry:
     """The families, of one client that was known, two anonymous, three refused, four open."""
     counters = AuthenticationCounters()
     counters.authenticated, counters.anonymous, counters.refused = 1, 2, 3

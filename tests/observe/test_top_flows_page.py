@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from apfproxy.flowcontrol.counters import FlowSchemaCounters
 from apfproxy.flowcontrol.ticket import Flow
 from apfproxy.observe.top_flows import TopFlows
-from apfproxy.observe.top_flows_page import PATH, TopFlowsPage
+from apfproxy.observe.top_flows_page import PATH, top_flows_route
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ async def client() -> AsyncIterator[Client]:
     top_flows.on_no_seats(Flow(1, "ann\n\udcff", COUNTERS), 3_000_000_000, is_rejected=False)
     top_flows.on_no_seats(Flow(2, "bob", COUNTERS), 0, is_rejected=True)
     app = web.Application()
-    page = TopFlowsPage(top_flows)
-    app.add_routes(page.routes())
+    app.add_routes([top_flows_route(top_flows)])
     async with TestClient(TestServer(app)) as asking:
         yield asking
     top_flows.close()

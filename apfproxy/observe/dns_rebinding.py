@@ -48,12 +48,7 @@ def is_over_loopback(request: web.Request) -> bool:
 
 
 def is_own_name(host: str, machine: str) -> bool:
-    """Whether a Host, with or without a port, can be no name of a web page from elsewhere.
-
-    Args:
-        host: The field's value; empty if there is none, as only old programs have it.
-        machine: The name of this machine.
-    """
+    """Whether a Host, with or without a port, is no name of a web page; "" is of old programs."""
     name = name_in_host(host).removesuffix(".")
     if "." not in name or name == machine.lower() or name.endswith(f".{LOCALHOST}"):
         return True

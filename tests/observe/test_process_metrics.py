@@ -1,0 +1,90 @@
+"""Metrics of what a process has beside requests."""
+
+from __future__ import annotations
+
+from apfproxy.faults import Faults, Part
+from apfproxy.observe.access_log import AccessLog
+from apfproxy.observe.health import READYZ, HealthRegistry
+from apfproxy.observe.process_metrics import (
+    access_log_families,
+    admin_families,
+    fault_families,
+    health_families,
+)
+from tests.virtual_clock import VirtualClock
+
+
+def test_access_log() -> None:
+    """Lines by what became of them, errors, and what waits."""
+    log = AccessLog("log", 1, VirtualClock())
+    log.write(b"a\n")
+    log.write(b"b\n")
+    log.write_errors = 3
+
+    assert [
+        ("apfproxy_access_log_lines_total", {"result": "written"}, 0),
+        ("apfproxy_access_log_lines_total", {"result": "dropped"}, 1),
+        ("apfproxy_access_log_errors_total", {}, 3),
+        ("apfproxy_access_log_queued_lines", {}, 1),
+    ] == [
+        (sample.name, sample.labels, sample.value)
+        for family in access_log_families(log)
+        for sample in family.samples
+    ]
+
+
+class Connections:
+    """Some connections."""
+
+    ended = {"replaced": 2, "late": 0}  # noqa: RUF012 - never changed
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return 3
+
+
+def test_admin_connections() -> None:
+    """What is open, and what ended, by reason."""
+    samples = [sample[:3] for family in admin_families(Connections()) for sample in family.samples]
+
+    assert [
+        ("apfproxy_admin_connections", {}, 3),
+        ("apfproxy_admin_connections_ended_total", {"reason": "replaced"}, 2),
+        ("apfproxy_admin_connections_ended_total", {"reason": "late"}, 0),
+    ] == samples
+
+
+def test_every_part_has_a_series() -> None:
+    """Also those without an error, so that the first one is an increase."""
+    faults = Faults()
+    faults.totals[Part.SWEEP] = 3
+    (family,) = fault_families(faults)
+
+    assert "apfproxy_internal_errors" == family.name
+    assert {part: 3.0 if part is Part.SWEEP else 0.0 for part in Part} == {
+        sample.labels["part"]: sample.value for sample in family.samples
+    }
+
+
+def test_health() -> None:
+    """Each check is well or not at the moment of the scrape, on whatever page it is."""
+    problems: list[str | None] = ["the API cannot be followed", None]
+    health = HealthRegistry()
+    health.add("kubernetes", pages=(READYZ,), is_blocking=False, look=lambda: problems[0])
+    health.add("store")
+    health.report("store", "the disk is full")
+
+    def values() -> list[tuple[str, dict[str, str], float]]:
+        (family,) = health_families(health)
+        return [(sample.name, sample.labels, sample.value) for sample in family.samples]
+
+    failing = values()
+    problems.reverse()
+    health.report("store", None)
+
+    assert [
+        ("apfproxy_healthcheck", {"name": "ping"}, 1),
+        ("apfproxy_healthcheck", {"name": "kubernetes"}, 0),
+        ("apfproxy_healthcheck", {"name": "store"}, 0),
+    ] == failing
+    assert [1, 1, 1] == [value for _, _, value in values()]

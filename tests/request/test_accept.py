@@ -1,0 +1,24 @@
+"""Tests of what a client accepts."""
+
+from __future__ import annotations
+
+import pytest
+
+from apfproxy.request.accept import elements, weight_of
+
+
+def test_elements() -> None:
+    """Each has its name and its parameters, without the space around them."""
+    found = elements("text/html ;level=1; q = 0.4 ,, gzip;q")
+
+    assert [
+        ("text/html", [("level", "1"), ("q", "0.4")]),
+        ("", []),
+        ("gzip", [("q", "")]),
+    ] == found
+
+
+@pytest.mark.parametrize(("text", "weight"), [("0.5", 0.5), ("1", 1.0), ("", 0.0), ("much", 0.0)])
+def test_weight_of(text: str, weight: float) -> None:
+    """What is no number is not wanted."""
+    assert weight == weight_of(text)
