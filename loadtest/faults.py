@@ -13,11 +13,9 @@ something of that did not hold.
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import random
 import sys
-import tempfile
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
@@ -29,7 +27,8 @@ from loadtest.arguments import Parser, count_up_to, names_from
 from loadtest.echo import CONFIGMAPS, EchoOrigin, Seen
 from loadtest.echo_clients import EchoClients, Habits, Tally
 from loadtest.faulty_link import GOOD, Ending, Fault, FaultyLink
-from loadtest.processes import LoadTestError, exit_status, raise_descriptor_limit, start_apfproxy
+from loadtest.processes import LoadTestError, start_apfproxy
+from loadtest.program import measured
 from loadtest.proxy_state import ProxyState, read_state, wait_until_quiet
 
 if TYPE_CHECKING:
@@ -342,11 +341,6 @@ def print_row(findings: Findings) -> None:
         print(f"    {text}", flush=True)
 
 
-def as_json(findings: Findings) -> dict[str, Any]:
-    """Give one line of the table, and what did not hold."""
-    return asdict(findings)
-
-
 def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Read the command line; wrong input ends the program with one line."""
     parser = Parser(__doc__)
@@ -362,21 +356,14 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the load test; the result is the exit status."""
     options = parse_arguments(arguments)
-    results: list[Findings] = []
 
-    def run() -> None:
-        raise_descriptor_limit(4000)
-        with tempfile.TemporaryDirectory(prefix="apfproxy-faults-") as directory:
-            results.extend(uvloop.run(measure(options, Path(directory))))
-        if options.json:
-            options.json.write_text(json.dumps([as_json(each) for each in results], indent=2))
+    def run(directory: Path) -> tuple[list[dict[str, Any]], list[str]]:
+        results = uvloop.run(measure(options, directory))
         if not results:
             raise LoadTestError("nothing was measured")
+        return [asdict(each) for each in results], [text for each in results for text in each.wrong]
 
-    status = exit_status("faults", run)
-    if status:
-        return status
-    return 2 if any(each.wrong for each in results) else 0
+    return measured("faults", run, descriptors=4000, json_file=options.json)
 
 
 if __name__ == "__main__":

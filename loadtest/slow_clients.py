@@ -21,17 +21,15 @@ The exit status is 2 if a figure is beyond its limit.
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import signal
 import sys
-import tempfile
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -40,12 +38,11 @@ from loadtest.driver import percentile
 from loadtest.processes import (
     LoadTestError,
     Process,
-    exit_status,
     free_ports,
     python_module,
-    raise_descriptor_limit,
     start_apfproxy,
 )
+from loadtest.program import measured
 from loadtest.proxy_state import ProxyState, read_state
 
 if TYPE_CHECKING:
@@ -397,17 +394,13 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the load test; the result is the exit status."""
     options = parse_arguments(arguments)
-    results: list[Findings] = []
 
-    def run() -> None:
-        raise_descriptor_limit(2 * options.connections + 500)
-        with tempfile.TemporaryDirectory() as directory:
-            results.extend(measure(options, Path(directory)))
-        if options.json:
-            options.json.write_text(json.dumps([asdict(each) for each in results], indent=2))
+    def run(directory: Path) -> tuple[list[dict[str, Any]], list[str]]:
+        results = measure(options, directory)
+        return [asdict(each) for each in results], [text for each in results for text in each.wrong]
 
-    status = exit_status("slow_clients", run)
-    return status or (2 if any(each.wrong for each in results) else 0)
+    descriptors = 2 * options.connections + 500
+    return measured("slow_clients", run, descriptors=descriptors, json_file=options.json)
 
 
 if __name__ == "__main__":

@@ -12,12 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import random
 import statistics
 import sys
-import tempfile
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,10 +30,9 @@ from loadtest.echo_clients import EchoClients, Habits
 from loadtest.processes import (
     LoadTestError,
     Process,
-    exit_status,
-    raise_descriptor_limit,
     start_apfproxy,
 )
+from loadtest.program import measured
 from loadtest.proxy_state import ProxyState, read_state, wait_until_quiet
 from loadtest.soak_plots import plot_soak
 from loadtest.soak_site import Site
@@ -422,21 +419,16 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the soak; the result is the exit status."""
     options = parse_arguments(arguments)
-    wrong: list[str] = []
 
-    def run() -> None:
-        raise_descriptor_limit(4000)
-        with tempfile.TemporaryDirectory(prefix="apfproxy-soak-") as directory:
-            results, problems = uvloop.run(measure(options, Path(directory)))
-        wrong.extend(problems)
-        if options.json:
-            options.json.write_text(json.dumps(results, indent=2) + "\n")
+    def run(directory: Path) -> tuple[dict[str, Any], list[str]]:
+        results, wrong = uvloop.run(measure(options, directory))
         if options.plot:
             plot_soak(options.plot, results["proxies"])
         if not results["tally"].get("answered"):
             raise LoadTestError("nothing was answered")
+        return results, wrong
 
-    return exit_status("soak", run) or (2 if wrong else 0)
+    return measured("soak", run, descriptors=4000, json_file=options.json)
 
 
 if __name__ == "__main__":

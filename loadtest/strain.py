@@ -15,11 +15,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import json
 import random
 import statistics
 import sys
-import tempfile
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -35,7 +33,8 @@ from loadtest.echo import KINDS, EchoOrigin, Seen, draw
 from loadtest.echo_clients import EchoClients, Habits
 from loadtest.faults import OBJECTS, Faults
 from loadtest.faulty_link import GOOD, Fault, FaultyLink
-from loadtest.processes import exit_status, raise_descriptor_limit, start_apfproxy
+from loadtest.processes import start_apfproxy
+from loadtest.program import measured
 from loadtest.proxy_state import wait_until_quiet
 from loadtest.seat_watch import fetch
 from loadtest.strained_clients import LATE_S, Deadlines, StrainedClients
@@ -264,7 +263,8 @@ async def measure(options: argparse.Namespace, directory: Path) -> tuple[dict[st
         struck = ", ".join(f"{number} {ending}" for ending, number in link.struck.items())
         print(f"faults of the link to {name}: {struck}")
     print(f"at the end: {state}")
-    return {**results, "answered": tally.answered, "by_status": tally.by_status}, wrong + missed
+    results |= {"answered": tally.answered, "by_status": tally.by_status}
+    return results, wrong + missed
 
 
 def judged(stalling: StrainedClients) -> tuple[dict[str, Any], list[str]]:
@@ -299,20 +299,15 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run it; the result is the exit status."""
     options = parse_arguments(arguments)
-    wrong: list[str] = []
 
-    def run() -> None:
-        raise_descriptor_limit(4000)
-        with tempfile.TemporaryDirectory(prefix="apfproxy-strain-") as directory:
-            results, problems = uvloop.run(measure(options, Path(directory)))
-        wrong.extend(problems)
+    def run(directory: Path) -> tuple[dict[str, Any], list[str]]:
+        results, wrong = uvloop.run(measure(options, directory))
         for text in wrong:
             print(f"WRONG: {text}")
         print(f"deadlines kept within {LATE_S:g} s, seats back: {'no' if wrong else 'yes'}")
-        if options.json:
-            options.json.write_text(json.dumps({**results, "wrong": wrong}, indent=2) + "\n")
+        return {**results, "wrong": wrong}, wrong
 
-    return exit_status("strain", run) or (2 if wrong else 0)
+    return measured("strain", run, descriptors=4000, json_file=options.json)
 
 
 if __name__ == "__main__":

@@ -9,23 +9,9 @@ import pytest
 
 from apfproxy.faults import PART, Faults, Part, contained, report
 from apfproxy.tasks import spawn
+from tests.virtual_clock import VirtualClock
 
 S = 1_000_000_000
-
-
-class Now:
-    """A clock that a test sets.
-
-    Attributes:
-        ns: The time.
-    """
-
-    def __init__(self) -> None:
-        self.ns = 0
-
-    def __call__(self) -> int:
-        """The time."""
-        return self.ns
 
 
 def divide(text: str) -> None:
@@ -49,11 +35,11 @@ def found(faults: Faults) -> dict[Part, int]:
 
 async def test_each_is_counted_and_one_a_minute_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Of one place one is logged, with its traceback and the number of those left out."""
-    now = Now()
-    faults = Faults(now)
+    clock = VirtualClock()
+    faults = Faults(clock.now_ns)
     faults.watch(asyncio.get_running_loop())
     for second in (0, 1, 59, 60):
-        now.ns = second * S
+        clock.run_until(second * S)
         report(Part.OBJECTS, caught(str(second)), "not taken")
     report(Part.OBJECTS, ValueError("elsewhere"))
 

@@ -24,6 +24,7 @@ from apfproxy.authn.remote_keys import (
 from apfproxy.authn.web_keys import MAX_SET_BYTES, WebKeysError
 from apfproxy.settings import JwtSettings
 from loadtest.certificates import Authority
+from tests.authn.scripted_api import Clock
 from tests.authn.signing import jwks, private_key, public_jwk, public_pem, signed
 
 if TYPE_CHECKING:
@@ -76,17 +77,6 @@ class Issuer:
         return web.Response(
             status=document.status, headers=document.headers.copy(), body=document.body
         )
-
-
-class Clock:
-    """A clock that tests move."""
-
-    def __init__(self) -> None:
-        self.now_s = 1000.0
-
-    def __call__(self) -> float:
-        """The time."""
-        return self.now_s
 
 
 @pytest.fixture

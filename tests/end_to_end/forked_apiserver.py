@@ -9,10 +9,7 @@ standard output is a line of JSON for each: its process id, the port once it is 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import sys
-import traceback
 from typing import TYPE_CHECKING
 
 import uvloop
@@ -20,17 +17,13 @@ import uvloop
 from apfproxy.app.apiserver_process import ApiServerSettings
 from apfproxy.cli.apiserver import run
 from apfproxy.settings import Address
+from tests.forking import fork_for_each_line, say
 
 if TYPE_CHECKING:
     from apfproxy.app.apiserver_process import ApiServerProcess
 
 WATCH_WINDOW = 600
 """Changes of a resource: more than one server makes, fewer than all, so that the file is pruned."""
-
-
-def say(**fields: int) -> None:
-    """Write a line in one piece."""
-    os.write(1, (json.dumps(fields) + "\n").encode())
 
 
 def serve(path: str, port: int) -> int:
@@ -46,20 +39,5 @@ def serve(path: str, port: int) -> int:
         return runner.run(run(settings, on_started))
 
 
-def main(path: str) -> None:
-    """Fork a server for each line."""
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            try:
-                os._exit(serve(path, int(line.strip() or 0)))
-            finally:
-                traceback.print_exc()
-                os._exit(1)
-        say(pid=child)
-        _, status = os.waitpid(child, 0)
-        say(status=status)
-
-
 if __name__ == "__main__":
-    main(sys.argv[1])
+    fork_for_each_line(lambda line: serve(sys.argv[1], int(line or 0)))

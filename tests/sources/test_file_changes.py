@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,28 +17,13 @@ from apfproxy.sources.file_changes import (
     notifications,
     watch_roots,
 )
+from tests.sources.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
     from apfproxy.sources.file_changes import Roots
-
-
-class Writer:
-    """Somebody who writes while the files are to come to rest.
-
-    Args:
-        writes: One for each wait; afterwards nothing is written.
-    """
-
-    def __init__(self, *writes: Callable[[], object]) -> None:
-        self._writes = deque(writes)
-
-    async def __call__(self, _delay_s: float) -> None:
-        """Wait for nothing, and write."""
-        if self._writes:
-            self._writes.popleft()()
 
 
 class Reader:

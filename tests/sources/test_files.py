@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ from apfproxy.sources import files
 from apfproxy.sources.file_changes import MAX_SETTLING_READS
 from apfproxy.sources.files import ObjectFiles, ObjectsError
 from tests.sources.test_object_files import SCHEMA, level
+from tests.sources.writer import Writer
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
@@ -36,22 +36,6 @@ class Loads:
     def __call__(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:
         """Keep the numbers of problems and of dangling FlowSchemas."""
         self.outcomes.append((len(problems), len(dangling)))
-
-
-class Writer:
-    """Somebody who writes while the source waits for the files to rest.
-
-    Args:
-        writes: One for each wait; afterwards nothing is written.
-    """
-
-    def __init__(self, *writes: Callable[[], object]) -> None:
-        self._writes = deque(writes)
-
-    async def __call__(self, _delay_s: float) -> None:
-        """Wait for nothing, and write."""
-        if self._writes:
-            self._writes.popleft()()
 
 
 class Threads:

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import sys
-import traceback
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
+from tests.forking import fork_for_each_line, say
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -133,11 +133,6 @@ def read_back(path: Path, since: int) -> tuple[list[Write], State]:
     return seen, state
 
 
-def say(**fields: str | int | None) -> None:
-    """Write a line in one piece, so that none is ever half there."""
-    os.write(1, (json.dumps(fields) + "\n").encode())
-
-
 async def write_all(path: Path, seed: str) -> None:
     """Write at full speed, say what was answered, then wait to be killed."""
     store = Store(window=WINDOW, backend=SqliteBackend(path))
@@ -166,20 +161,11 @@ async def write_all(path: Path, seed: str) -> None:
     await asyncio.Event().wait()
 
 
-def main(path: Path) -> None:
-    """Fork a writer for each seed on standard input, and say when it has ended."""
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            try:
-                asyncio.run(write_all(path, line.strip()))
-            finally:
-                traceback.print_exc()
-                os._exit(1)
-        say(pid=child)
-        _, status = os.waitpid(child, 0)
-        say(status=status)
+def write_until_killed(path: Path, seed: str) -> int:
+    """Write in this process."""
+    asyncio.run(write_all(path, seed))
+    return 0
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    fork_for_each_line(partial(write_until_killed, Path(sys.argv[1])))
