@@ -15,7 +15,7 @@ from aiohttp import web
 
 from apfproxy.api.go_text import printed
 from apfproxy.api.policy.schema import EVICTIONS
-from apfproxy.api.schema.meta import DELETE_OPTIONS
+from apfproxy.api.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver import options as parameters
 from apfproxy.apiserver.answers import (
     STREAMED_BYTES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apfproxy.api.kind import Kind, Rules, Version
-from apfproxy.api.schema.meta import META, object_struct
+from apfproxy.api.schema.shared_structs import META, object_struct
 from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, pointer, required
 
 CONDITION = Struct(

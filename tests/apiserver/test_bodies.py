@@ -9,7 +9,7 @@ import pytest
 
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.api.policy.schema import EVICTIONS
-from apfproxy.api.schema.meta import DELETE_OPTIONS
+from apfproxy.api.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.bodies import (
     MOST_OBJECTS,
     any_version,

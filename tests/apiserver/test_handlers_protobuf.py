@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.api.policy.schema import EVICTIONS
-from apfproxy.api.schema.meta import DELETE_OPTIONS
 from apfproxy.api.schema.protobuf import MAGIC
+from apfproxy.api.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.negotiation import PROTOBUF
 from tests.api.schema.protobuf_writer import block, document

@@ -6,7 +6,7 @@ Source of the numbers: Kubernetes 1.36, `api/core/v1/generated.proto`.
 from __future__ import annotations
 
 from apfproxy.api.core.structs import PACKAGE, STRING, STRINGS, keyed, struct, time_field
-from apfproxy.api.schema.meta import object_struct
+from apfproxy.api.schema.shared_structs import object_struct
 from apfproxy.api.schema.types import Field, required
 
 NAMESPACE_CONDITION = struct(

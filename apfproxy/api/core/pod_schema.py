@@ -17,7 +17,7 @@ from apfproxy.api.core.structs import (
     struct,
     time_field,
 )
-from apfproxy.api.schema.meta import object_struct
+from apfproxy.api.schema.shared_structs import object_struct
 from apfproxy.api.schema.types import Field, List, Map, Scalar, pointer, required
 
 RESTART_POLICIES = ("Always", "Never", "OnFailure")

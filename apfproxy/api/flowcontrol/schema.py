@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from apfproxy.api.schema.meta import object_struct
+from apfproxy.api.schema.shared_structs import object_struct
 from apfproxy.api.schema.types import (
     Field,
     List,

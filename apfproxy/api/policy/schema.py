@@ -5,7 +5,7 @@ Sources: Kubernetes API reference, `policy/v1` and `policy/v1beta1`; `generated.
 
 from __future__ import annotations
 
-from apfproxy.api.schema.meta import (
+from apfproxy.api.schema.shared_structs import (
     CONDITIONS,
     DELETE_OPTIONS,
     LABEL_SELECTOR,

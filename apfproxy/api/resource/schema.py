@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 
 from apfproxy.api.core.node_selector import NODE_SELECTOR
-from apfproxy.api.schema.meta import object_struct
+from apfproxy.api.schema.shared_structs import object_struct
 from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct, changed, pointer, required
 
 V1 = "io.k8s.api.resource.v1"

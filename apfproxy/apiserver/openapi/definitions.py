@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from typing import TYPE_CHECKING
 
-from apfproxy.api.schema.meta import META
+from apfproxy.api.schema.shared_structs import META
 from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, Union
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from apfproxy.api.policy.schema import EVICTION
-from apfproxy.api.schema.meta import DELETE_OPTIONS, STATUS, WATCH_EVENT, list_struct
+from apfproxy.api.schema.shared_structs import DELETE_OPTIONS, STATUS, WATCH_EVENT, list_struct
 from apfproxy.apiserver.discovery import EVICTION as EVICTIONS
 from apfproxy.apiserver.discovery import Discovery, verbs_of
 from apfproxy.apiserver.openapi import parameters, structs

@@ -5,7 +5,7 @@ Sources: the types of meta/v1 that begin with `API`; apimachinery's `version.Inf
 
 from __future__ import annotations
 
-from apfproxy.api.schema.meta import META, TYPE_META
+from apfproxy.api.schema.shared_structs import META, TYPE_META
 from apfproxy.api.schema.types import Field, List, Scalar, Struct, required
 
 PATCH = Struct(

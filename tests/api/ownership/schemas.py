@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from apfproxy.api.schema.meta import OBJECT_META, TYPE_META
+from apfproxy.api.schema.shared_structs import OBJECT_META, TYPE_META
 from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, pointer, required
 
 VERSION = "example.com/v1"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from apfproxy.api.ownership.applied import AppliedTypeError, check_types, shown_kind
-from apfproxy.api.schema.meta import OBJECT_META, TYPE_META
+from apfproxy.api.schema.shared_structs import OBJECT_META, TYPE_META
 from apfproxy.api.schema.types import Field, Scalar, Struct
 from tests.api.ownership.schemas import THING, configuration
 

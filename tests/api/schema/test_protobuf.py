@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from apfproxy.api.policy.schema import EVICTIONS
 from apfproxy.api.schema.body import BodyError, Parsed
-from apfproxy.api.schema.meta import DELETE_OPTIONS
 from apfproxy.api.schema.protobuf import (
     MAGIC,
     LostFieldError,
     MessageError,
     parse_protobuf,
 )
+from apfproxy.api.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct
 from apfproxy.apiserver.kinds import KINDS
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.api.policy.schema import EVICTIONS
-from apfproxy.api.schema.meta import DELETE_OPTIONS
+from apfproxy.api.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.api.schema.types import (
     Field,
     List,

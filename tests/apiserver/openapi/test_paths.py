@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from apfproxy.api.kind import Rules, nothing
-from apfproxy.api.schema.meta import STATUS, WATCH_EVENT
+from apfproxy.api.schema.shared_structs import STATUS, WATCH_EVENT
 from apfproxy.apiserver.openapi import parameters
 from apfproxy.apiserver.openapi.paths import Catalog, catalog, group_title, tag_of
 from tests.apiserver.kinds import KINDS, NAMESPACE, POD, WIDGET

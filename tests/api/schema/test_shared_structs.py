@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.schema.meta import LIST_META, OBJECT_META, list_struct, object_struct
+from apfproxy.api.schema.shared_structs import LIST_META, OBJECT_META, list_struct, object_struct
 from apfproxy.api.schema.types import Field, List, Scalar, Struct
 
 SPEC = Struct("ThingSpec", (Field("a", Scalar.STRING),), "x.v1")
