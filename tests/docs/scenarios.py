@@ -1,0 +1,212 @@
+"""What the architecture page speaks of, made to happen, with the functions that run then."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+from typing import TYPE_CHECKING
+
+import aiohttp
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
+from apfproxy.app.process import ProxyProcess
+from apfproxy.app.reloading import Reloading
+from apfproxy.cli.main import main
+from apfproxy.settings import Address, FlowControlSettings
+from apfproxy.sources.settings_file import parse_settings
+from tests.app.test_process import settings_for
+from tests.docs.traced import traced
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+Calls = dict[str, list[str]]
+"""The functions that run, by the page's words for when."""
+
+USUAL = "a request"
+
+LEVEL = """
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: PriorityLevelConfiguration
+metadata: {name: %(name)s}
+spec:
+  type: Limited
+  limited:
+    nominalConcurrencyShares: 1
+    borrowingLimitPercent: 0
+    limitResponse: %(response)s
+"""
+QUEUE = "{type: Queue, queuing: {queues: 64, handSize: 6, queueLengthLimit: 50}}"
+SCHEMA = """
+---
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {name: %(name)s}
+spec:
+  matchingPrecedence: 3
+  priorityLevelConfiguration: {name: %(name)s}
+  rules:
+  - subjects: [{kind: User, user: {name: "*"}}]
+    resourceRules:
+    - {verbs: ["*"], apiGroups: ["*"], resources: ["*"], namespaces: [%(name)s]}
+"""
+LEVELS = LEVEL % {"name": "patient", "response": QUEUE} + LEVEL % {
+    "name": "hasty",
+    "response": "{type: Reject}",
+}
+OBJECTS = LEVELS + SCHEMA % {"name": "patient"} + SCHEMA % {"name": "hasty"}
+"""A level that queues and one that rejects, each with one seat and a namespace of its own."""
+
+MIX = """
+duration: 10s
+flows:
+- {name: a, user: a, verb: list, resource: pods, namespace: x, rate: 1, serviceTime: 10ms}
+"""
+
+
+class Origin:
+    """The server behind; it answers slow requests, and ends watches, once it is let go."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.arrived = asyncio.Semaphore(0)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        """Answer; a watch has a first event, and then nothing."""
+        response = web.StreamResponse()
+        if "watch" in request.query:
+            await response.prepare(request)
+            await response.write(b"{}\n")
+        if "slow" in request.path or "watch" in request.query:
+            self.arrived.release()
+            await self.gate.wait()
+        return response if response.prepared else web.Response(headers={"X-Path": request.path})
+
+
+class Site:
+    """A proxy with one seat for each level, its server, and a client."""
+
+    def __init__(
+        self, origin: Origin, process: ProxyProcess, session: aiohttp.ClientSession
+    ) -> None:
+        self.origin = origin
+        self.process = process
+        self._session = session
+
+    async def get(self, path: str, status: int = 200) -> None:
+        """Ask for pods; each path has a head of its own."""
+        await self._get(self.process.port, f"/api/v1/namespaces/{path}", status)
+
+    async def ask(self, path: str) -> None:
+        """Ask the admin listener."""
+        await self._get(self.process.admin_port or 0, path, 200)
+
+    async def _get(self, port: int, path: str, status: int) -> None:
+        url = f"http://127.0.0.1:{port}{path}"
+        async with self._session.get(url, headers={"X-Of": path}) as response:
+            await response.read()
+            assert status == response.status
+
+    @contextlib.asynccontextmanager
+    async def pending(self, path: str) -> AsyncIterator[None]:
+        """Have a request at the server, which is let go at the end if it was not before."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.get(path))
+            await self.origin.arrived.acquire()
+            yield
+            self.origin.gate.set()
+        self.origin.gate.clear()
+
+
+@contextlib.asynccontextmanager
+async def site(objects: Path) -> AsyncIterator[Site]:
+    """Make a proxy with the objects of a file, and stop it at the end."""
+    origin, app = Origin(), web.Application()
+    app.router.add_route("*", "/{path:.*}", origin.answer)
+    server = TestServer(app)
+    await server.start_server()
+    control = FlowControlSettings(server_concurrency_limit=1, objects=(str(objects),))
+    process = ProxyProcess(settings_for(server.port or 0, control))
+    async with aiohttp.ClientSession() as session:
+        yield Site(origin, process, session)
+    await process.stop()
+    await server.close()
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for something that no event tells."""
+    while not is_so():  # noqa: ASYNC110 - the test's time limit ends it
+        await asyncio.sleep(0.01)
+
+
+async def of_a_proxy(folder: Path) -> Calls:
+    """What runs in a proxy."""
+    calls: Calls = {}
+    objects = folder / "objects.yaml"
+    objects.write_text(OBJECTS)
+    async with site(objects) as proxy:
+        with traced(calls, "the start"):
+            await proxy.process.start()
+        patient = proxy.process.controller.levels["patient"].queue_set
+        with traced(calls, USUAL):
+            await proxy.get("patient/pods/usual")
+        with traced(calls, "a request that waits"):
+            async with proxy.pending("patient/pods/slow"), asyncio.TaskGroup() as tasks:
+                tasks.create_task(proxy.get("patient/pods"))
+                await until(lambda: patient.requests_waiting == 1)
+                proxy.origin.gate.set()
+        async with proxy.pending("default/pods/slow"):
+            with traced(calls, "seats idle elsewhere"):
+                await proxy.get("default/pods")
+        async with proxy.pending("hasty/pods/slow"):
+            with traced(calls, "a rejected request"):
+                await proxy.get("hasty/pods", 429)
+        with traced(calls, "a watch"):
+            async with proxy.pending("patient/pods?watch=1"):
+                await until(lambda: patient.seats_in_use == 0)
+        with traced(calls, "a scrape"):
+            await proxy.ask("/metrics")
+        with traced(calls, "a question"):
+            await proxy.ask("/debug/explain?method=GET&target=/api&user=a")
+        with traced(calls, "SIGHUP"):
+            objects.write_text(LEVELS)
+            await Reloading(proxy.process, lambda: proxy.process.settings).reload()
+    return calls
+
+
+async def of_an_apiserver() -> Calls:
+    """What runs in an API server."""
+    calls: Calls = {}
+    process = ApiServerProcess(ApiServerSettings(listen=Address(host="127.0.0.1", port=0)))
+    await process.start()
+    url = f"http://127.0.0.1:{process.port}/api/v1/namespaces/a?fieldManager=m"
+    applied = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}}
+    headers = {"Content-Type": "application/apply-patch+yaml"}
+    async with aiohttp.ClientSession() as session:
+        with traced(calls, "an apply"):
+            async with session.patch(url, data=json.dumps(applied), headers=headers) as response:
+                assert 201 == response.status
+    await process.stop()
+    return calls
+
+
+def of_commands(folder: Path) -> Calls:
+    """What runs in commands, and when settings are read."""
+    calls: Calls = {}
+    objects, mix = folder / "levels.yaml", folder / "mix.yaml"
+    objects.write_text(LEVELS)
+    mix.write_text(MIX)
+    with contextlib.redirect_stdout(io.StringIO()):
+        with traced(calls, "`apfproxy check`"):
+            assert 0 == main(["check", str(objects)])
+        with traced(calls, "`apfproxy simulate`"):
+            assert 0 == main(["simulate", "--mix", str(mix)])
+    with traced(calls, "a settings file"):
+        parse_settings(b"logLevel: info", "settings.yaml")
+    return calls

@@ -1,0 +1,84 @@
+"""The architecture page: what it names exists, and runs when the page says that it does."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+import re
+
+import pytest
+
+from tests.docs.pages import ROOT, SPAN, page, table
+from tests.docs.scenarios import USUAL, Calls, of_a_proxy, of_an_apiserver, of_commands
+from tests.test_layers import ARROWS
+
+PAGE = "docs/architecture.md"
+DRAWING = ROOT / "docs" / "images" / "request.svg"
+WALK = "| question | file | function | when |"
+LIFE = "| step | file | function |"
+
+
+@pytest.fixture(scope="module")
+def calls(tmp_path_factory: pytest.TempPathFactory) -> Calls:
+    """All that runs, by the page's words for when."""
+    folder = tmp_path_factory.mktemp("architecture")
+    return asyncio.run(of_a_proxy(folder)) | asyncio.run(of_an_apiserver()) | of_commands(folder)
+
+
+def names(cells: list[str]) -> tuple[str, str]:
+    """The file and the function of two cells."""
+    file, function = (SPAN.findall(cell)[0] for cell in cells)
+    return file, function
+
+
+def test_walk(calls: Calls) -> None:
+    """Each function of the newcomer's walk exists, and runs when the page says that it does."""
+    rows = table(page(PAGE), WALK)
+    wrong = []
+    for question, *cells, when in rows:
+        file, function = names(cells)
+        module = importlib.import_module(f"apfproxy.{file.removesuffix('.py').replace('/', '.')}")
+        found = functools.reduce(getattr, function.split("."), module)
+        assert callable(found), question
+        if f"{file}: {function}" not in calls[when]:
+            wrong.append((question, when))
+
+    assert [] == wrong
+    assert len(rows) >= 10
+    assert set(calls) == {row[-1] for row in rows}
+
+
+def test_what_is_special_runs_then_alone(calls: Calls) -> None:
+    """What the walk says to run for a request that waits, or is rejected, runs for no other."""
+    for question, *cells, when in table(page(PAGE), WALK):
+        if when in ("a request that waits", "a rejected request", "a watch"):
+            assert ": ".join(names(cells)) not in calls[USUAL], question
+
+
+def test_life_of_a_request(calls: Calls) -> None:
+    """The steps run in the order of the page."""
+    steps = [": ".join(names(cells)) for _, *cells in table(page(PAGE), LIFE)]
+    order = calls[USUAL]
+
+    assert [] == [step for step in steps if step not in order]
+    assert steps == sorted(steps, key=order.index)
+
+
+def test_drawing() -> None:
+    """Each file that the drawing names exists."""
+    named = set(re.findall(r"[\w/]+\.py", DRAWING.read_text()))
+
+    assert set() == {name for name in named if not (ROOT / "apfproxy" / name).exists()}
+    assert {names(cells)[0] for _, *cells in table(page(PAGE), LIFE)} <= named
+
+
+def test_packages() -> None:
+    """The table of packages has all of them."""
+    listed = {
+        name.rstrip("/")
+        for first, *_ in table(page(PAGE), "| package | content |")
+        for name in SPAN.findall(first)
+    }
+
+    assert listed == {part for part in ARROWS if (ROOT / "apfproxy" / part).is_dir()}
