@@ -40,15 +40,8 @@ if TYPE_CHECKING:
 
 SYSTEM = "system:"
 KNOWN_AS_GROUPS = frozenset(
-    {
-        "system:bootstrappers",
-        "system:masters",
-        "system:monitoring",
-        "system:nodes",
-        AUTHENTICATED_GROUP,
-        UNAUTHENTICATED_GROUP,
-    }
-)
+    {"system:bootstrappers", "system:masters", "system:monitoring", "system:nodes"}
+) | {AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP}
 """Groups that Kubernetes names, and no user."""
 KNOWN_AS_USERS = frozenset(
     {
@@ -98,18 +91,13 @@ def dead_parts(rules: PolicyRulesWithSubjects) -> tuple[list[Dead], bool]:
             found.append((NOBODY, f"subjects[{index}]", message))
     has_subject = len(found) < len(rules.subjects)
     has_rule = False
-    for index, rule in enumerate(rules.resource_rules):
-        dead, is_alive = dead_in_resource_rule(rule)
-        found += [
-            (kind, f"resourceRules[{index}].{field}", message) for kind, field, message in dead
-        ]
-        has_rule |= is_alive
-    for index, url_rule in enumerate(rules.non_resource_rules):
-        dead, is_alive = dead_in_url_rule(url_rule)
-        found += [
-            (kind, f"nonResourceRules[{index}].{field}", message) for kind, field, message in dead
-        ]
-        has_rule |= is_alive
+    for name, judged in (
+        ("resourceRules", map(dead_in_resource_rule, rules.resource_rules)),
+        ("nonResourceRules", map(dead_in_url_rule, rules.non_resource_rules)),
+    ):
+        for index, (dead, is_alive) in enumerate(judged):
+            found += [(kind, f"{name}[{index}].{field}", message) for kind, field, message in dead]
+            has_rule |= is_alive
     return found, has_subject and has_rule
 
 

@@ -44,13 +44,7 @@ FINDING_KIND_OF = {
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One object that is not as it is built in.
-
-    Attributes:
-        change: What became of it.
-        kind, name: The object's.
-        lines: A unified diff, with its two lines of heading.
-    """
+    """One object that is not as it is built in, with a unified diff."""
 
     change: Change
     kind: str
@@ -64,13 +58,9 @@ class Difference:
 
 
 def differences(objects: Iterable[FlowControlObject]) -> list[Difference]:
-    """The differences of a configuration from the built-in objects.
+    """The differences of what would be in force from the built-in objects.
 
-    Args:
-        objects: All that would be in force.
-
-    Returns:
-        What is changed or missing, in the built-in order, then what is added, by kind and name.
+    First what is changed or missing, in the built-in order, then what is added, by kind and name.
     """
     ours = {(kind_of(each), each.metadata.name): each for each in bootstrap_objects()}
     theirs = {(kind_of(each), each.metadata.name): each for each in objects}

@@ -28,14 +28,9 @@ class Severity(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FindingKind:
-    """What can be found.
+    """What can be found: an id such as `APF101`, and what it means for every finding of its kind.
 
-    Attributes:
-        id: Such as `APF101`.
-        title: A few words.
-        severity: Of every finding of this kind.
-        meaning: What is wrong, and why that matters.
-        advice: What to do.
+    The meaning says what is wrong and why that matters, the advice what to do.
     """
 
     id: str
@@ -50,7 +45,6 @@ class Finding:
     """Something found in an object.
 
     Attributes:
-        found: What it is.
         kind, name: The object's.
         field: Path of the field, from the object's root; "" for the object as a whole.
         message: What is wrong there.

@@ -65,9 +65,7 @@ def identities(subjects: Subjects) -> list[Identity]:
 def holders(identity: Identity, *, with_groups: bool) -> Iterable[Identity]:
     """The sets that hold this one as a whole, itself among them.
 
-    Args:
-        identity: The smaller set.
-        with_groups: Whether everybody is in the groups that authentication gives (rule 2).
+    With groups, everybody is in those that authentication gives (rule 2).
     """
     found = {identity: None, EVERYBODY: None}
     namespace = account_namespace(identity)
@@ -87,12 +85,7 @@ def holders(identity: Identity, *, with_groups: bool) -> Iterable[Identity]:
 
 
 def everybody_in(identity: Identity, *, with_groups: bool) -> tuple[Identity, ...]:
-    """Sets that have all users of this one among them, for whom it can be judged in parts.
-
-    Args:
-        identity: The set to be divided.
-        with_groups: As of `holders`.
-    """
+    """Sets that have all users of this one among them, for whom it can be judged in parts."""
     is_known = identity.who in {Who.USER, Who.USER_PREFIX} and identity != ANONYMOUS
     if with_groups or is_known:
         return AUTHENTICATED, UNAUTHENTICATED

@@ -38,13 +38,7 @@ def lease(namespace: str, name: str) -> RequestAttributes:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Who holds a lease.
-
-    Attributes:
-        title: What messages call it.
-        user: As whom it asks.
-        renewal: Of its lease.
-    """
+    """Who holds a lease: what messages call it, as whom it asks, and the lease's renewal."""
 
     title: str
     user: User
@@ -90,12 +84,7 @@ CROWD = (
 def lease_findings(
     flow_schemas: Sequence[FlowSchema], levels: Mapping[str, PriorityLevelConfiguration]
 ) -> Iterator[Finding]:
-    """FlowSchemas that send leases where they can be crowded out.
-
-    Args:
-        flow_schemas: Those in force.
-        levels: By name; those that the FlowSchemas name are there.
-    """
+    """FlowSchemas in force that send leases where they can be crowded out; all have levels."""
     classifier = Classifier(flow_schemas)
     crowd: dict[str, list[str]] = {}
     for title, user, request in CROWD:

@@ -46,26 +46,18 @@ def level_findings(
     used: Collection[str],
     server_concurrency_limit: int,
 ) -> Iterator[Finding]:
-    """What is found in the levels, which are judged together: their shares divide the seats.
+    """What is found in all levels in force, judged together: their shares divide the seats.
 
-    Args:
-        levels: All that would be in force.
-        used: Names of those that FlowSchemas send requests to.
-        server_concurrency_limit: Seats of the whole proxy; >= 1.
+    Used are those that FlowSchemas send requests to.
     """
     shares = {name: level_shares(level)[0] for name, level in levels.items()}
     total = sum(shares.values())
     nominal = nominal_limits(server_concurrency_limit, shares)
+    all_seats = counted(server_concurrency_limit, "seat")
     for name, level in levels.items():
         if name not in used and name not in PRIORITY_LEVELS:
-            yield Finding(
-                UNUSED,
-                KIND,
-                name,
-                "",
-                f"no FlowSchema uses it, and it has {nominal[name]} of"
-                f" {counted(server_concurrency_limit, 'seat')}",
-            )
+            message = f"no FlowSchema uses it, and it has {nominal[name]} of {all_seats}"
+            yield Finding(UNUSED, KIND, name, "", message)
         limited = level.spec.limited
         if limited is None:
             continue
@@ -77,27 +69,21 @@ def level_findings(
                 yield without_seats(name, limited, server_concurrency_limit)
         elif server_concurrency_limit * shares[name] < total:
             exact = server_concurrency_limit * shares[name] / total
-            yield Finding(
-                ROUNDED_UP,
-                KIND,
-                name,
-                SHARES,
-                f"{shares[name]} of {total} shares buy {exact:.2g} of"
-                f" {counted(server_concurrency_limit, 'seat')}, which are rounded up to one;"
-                f" {-(-total // shares[name])} seats of the server are enough",
+            message = (
+                f"{shares[name]} of {total} shares buy {exact:.2g} of {all_seats}, which are"
+                f" rounded up to one; {-(-total // shares[name])} seats of the server are enough"
             )
+            yield Finding(ROUNDED_UP, KIND, name, SHARES, message)
         _, lendable, borrowing = level_shares(level)
         bounds = level_limits(seats, server_concurrency_limit, lendable, borrowing)
         enough = enough_for_a_seat(shares[name], total, lendable) if seats else None
         if not bounds.lower and enough is not None:
-            yield Finding(
-                TOO_FEW_SEATS,
-                KIND,
-                name,
-                LENDABLE,
-                f"of {counted(server_concurrency_limit, 'seat')} of the server it has {seats}, and"
-                f" may lend {'it' if seats == 1 else 'all of them'}; from {enough} on it keeps one",
+            lent = "it" if seats == 1 else "all of them"
+            message = (
+                f"of {all_seats} of the server it has {seats}, and may lend {lent};"
+                f" from {enough} on it keeps one"
             )
+            yield Finding(TOO_FEW_SEATS, KIND, name, LENDABLE, message)
         if queuing is not None:
             yield from hand_findings(name, queuing, seats)
             upper = min(bounds.upper, server_concurrency_limit)
@@ -138,14 +124,7 @@ def hand_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Itera
 def queue_findings(
     name: str, queuing: QueuingConfiguration, seats: int, wait_ns: int
 ) -> Iterator[Finding]:
-    """What is found in the queues of a level.
-
-    Args:
-        name: The level's.
-        queuing: Its queues.
-        seats: The most that it ever has.
-        wait_ns: The longest that a request waits.
-    """
+    """What is found in the queues of a level that ever has so many seats, for the longest wait."""
     waiting = queuing.hand_size * queuing.queue_length_limit
     seats = max(seats, 1)  # a level without any serves one request at a time
     served = seats * wait_ns // SHORT_SERVICE_NS

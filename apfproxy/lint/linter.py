@@ -26,15 +26,10 @@ def lint(
     objects: Iterable[FlowControlObject],
     server_concurrency_limit: int = DEFAULT_SERVER_CONCURRENCY_LIMIT,
 ) -> list[Finding]:
-    """Judge a configuration.
+    """Judge a configuration: all that would be in force, the built-in objects included.
 
-    Args:
-        objects: All that would be in force, the built-in ones included: valid, with their
-            defaults, no two of one kind and name.
-        server_concurrency_limit: Seats of the whole proxy; >= 1.
-
-    Returns:
-        In the order of ids, those of one id in the order of the objects.
+    The objects are valid, have their defaults, and no two of one kind have one name.  The
+    findings come in the order of ids, those of one id in the order of the objects.
     """
     objects = tuple(objects)
     schemas = tried_in_order(each for each in objects if isinstance(each, FlowSchema))
@@ -62,13 +57,9 @@ def dangling(
     for schema in schemas:
         level = schema.spec.priority_level_configuration.name
         if level not in levels:
-            yield Finding(
-                DANGLING,
-                "FlowSchema",
-                schema.metadata.name,
-                "spec.priorityLevelConfiguration.name",
-                f'there is no PriorityLevelConfiguration "{level}"',
-            )
+            field = "spec.priorityLevelConfiguration.name"
+            message = f'there is no PriorityLevelConfiguration "{level}"'
+            yield Finding(DANGLING, "FlowSchema", schema.metadata.name, field, message)
 
 
 def additions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:

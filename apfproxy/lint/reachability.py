@@ -42,12 +42,9 @@ def tried_in_order(flow_schemas: Iterable[FlowSchema]) -> list[FlowSchema]:
 
 
 def unreachable(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
-    """FlowSchemas all of whose requests others match before.
+    """FlowSchemas, in the order in which they are tried, all of whose requests others match before.
 
     The mandatory ones are as they are: what `catch-all` is there for is that nothing reaches it.
-
-    Args:
-        flow_schemas: Those in force, in the order in which they are tried.
     """
     earlier: Earlier = defaultdict(list)
     for flow_schema in flow_schemas:
@@ -118,11 +115,7 @@ def named(names: Collection[str]) -> str:
 
 
 def same_precedence(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
-    """Pairs of FlowSchemas with one precedence that can match the same request.
-
-    Args:
-        flow_schemas: Those that requests reach, in the order in which they are tried.
-    """
+    """Pairs of reached FlowSchemas with one precedence that can match the same request."""
     before: dict[int, list[tuple[str, list[Piece]]]] = defaultdict(list)
     compared = 0
     for flow_schema in flow_schemas:

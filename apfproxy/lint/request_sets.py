@@ -48,10 +48,8 @@ class Kind(enum.Enum):
 class RequestSet:
     """What a rule matches of one kind of requests, whoever asks.
 
-    Attributes:
-        kind: Of its requests.
-        fields: The rule's lists: verbs, groups, resources, and namespaces if in one; or verbs and
-            URLs.
+    The fields are the rule's lists: verbs, groups, resources, and namespaces if in one; or verbs
+    and URLs.
     """
 
     kind: Kind
