@@ -109,6 +109,31 @@ def document_of(group: str, version: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Sort:
+    """What all operations of one action have in common; the verb begins their names."""
+
+    method: str
+    verb: str
+    codes: tuple[int, ...]
+    query: tuple[str, ...]
+    consumes: tuple[str, ...] = ANY_BODY
+    produces: tuple[str, ...] = ANSWERS
+
+
+SORTS = {
+    "delete": Sort("delete", "delete", (200, 202), parameters.DELETE),
+    "deletecollection": Sort("delete", "delete", (200,), parameters.DELETE_COLLECTION),
+    "get": Sort("get", "read", (200,), parameters.READ),
+    "list": Sort("get", "list", (200,), parameters.LIST, produces=STREAMED_ANSWERS),
+    "patch": Sort("patch", "patch", (200, 201), parameters.PATCH, consumes=PATCH_BODIES),
+    "post": Sort("post", "create", (200, 201, 202), parameters.WRITE),
+    "put": Sort("put", "replace", (200, 201), parameters.WRITE),
+    "watch": Sort("get", "watch", (200,), parameters.LIST, produces=STREAMED_ANSWERS),
+    "watchlist": Sort("get", "watch", (200,), parameters.LIST, produces=STREAMED_ANSWERS),
+}
+
+
+@dataclass(frozen=True, slots=True)
 class Resource:
     """One version of a kind, as its operations see it."""
 
@@ -118,152 +143,82 @@ class Resource:
     list_struct: Struct
 
     @property
-    def document(self) -> str:
-        """The document that it belongs to."""
-        return document_of(self.kind.group, self.version)
-
-    @property
     def gvk(self) -> GroupVersionKind:
         """Its group, version and kind."""
         return (self.kind.group, self.version, self.kind.name)
 
-    @property
-    def items(self) -> str:
-        """The path of all objects, of one namespace where they have one."""
-        scope = "namespaces/{namespace}/" if self.kind.is_namespaced else ""
-        return f"/{self.document}/{scope}{self.kind.plural}"
-
-    def operation(  # noqa: PLR0913  an operation has that many parts
+    def operation(
         self,
-        method: str,
-        path: str,
-        name: tuple[str, str],
-        description: str,
         action: str,
-        answers: dict[int, Struct],
-        query: tuple[str, ...],
+        path: str,
+        name: str,
+        description: str,
+        answer: Struct | None = None,
         body: Struct | None = None,
-        *,
         kind: GroupVersionKind | None = None,
-        consumes: tuple[str, ...] = ANY_BODY,
-        produces: tuple[str, ...] = ANSWERS,
     ) -> Operation:
-        """An operation on this resource, named by a verb and an object."""
-        verb, object_ = name
+        """An operation below the version's path that answers with the object, or something else."""
+        group, sort = self.kind.group, SORTS[action]
+        document = document_of(group, self.version)
         return Operation(
-            document=self.document,
-            path=path,
-            method=method,
-            id=f"{verb}{group_title(self.kind.group)}{title(self.version)}{object_}",
+            document=document,
+            path=f"/{document}/{path}",
+            method=sort.method,
+            id=f"{sort.verb}{group_title(group)}{title(self.version)}{name}",
             description=description,
-            tag=tag_of(self.kind.group, self.version),
-            answers=answers,
-            query=query,
+            tag=tag_of(group, self.version),
+            answers=dict.fromkeys(sort.codes, answer or self.struct),
+            query=sort.query,
             body=body,
             is_body_required=body is not DELETE_OPTIONS,
-            consumes=consumes,
-            produces=produces,
+            consumes=sort.consumes,
+            produces=sort.produces,
             action=action,
             kind=kind or self.gvk,
         )
 
     def operations(self) -> Iterator[Operation]:
         """All of its operations."""
-        namespaced = "Namespaced" if self.kind.is_namespaced else ""
-        name = f"{namespaced}{self.kind.name}"
-        yield from self.collection_operations(name)
-        yield from self.item_operations(name)
-        if self.kind.has_status:
-            yield from self.object_operations(
-                f"{self.items}/{{name}}/status",
-                f"{name}Status",
-                f"the status of a {self.kind.name}",
-            )
-        if self.kind.rules.prepare_finalize:
-            yield self.operation(
-                "put", f"{self.items}/{{name}}/finalize", ("replace", f"{name}Finalize"),
-                f"Replace the finalizers in the spec of a {self.kind.name}.", "put",
-                self.written(200, 201), parameters.WRITE, self.struct,
-            )  # fmt: skip
-        yield from self.watch_operations(name)
-
-    def written(self, *codes: int) -> dict[int, Struct]:
-        """The object, with each of some HTTP statuses."""
-        return dict.fromkeys(codes, self.struct)
-
-    def collection_operations(self, name: str) -> Iterator[Operation]:
-        """Those on all objects, or all of a namespace."""
-        kind, items = self.kind.name, self.items
+        kind, plural = self.kind.name, self.kind.plural
+        is_namespaced = self.kind.is_namespaced
+        items = f"namespaces/{{namespace}}/{plural}" if is_namespaced else plural
+        item = f"{items}/{{name}}"
+        name = f"Namespaced{kind}" if is_namespaced else kind
+        make = self.operation
         if "deletecollection" in verbs_of(self.kind):
-            yield self.operation(
-                "delete", items, ("delete", f"Collection{name}"),
-                f"Delete {kind} objects together.", "deletecollection",
-                {200: STATUS}, parameters.DELETE_COLLECTION, DELETE_OPTIONS,
-            )  # fmt: skip
-        listed = {200: self.list_struct}
-        yield self.operation(
-            "get", items, ("list", name), f"List or watch {kind} objects.", "list", listed,
-            parameters.LIST, produces=STREAMED_ANSWERS,
-        )  # fmt: skip
-        yield self.operation(
-            "post", items, ("create", name), f"Create a {kind}.", "post",
-            self.written(200, 201, 202), parameters.WRITE, self.struct,
-        )  # fmt: skip
-        if self.kind.is_namespaced:
-            yield self.operation(
-                "get", f"/{self.document}/{self.kind.plural}", ("list", f"{kind}ForAllNamespaces"),
-                f"List or watch {kind} objects of all namespaces.", "list", listed,
-                parameters.LIST, produces=STREAMED_ANSWERS,
-            )  # fmt: skip
-
-    def item_operations(self, name: str) -> Iterator[Operation]:
-        """Those on one object."""
-        kind, item = self.kind.name, f"{self.items}/{{name}}"
+            text = f"Delete {kind} objects together."
+            yield make("deletecollection", items, f"Collection{name}", text, STATUS, DELETE_OPTIONS)
+        listed = f"List or watch {kind} objects"
+        yield make("list", items, name, f"{listed}.", self.list_struct)
+        yield make("post", items, name, f"Create a {kind}.", body=self.struct)
+        if is_namespaced:
+            text = f"{listed} of all namespaces."
+            yield make("list", plural, f"{kind}ForAllNamespaces", text, self.list_struct)
         deleted = self.struct if self.kind.answers_deleted else STATUS
-        yield self.operation(
-            "delete", item, ("delete", name), f"Delete a {kind}.", "delete",
-            {200: deleted, 202: deleted}, parameters.DELETE, DELETE_OPTIONS,
-        )  # fmt: skip
+        yield make("delete", item, name, f"Delete a {kind}.", deleted, DELETE_OPTIONS)
         yield from self.object_operations(item, name, f"a {kind}")
+        if self.kind.has_status:
+            status = f"the status of a {kind}"
+            yield from self.object_operations(f"{item}/status", f"{name}Status", status)
+        if self.kind.rules.prepare_finalize:
+            text = f"Replace the finalizers in the spec of a {kind}."
+            yield make("put", f"{item}/finalize", f"{name}Finalize", text, body=self.struct)
+        yield self.watch("watch", item, name, f"a {kind}")
+        yield self.watch("watchlist", items, f"{name}List", f"{kind} objects")
+        if is_namespaced:
+            text = f"{kind} objects of all namespaces"
+            yield self.watch("watchlist", plural, f"{kind}ListForAllNamespaces", text)
 
     def object_operations(self, path: str, name: str, what: str) -> Iterator[Operation]:
         """Those that an object and its status have in common."""
-        yield self.operation(
-            "get", path, ("read", name), f"Read {what}.", "get",
-            self.written(200), parameters.READ,
-        )  # fmt: skip
-        yield self.operation(
-            "patch", path, ("patch", name), f"Change parts of {what}.", "patch",
-            self.written(200, 201), parameters.PATCH, structs.PATCH, consumes=PATCH_BODIES,
-        )  # fmt: skip
-        yield self.operation(
-            "put", path, ("replace", name), f"Replace {what}.", "put",
-            self.written(200, 201), parameters.WRITE, self.struct,
-        )  # fmt: skip
+        yield self.operation("get", path, name, f"Read {what}.")
+        yield self.operation("patch", path, name, f"Change parts of {what}.", body=structs.PATCH)
+        yield self.operation("put", path, name, f"Replace {what}.", body=self.struct)
 
-    def watch_operations(self, name: str) -> Iterator[Operation]:
-        """The deprecated ones."""
-        kind = self.kind.name
-        scope = "namespaces/{namespace}/" if self.kind.is_namespaced else ""
-        watched = f"/{self.document}/watch/{scope}{self.kind.plural}"
-        found = [
-            (f"{watched}/{{name}}", name, f"Watch a {kind}", "watch"),
-            (watched, f"{name}List", f"Watch {kind} objects", "watchlist"),
-        ]
-        if self.kind.is_namespaced:
-            found.append(
-                (
-                    f"/{self.document}/watch/{self.kind.plural}",
-                    f"{kind}ListForAllNamespaces",
-                    f"Watch {kind} objects of all namespaces",
-                    "watchlist",
-                )
-            )
-        for path, object_, description, action in found:
-            yield self.operation(
-                "get", path, ("watch", object_), f"{description}. {DEPRECATED_WATCH}.", action,
-                {200: WATCH_EVENT}, parameters.LIST, produces=STREAMED_ANSWERS,
-            )  # fmt: skip
+    def watch(self, action: str, path: str, name: str, what: str) -> Operation:
+        """A deprecated one."""
+        text = f"Watch {what}. {DEPRECATED_WATCH}."
+        return self.operation(action, f"watch/{path}", name, text, WATCH_EVENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,12 +265,9 @@ def catalog(kinds: Sequence[Kind]) -> Catalog:
 
 def eviction_operation(pods: Resource, gvk: GroupVersionKind) -> Operation:
     """The creation of an eviction."""
-    return pods.operation(
-        "post", f"{pods.items}/{{name}}/eviction", ("create", "NamespacedPodEviction"),
-        "Evict a Pod, if its disruption budgets permit it.", "post",
-        dict.fromkeys((200, 201, 202), EVICTION), parameters.WRITE, EVICTION,
-        kind=gvk,
-    )  # fmt: skip
+    path = f"namespaces/{{namespace}}/{pods.kind.plural}/{{name}}/eviction"
+    text = "Evict a Pod, if its disruption budgets permit it."
+    return pods.operation("post", path, "NamespacedPodEviction", text, EVICTION, EVICTION, gvk)
 
 
 def discovery_operations(discovery: Discovery) -> Iterator[Operation]:
