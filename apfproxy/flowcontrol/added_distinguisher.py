@@ -33,10 +33,7 @@ def added_distinguisher(
 ) -> str:
     """What tells the flow of a request apart from others of its FlowSchema; "" if nothing does.
 
-    Args:
-        distinguisher: What counts.
-        user: Who asks.
-        header_of: Value of a header of the request, by its name in lower case; "" if it has none.
+    `header_of` gives the value of a header by its name in lower case; "" if there is none.
     """
     if distinguisher.kind is DistinguisherKind.GROUP:
         return next((group for group in user.groups if group not in VIRTUAL_GROUPS), "")

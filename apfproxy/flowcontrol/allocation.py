@@ -58,16 +58,11 @@ class Allocation:
 def allocate(required_sum: int, items: Sequence[Item]) -> Allocation:
     """Divide `required_sum` among the items in proportion to their targets, within their bounds.
 
-    Args:
-        required_sum: What the amounts shall add up to; >= 0.
-        items: The participants, in any order.
-
     Returns:
-        1. Amounts that sum to `required_sum`, to rounding.
-        2. Each amount within its item's bounds.
-        3. Each amount is `fair_proportion * target` where its bounds allow that.
-        Where all items stand at their lower bounds the proportion is the least ratio of bound to
-        target, at their upper bounds the largest; it is 0 when nothing is to be divided.
+        Amounts that sum to `required_sum`, to rounding; each is `fair_proportion * target` where
+        its bounds allow that.  Where all items stand at their lower bounds the proportion is the
+        least ratio of bound to target, at their upper bounds the largest; it is 0 when nothing is
+        divided.
 
     Raises:
         InfeasibleError: The sum is negative or cannot be reached, or an item contradicts itself.
@@ -126,11 +121,11 @@ def _bounded_proportion(
     """The least proportion that gives the required sum, where some bounds matter.
 
     Args:
-        required_sum: More than `low_sum`, less than what the upper bounds sum to.
-        low_sum: What the lower bounds sum to.
-        targets: Of the items, none zero.
-        lows: The proportion at which each item leaves its lower bound.
-        highs: The proportion at which each item reaches its upper bound.
+        required_sum: More than `low_sum`, less than the sum of the upper bounds.
+        low_sum: The sum of the lower bounds.
+        targets: None is zero.
+        lows: The proportions at which each item leaves its lower bound.
+        highs: The proportions at which each item reaches its upper bound.
     """
     bends: list[tuple[float, float, int]] = []  # where, and what gets free there or is free no more
     for target, low, high in zip(targets, lows, highs, strict=True):

@@ -41,15 +41,9 @@ SERVICE_ACCOUNT_PREFIX = "system:serviceaccount:"
 
 
 def flow_hash(seed: int, flow_schema_name: str, distinguisher: str) -> int:
-    """The hash of a flow, from which it is dealt its hand.
+    """The hash of a flow, 64 bits, from which it is dealt its hand.
 
-    Args:
-        seed: Drawn at start, so that nobody can compute which names share a hand; 0 to 2**32 - 1.
-        flow_schema_name: Name of the FlowSchema.
-        distinguisher: Tells the flows of the FlowSchema apart.
-
-    Returns:
-        64 bits.
+    The seed (32 bits) is drawn at start, so that nobody can compute which names share a hand.
     """
     # A header may carry text that is no Unicode; it is hashed as it came.
     key = f"{flow_schema_name}\0{distinguisher}".encode(errors="surrogatepass")
@@ -128,12 +122,7 @@ class Classifier:
         self._prefixes += [(prefix, index) for prefix in subjects.user_prefixes]
 
     def classify(self, user: User, attributes: RequestAttributes) -> FlowSchema | None:
-        """Find the FlowSchema of a request.
-
-        Returns:
-            The first that matches; None if none does, which cannot be where the mandatory
-            `catch-all` is.
-        """
+        """The first FlowSchema that matches; None cannot be with the mandatory `catch-all`."""
         candidates = set(self._for_all)
         for group in user.groups:
             candidates.update(self._by_group.get(group, ()))
@@ -149,14 +138,7 @@ class Classifier:
 
 
 class Subjects:
-    """The subjects of one rule, merged.
-
-    Attributes:
-        is_all: Whether they match every user.
-        users: Names of users, those of service accounts included.
-        groups: Names of groups.
-        user_prefixes: Beginnings of user names: all service accounts of a namespace.
-    """
+    """The subjects of one rule, merged; `user_prefixes` are all service accounts of a namespace."""
 
     __slots__ = ("groups", "is_all", "user_prefixes", "users")
 

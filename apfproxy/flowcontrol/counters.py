@@ -17,10 +17,9 @@ WATCH_COUNT_BOUNDS = (0, 1, 10, 100, 1000, 10000)
 
 
 class Histogram:
-    """Counts of integer observations by bucket (not cumulative), and their sum.
+    """Counts of integers by bucket (not cumulative), and their sum.
 
-    Args:
-        bounds: Upper bounds, inclusive and ascending; one more bucket takes what is above.
+    `bounds` are upper bounds, inclusive and ascending; one more bucket takes what is above.
     """
 
     __slots__ = ("bounds", "counts", "sum")

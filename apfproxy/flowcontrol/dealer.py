@@ -22,21 +22,12 @@ MAX_DECK_SIZE = 1 << 26
 
 
 def required_entropy_bits(deck_size: int, hand_size: int) -> int:
-    """Bits of a hash that dealing a hand uses up, estimated a little high.
-
-    Args:
-        deck_size: Cards in the deck; 1 to `MAX_DECK_SIZE`.
-        hand_size: Cards in a hand; 1 to `deck_size`.
-    """
+    """Bits of a hash that dealing a hand uses up, estimated a little high; both sizes are >= 1."""
     return math.ceil(math.log2(deck_size) * hand_size)
 
 
 class Dealer:
-    """Deals hands of `hand_size` different cards from a deck numbered from 0.
-
-    Args:
-        deck_size: Cards in the deck: the queues of a priority level.
-        hand_size: Cards in a hand: the queues that one flow may use.
+    """Deals hands of different cards (queues) from a deck (of a priority level) numbered from 0.
 
     Raises:
         ValueError: The sizes make no sense, or a hand needs more entropy than a hash has.
@@ -63,14 +54,7 @@ class Dealer:
         self.hand_size = hand_size
 
     def deal(self, hash_: int) -> tuple[int, ...]:
-        """Deal the hand that belongs to a hash.
-
-        Args:
-            hash_: 64 bits; 0 to 2**64 - 1.
-
-        Returns:
-            `hand_size` different cards, each 0 to `deck_size` - 1, in the order dealt.
-        """
+        """Deal the hand that belongs to a hash of 64 bits: different cards, in the order dealt."""
         # Each draw gives a position among the cards not dealt yet.  Stepping over every card
         # dealt before, lowest first, turns the position into a card.
         hand: list[int] = []

@@ -27,12 +27,9 @@ With a period of 10 s the envelope of a level that went quiet halves in five min
 
 @dataclass(frozen=True, slots=True)
 class DemandStats:
-    """Seat demand over one period, in seats.
+    """Seat demand over one period, in seats; mean and deviation are time-weighted.
 
-    Attributes:
-        average: The time-weighted mean.
-        stddev: The time-weighted standard deviation.
-        high_watermark: The maximum, the demand that the period began with included.
+    `high_watermark` is the maximum, the demand that the period began with included.
     """
 
     average: float = 0.0
@@ -43,11 +40,8 @@ class DemandStats:
 class SeatDemand:
     """Integrates the seat demand of one priority level.
 
-    Args:
-        now_ns: When the first period begins, with a demand of zero.
-
     Attributes:
-        seats: The demand now.
+        seats: The demand now; zero at first.
         stats: Those of the period that ended last; zeros before.
         smoothed: The envelope of `average + stddev` over the periods so far, in seats.
     """
@@ -102,11 +96,10 @@ class SeatDemand:
         return max(self._before_mark, self._high_watermark)
 
     def reset(self, now_ns: int) -> DemandStats:
-        """End the period and begin the next with the demand as it is now.
+        """End the period, and begin the next with the demand as it is now.
 
-        Returns:
-            The period's statistics.  A period of no length says nothing but its high watermark:
-            the average and the deviation stay those of the period before, and so does `smoothed`.
+        A period of no length says nothing but its high watermark: average, deviation and `smoothed`
+        stay those of the period before.
         """
         self.update(now_ns, self.seats)
         self.mark()

@@ -34,13 +34,7 @@ def takes_seats(attributes: RequestAttributes) -> bool:
 
 
 def estimate_source(attributes: RequestAttributes, costs: Costs, max_seats: int) -> str:
-    """Where the estimate of a request's work comes from, in words.
-
-    Args:
-        attributes: What is asked for.
-        costs: What is known of costs.
-        max_seats: The most that the priority level lets one request have; 0 for no limit.
-    """
+    """Where the estimate of a request's work comes from, in words; `max_seats` 0 is no limit."""
     most = f", {max_seats} at most here" if max_seats else ""
     if WorkEstimator(costs.object_stats, costs.watch_count).fixed(attributes) is not None:
         if attributes.verb == "watch":

@@ -38,8 +38,7 @@ class Foresight:
     """What a queue set would do.
 
     Attributes:
-        decision: What becomes of the request.
-        queue: Index of the queue that it would be in; None at a level without queues.
+        queue: Index of the queue that the request would be in; None at a level without queues.
         ahead: Requests that would wait in that queue before it.
         reason: Why it would be rejected; None otherwise.
     """

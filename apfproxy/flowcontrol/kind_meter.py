@@ -44,19 +44,15 @@ class Usage:
 class RequestCount:
     """How many requests are in one phase, and for how long they were how many.
 
-    An event may be told a little later than another that happened after it; it counts as if it
-    had happened then, so that the time at a count never shrinks.
+    An event may be told a little later than another that happened after it; it counts as if it had
+    happened then, so that the time at a count never shrinks.
 
     Attributes:
-        phase, request_kind: What is counted.
         shares: The counts as parts of the limit, up to the last `flush`.
         count: Requests now.
-        ns_at: Nanoseconds for which the count was its index, from the last `flush` to `since_ns`;
-            longer than `count` and `high` at any time.
+        ns_at: Nanoseconds for which the count was its index, from the last `flush` to `since_ns`.
         since_ns: When the count became what it is, or was read last.
-        second_end_ns: When the current second is over.
-        high: The largest count in the current second so far.
-        previous_high: The largest count in the second before it.
+        high, previous_high: The largest counts in the current second, and in the one before.
     """
 
     __slots__ = (
@@ -153,14 +149,8 @@ class KindCounts(NamedTuple):
 class KindMeter:
     """The four request counts of a process.
 
-    A request is waiting from when it is put into a queue until it leaves it, and executing from
-    its dispatch until its end; one that fits at once was never waiting.
-
-    Args:
-        now_ns: The time from which on nothing waits and nothing executes.
-
-    Attributes:
-        kinds: The counts to begin and end, indexed by whether the request is mutating.
+    A request is waiting from when it is put into a queue until it leaves it, and executing from its
+    dispatch until its end; one that fits at once was never waiting.
     """
 
     __slots__ = ("_executing", "_waiting", "kinds")
@@ -178,12 +168,12 @@ class KindMeter:
         self.kinds = tuple(map(KindCounts, self._waiting, self._executing))
 
     def set_limits(self, now_ns: int, waiting: int, executing: int) -> None:
-        """Say what counts are a part of from `now_ns` on.
+        """Say what counts are a part of from `now_ns` on; 0 counts as 1.
 
         Args:
             now_ns: The time.
-            waiting: Requests that all queues together can hold; 0 counts as 1.
-            executing: Seats of all priority levels together; 0 counts as 1.
+            waiting: Requests that all queues together can hold.
+            executing: Seats of all priority levels together.
         """
         for counts, limit in ((self._waiting, waiting), (self._executing, executing)):
             for count in counts:

@@ -88,12 +88,8 @@ class LearnedList:
 class LearnedCosts:
     """Learns what LISTs cost and counts WATCHes.
 
-    Memory is bounded: by `max_keys` for LISTs, of which the least recently used are forgotten, and
-    by the open WATCHes.
-
-    Args:
-        now_ns: The time on the clock that `set_object_counts` is given readings of.
-        max_keys: Resources and scopes to remember; >= 1.
+    Memory is bounded: by `max_keys` resources and scopes for LISTs, of which the least recently
+    used are forgotten, and by the open WATCHes.
     """
 
     __slots__ = ("_counted_ns", "_lists", "_max_keys", "_now_ns", "_object_counts", "_watches")
@@ -107,12 +103,11 @@ class LearnedCosts:
         self._counted_ns = 0
 
     def list_finished(self, attributes: RequestAttributes, body_bytes: int) -> None:
-        """Learn from the answer to a LIST.
+        """Learn from the answer to a LIST, which must be whole and successful.
 
         Args:
             attributes: Of the request; anything but a LIST teaches nothing.
-            body_bytes: Size of the body, before compression if that is known.  The answer must
-                be whole and successful: an error's size says nothing about objects.
+            body_bytes: Size of the body, before compression if that is known.
         """
         options = attributes.list_options
         if attributes.verb != "list" or options is None or not options.is_decodable:
@@ -168,8 +163,7 @@ class LearnedCosts:
         """Replace the object counts by those that the server's metrics say.
 
         Args:
-            counts: Objects by resource, as in `pods` and `deployments.apps`; negative ones are
-                unknown to the server.
+            counts: By resource, as in `pods` and `deployments.apps`; negative ones are unknown.
             now_ns: When they were read.
         """
         known = ((resource, count) for resource, count in counts.items() if count >= 0)

@@ -40,13 +40,9 @@ class LevelLimits:
 def nominal_limits(server_limit: int, shares: Mapping[str, int]) -> dict[str, int]:
     """Divide the server's seats among priority levels in proportion to their shares.
 
-    Args:
-        server_limit: Seats of the whole proxy; >= 0.
-        shares: Priority level name to nominalConcurrencyShares; each >= 0.
-
     Returns:
-        Priority level name to nominal limit, in seats.  Each is rounded up, so the sum can
-        exceed `server_limit`, by less than one seat per level.
+        Priority level name to nominal limit, in seats.  Each is rounded up, so the sum can exceed
+        `server_limit`, by less than one seat per level.
     """
     total = sum(shares.values())
     if total == 0:
@@ -56,11 +52,6 @@ def nominal_limits(server_limit: int, shares: Mapping[str, int]) -> dict[str, in
 
 def enough_for_a_seat(shares: int, total_shares: int, lendable_percent: int = 0) -> int | None:
     """The least server limit at which a level keeps a seat of its own whatever it lends.
-
-    Args:
-        shares: The level's; >= 1.
-        total_shares: Of all levels, this one included.
-        lendable_percent: Of its nominal limit; 0 to 100.
 
     Returns:
         None if it keeps none at any limit, since it may lend all.
@@ -79,13 +70,9 @@ def level_limits(
     lendable_percent: int,
     borrowing_limit_percent: int | None,
 ) -> LevelLimits:
-    """How far lending and borrowing may move a level's limit.
+    """How far lending and borrowing may move a level's limit; all in seats or percent of `nominal`.
 
-    Args:
-        nominal: The level's nominal limit, in seats.
-        server_limit: Seats of the whole proxy, which bound borrowing that nothing else bounds.
-        lendable_percent: Of the nominal limit; 0 to 100.
-        borrowing_limit_percent: Of the nominal limit, >= 0; None where it may borrow all.
+    `server_limit` bounds a level that may borrow all (`borrowing_limit_percent` None).
     """
     lendable = _percent(nominal, lendable_percent)
     if borrowing_limit_percent is None:
@@ -106,13 +93,12 @@ def max_seats(nominal: int, hand_size: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LevelDemand:
-    """What the adjustment needs to know of one level.
+    """What the adjustment needs to know of one level, in seats.
 
     Attributes:
-        limits: The bounds that configuration sets.
         is_exempt: Exempt levels take what they use; the others divide what that leaves.
-        high_watermark: The largest seat demand of the period, in seats.
-        smoothed: The smoothed envelope of seat demand, in seats.
+        high_watermark: The largest seat demand of the period.
+        smoothed: The smoothed envelope of seat demand.
         current: The current limit so far, kept where no division is possible.
     """
 
@@ -125,13 +111,12 @@ class LevelDemand:
 
 @dataclass(frozen=True, slots=True)
 class Adjustment:
-    """Current limits for the next period.
+    """Current limits for the next period, in seats and in the order of the levels.
 
     Attributes:
-        current: Current limits in seats, in the order of the levels.
-        targets: What each level was to have before the others were considered, in seats.
-        fair_proportion: Seats given per seat of target where no bound interferes; 0 where there
-            is too little to divide.
+        targets: What each level was to have before the others were considered.
+        fair_proportion: Seats given per seat of target where no bound interferes; 0 where there is
+            too little to divide.
     """
 
     current: tuple[int, ...]

@@ -46,13 +46,8 @@ def pack(requests_executing: int, seats: int, requests_waiting: int, seats_waiti
 class RatioHistogram:
     """Nanoseconds by bucket of a ratio (not cumulative), and the time-weighted sum of the ratio.
 
-    Args:
-        bounds: Upper bounds, inclusive and ascending; one more bucket takes what is above.
-
-    Attributes:
-        denominator: What values are divided by; >= 1.
-        counts: Nanoseconds spent in each bucket.
-        sum: The ratio, integrated over nanoseconds.
+    `bounds` are upper bounds, inclusive and ascending; one more bucket takes what is above.  Values
+    are divided by `denominator`, which is >= 1.
     """
 
     __slots__ = ("bounds", "counts", "denominator", "sum")

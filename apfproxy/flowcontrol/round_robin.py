@@ -73,13 +73,9 @@ class RoundRobin:
             self.last_index = len(self.queues) - 1
 
     def start_bounds(self, seat_ticks_in_progress: SeatTicks) -> tuple[SeatTicks, SeatTicks] | None:
-        """Least and greatest `next_dispatch_r` of the queues where something waits.
+        """Least and greatest `next_dispatch_r` of the queues where something waits; None if none.
 
-        Args:
-            seat_ticks_in_progress: Deducted for each seat that the queue has in use.
-
-        Returns:
-            None if nothing waits.
+        `seat_ticks_in_progress` is deducted for each seat that the queue has in use.
         """
         starts = [
             queue.next_dispatch_r - queue.seats_in_use * seat_ticks_in_progress

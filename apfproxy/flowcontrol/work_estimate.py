@@ -44,12 +44,7 @@ LIST_ESTIMATES = (ONE_SEAT, *(WorkEstimate(seats) for seats in range(1, MAX_LIST
 
 
 class ObjectStats(msgspec.Struct, frozen=True, gc=False):
-    """What is known about the objects of a resource.
-
-    Attributes:
-        count: How many there are.
-        average_bytes: Size of one in memory; 0 if unknown.
-    """
+    """How many objects a resource has, and the bytes of one in memory; 0 if unknown."""
 
     count: int
     average_bytes: int
@@ -63,12 +58,7 @@ NOT_FOUND = None
 
 
 class WorkEstimator:
-    """Estimates the work of requests.
-
-    Args:
-        object_stats: Says what is known about the objects of a request's resource.
-        watch_count: Says how many open WATCHes a write is of interest to.
-    """
+    """Estimates the work of requests, from what is known of objects and of open WATCHes."""
 
     __slots__ = ("_object_stats", "_watch_count")
 

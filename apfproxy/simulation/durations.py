@@ -13,12 +13,7 @@ BITS = 7
 
 
 class Durations:
-    """A distribution of durations in nanoseconds.
-
-    Attributes:
-        counts: How many there are by bucket.
-        total_ns: Their sum, exact.
-    """
+    """A distribution of durations in nanoseconds: counts by bucket, and their exact sum."""
 
     __slots__ = ("counts", "total_ns")
 

@@ -40,10 +40,8 @@ class Kind:
 def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
     """What of a kind decides anything; two kinds with one essence are alike.
 
-    Args:
-        kind: The kind.
-        with_names: Whether names of objects that are written to count: WATCHes of single objects
-            make writes to them, and to no others, wider.  Of objects that are read they never do.
+    `with_names` has the names of objects that are written to count: WATCHes of single objects make
+    writes to them, and to no others, wider.  Names of objects that are read never count.
     """
     attributes = kind.attributes
     verb = attributes.verb

@@ -64,11 +64,7 @@ ACCOUNT = re.compile(r"system:serviceaccount:([^:]+):[^:]+")
 
 
 class MixError(ValueError):
-    """A mix cannot be used; its text says where and why.
-
-    Attributes:
-        line: Counted from 1; None if it is about the whole.
-    """
+    """A mix cannot be used, and why; `line` is None if it is about the whole."""
 
     def __init__(self, message: str, line: int | None = None) -> None:
         super().__init__(message)
@@ -107,16 +103,9 @@ class Times(msgspec.Struct, frozen=True):
 
 
 class MixFlow(msgspec.Struct, frozen=True):
-    """Requests of one kind.
+    """Requests of one kind, with a `rate` a second or else a number of `clients`.
 
-    Attributes:
-        name: As reports name it.
-        kind: What is asked, by whom.
-        rate: Requests a second; 0 with `clients`.
-        clients: How many there are with one request at a time each.
-        arrivals: `POISSON` or `CONSTANT`.
-        service, think: Their times; a pause is constant.
-        start_ns, stop_ns: Requests arrive from the one to the other.
+    They arrive from `start_ns` to `stop_ns`; `service` and `think_ns` are their times and pauses.
     """
 
     name: str
@@ -153,13 +142,7 @@ class MixFlow(msgspec.Struct, frozen=True):
 
 
 class Mix(msgspec.Struct, frozen=True):
-    """All flows of a mix.
-
-    Attributes:
-        duration_ns: When arrivals end at the latest.
-        seed: Decides chance.
-        flows: In the order of the file.
-    """
+    """All flows of a mix, in the order of the file; arrivals end by `duration_ns`."""
 
     duration_ns: int
     seed: int
@@ -253,10 +236,7 @@ def _duration_ns(text: str) -> int:
 class Fields:
     """The fields of a mapping, each taken once; what is left over is unknown.
 
-    Args:
-        content: What should be a mapping.
-        line: Where it is, unless it knows itself.
-        path: Its name in errors.
+    `line` and `path` say in errors where it is, unless it knows itself.
     """
 
     def __init__(self, content: object, line: int, path: str = "") -> None:

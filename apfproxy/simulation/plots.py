@@ -35,14 +35,9 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Lines over time.
+    """Lines over time, the first of which is drawn first; the axes end at `most_s` and `most`.
 
-    Attributes:
-        title: What it shows, for who cannot see it.
-        lines: The first is drawn first.
-        bin_s: Seconds of a bin.
-        most_s, most: Where the axes end.
-        height: In pixels of a plot `WIDTH` wide.
+    `title` tells what it shows to who cannot see it; `height` is in pixels of a plot `WIDTH` wide.
     """
 
     title: str

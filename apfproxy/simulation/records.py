@@ -62,13 +62,13 @@ class Records:
         Args:
             time_ns: Its arrival, since some point that is the same for all.
             user: Who asked.
-            method: The method.
-            target: What was asked.
+            method: Of what was asked.
+            target: Of what was asked.
             service_ns: How long it took to serve; `UNKNOWN_NS` if it never executed.
             seats: That each like it takes; 0 to have them estimated.
 
         Raises:
-            AttributesError: Nothing can be made of the target.
+            AttributesError: The target has no attributes.
             DeadlineError: Its `timeout` is none.
         """
         key = (method, target, user, seats)

@@ -34,12 +34,7 @@ NEW, GONE, BOTH = "new", "gone", "both"
 
 
 def configuration_report(name: str, simulation: Simulation) -> dict[str, Any]:
-    """What became of all requests in one configuration; see `listed`.
-
-    Args:
-        name: The configuration's.
-        simulation: After its run.
-    """
+    """What became of all requests in one configuration, after its run; see `listed`."""
     seconds = (simulation.clock.time_ns - simulation.counted_from_ns) / NS_PER_S
     total = Tally()
     by_level: dict[Hashable, Tally] = {name: Tally() for name in simulation.views}
@@ -151,10 +146,7 @@ def rounded(values: Iterable[float]) -> list[float]:
 def difference(before: dict[str, Any], after: dict[str, Any], *, top: int) -> dict[str, Any]:
     """What the second configuration changes: its numbers less those of the first.
 
-    Args:
-        before: The whole report of the first.
-        after: That of the second.
-        top: Flows and clients that are listed of each.
+    `top` is how many flows and clients of each are listed.
     """
     flow = ("priorityLevel", "flowSchema", "flow")
     return {

@@ -17,9 +17,7 @@ NS_PER_S = 1_000_000_000
 class Sequence:
     """Requests that arrive when they arrive, whatever becomes of them.
 
-    Args:
-        simulation: Gets them.
-        requests: Arrival and service times in nanoseconds, with the kind; in order.
+    `requests` are arrival times, kinds and service times in order, in nanoseconds.
     """
 
     __slots__ = ("_arm", "_fire_next", "_next", "_request", "_simulation")
@@ -49,12 +47,7 @@ class Sequence:
 class ClosedClient:
     """A client with one request at a time; rejected, it stays away as long as it is told.
 
-    Args:
-        simulation: Gets the requests.
-        kind: Their kind.
-        draw_service_ns: Draws a service time.
-        think_ns: Its pause after an answer.
-        start_ns, stop_ns: When it begins and ends to ask.
+    It asks from `start_ns` to `stop_ns`, and pauses for `think_ns` after an answer.
     """
 
     __slots__ = ("_draw_service_ns", "_kind", "_simulation", "_stop_ns", "_think_ns")
