@@ -63,20 +63,6 @@ class VirtualClock:
         """
         heappush(self._events, (deadline_ns, next(self._ranks), action, argument))
 
-    def next_rank(self) -> int:
-        """The place among the events of its time for one that is armed now; see `arm_ranked`."""
-        return next(self._ranks)
-
-    def arm_ranked(
-        self,
-        deadline_ns: int,
-        rank: int,
-        action: Callable[[Any], None],
-        argument: Any,  # noqa: ANN401  the action's own
-    ) -> None:
-        """As `arm`, but as if it had been called when the rank was given."""
-        heappush(self._events, (deadline_ns, rank, action, argument))
-
     def arm_arrival(self, deadline_ns: int, action: Callable[[Any], None], argument: Any) -> None:  # noqa: ANN401  as above
         """As `arm`, but before whatever else happens at that time."""
         heappush(self._events, (deadline_ns, next(self._arrivals), action, argument))
