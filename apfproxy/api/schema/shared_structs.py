@@ -123,22 +123,6 @@ OBJECT_META = struct(
     ),
 )
 
-SHARD_INFO = struct(
-    "ShardInfo",
-    "Which part of a collection a list shows.",
-    required("selector", STRING, "The shard selector of the request."),
-)
-
-LIST_META = struct(
-    "ListMeta",
-    "What lists, and other answers that are not stored, carry.",
-    Field("selfLink", STRING, "No longer set by servers."),
-    Field("resourceVersion", STRING, "The state of the store that the list shows."),
-    Field("continue", STRING, "Token for the next part of the list, if there is one."),
-    pointer("remainingItemCount", INT64, "Number of items that follow, where it is known."),
-    pointer("shardInfo", SHARD_INFO, "Set if the list shows one part of the collection."),
-)
-
 LABEL_SELECTOR_REQUIREMENT = struct(
     "LabelSelectorRequirement",
     "A condition on the label of one key.",
@@ -213,80 +197,6 @@ DELETE_OPTIONS = struct(
     ),
 )
 
-STATUS_CAUSE = struct(
-    "StatusCause",
-    "One of the causes of a failure.",
-    Field("reason", STRING, "What is wrong, as a word for programs."),
-    Field("message", STRING, "What is wrong, for people."),
-    Field("field", STRING, "Path of the field that is at fault."),
-)
-
-STATUS_DETAILS = struct(
-    "StatusDetails",
-    "More about an answer, for programs.",
-    Field("name", STRING, "Name of the object concerned."),
-    Field("group", STRING, "Its group."),
-    Field("kind", STRING, "Its kind or resource."),
-    Field("uid", STRING, "Its UID."),
-    Field("causes", List(STATUS_CAUSE), "Causes of the failure, one by one."),
-    Field("retryAfterSeconds", INT32, "Seconds to wait before trying again."),
-)
-
-STATUS = struct(
-    "Status",
-    "The answer of an operation that returns no object.",
-    *TYPE_META,
-    Field("metadata", LIST_META, "As of lists."),
-    Field("status", STRING, "Success or Failure."),
-    Field("message", STRING, "What happened, for people."),
-    Field("reason", STRING, "Why it failed, as a word for programs."),
-    pointer("details", STATUS_DETAILS, "More about the reason."),
-    Field("code", INT32, "HTTP status."),
-)
-
-WATCH_EVENT = struct(
-    "WatchEvent",
-    "One change that a watch reports.",
-    required("type", STRING, "ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."),
-    required("object", ANY, "The object, or a Status of type ERROR."),
-)
-
-TABLE_COLUMN_DEFINITION = struct(
-    "TableColumnDefinition",
-    "A column of a table.",
-    required("name", STRING, "Heading."),
-    required("type", STRING, "Type of the cells, as in OpenAPI."),
-    required("format", STRING, "More about the type; name for the object's name."),
-    required("description", STRING, "What the column shows."),
-    required("priority", INT32, "0 is shown always, larger numbers in wide output."),
-)
-
-TABLE_ROW_CONDITION = struct(
-    "TableRowCondition",
-    "Something to know of a row as a whole.",
-    required("type", STRING, "What the condition is about, such as Completed."),
-    required("status", STRING, "True, False or Unknown."),
-    Field("reason", STRING, "Why, as a word for programs."),
-    Field("message", STRING, "Why, for people."),
-)
-
-TABLE_ROW = struct(
-    "TableRow",
-    "A row of a table.",
-    required("cells", List(ANY), "A value for each column."),
-    Field("conditions", List(TABLE_ROW_CONDITION), "What is to be known of the row."),
-    Field("object", ANY, "The object, or what of it was asked for."),
-)
-
-TABLE = struct(
-    "Table",
-    "Objects as a server suggests to show them.",
-    *TYPE_META,
-    Field("metadata", LIST_META, "As of lists."),
-    required("columnDefinitions", List(TABLE_COLUMN_DEFINITION), "The columns."),
-    required("rows", List(TABLE_ROW), "A row for each object."),
-)
-
 
 def object_struct(
     name: str,
@@ -319,17 +229,3 @@ def object_struct(
     if status is not None:
         fields.append(Field("status", status, "How it is, as last seen by controllers.", number=3))
     return Struct(name, tuple(fields), package, description)
-
-
-def list_struct(item: Struct) -> Struct:
-    """The struct of lists of an object, such as `FlowSchemaList`."""
-    return Struct(
-        f"{item.name}List",
-        (
-            *TYPE_META,
-            Field("metadata", LIST_META, "Where the list stands in the history of the store."),
-            required("items", List(item, list_type=None), "The objects."),
-        ),
-        item.package,
-        f"A list of {item.name} objects.",
-    )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from apfproxy.api.policy.schema import EVICTION
-from apfproxy.api.schema.shared_structs import DELETE_OPTIONS, STATUS, WATCH_EVENT, list_struct
+from apfproxy.api.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.discovery import EVICTION as EVICTIONS
 from apfproxy.apiserver.discovery import Discovery, verbs_of
 from apfproxy.apiserver.openapi import parameters, structs
@@ -187,14 +187,16 @@ class Resource:
         make = self.operation
         if "deletecollection" in verbs_of(self.kind):
             text = f"Delete {kind} objects together."
-            yield make("deletecollection", items, f"Collection{name}", text, STATUS, DELETE_OPTIONS)
+            yield make(
+                "deletecollection", items, f"Collection{name}", text, structs.STATUS, DELETE_OPTIONS
+            )
         listed = f"List or watch {kind} objects"
         yield make("list", items, name, f"{listed}.", self.list_struct)
         yield make("post", items, name, f"Create a {kind}.", body=self.struct)
         if is_namespaced:
             text = f"{listed} of all namespaces."
             yield make("list", plural, f"{kind}ForAllNamespaces", text, self.list_struct)
-        deleted = self.struct if self.kind.answers_deleted else STATUS
+        deleted = self.struct if self.kind.answers_deleted else structs.STATUS
         yield make("delete", item, name, f"Delete a {kind}.", deleted, DELETE_OPTIONS)
         yield from self.object_operations(item, name, f"a {kind}")
         if self.kind.has_status:
@@ -218,7 +220,7 @@ class Resource:
     def watch(self, action: str, path: str, name: str, what: str) -> Operation:
         """A deprecated one."""
         text = f"Watch {what}. {DEPRECATED_WATCH}."
-        return self.operation(action, f"watch/{path}", name, text, WATCH_EVENT)
+        return self.operation(action, f"watch/{path}", name, text, structs.WATCH_EVENT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,16 +244,16 @@ def catalog(kinds: Sequence[Kind]) -> Catalog:
     """All operations on some kinds, and those of discovery."""
     discovery = Discovery(kinds)
     found = Catalog()
-    for struct in (STATUS, *structs.DISCOVERED):
+    for struct in (structs.STATUS, *structs.DISCOVERED):
         found.describe(struct, ("", "v1", struct.name))
     found.operations.extend(discovery_operations(discovery))
     for group in ("", *discovery.groups):
         for version in discovery.versions(group):
             found.describe(DELETE_OPTIONS, (group, version, "DeleteOptions"))
-            found.describe(WATCH_EVENT, (group, version, "WatchEvent"))
+            found.describe(structs.WATCH_EVENT, (group, version, "WatchEvent"))
     for kind in discovery.kinds:
         for served in kind.versions:
-            listed = list_struct(served.schema)
+            listed = structs.list_struct(served.schema)
             resource = Resource(kind, served.name, served.schema, listed)
             found.describe(served.schema, resource.gvk)
             found.describe(listed, (kind.group, served.name, f"{kind.name}List"))

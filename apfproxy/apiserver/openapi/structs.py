@@ -1,12 +1,12 @@
-"""The structs that no kind has: documents of discovery, of `/version`, and patches.
+"""The structs that no kind has: answers that are no objects, documents of discovery, and patches.
 
 Sources: the types of meta/v1 that begin with `API`; apimachinery's `version.Info`.
 """
 
 from __future__ import annotations
 
-from apfproxy.api.schema.shared_structs import META, TYPE_META
-from apfproxy.api.schema.types import Field, List, Scalar, Struct, required
+from apfproxy.api.schema.shared_structs import META, TYPE_META, struct
+from apfproxy.api.schema.types import Field, List, Scalar, Struct, pointer, required
 
 PATCH = Struct(
     "Patch",
@@ -118,3 +118,71 @@ API_RESOURCE_LIST = Struct(
 
 DISCOVERED = (API_VERSIONS, API_GROUP, API_GROUP_LIST, API_RESOURCE_LIST)
 """The kinds of documents that discovery answers with."""
+
+SHARD_INFO = struct(
+    "ShardInfo",
+    "Which part of a collection a list shows.",
+    required("selector", Scalar.STRING, "The shard selector of the request."),
+)
+
+LIST_META = struct(
+    "ListMeta",
+    "What lists, and other answers that are not stored, carry.",
+    Field("selfLink", Scalar.STRING, "No longer set by servers."),
+    Field("resourceVersion", Scalar.STRING, "The state of the store that the list shows."),
+    Field("continue", Scalar.STRING, "Token for the next part of the list, if there is one."),
+    pointer("remainingItemCount", Scalar.INT64, "Number of items that follow, where it is known."),
+    pointer("shardInfo", SHARD_INFO, "Set if the list shows one part of the collection."),
+)
+
+STATUS_CAUSE = struct(
+    "StatusCause",
+    "One of the causes of a failure.",
+    Field("reason", Scalar.STRING, "What is wrong, as a word for programs."),
+    Field("message", Scalar.STRING, "What is wrong, for people."),
+    Field("field", Scalar.STRING, "Path of the field that is at fault."),
+)
+
+STATUS_DETAILS = struct(
+    "StatusDetails",
+    "More about an answer, for programs.",
+    Field("name", Scalar.STRING, "Name of the object concerned."),
+    Field("group", Scalar.STRING, "Its group."),
+    Field("kind", Scalar.STRING, "Its kind or resource."),
+    Field("uid", Scalar.STRING, "Its UID."),
+    Field("causes", List(STATUS_CAUSE), "Causes of the failure, one by one."),
+    Field("retryAfterSeconds", Scalar.INT32, "Seconds to wait before trying again."),
+)
+
+STATUS = struct(
+    "Status",
+    "The answer of an operation that returns no object.",
+    *TYPE_META,
+    Field("metadata", LIST_META, "As of lists."),
+    Field("status", Scalar.STRING, "Success or Failure."),
+    Field("message", Scalar.STRING, "What happened, for people."),
+    Field("reason", Scalar.STRING, "Why it failed, as a word for programs."),
+    pointer("details", STATUS_DETAILS, "More about the reason."),
+    Field("code", Scalar.INT32, "HTTP status."),
+)
+
+WATCH_EVENT = struct(
+    "WatchEvent",
+    "One change that a watch reports.",
+    required("type", Scalar.STRING, "ADDED, MODIFIED, DELETED, BOOKMARK or ERROR."),
+    required("object", Scalar.ANY, "The object, or a Status of type ERROR."),
+)
+
+
+def list_struct(item: Struct) -> Struct:
+    """The struct of lists of an object, such as `FlowSchemaList`."""
+    return Struct(
+        f"{item.name}List",
+        (
+            *TYPE_META,
+            Field("metadata", LIST_META, "Where the list stands in the history of the store."),
+            required("items", List(item, list_type=None), "The objects."),
+        ),
+        item.package,
+        f"A list of {item.name} objects.",
+    )

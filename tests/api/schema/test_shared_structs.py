@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.schema.shared_structs import LIST_META, OBJECT_META, list_struct, object_struct
-from apfproxy.api.schema.types import Field, List, Scalar, Struct
+from apfproxy.api.schema.shared_structs import OBJECT_META, object_struct
+from apfproxy.api.schema.types import Field, Scalar, Struct
 
 SPEC = Struct("ThingSpec", (Field("a", Scalar.STRING),), "x.v1")
 STATUS = Struct("ThingStatus", (Field("b", Scalar.STRING),), "x.v1")
@@ -28,20 +28,3 @@ def test_object(spec: Struct | None, status: Struct | None, expected: list[str])
     assert expected == list(thing.by_name)
     assert OBJECT_META is thing.by_name["metadata"].type
     assert (spec is not None) == any(field.is_required for field in thing.fields)
-
-
-def test_list() -> None:
-    """A list has metadata of its own and items, which are always there."""
-    thing = object_struct("Thing", "x.v1", SPEC, STATUS)
-
-    things = list_struct(thing)
-
-    assert ("ThingList", "x.v1", LIST_META) == (
-        things.name,
-        things.package,
-        things.by_name["metadata"].type,
-    )
-    assert (List(thing, list_type=None), True) == (
-        things.by_name["items"].type,
-        things.by_name["items"].is_always_written,
-    )

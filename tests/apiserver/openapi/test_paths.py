@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from apfproxy.api.kind import Rules, nothing
-from apfproxy.api.schema.shared_structs import STATUS, WATCH_EVENT
 from apfproxy.apiserver.openapi import parameters
 from apfproxy.apiserver.openapi.paths import Catalog, catalog, group_title, tag_of
+from apfproxy.apiserver.openapi.structs import STATUS, WATCH_EVENT
 from tests.apiserver.kinds import KINDS, NAMESPACE, POD, WIDGET
 
 V1 = "/apis/widgets.example.com/v1"

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.api.schema.shared_structs import object_struct
+from apfproxy.api.schema.types import List
 from apfproxy.apiserver.discovery import Discovery, version_document
 from apfproxy.apiserver.openapi import structs
 from tests.apiserver.kinds import KINDS
@@ -37,3 +39,20 @@ def test_documents_are_as_described(struct: Struct, document: Object) -> None:
 
     assert set() == document.keys() - struct.by_name.keys()
     assert set() == required - document.keys()
+
+
+def test_list() -> None:
+    """A list has metadata of its own and items, which are always there."""
+    thing = object_struct("Thing", "x.v1", None, None)
+
+    things = structs.list_struct(thing)
+
+    assert ("ThingList", "x.v1", structs.LIST_META) == (
+        things.name,
+        things.package,
+        things.by_name["metadata"].type,
+    )
+    assert (List(thing, list_type=None), True) == (
+        things.by_name["items"].type,
+        things.by_name["items"].is_always_written,
+    )
