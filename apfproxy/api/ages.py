@@ -29,23 +29,14 @@ remains, 0 for none."""
 
 
 def age(creation_timestamp: str | None, now_s: float) -> str:
-    """How long ago an object was created.
-
-    Args:
-        creation_timestamp: RFC 3339, of `metadata`; none or "" where it is not known.
-        now_s: Seconds since 1970.
-    """
+    """How long ago an object was created, by its RFC 3339 time, if that is known."""
     if not creation_timestamp:
         return UNKNOWN
     return duration(now_s - parse_time(creation_timestamp))
 
 
 def duration(seconds: float) -> str:
-    """A duration in one or two units.
-
-    Args:
-        seconds: Up to two below zero count as none, since clocks differ.
-    """
+    """A duration in one or two units; up to two seconds below zero count as none."""
     whole = int(seconds)
     if whole < -1:
         return INVALID

@@ -49,10 +49,8 @@ def find_condition(status: Object, type_: str) -> Object | None:
 def set_condition(status: Object, condition: Object, now: str) -> None:
     """Put a condition into a status, in place of the one of its type if there is one.
 
-    Args:
-        status: Changed in place; its list of conditions is replaced.
-        condition: Without `lastTransitionTime`: that is kept where the condition's status is.
-        now: RFC 3339.
+    The list of conditions is replaced.  The condition has no `lastTransitionTime`: that is kept
+    where the condition's status is, and `now` else.
     """
     old = find_condition(status, condition["type"])
     is_same = old is not None and old["status"] == condition["status"]

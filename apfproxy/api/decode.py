@@ -72,9 +72,6 @@ class Candidate(msgspec.Struct, frozen=True):
         """The line where a field stands, or what there is around it.
 
         In JSON, and in a list of plain values, that is the line of the whole.
-
-        Args:
-            field: Its path, from the object's root; "" for the object.
         """
         line, here = self.line, self.wire
         for part in FIELD_PART.finditer(field):

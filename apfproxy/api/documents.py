@@ -45,10 +45,7 @@ class Document(msgspec.Struct, frozen=True):
 
 
 def split_documents(data: bytes) -> tuple[list[Document], SyntaxProblem | None]:
-    """Read all documents.
-
-    Args:
-        data: UTF-8: YAML documents, or JSON values one after another.
+    """Read YAML documents, or JSON values one after another, in UTF-8.
 
     Returns:
         The documents that have content, up to the first that cannot be read; and why that one
@@ -82,11 +79,7 @@ def split_documents(data: bytes) -> tuple[list[Document], SyntaxProblem | None]:
 
 
 def read_json(text: str, documents: list[Document]) -> None:
-    """Append the JSON values of the text to the documents.
-
-    Raises:
-        UnreadableError: At the first that cannot be read.
-    """
+    """Append the JSON values of the text to the documents, up to the first that cannot be read."""
     line, counted, position = 1, 0, skip_whitespace(text, 0)
     while position < len(text):
         line += text.count("\n", counted, position)
@@ -108,11 +101,7 @@ def read_json(text: str, documents: list[Document]) -> None:
 
 
 def read_yaml(text: str, documents: list[Document]) -> None:
-    """Append the YAML documents of the text that are not empty to the documents.
-
-    Raises:
-        UnreadableError: At the first that cannot be read.
-    """
+    """Append the YAML documents that are not empty, up to the first that cannot be read."""
     try:
         for content, line in yaml_documents(text, DEEPEST):
             if content is not None:

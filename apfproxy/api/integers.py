@@ -12,20 +12,12 @@ LONGEST_SHOWN = 40
 
 
 def parse_int64(text: str) -> int:
-    """Parse a signed integer as `strconv.ParseInt` does.
-
-    Raises:
-        ValueError: It is none, or one of more bits; the message is Go's.
-    """
+    """Parse a signed integer as `strconv.ParseInt` does, whose words a `ValueError` has."""
     return _parsed("ParseInt", text, -(1 << 63), (1 << 63) - 1)
 
 
 def parse_uint64(text: str) -> int:
-    """Parse an unsigned integer as `strconv.ParseUint` does: without any sign.
-
-    Raises:
-        ValueError: It is none, or one of more bits; the message is Go's.
-    """
+    """Parse an integer without any sign as `strconv.ParseUint` does."""
     if text[:1] in {"+", "-"}:
         raise _refusal("ParseUint", text, "invalid syntax")
     return _parsed("ParseUint", text, 0, (1 << 64) - 1)

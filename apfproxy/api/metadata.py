@@ -68,10 +68,10 @@ def validate_metadata(
     check_name: Callable[[str], list[str]] = check_dns_subdomain,
     allows_bare_finalizers: bool = False,
 ) -> list[FieldError]:
-    """What is wrong with the metadata of an object that is to be created.
+    """What is wrong with the metadata of an object that is to be created and has its name.
 
     Args:
-        metadata: After name generation, if there is any.
+        metadata: In canonical form.
         is_namespaced: Whether objects of the kind belong to a namespace.
         check_name: From `names`.
         allows_bare_finalizers: Whether finalizers may be of any name without a domain.
@@ -213,11 +213,6 @@ def validate_any_update(new: Object, old: Object, *, is_namespaced: bool) -> lis
 
     Kinds have rules of their own beside these, which may find the same again: Kubernetes tells it
     as often as it finds it.
-
-    Args:
-        new: Metadata after `carry_over` and with its generation.
-        old: Metadata; its name and namespace are right.
-        is_namespaced: Whether objects of the kind belong to a namespace.
     """
     errors = validate_metadata(
         new,
@@ -261,11 +256,9 @@ def validate_core_update(new: Object, old: Object) -> list[FieldError]:
 
 
 def carry_over(new: Object, old: Object) -> None:
-    """Give new metadata what an update may leave out and what it may not change.
+    """Give new metadata, in place, what an update may leave out and what it may not change.
 
-    Args:
-        new: Metadata; changed in place.  If it names a resource version, that is the old one's.
-        old: Metadata.
+    A resource version that it names is the old one's.
     """
     copy_field("generation", new, old)
     if not new.get("uid"):
@@ -281,14 +274,7 @@ def carry_over(new: Object, old: Object) -> None:
 
 
 def drop_repeated_owners(metadata: Object) -> list[str]:
-    """Remove owner references that equal an earlier one.
-
-    Args:
-        metadata: Changed in place.
-
-    Returns:
-        A warning for the client, if there were any.
-    """
+    """Remove owner references that equal an earlier one; returns a warning if there were any."""
     owners = metadata.get("ownerReferences", ())
     first = {msgspec.json.encode(owner, order="sorted"): owner for owner in reversed(owners)}
     if len(first) == len(owners):
@@ -313,12 +299,7 @@ def copy_field(name: str, new: Object, old: Object) -> None:
 
 
 def keep_metadata(new: Object, old: Object) -> None:
-    """Let an object's metadata be as it was, but for `managedFields`: writes to a subresource.
-
-    Args:
-        new: The whole object; changed in place.
-        old: The whole object.
-    """
+    """Let a new object's metadata be the old one's, `managedFields` apart."""
     managed = new["metadata"].get("managedFields")
     metadata = dict(old["metadata"])
     metadata.pop("managedFields", None)
@@ -328,12 +309,7 @@ def keep_metadata(new: Object, old: Object) -> None:
 
 
 def count_generation(new: Object, old: Object) -> None:
-    """Set the generation: the old one, or the next if the specification differs.
-
-    Args:
-        new: The whole object; changed in place.
-        old: The whole object.
-    """
+    """Set a new object's generation: the old one, or the next if the specification differs."""
     generation = old["metadata"].get("generation", 0)
     if new.get("spec") != old.get("spec"):
         generation += 1

@@ -96,10 +96,6 @@ def check_name_prefix(
 
     The reference judges a prefix that ends in a dash as if its last two characters were one `a`: so
     does this.  The generated name is checked as well, so nothing slips through.
-
-    Args:
-        value: The prefix.
-        check: Of whole names.
     """
     if len(value) > 1 and value.endswith("-"):
         value = value[:-2] + "a"

@@ -127,20 +127,12 @@ def parse(text: str) -> Quantity:
 
 
 def canonical_quantity(text: str) -> str:
-    """The text of a quantity in canonical form.
-
-    Raises:
-        QuantityError: It is no quantity.
-    """
+    """The text of a quantity in canonical form."""
     return parse(text).text
 
 
 def exponent_of(suffix: str) -> int:
-    """The power of ten of a suffix that should be an exponent.
-
-    Raises:
-        QuantityError: It is none, or too large.
-    """
+    """The power of ten of a suffix that should be an exponent."""
     match = EXPONENT_PATTERN.fullmatch(suffix)
     if match is None:
         raise QuantityError(SUFFIX_RULE)

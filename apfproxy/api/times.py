@@ -31,20 +31,12 @@ def rfc3339(seconds: float) -> str:
 
 
 def day_number(year: int, month: int, day: int) -> int:
-    """Days from 1970 to a date.
-
-    Raises:
-        ValueError: There is no such date.
-    """
+    """Days from 1970 to a date; a `ValueError` if there is no such date."""
     return date(year, month, day).toordinal() - DAY_OF_1970
 
 
 def parse_time(text: str) -> float:
-    """The point in time that a text names.
-
-    Raises:
-        ValueError: If it is no RFC 3339 text.
-    """
+    """The point in time that an RFC 3339 text names; a `ValueError` if it is no such text."""
     match = TEXT.fullmatch(text)
     if match is None:
         raise ValueError(f"{text!r} is no time like 2006-01-02T15:04:05Z")

@@ -78,7 +78,7 @@ def yaml_documents(
         text: YAML.
         deepest: Mappings and lists that may be nested.
         duplicates: Gets the paths of keys that occur twice, of which the last value counts; None to
-            refuse them, since one of the two values would be lost in silence.
+            refuse them.
 
     Raises:
         UnreadableError: The text has what is not taken.
@@ -113,12 +113,7 @@ class Reader:
         return int(self.loader.peek_event().start_mark.line) + 1
 
     def node(self, depth: int, path: str = "") -> object:
-        """The next node and all below it, as plain data.
-
-        Args:
-            depth: How deep it may be nested.
-            path: Of the node, such as `spec.rules[0]`.
-        """
+        """The next node, at a path such as `spec.rules[0]`, and all below it, as plain data."""
         line = self.next_line()
         event = self.take()
         if isinstance(event, yaml.AliasEvent):

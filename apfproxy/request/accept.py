@@ -23,10 +23,7 @@ def elements(field: str) -> list[Element]:
 
 
 def weight_of(text: str) -> float:
-    """The weight that a parameter `q` gives; 0 for no number: what nobody understands is not asked.
-
-    As in Kubernetes any number will do.
-    """
+    """The weight that a parameter `q` gives, any number as in Kubernetes; 0 for no number."""
     try:
         return float(text)
     except ValueError:

@@ -97,7 +97,7 @@ def parse_attributes(method: str, target: bytes) -> RequestAttributes:
     """The attributes of a request, from the method and target that are forwarded.
 
     Raises:
-        AttributesError: No attributes can be made of the target.
+        AttributesError: The target makes no sense.
     """
     try:
         path, raw_query = split_target(method, target)

@@ -26,11 +26,7 @@ class DeadlineError(ValueError):
 
 
 def parse_duration_ns(text: str) -> int:
-    """Nanoseconds of a duration in the notation of Go's `time.ParseDuration`, such as `1m30s`.
-
-    Raises:
-        DeadlineError: It is not one.
-    """
+    """Nanoseconds of a duration in the notation of Go's `time.ParseDuration`, such as `1m30s`."""
     sign, rest = (-1, text[1:]) if text[:1] == "-" else (1, text.removeprefix("+"))
     if rest == "0":
         return 0
@@ -53,9 +49,6 @@ def request_timeout_ns(attributes: RequestAttributes, default_ns: int) -> int:
     The first `timeout` parameter counts, unless the request is long-running, where it may mean
     anything.  It can only shorten the server's own limit, `default_ns`; 0 and negative durations
     are ignored.
-
-    Raises:
-        DeadlineError: The parameter is not a duration.
 
     Source: kubernetes/apiserver pkg/endpoints/filters/request_deadline.go.
     """

@@ -110,12 +110,9 @@ class PhraseError(ValueError):
 def parse_phrase(
     words: Sequence[str], *, namespace: str | None = None, is_cluster_wide: bool = False
 ) -> tuple[str, bytes]:
-    """The method and target of a request.
+    """The method and target of a request: a verb, a resource or path, and perhaps a name.
 
-    Args:
-        words: The verb, the resource or path, and perhaps a name.
-        namespace: Where; None for the default one.
-        is_cluster_wide: In no namespace: across all of them, or of a resource that has none.
+    In no namespace (`is_cluster_wide`) is across all of them, or of a resource that has none.
 
     Raises:
         PhraseError: The words name no request.
@@ -173,11 +170,9 @@ def doubts_about(words: Sequence[str]) -> tuple[str, ...]:
 
 
 def parse_path_request(verb: str, target: str) -> tuple[str, bytes]:
-    """The method and target of a request.
+    """The method and target of a method, or a verb that the path must fit, and a path with a query.
 
-    Args:
-        verb: A method, or a verb of Kubernetes, which the path must fit.
-        target: The path with its query; what no request line may hold is escaped.
+    What no request line may hold is escaped.
 
     Raises:
         PhraseError: They name no request.

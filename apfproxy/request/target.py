@@ -69,14 +69,10 @@ class TargetError(ValueError):
 
 
 def split_target(method: str, target: bytes) -> tuple[str, bytes]:
-    """Split a request target into its decoded path and its raw query.
+    """Split a request target, as received, into its decoded path and its raw query.
 
-    Args:
-        method: The request's method; CONNECT has a target of its own kind.
-        target: The bytes between the method and the version of a request line, as received.
-
-    Returns:
-        The path with its escapes decoded, "" if there is none, and the query without its `?`.
+    The path is "" if there is none; the query is without its `?`.  CONNECT has a target of its own
+    kind.
 
     Raises:
         TargetError: No server of Go's would take it.
@@ -147,11 +143,7 @@ def _is_ipv6_literal(literal: bytes) -> bool:
 
 
 def decode_path(path: bytes) -> str:
-    """Decode the escapes of a path; `+` is a plus.
-
-    Raises:
-        TargetError: A `%` is not followed by two hexadecimal digits.
-    """
+    """Decode the escapes of a path; `+` is a plus."""
     if b"%" in path:
         if INVALID_ESCAPE.search(path):
             raise TargetError("invalid percent escape in request target")
@@ -174,11 +166,7 @@ def decode_text(data: bytes) -> str:
 
 
 def parse_query(query: bytes) -> Mapping[str, tuple[str, ...]]:
-    """Decode a query; parameters that Go drops (with a `;` or an invalid escape) are dropped.
-
-    Returns:
-        Values of each key in their order.
-    """
+    """Decode a query; parameters that Go drops (with a `;` or an invalid escape) are dropped."""
     if not query or query.count(b"&") >= MAX_QUERY_PARAMETERS:
         return NO_PARAMETERS
     parameters: dict[str, list[str]] = {}
@@ -196,9 +184,6 @@ def known_parameters(query: bytes) -> Mapping[str, tuple[str, ...]]:
     """Decode the parameters of a query that are known, and of each the first value only.
 
     Others are not looked at: a query is anybody's, and may have thousands of them.
-
-    Returns:
-        The value of each, alone.
     """
     if not query or query.count(b"&") >= MAX_QUERY_PARAMETERS:
         return NO_PARAMETERS

@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 def due_condition(schema: Object, levels: Container[str], now: str) -> Object | None:
-    """The condition `Dangling` that a schema should have; None if it has it.
-
-    Args:
-        schema: As the API shows it.
-        levels: Names of those that there are.
-        now: RFC 3339.
-    """
+    """The condition `Dangling` that a schema should have at an RFC 3339 time; None if it has it."""
     level = schema["spec"]["priorityLevelConfiguration"]["name"]
     is_there = level in levels
     told = "and it exists" if is_there else "but there is no such object"

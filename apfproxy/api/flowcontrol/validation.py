@@ -360,10 +360,5 @@ def validate_queuing(queuing: QueuingConfiguration, field: str) -> list[FieldErr
 
 
 def entropy_bits(deck_size: int, hand_size: int) -> int:
-    """Bits of a hash that dealing a hand consumes, estimated from above.
-
-    Args:
-        deck_size: Queues; >= 1.
-        hand_size: Cards dealt; from 1 to `deck_size`.
-    """
+    """Bits of a hash that dealing a hand consumes, estimated from above."""
     return math.ceil(math.log2(deck_size) * hand_size)

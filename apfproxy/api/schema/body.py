@@ -85,8 +85,7 @@ def finite(text: str) -> float:
     """The number, if a double can hold it."""
     value = float(text)
     if math.isinf(value):
-        message = f"json: cannot unmarshal number {text[:60]} into Go value of type float64"
-        raise BodyError(message)
+        raise BodyError(f"json: cannot unmarshal number {text[:60]} into Go value of type float64")
     return value
 
 
@@ -94,8 +93,7 @@ def refuse_constant(name: str) -> object:
     """Refuse NaN and infinities, which JSON has not."""
     first = name.removeprefix("-")[0]
     where = "in numeric literal" if name.startswith("-") else "looking for beginning of value"
-    message = f"invalid character '{first}' {where}"
-    raise BodyError(message)
+    raise BodyError(f"invalid character '{first}' {where}")
 
 
 def refuse_fraction(text: str) -> float:
@@ -115,10 +113,7 @@ PLAIN_DECODER = json.JSONDecoder(
 
 
 def parse_json(data: bytes) -> Parsed:
-    """Parse one JSON value.
-
-    Args:
-        data: UTF-8; what is not that is replaced, as Go does it.
+    """Parse one JSON value, of UTF-8; what is not that is replaced, as Go does it.
 
     Raises:
         BodyError: With the message that Go has, where that is cheap to tell.
@@ -140,8 +135,7 @@ def parse_json(data: bytes) -> Parsed:
     except BodyError:
         raise
     except ValueError as error:
-        message = "json: cannot unmarshal number into Go value of type float64"
-        raise BodyError(message) from error
+        raise BodyError("json: cannot unmarshal number into Go value of type float64") from error
     check_depth(data, raw)
     if b"\\u" in data:
         raw = encodable(raw)
@@ -234,8 +228,7 @@ def parse_yaml(data: bytes) -> Parsed:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        message = f"yaml: not UTF-8: {error.reason} at byte {error.start}"
-        raise BodyError(message) from error
+        raise BodyError(f"yaml: not UTF-8: {error.reason} at byte {error.start}") from error
     if text.startswith("{") and (found := json_of(data, text)):
         return found
     try:
@@ -243,15 +236,14 @@ def parse_yaml(data: bytes) -> Parsed:
         raw, _ = next(yaml_documents(text, DEEPEST, duplicates), (None, 0))
         return Parsed(raw, tuple(dict.fromkeys(duplicates)))
     except yaml.MarkedYAMLError as error:
-        message = f"yaml: {place_of(error)}{error.problem or error.context or 'syntax error'}"
-        raise BodyError(message) from error
+        raise BodyError(
+            f"yaml: {place_of(error)}{error.problem or error.context or 'syntax error'}"
+        ) from error
     except UnreadableError as error:
         place = f"line {error.line}: " if error.line else ""
-        message = f"yaml: {place}{error}"
-        raise BodyError(message) from error
+        raise BodyError(f"yaml: {place}{error}") from error
     except (yaml.YAMLError, ValueError) as error:
-        message = f"yaml: {str(error).splitlines()[0]}"
-        raise BodyError(message) from error
+        raise BodyError(f"yaml: {str(error).splitlines()[0]}") from error
 
 
 def place_of(error: yaml.MarkedYAMLError) -> str:
@@ -265,13 +257,8 @@ def place_of(error: yaml.MarkedYAMLError) -> str:
 def json_of(data: bytes, text: str) -> Parsed | None:
     """The YAML as JSON, if it is that too: clients write it so, and it takes a tenth of the time.
 
-    Args:
-        data: The body.
-        text: The same.
-
-    Returns:
-        None as well where the two would differ: with keys that occur twice, with fractions, and
-        nested too deeply.
+    None as well where the two would differ: with keys that occur twice, with fractions, and nested
+    too deeply.
     """
     try:
         raw = PLAIN_DECODER.decode(text)

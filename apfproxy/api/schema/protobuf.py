@@ -94,11 +94,8 @@ def parse_protobuf(data: bytes, schema_for: SchemaFor) -> Parsed:
 
     Args:
         data: The magic number, the envelope and the object in it.
-        schema_for: Tells what to read the object by; where it knows no struct, only what the
-            envelope says is told.
-
-    Returns:
-        Plain data, as JSON has it.  `kind` and `apiVersion` are there where the envelope has them.
+        schema_for: Finds the struct to read the object by; without one, only what the envelope
+            says is read.
 
     Raises:
         BodyError: With Go's message; `MessageError` for what is in the envelope, `LostFieldError`
@@ -122,11 +119,7 @@ def parse_protobuf(data: bytes, schema_for: SchemaFor) -> Parsed:
 
 
 def varint(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Read a number of 64 bits without sign.
-
-    Returns:
-        It, and the place behind it.
-    """
+    """Read a number of 64 bits without sign; returns it and the place behind it."""
     if position < end and data[position] < MORE:
         return data[position], position + 1
     value = shift = 0
@@ -146,11 +139,7 @@ def signed(value: int, bits: int) -> int:
 
 
 def length(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Read how long what follows is.
-
-    Returns:
-        The place behind the length, and the one behind what follows.
-    """
+    """Read a length; returns the place behind it, and the end of what is so long."""
     size, position = varint(data, position, end)
     if size > LARGEST_LENGTH:
         raise BodyError(NEGATIVE_LENGTH)
@@ -160,10 +149,10 @@ def length(data: bytes, position: int, end: int) -> tuple[int, int]:
 
 
 def tag_of(data: bytes, position: int, end: int) -> tuple[int, int]:
-    """Read the number of a field, of 32 bits as in Go, and its wire type.
+    """Read a tag: the number of a field, of 32 bits as in Go, and its wire type.
 
     Returns:
-        They as one, and the place behind them.
+        The tag, and the place behind it.
     """
     value, position = varint(data, position, end)
     return signed(value >> WIRE_BITS, 32) << WIRE_BITS | value & 7, position
@@ -185,8 +174,7 @@ def passed_over(data: bytes, tag: int, position: int, end: int) -> int:
         elif wire == END_GROUP:
             depth -= 1
         else:
-            message = f"proto: illegal wireType {wire}"
-            raise BodyError(message)
+            raise BodyError(f"proto: illegal wireType {wire}")
         if position > end:
             raise BodyError(UNEXPECTED_END)
         if not depth:
@@ -251,14 +239,7 @@ def message(schema: Struct, data: bytes, position: int, end: int) -> Object:
 
 
 def read_message(schema: Struct, data: bytes, position: int, end: int, obj: Object) -> None:
-    """Put the fields of a message into an object.
-
-    Args:
-        schema: Of the message.
-        data: Has it.
-        position: Where it starts.
-        end: Where it ends; at most the end of the data.
-        obj: What was read of it before.
+    """Put the fields of a message, which stands between two places of the data, into an object.
 
     Raises:
         BodyError: It is none; `LostFieldError` where a field would be lost.
@@ -285,11 +266,7 @@ def read_message(schema: Struct, data: bytes, position: int, end: int, obj: Obje
 
 
 def read_part(part: Part, wire: int, data: bytes, position: int, end: int, obj: Object) -> int:
-    """Put a field, whose tag is read, into an object.
-
-    Returns:
-        The place behind it.
-    """
+    """Put a field, whose tag is read, into an object; returns the place behind it."""
     name, read_number = part.name, part.read_number
     if wire == VARINT and read_number is not None:
         number, position = varint(data, position, end)

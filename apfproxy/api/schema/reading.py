@@ -143,11 +143,7 @@ list where it leaves an unknown field out."""
 
 
 def read(schema: Struct, raw: object) -> Read:
-    """Read decoded JSON.
-
-    Args:
-        schema: Of the object.
-        raw: As a JSON parser returns it; it is not changed.
+    """Read decoded JSON, which is not changed.
 
     Raises:
         MismatchError: At the first value of a wrong type.
@@ -163,8 +159,7 @@ def read_in_order(schema: Struct, raw: object) -> Read:
     """Read decoded JSON as `read` does.
 
     Raises:
-        MismatchError: At the value of a wrong type that comes first in the document, as Go has it
-            where it reads text.
+        MismatchError: At the wrong value that comes first in the document, as where Go reads text.
     """
     try:
         return read(schema, raw)
@@ -203,9 +198,6 @@ def canonical(schema: Struct, obj: Object) -> Object:
 
     Fields that the schema does not have are dropped.  The argument is not changed, and the result
     shares only values of `Scalar.ANY` with it.
-
-    Raises:
-        MismatchError: At the first value of a wrong type.
     """
     result: Object = struct_reader(schema)(obj, [])
     return result
@@ -412,11 +404,7 @@ def read_time(raw: Any, left_out: list[bool]) -> str | None:  # noqa: ANN401  an
 
 @lru_cache(maxsize=4096)
 def canonical_time(text: str) -> str | None:
-    """The time in UTC and whole seconds; None for the zero time.
-
-    Raises:
-        MismatchError: If it is no time.
-    """
+    """The time in UTC and whole seconds; None for the zero time."""
     try:
         seconds = parse_time(text)
     except ValueError as error:

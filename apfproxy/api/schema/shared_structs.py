@@ -213,8 +213,8 @@ def object_struct(
     Args:
         name: The kind.
         package: Go package as OpenAPI names it.
-        spec: Desired state; None for kinds without.
-        status: Current state; None for kinds without.
+        spec: None for kinds without.
+        status: None for kinds without.
         description: Of the kind.
         extra: Fields beside the usual ones, written after `metadata`.
         flags: For the field `spec`, such as `is_required=True`.
