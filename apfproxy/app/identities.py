@@ -284,9 +284,6 @@ class Identities:
     def _now_s(self) -> float:
         return self._clock.now_ns() / 1e9
 
-    def __repr__(self) -> str:
-        return f"<Identities: {self.authenticator!r}, {self._files!r}>"
-
 
 def content(path: str | None) -> bytes | None:
     """What is in a file, if there is one to read."""

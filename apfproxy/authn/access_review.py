@@ -57,9 +57,6 @@ class AccessReviews:
         self._user: User | None = None
         self._digest = b""
 
-    def __repr__(self) -> str:
-        return f"<AccessReviews of {self._api!r}: {len(self._answers)} kept>"
-
     @property
     def timeout_s(self) -> float:
         """How long the questions for one request may take."""

@@ -13,7 +13,7 @@ Source: kubernetes/kubernetes, `pkg/kubeapiserver/authenticator/config.go`.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.assertion import (
@@ -54,11 +54,8 @@ class Identity:
     """
 
     user: User
-    lines: bytes
+    lines: bytes = field(repr=False)  # they may hold a token
     valid_until_ns: int
-
-    def __repr__(self) -> str:
-        return f"<Identity of {self.user.name!r}>"  # without the lines: they may hold a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +83,6 @@ class AuthenticationCounters:
         self.authenticated = 0
         self.refused = 0
         self.unavailable = 0  # another server did not answer
-
-    def __repr__(self) -> str:
-        return f"<AuthenticationCounters: {self.authenticated} known, {self.refused} refused>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,9 +273,6 @@ class Authenticator:
         else:
             self.counters.refused += 1
         return refusal
-
-    def __repr__(self) -> str:
-        return f"<Authenticator with {len(self._tokens)} of tokens, {self.counters!r}>"
 
 
 def _nobodys(others: list[Verdict]) -> Verdict:

@@ -81,9 +81,6 @@ class AnswerCache(Generic[V]):
         self._others: dict[bytes, CachedAnswer[V]] = {}
         self._in_flight: dict[bytes, asyncio.Future[CachedAnswer[V]]] = {}
 
-    def __repr__(self) -> str:
-        return f"<AnswerCache: {len(self)} kept, {len(self._in_flight)} in flight>"
-
     def __len__(self) -> int:
         return len(self._good) + len(self._others)
 

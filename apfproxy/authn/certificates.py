@@ -153,9 +153,6 @@ class ClientCertificates:
         if self._allowed_names and name not in self._allowed_names:
             raise SubjectError(f"subject with cn={name!r} is not in the allowed list")
 
-    def __repr__(self) -> str:
-        return f"<ClientCertificates: {len(self._kept)} kept>"
-
 
 def without_twins(
     certificates: Iterable[x509.Certificate], anchors: frozenset[x509.Name]

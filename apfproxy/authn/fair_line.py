@@ -33,9 +33,6 @@ class Line:
         self.waiting: OrderedDict[Place, None] = OrderedDict()
         self.under_way = 0
 
-    def __repr__(self) -> str:
-        return f"<Line of {self.address}: {self.under_way} under way, {len(self.waiting)} waiting>"
-
 
 class Place:
     """One who asks: outside, waiting in a line, or under way.
@@ -59,10 +56,6 @@ class Place:
         self.line: Line | None = None
         self.turn: asyncio.Future[None] | None = None
         self.turns = 0
-
-    def __repr__(self) -> str:
-        state = "under way" if self.is_under_way else "not under way"
-        return f"<Place of {self.address}: {state}, {self.turns} turns>"
 
 
 class FairLine:
@@ -185,9 +178,6 @@ class FairLine:
     def _forget_if_empty(self, line: Line) -> None:
         if not line.waiting and not line.under_way and self._lines.get(line.address) is line:
             del self._lines[line.address]
-
-    def __repr__(self) -> str:
-        return f"<FairLine: {self.under_way} under way, {self.waiting} waiting>"
 
 
 def share_of(address: str) -> str:

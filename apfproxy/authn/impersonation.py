@@ -50,10 +50,6 @@ class Impersonations:
         self._groups = frozenset(settings.groups)
         self._reviews = reviews
 
-    def __repr__(self) -> str:
-        listed = f"{len(self._users)} users and {len(self._groups)} groups listed"
-        return f"<Impersonations: {listed}, others by {self._reviews or 'nobody'}>"
-
     def check(self, user: User, wanted: User) -> bool | None:
         """Whether the user may be the wanted one; None if the upstream has to be asked: `review`.
 

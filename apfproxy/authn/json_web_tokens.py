@@ -97,9 +97,6 @@ class JsonWebTokens:
         self._account_leeway_s = ACCOUNT_LEEWAY_S if settings.is_service_account_issuer else 0
         self._leeway_s = self._account_leeway_s or PERSON_LEEWAY_S
 
-    def __repr__(self) -> str:
-        return f"<JsonWebTokens of {self._settings.issuer}: {self._keys!r}>"
-
     @property
     def problem(self) -> str | None:
         """Why the issuer's keys cannot be fetched; None if they can, or nobody has needed them."""

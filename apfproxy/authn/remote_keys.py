@@ -98,10 +98,6 @@ class RemoteKeys(KeySource):
             # It is read again for each fetch; a bad one is told now.
             tls_context(ca_file)
 
-    def __repr__(self) -> str:
-        state = "fetching" if self._fetching else self.problem or "in order"
-        return f"<RemoteKeys: {len(self._keys.keys)} keys, {state}>"
-
     def current(self) -> KeySet:
         """The keys known now; old ones are fetched again meanwhile."""
         if (

@@ -42,9 +42,6 @@ class StaticTokens:
         self._verdicts: dict[bytes, Verdict] = {}
         self._unknown = Verdict(None, float("inf"), "no static token")
 
-    def __repr__(self) -> str:
-        return f"<StaticTokens: {len(self._verdicts)} tokens>"
-
     def load(self) -> None:
         """Read the file, or raise StaticTokensError and keep the tokens as they were."""
         self.take(read_file(self._path, MAX_FILE_BYTES, StaticTokensError))

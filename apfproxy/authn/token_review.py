@@ -65,9 +65,6 @@ class TokenReviews:
             now_s, settings.max_cached, lambda verdict: verdict.user is not None, settings.grace_s
         )
 
-    def __repr__(self) -> str:
-        return f"<TokenReviews of {self._api!r}: {len(self._answers)} kept>"
-
     def check(self, token: str) -> Verdict | None:
         """What the upstream said a short time ago; None if it has to be asked."""
         secret = token.encode("utf-8", "surrogatepass")

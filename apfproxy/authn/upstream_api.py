@@ -124,10 +124,6 @@ class UpstreamApi:
         self.problem: str | None = None
         """Why the last question had no answer; None if it had one."""
 
-    def __repr__(self) -> str:
-        origin = self._base_url.origin() if self._base_url.absolute else "?"
-        return f"<UpstreamApi {origin}: {self._line.waiting} waiting, {self.problem or 'ok'}>"
-
     @property
     def waiting(self) -> int:
         """Questions that wait for their turn."""

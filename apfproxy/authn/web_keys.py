@@ -139,9 +139,6 @@ class FileKeys(KeySource):
         self._keys = KeySet()
         self.problem = ""
 
-    def __repr__(self) -> str:
-        return f"<FileKeys: {len(self._keys.keys)} keys>"
-
     def load(self) -> None:
         """Read the file, or raise WebKeysError and keep the keys as they were."""
         self.take(read_file(self._path, MAX_SET_BYTES, WebKeysError))

@@ -60,9 +60,6 @@ class ApiCredentials:
         """The name in the server's certificate, if not that of the URL."""
         return self._access.server_name
 
-    def __repr__(self) -> str:
-        return f"<ApiCredentials for {self._access.server}: {self.problem or 'ok'}>"
-
     async def refresh(self) -> str | None:
         """Read changed files; the value of `Authorization`, if there is one.
 

@@ -36,9 +36,6 @@ class Backoff:
         self._chance = chance
         self._bound_s = first_s
 
-    def __repr__(self) -> str:
-        return f"<Backoff, next up to {self._bound_s:g} s>"
-
     def reset(self) -> None:
         """Begin with the first bound again."""
         self._bound_s = self._first_s

@@ -87,9 +87,6 @@ class DanglingStatus:
         self.problem: str | None = None
         self.written = 0
 
-    def __repr__(self) -> str:
-        return f"<DanglingStatus: {self.written} written, {self.problem or 'ok'}>"
-
     def wake(self) -> None:
         """Look for changes."""
         self._wake.set()

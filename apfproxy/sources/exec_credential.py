@@ -90,9 +90,6 @@ class ExecProgram:
         self._wall_s = wall_s
         self._last: Credential | None = None
 
-    def __repr__(self) -> str:
-        return f"<ExecProgram {self._command.path}: {self._last or 'not run'}>"
-
     def refused(self) -> None:
         """The API has refused the last credential."""
         self._last = None

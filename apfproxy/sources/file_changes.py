@@ -60,9 +60,6 @@ class Group:
         self.fingerprint = fingerprint(paths)
         self.problem: str | None = None
 
-    def __repr__(self) -> str:
-        return f"<Group of {', '.join(self.paths)}>"
-
 
 class FileChanges:
     """Reloads groups of files whenever their contents are new and at rest."""
@@ -136,9 +133,6 @@ class FileChanges:
         """Reload after each change, for ever; see `watch_files`."""
         paths = tuple(path for group in self._groups for path in group.paths)
         await watch_files(paths, self.check, beat, changes or notifications)
-
-    def __repr__(self) -> str:
-        return f"<FileChanges of {len(self._groups)} groups>"
 
 
 async def at_rest(

@@ -83,9 +83,6 @@ class ObjectFiles:
         self._fingerprint = b""
         self.problems: tuple[Problem, ...] = ()
 
-    def __repr__(self) -> str:
-        return f"<ObjectFiles {', '.join(self.paths)}: {len(self.problems)} problems>"
-
     def load_first(self) -> None:
         """Put the files' objects in force; blocks on the file system.
 

@@ -80,9 +80,6 @@ class InForce:
         self._dangling: tuple[str, ...] = ()  # told already
         self.problems: tuple[Problem, ...] = ()
 
-    def __repr__(self) -> str:
-        return f"<InForce of {self.name}: {len(self.problems)} problems>"
-
     def read(self, kind: str, name: str, content: object) -> FlowControlObject | Problem:
         """An object by its content, or why it is not valid."""
         found = read_object(content)

@@ -268,9 +268,6 @@ class Fields:
             raise KubeconfigError(f"{file}{where and ': '}{where}: want a mapping of fields")
         self._content: dict[Any, Any] = content
 
-    def __repr__(self) -> str:
-        return f"<Fields of {self._file}: {self._where}>"
-
     def place(self, name: str) -> str:
         """Where a field is, for messages."""
         return f"{self._file}: {self._where}{self._where and '.'}{name}"

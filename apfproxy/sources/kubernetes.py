@@ -98,9 +98,6 @@ class KubernetesObjects:
                 sleep=sleep,
             )
 
-    def __repr__(self) -> str:
-        return f"<KubernetesObjects of {self.name}: {self.problem() or 'ok'}>"
-
     @property
     def is_synced(self) -> bool:
         """Whether all objects of the API have been known."""

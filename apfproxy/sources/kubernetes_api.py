@@ -83,9 +83,6 @@ class KubernetesApi:
         self._silence_s = silence_s
         self._session: aiohttp.ClientSession | None = None
 
-    def __repr__(self) -> str:
-        return f"<KubernetesApi {self.server}>"
-
     @property
     def problem(self) -> str | None:
         """Why changed credentials are not in use."""

@@ -56,9 +56,6 @@ class CountsParser:
         self._resource_objects: dict[str, int] = {}
         self._storage_objects: dict[str, int] = {}
 
-    def __repr__(self) -> str:
-        return f"<CountsParser: {self._bytes} bytes read>"
-
     def feed(self, data: bytes) -> None:
         """Take the next piece; CountsError if the page or a line is too long."""
         self._bytes += len(data)
@@ -134,9 +131,6 @@ class ObjectCounts:
         self.problem: str | None = None
         self.reads_total = 0
         self.failures_total = 0
-
-    def __repr__(self) -> str:
-        return f"<ObjectCounts from {self.shown_url}: {self.problem or 'ok'}>"
 
     @property
     def shown_url(self) -> str:

@@ -115,9 +115,6 @@ class Reflector:
         self.lists = 0
         self.watches = 0
 
-    def __repr__(self) -> str:
-        return f"<Reflector of {len(self.objects)} {self._resource} at {self._at}>"
-
     @property
     def path(self) -> str:
         """The resource's path."""

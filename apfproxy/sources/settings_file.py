@@ -141,9 +141,6 @@ class SettingsReader:
         self.source = source
         self.problems: list[str] = []
 
-    def __repr__(self) -> str:
-        return f"<SettingsReader of {self.source}: {len(self.problems)} problems>"
-
     def refuse(self, node: yaml.Node, path: str, problem: str) -> None:
         """Keep a problem with its place."""
         where = f"{self.source}:{node.start_mark.line + 1}: "

@@ -60,9 +60,6 @@ class StoredObjects:
         self._wake = asyncio.Event()
         self._read: dict[int, FlowControlObject | Problem] = {}  # by resource version
 
-    def __repr__(self) -> str:
-        return f"<StoredObjects of {self.name}: {len(self.problems)} problems>"
-
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Why objects of the store are not in force."""

@@ -27,9 +27,6 @@ class TokenFile:
         self.path = Path(path)
         self._min_characters = min_characters
 
-    def __repr__(self) -> str:
-        return f"<TokenFile {self.path}>"
-
     def token(self) -> bytes:
         """The current token, or TokenFileError; blocks on the file system for a moment."""
         try:

@@ -62,7 +62,7 @@ async def test_stampede(cache: AnswerCache[str]) -> None:
 
     assert question.asked == 1
     assert {answer.value for answer in answers} == {"answer 1"}
-    assert repr(cache) == "<AnswerCache: 1 kept, 0 in flight>"
+    assert 1 == len(cache)
 
 
 async def test_expiry(cache: AnswerCache[str], clock: Clock) -> None:

@@ -68,8 +68,6 @@ async def test_turns() -> None:
     await asked.drain()
 
     assert "ababaaaaaa" == "".join(asked.served)
-    assert "<FairLine: 0 under way, 0 waiting>" == repr(asked.line)
-    assert "<Line of a: 0 under way, 0 waiting>" == repr(next(iter(asked.waits)).line)
 
 
 async def test_slots_of_one() -> None:
@@ -133,13 +131,11 @@ async def test_comes_first() -> None:
     assert not asked.waits[places[1]].done()
     await asked.end(places[0])
     assert known.is_under_way
-    assert "<Place of a: under way, 1 turns>" == repr(known)
 
     # Those that come first themselves give way to no other of their address.
     for _ in range(3):
         await asked.ask("a", comes_first=True)
     assert ["a", "a", "a"] == asked.refused
-    assert "<Place of a: not under way, 0 turns>" == repr(places[2])
 
 
 async def test_gone() -> None:

@@ -316,10 +316,3 @@ def test_forbidden_message_is_no_html() -> None:
     message = Impersonations(NOBODY, None).forbidden_message(User("<i>&", ()), BOB)
 
     assert 'User "&lt;i&gt;&amp;" cannot' in message
-
-
-async def test_repr() -> None:
-    """A log can say what it is."""
-    assert repr(Impersonations(ImpersonationSettings(users=("a", "b"), groups=("c",)), None)) == (
-        "<Impersonations: 2 users and 1 groups listed, others by nobody>"
-    )

@@ -508,11 +508,6 @@ async def test_close() -> None:
     assert not keys.can_refresh()
 
 
-def test_repr() -> None:
-    """What a log may show has the issuer."""
-    assert f"<JsonWebTokens of {ISSUER}: " in repr(tokens())
-
-
 @pytest.mark.parametrize(
     "settings",
     [
@@ -569,7 +564,6 @@ def test_keys_of_settings(tmp_path: Path) -> None:
     keys = keys_of(JwtSettings(issuer="x", audiences=("a",), keys_file=str(path)))
 
     assert isinstance(keys, FileKeys)
-    assert "<FileKeys: 1 keys>" == repr(keys)
     assert isinstance(keys_of(SETTINGS), RemoteKeys)
     with pytest.raises(WebKeysError, match="No such file"):
         keys_of(JwtSettings(issuer="x", audiences=("a",), keys_file=str(tmp_path / "none")))

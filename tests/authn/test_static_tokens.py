@@ -131,11 +131,10 @@ def test_load_of_a_huge_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         StaticTokens(path).load()
 
 
-def test_repr_has_no_token() -> None:
-    """What a log may show has numbers only, and the object holds no token anywhere."""
+def test_no_token_is_kept() -> None:
+    """The object holds no token anywhere."""
     tokens = taken(b"secret-a,j,7\nsecret-b,k,8\n")
 
-    assert "<StaticTokens: 2 tokens>" == repr(tokens)
     assert "secret" not in repr(vars(tokens))
 
 

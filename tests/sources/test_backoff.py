@@ -25,11 +25,9 @@ def test_reset() -> None:
     """When all is well again, pauses start anew."""
     backoff = Backoff(1.0, 6.0, lambda: 0.0)
     pauses = [backoff.next_s(), backoff.next_s()]
-    shown = repr(backoff)
     backoff.reset()
 
     assert [0.5, 1.0, 0.5] == [*pauses, backoff.next_s()]
-    assert "<Backoff, next up to 4 s>" == shown
 
 
 @pytest.mark.parametrize(("asked_s", "expected_s"), [(0.1, 0.5), (2.0, 2.0), (9.0, 6.0)])

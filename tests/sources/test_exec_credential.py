@@ -199,4 +199,3 @@ async def test_is_run_when_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     tokens.append((await program.credential()).token)
 
     assert ["t1", "t1", "t2", "t3"] == tokens
-    assert "<ExecProgram x: Credential(expires_s=60)>" == repr(program)

@@ -15,7 +15,6 @@ from apfproxy.sources.exec_credential import ExecCommand
 from apfproxy.sources.kubeconfig import (
     MAX_BYTES,
     ApiAccess,
-    Fields,
     KubeconfigError,
     Pem,
     access,
@@ -457,8 +456,3 @@ def test_service_account_that_cannot_be_read() -> None:
 
     with pytest.raises(KubeconfigError, match="/token: cannot be read: File name too long"):
         in_cluster(environment, "x" * 300)
-
-
-def test_fields_are_shown_without_content() -> None:
-    """What is read is not shown."""
-    assert "<Fields of config: users>" == repr(Fields("config", "users", {"token": SECRET}))

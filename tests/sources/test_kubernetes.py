@@ -102,7 +102,6 @@ async def test_follows() -> None:
     assert {"other", "catch-all", "exempt"} == set(source.controller.levels)
     assert problem is None
     assert source.api.is_closed
-    assert "<KubernetesObjects of https://api: https://api: me.crt" in repr(source.objects)
 
 
 async def test_one_resource_is_not_enough(caplog: pytest.LogCaptureFixture) -> None:

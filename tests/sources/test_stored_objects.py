@@ -111,7 +111,7 @@ async def test_spoilt_later(caplog: pytest.LogCaptureFixture) -> None:
     await source.stored.reload()
     await source.stored.reload()
     during = set(source.controller.levels)
-    broken = repr(source.stored)
+    broken = source.stored.problems
     (entry,) = [
         each
         for each in source.scene.store.collection(PRIORITY_LEVEL_CONFIGURATION.resource).snapshot()
@@ -124,7 +124,7 @@ async def test_spoilt_later(caplog: pytest.LogCaptureFixture) -> None:
     assert {"mine", "other", "exempt", "catch-all"} == set(source.controller.levels)
     assert [(0, 0), (1, 0), (0, 0)] == source.loads.outcomes
     assert "what is not valid stays as it last was" in caplog.text
-    assert "<StoredObjects of the store: 1 problems>" == broken
+    assert ["bad"] == [each.name for each in broken]
 
 
 async def test_dangling() -> None:
