@@ -94,12 +94,7 @@ def takes_gzip(request: web.Request) -> bool:
 
 
 async def document(
-    request: web.Request,
-    form: Form,
-    body: bytes,
-    *,
-    status: int = 200,
-    pretty: bool | None = None,
+    request: web.Request, form: Form, body: bytes, *, status: int = 200, pretty: bool | None = None
 ) -> web.Response:
     """An answer of one document.
 

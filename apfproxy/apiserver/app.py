@@ -26,14 +26,7 @@ from apfproxy.apiserver.discovery import (
 )
 from apfproxy.apiserver.errors import StatusError, method_not_allowed, no_such_resource
 from apfproxy.apiserver.handlers import Call
-from apfproxy.apiserver.negotiation import (
-    AS_JSON,
-    AVAILABLE,
-    JSON,
-    check_route,
-    choices,
-    chosen,
-)
+from apfproxy.apiserver.negotiation import AS_JSON, AVAILABLE, JSON, check_route, choices, chosen
 from apfproxy.apiserver.openapi.documents import OpenAPI
 from apfproxy.apiserver.paths import Paths
 from apfproxy.apiserver.rendering import encode
@@ -72,10 +65,7 @@ class Api:
     """
 
     def __init__(
-        self,
-        registry: Registry,
-        chance: random.Random,
-        external_address: str = EXTERNAL_ADDRESS,
+        self, registry: Registry, chance: random.Random, external_address: str = EXTERNAL_ADDRESS
     ) -> None:
         self.registry = registry
         self._external_address = external_address
@@ -168,12 +158,7 @@ class Api:
         accept = request.headers.get("Accept", "")
         form = AS_JSON if "gitVersion" in found else chosen(accept)
         query = parse_query(request.rel_url.raw_query_string.encode())
-        return await document(
-            request,
-            form,
-            encode(found),
-            pretty=parameters.pretty(query) if query.get("pretty") else None,
-        )
+        return await document(request, form, encode(found), pretty=parameters.pretty(query))
 
     async def _openapi_document(
         self, request: web.Request, segments: list[str]

@@ -29,11 +29,7 @@ LONGEST = 4096
 ALPHABET = frozenset(string.ascii_letters + string.digits + "-_")
 TOKEN = Struct(
     "continueToken",
-    (
-        Field("v", Scalar.STRING),
-        Field("rv", Scalar.INT64),
-        Field("start", Scalar.STRING),
-    ),
+    (Field("v", Scalar.STRING), Field("rv", Scalar.INT64), Field("start", Scalar.STRING)),
     "storage",
 )
 

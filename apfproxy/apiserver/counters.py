@@ -6,6 +6,8 @@ needs no lock.
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from apfproxy.flowcontrol.counters import NS_PER_S, Histogram
@@ -42,6 +44,7 @@ class RequestLabels(NamedTuple):
     dry_run: str = ""
 
 
+@dataclass(slots=True)
 class RequestCounters:
     """What became of requests with the same labels.
 
@@ -51,19 +54,17 @@ class RequestCounters:
         long_running: Watches that are open now.
     """
 
-    __slots__ = ("by_code", "duration_ns", "long_running")
-
-    def __init__(self) -> None:
-        self.by_code: dict[int, int] = {}
-        self.duration_ns = Histogram(REQUEST_BOUNDS_NS)
-        self.long_running = 0
+    by_code: Counter[int] = field(default_factory=Counter)
+    duration_ns: Histogram = field(default_factory=lambda: Histogram(REQUEST_BOUNDS_NS))
+    long_running: int = 0
 
     def end(self, code: int, duration_ns: int) -> None:
         """Count a request that ended."""
-        self.by_code[code] = self.by_code.get(code, 0) + 1
+        self.by_code[code] += 1
         self.duration_ns.observe(duration_ns)
 
 
+@dataclass(slots=True)
 class ApiServerCounters:
     """What the API server did; `in_flight_*` are gauges, all else only grows.
 
@@ -77,32 +78,12 @@ class ApiServerCounters:
         commit_failures: Batches that the disk refused.
     """
 
-    __slots__ = (
-        "commit_failures",
-        "commit_ns",
-        "committed_changes",
-        "in_flight_mutating",
-        "in_flight_read_only",
-        "injected_faults",
-        "requests",
+    requests: defaultdict[RequestLabels, RequestCounters] = field(
+        default_factory=lambda: defaultdict(RequestCounters)
     )
-
-    def __init__(self) -> None:
-        self.requests: dict[RequestLabels, RequestCounters] = {}
-        self.in_flight_read_only = 0
-        self.in_flight_mutating = 0
-        self.injected_faults: dict[str, int] = {}
-        self.commit_ns = Histogram(COMMIT_BOUNDS_NS)
-        self.committed_changes = 0
-        self.commit_failures = 0
-
-    def of(self, labels: RequestLabels) -> RequestCounters:
-        """The counters of requests with these labels."""
-        found = self.requests.get(labels)
-        if found is None:
-            found = self.requests[labels] = RequestCounters()
-        return found
-
-    def count_fault(self, kind: str) -> None:
-        """Count a fault that was injected."""
-        self.injected_faults[kind] = self.injected_faults.get(kind, 0) + 1
+    in_flight_read_only: int = 0
+    in_flight_mutating: int = 0
+    injected_faults: Counter[str] = field(default_factory=Counter)
+    commit_ns: Histogram = field(default_factory=lambda: Histogram(COMMIT_BOUNDS_NS))
+    committed_changes: int = 0
+    commit_failures: int = 0

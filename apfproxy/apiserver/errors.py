@@ -33,6 +33,7 @@ class StatusError(Exception):
         message: str,
         details: dict[str, Any] | None = None,
         retry_after_s: int = 0,
+        metadata: dict[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -40,13 +41,14 @@ class StatusError(Exception):
         self.message = message
         self.details = details
         self.retry_after_s = retry_after_s
+        self.metadata = metadata or {}
 
     def status(self) -> dict[str, Any]:
         """The Status object."""
         body: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": {},
+            "metadata": self.metadata,
             "status": "Failure",
             "message": self.message,
         }

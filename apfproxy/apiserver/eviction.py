@@ -27,12 +27,7 @@ from apfproxy.api.policy.eviction_rules import (
 )
 from apfproxy.api.policy.kinds import GROUP, POD_DISRUPTION_BUDGET
 from apfproxy.api.times import rfc3339
-from apfproxy.apiserver.errors import (
-    StatusError,
-    bad_request,
-    forbidden,
-    unknown_error,
-)
+from apfproxy.apiserver.errors import StatusError, bad_request, forbidden, unknown_error
 from apfproxy.apiserver.identity import check_preconditions
 from apfproxy.apiserver.registry import WriteOptions
 

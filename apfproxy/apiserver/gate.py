@@ -80,7 +80,7 @@ class Gate:
         now = asyncio.get_running_loop().time
         started_s = now()
         attributes = attributes_of(request)
-        counters = self._counters.of(self._labels(request, attributes))
+        counters = self._counters.requests[self._labels(request, attributes)]
         code = 0
         self._enter(attributes.is_mutating)
         share = contextlib.ExitStack()
@@ -138,7 +138,7 @@ class Gate:
             if delay_s > 0:
                 await asyncio.sleep(delay_s)
             if fault is not None:
-                self._counters.count_fault(fault.value)
+                self._counters.injected_faults[fault.value] += 1
                 return await self._fail(request, fault)
         limit = asyncio.timeout(None if attributes.long_running else REQUEST_S)
         try:

@@ -41,16 +41,11 @@ from apfproxy.apiserver.bodies import (
     too_large,
     versions,
 )
-from apfproxy.apiserver.errors import (
-    bad_request,
-    method_not_allowed,
-    not_found,
-    unknown_error,
-)
+from apfproxy.apiserver.errors import bad_request, method_not_allowed, not_found, unknown_error
 from apfproxy.apiserver.eviction import evict
 from apfproxy.apiserver.identity import check_identity, is_version, place
 from apfproxy.apiserver.large_writes import worked_out
-from apfproxy.apiserver.lists import page, reach
+from apfproxy.apiserver.lists import Selection, page, reach
 from apfproxy.apiserver.negotiation import (
     ALL_SHAPES,
     AVAILABLE,
@@ -70,7 +65,6 @@ from apfproxy.apiserver.patches import (
 from apfproxy.apiserver.paths import EVICTION
 from apfproxy.apiserver.registry import WriteOptions, selectable
 from apfproxy.apiserver.rendering import Renderer, encode, indented_list, yaml_list
-from apfproxy.apiserver.selection import Selection
 from apfproxy.apiserver.store.entries import Entry, entry_of
 from apfproxy.apiserver.watches import ON_INITIAL, Watch, cache_key
 from apfproxy.request.target import parse_query
@@ -104,6 +98,10 @@ class Call:
         self._kind = target.kind
         self._version = target.version
         self._query = parse_query(request.rel_url.raw_query_string.encode())
+        self._accept = request.headers.get("Accept", "")
+        self._content_type = request.headers.get("Content-Type", "")
+        self._user_agent = request.headers.get("User-Agent", "")
+        self._pretty = parameters.pretty(self._query)
         self._chance = chance
         self._collection = registry.store.collection(target.kind.resource)
 
@@ -115,8 +113,7 @@ class Call:
         if method == "PATCH" and media_type(self._content_type) not in PATCH_TYPES:
             raise unsupported_patch_type()
         is_watchable = method == "GET" and (target.is_watch or not target.name)
-        accept = self._request.headers.get("Accept", "")
-        check_route(accept, STREAMED if is_watchable else AVAILABLE)
+        check_route(self._accept, STREAMED if is_watchable else AVAILABLE)
         if target.version.deprecation:
             warn(target.version.deprecation)
         if target.subresource == EVICTION:
@@ -302,22 +299,8 @@ class Call:
         return await written_piecemeal(self._request, headers_for(form), write)
 
     def _form(self, *, has_table: bool = True, streams: bool = False) -> Form:
-        accept = self._request.headers.get("Accept", "")
         shapes = ALL_SHAPES if has_table else WITHOUT_TABLE
-        return chosen(accept, shapes=shapes, streams=streams)
-
-    @property
-    def _pretty(self) -> bool | None:
-        """What the client says about the layout; None for nothing."""
-        return parameters.pretty(self._query) if self._query.get("pretty", ("",))[0] else None
-
-    @property
-    def _content_type(self) -> str:
-        return self._request.headers.get("Content-Type", "")
-
-    @property
-    def _user_agent(self) -> str:
-        return self._request.headers.get("User-Agent", "")
+        return chosen(self._accept, shapes=shapes, streams=streams)
 
     def _renderer(self, form: Form) -> Renderer:
         include = self._query.get("includeObject", ("",))[0]

@@ -16,8 +16,9 @@ from apfproxy.apiserver.store.entries import TooOldError
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
+    from apfproxy.api.selectors.fields import FieldSelector
+    from apfproxy.api.selectors.labels import LabelSelector
     from apfproxy.apiserver.options import ListOptions
-    from apfproxy.apiserver.selection import Selection
     from apfproxy.apiserver.store.collection import Collection
     from apfproxy.apiserver.store.entries import Entry
     from apfproxy.apiserver.store.store import Store
@@ -38,24 +39,35 @@ LATEST = -1
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """What is selected; "" and None are for all."""
+
+    namespace: str = ""
+    name: str = ""
+    labels: LabelSelector | None = None
+    fields: FieldSelector | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all objects of the namespace, or of all, are selected."""
+        return not self.name and self.labels is None and self.fields is None
+
+    def matches(self, entry: Entry) -> bool:
+        """Whether an object is selected."""
+        return (
+            (not self.namespace or entry.namespace == self.namespace)
+            and (not self.name or entry.name == self.name)
+            and (self.labels is None or self.labels.matches(entry.labels))
+            and (self.fields is None or self.fields.matches(entry.fields))
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """What a list answers with: objects in the order of their keys, metadata of the list."""
 
     entries: list[Entry]
     metadata: Object
-
-
-class ListExpiredError(StatusError):
-    """410 for a continue token, with one to go on without consistency."""
-
-    def __init__(self, token: str) -> None:
-        error = expired(CONTINUE_TOO_OLD)
-        super().__init__(error.code, error.reason, error.message)
-        self._token = token
-
-    def status(self) -> Object:
-        """The Status object."""
-        return {**super().status(), "metadata": {"continue": self._token}}
 
 
 def too_large(resource_version: int, current: int) -> StatusError:
@@ -97,7 +109,9 @@ async def page(
     except TooOldError as error:
         if start is None:
             raise expired(LIST_TOO_OLD) from error
-        raise ListExpiredError(continue_token.encode(LATEST, start)) from error
+        # With a token to go on without consistency.
+        metadata = {"continue": continue_token.encode(LATEST, start)}
+        raise StatusError(410, "Expired", CONTINUE_TOO_OLD, metadata=metadata) from error
 
 
 def page_at(

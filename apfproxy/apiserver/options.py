@@ -103,9 +103,10 @@ class WriteParameters:
 NO_LIST_OPTIONS = ListOptions()
 
 
-def pretty(query: Query) -> bool:
-    """Whether the answer is to be laid out for people."""
-    return first(query, "pretty") in TRUTHS
+def pretty(query: Query) -> bool | None:
+    """Whether the answer is to be laid out for people; None where nothing says so."""
+    value = first(query, "pretty")
+    return value in TRUTHS if value else None
 
 
 def is_watch(query: Query) -> bool:

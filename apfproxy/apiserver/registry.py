@@ -149,11 +149,7 @@ class Registry:
     """
 
     def __init__(
-        self,
-        kinds: Iterable[Kind],
-        store: Store,
-        clock: Callable[[], float],
-        chance: random.Random,
+        self, kinds: Iterable[Kind], store: Store, clock: Callable[[], float], chance: random.Random
     ) -> None:
         self.kinds = tuple(kinds)
         self.store = store

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     import random
     from collections.abc import Awaitable, Callable
 
+    from apfproxy.apiserver.lists import Selection
     from apfproxy.apiserver.options import ListOptions
     from apfproxy.apiserver.rendering import Renderer
-    from apfproxy.apiserver.selection import Selection
     from apfproxy.apiserver.store.collection import Collection, Watcher
     from apfproxy.apiserver.store.entries import Change
     from apfproxy.apiserver.store.store import Store

@@ -7,12 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from apfproxy.api.flowcontrol.fixed_specs import FLOW_SCHEMAS
-from apfproxy.lint.findings import (
-    REACHED_WITHOUT_GROUPS,
-    SAME_PRECEDENCE,
-    UNREACHABLE,
-    Finding,
-)
+from apfproxy.lint.findings import REACHED_WITHOUT_GROUPS, SAME_PRECEDENCE, UNREACHABLE, Finding
 from apfproxy.lint.identities import Identity, can_meet, everybody_in, holders
 from apfproxy.lint.request_sets import Kind, Piece, RequestSet, pieces_of
 

@@ -20,11 +20,7 @@ from apfproxy.lint.identities import Identity, identities
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from apfproxy.api.flowcontrol.types import (
-        FlowSchema,
-        NonResourcePolicyRule,
-        ResourcePolicyRule,
-    )
+    from apfproxy.api.flowcontrol.types import FlowSchema, NonResourcePolicyRule, ResourcePolicyRule
 
 MOST_PARTS = 4096
 """Parts of one piece that are looked at; nobody writes so many, and lists multiply quickly."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 
+
+@dataclass(slots=True)
 class ConfigStatus:
     """Counts of reloads and the state of the last one.
 
@@ -13,13 +16,10 @@ class ConfigStatus:
         last_success_unix_s: When a load last succeeded, in seconds since 1970; 0 before.
     """
 
-    __slots__ = ("failed", "last_success_unix_s", "problems", "succeeded")
-
-    def __init__(self) -> None:
-        self.succeeded = 0
-        self.failed = 0
-        self.problems = 0
-        self.last_success_unix_s = 0.0
+    succeeded: int = 0
+    failed: int = 0
+    problems: int = 0
+    last_success_unix_s: float = 0.0
 
     def loaded(self, problems: int, unix_s: float) -> None:
         """Count one load, now, which succeeded if there are no problems."""

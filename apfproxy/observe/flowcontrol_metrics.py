@@ -19,11 +19,7 @@ from apfproxy.flowcontrol.counters import (
     WATCH_COUNT_BOUNDS,
 )
 from apfproxy.flowcontrol.kind_meter import RATIO_BOUNDS
-from apfproxy.flowcontrol.meter import (
-    DEMAND_RATIO_BOUNDS,
-    REQUEST_RATIO_BOUNDS,
-    SEAT_RATIO_BOUNDS,
-)
+from apfproxy.flowcontrol.meter import DEMAND_RATIO_BOUNDS, REQUEST_RATIO_BOUNDS, SEAT_RATIO_BOUNDS
 from apfproxy.flowcontrol.seats import NS_PER_TICK
 from apfproxy.observe.families import (
     NO_LABELS,

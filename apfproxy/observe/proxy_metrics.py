@@ -178,10 +178,7 @@ class ProxyMetrics:
         yield gauge(
             PREFIX + "upstream_connections",
             "Connections to the origin that are open, by whether a request uses them",
-            [
-                ({"state": "active"}, self._pool.open_count - idle),
-                ({"state": "idle"}, idle),
-            ],
+            [({"state": "active"}, self._pool.open_count - idle), ({"state": "idle"}, idle)],
         )
         yield gauge(
             PREFIX + "upstream_waiters",

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from apfproxy.api.selectors.fields import parse_field_selector
+from apfproxy.api.selectors.labels import parse_label_selector
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.lists import page
+from apfproxy.apiserver.lists import Selection, page
 from apfproxy.apiserver.options import ListOptions
-from apfproxy.apiserver.selection import Selection
+from apfproxy.apiserver.store.entries import Entry
 from apfproxy.apiserver.store.store import Store
 from tests.apiserver.site import SCHEMAS, flow_schema
 
@@ -188,3 +190,34 @@ async def test_empty_lists(site: Site) -> None:
     assert [] == empty["items"]
     assert {"resourceVersion": str(site.store.resource_version)} == empty["metadata"]
     assert (400, "BadRequest") == bad.summary
+
+
+ENTRY = Entry("pods", "n", "p", 7, "u-1", {"app": "web"}, {"metadata.name": "p"}, b"{}")
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        pytest.param(Selection(), True, id="all"),
+        pytest.param(Selection(namespace="n"), True, id="namespace"),
+        pytest.param(Selection(namespace="m"), False, id="other-namespace"),
+        pytest.param(Selection(name="p"), True, id="name"),
+        pytest.param(Selection(name="q"), False, id="other-name"),
+        pytest.param(Selection(labels=parse_label_selector("app=web")), True, id="labels"),
+        pytest.param(Selection(labels=parse_label_selector("app!=web")), False, id="other-labels"),
+        pytest.param(Selection(fields=parse_field_selector("metadata.name=p")), True, id="fields"),
+        pytest.param(
+            Selection(fields=parse_field_selector("metadata.name!=p")), False, id="other-fields"
+        ),
+    ],
+)
+def test_matches(selection: Selection, expected: bool) -> None:
+    """An object is selected if it is what every part asks for."""
+    assert expected == selection.matches(ENTRY)
+
+
+def test_is_whole() -> None:
+    """Only a namespace leaves nothing out of it."""
+    assert Selection(namespace="n").is_whole
+    assert not Selection(name="p").is_whole
+    assert not Selection(labels=parse_label_selector("a")).is_whole

@@ -241,9 +241,15 @@ def test_is_watch(query: str, expected: bool) -> None:
 
 @pytest.mark.parametrize(
     ("query", "expected"),
-    [("", False), ("pretty=true", True), ("pretty=1", True), ("pretty=yes", False)],
+    [
+        ("", None),
+        ("pretty=", None),
+        ("pretty=true", True),
+        ("pretty=1", True),
+        ("pretty=yes", False),
+    ],
 )
-def test_pretty(query: str, expected: bool) -> None:
+def test_pretty(query: str, expected: bool | None) -> None:
     """Only what Go takes for true is true."""
     assert expected == pretty(query_of(query))
 

@@ -35,9 +35,9 @@ def test_counts_can_be_read() -> None:
 def test_requests() -> None:
     """Requests have Kubernetes' names and labels."""
     counters = ApiServerCounters()
-    counters.of(LABELS).end(200, 30_000_000)
-    counters.of(LABELS).end(0, 30_000_000)
-    counters.of(RequestLabels("WATCH")).long_running = 2
+    counters.requests[LABELS].end(200, 30_000_000)
+    counters.requests[LABELS].end(0, 30_000_000)
+    counters.requests[RequestLabels("WATCH")].long_running = 2
     text = page(counters).decode()
     labels = (
         'component="apiserver",dry_run="",group="",resource="pods",scope="cluster",'
@@ -68,7 +68,7 @@ def test_own(line: str) -> None:
     """What the server has and does is all there."""
     counters = ApiServerCounters()
     counters.in_flight_read_only = 7
-    counters.count_fault("500")
+    counters.injected_faults["500"] += 1
     counters.commit_ns.observe(1_000_000)
     counters.committed_changes = 5
 

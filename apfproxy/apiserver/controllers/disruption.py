@@ -18,13 +18,7 @@ import msgspec
 from apfproxy.api.conditions import FALSE, TRUE, find_condition
 from apfproxy.api.core.kinds import POD
 from apfproxy.api.core.pod_strategy import ENDED
-from apfproxy.api.policy.budget import (
-    PodState,
-    assess,
-    failed_status,
-    is_up_to_date,
-    pod_state,
-)
+from apfproxy.api.policy.budget import PodState, assess, failed_status, is_up_to_date, pod_state
 from apfproxy.api.policy.eviction_rules import DISRUPTION_TARGET
 from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.api.selectors.errors import SelectorError

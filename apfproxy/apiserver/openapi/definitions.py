@@ -38,21 +38,13 @@ RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 TIME = f"{META}.Time"
 FIELDS = f"{META}.FieldsV1"
 
-PLAIN: dict[Scalar, Object] = {
-    Scalar.STRING: {"type": "string"},
-    Scalar.BOOLEAN: {"type": "boolean"},
-    Scalar.INT32: {"type": "integer", "format": "int32"},
-    Scalar.INT64: {"type": "integer", "format": "int64"},
+PLAIN: dict[Scalar, tuple[Object, object]] = {
+    Scalar.STRING: ({"type": "string"}, ""),
+    Scalar.BOOLEAN: ({"type": "boolean"}, False),
+    Scalar.INT32: ({"type": "integer", "format": "int32"}, 0),
+    Scalar.INT64: ({"type": "integer", "format": "int64"}, 0),
 }
-"""Scalars that are described where they are used."""
-
-ZERO: dict[Scalar, object] = {
-    Scalar.STRING: "",
-    Scalar.BOOLEAN: False,
-    Scalar.INT32: 0,
-    Scalar.INT64: 0,
-}
-"""The default of those that Go writes always."""
+"""Scalars that are described where they are used, and the defaults of those always written."""
 
 NAMED: dict[Scalar, str] = {
     Scalar.QUANTITY: QUANTITY,
@@ -187,7 +179,7 @@ class Definitions:
                 return {"type": "object", "additionalProperties": self.type_schema(type_.value)}
         if type_ in NAMED:
             return self.named(NAMED[type_])
-        return dict(PLAIN[type_])
+        return dict(PLAIN[type_][0])
 
     def named(self, name: str) -> Object:
         """A reference to a scalar's definition, which is added."""
@@ -212,7 +204,7 @@ def default_of(field: Field) -> object:
     if isinstance(field.type, Struct):
         return {}
     if isinstance(field.type, Scalar) and field.is_always_written:
-        return ZERO.get(field.type)
+        return PLAIN.get(field.type, (None, None))[1]
     return None
 
 

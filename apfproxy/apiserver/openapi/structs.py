@@ -8,12 +8,7 @@ from __future__ import annotations
 from apfproxy.api.schema.shared_structs import META, TYPE_META, struct
 from apfproxy.api.schema.types import Field, List, Scalar, Struct, pointer, required
 
-PATCH = Struct(
-    "Patch",
-    (),
-    META,
-    "A change to an object; its content type says of which sort.",
-)
+PATCH = Struct("Patch", (), META, "A change to an object; its content type says of which sort.")
 
 VERSION_INFO = Struct(
     "Info",

@@ -11,16 +11,7 @@ from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, TooOldEr
 from apfproxy.apiserver.store.window import DEFAULT_BYTES, DEFAULT_CHANGES, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-
-class Published:
-    """The counter that all collections of a store share: of the newest change that readers see."""
-
-    __slots__ = ("resource_version",)
-
-    def __init__(self, resource_version: int) -> None:
-        self.resource_version = resource_version
+    from collections.abc import Callable, Iterable, Mapping
 
 
 class Collection:
@@ -29,7 +20,7 @@ class Collection:
     def __init__(
         self,
         resource: str,
-        published: Published,
+        newest: Callable[[], int],
         *,
         window: int = DEFAULT_CHANGES,
         window_bytes: int = DEFAULT_BYTES,
@@ -38,12 +29,12 @@ class Collection:
 
         Args:
             resource: Its name.
-            published: The store's counter; the store moves it.
+            newest: The resource version of the newest change that the store's readers see.
             window: Changes that are kept, for watches and for snapshots of the past.
             window_bytes: The most that they may weigh.
         """
         self.resource = resource
-        self._published = published
+        self.newest = newest
         self._objects: dict[str, Entry] = {}
         self._keys: list[str] = []
         self._window = Window(changes=window, max_bytes=window_bytes)
@@ -100,7 +91,7 @@ class Collection:
 
     def watch(self, after: int) -> Watcher:
         """Follow the changes after a resource version; TooOldError if it is before the window."""
-        return Watcher(self, self._window, self._published, after)
+        return Watcher(self, self._window, after)
 
     def overlaid(
         self,
@@ -177,7 +168,7 @@ class Collection:
     def _undone(self, at: int | None) -> dict[str, Entry | None]:
         """Objects that changed after a resource version, as they were at it."""
         undone: dict[str, Entry | None] = {}
-        if at is not None and at < self._published.resource_version:
+        if at is not None and at < self.newest():
             for change in self._window.since(at):
                 undone[change.entry.key] = change.old
         return undone
@@ -201,22 +192,12 @@ def bounds(namespace: str | None, start: tuple[str, str] | None) -> tuple[str, s
 class Watcher:
     """A reader of the changes of one collection, at a position of its own."""
 
-    __slots__ = (
-        "_collection",
-        "_is_closed",
-        "_known",
-        "_next",
-        "_published",
-        "_window",
-    )
+    __slots__ = ("_collection", "_is_closed", "_known", "_next", "_window")
 
-    def __init__(
-        self, collection: Collection, window: Window, published: Published, after: int
-    ) -> None:
+    def __init__(self, collection: Collection, window: Window, after: int) -> None:
         """A watcher that knows everything up to the resource version `after`; or TooOldError."""
         self._collection = collection
         self._window = window
-        self._published = published
         self._next = window.position(after)
         self._known = after
         self._is_closed = False
@@ -230,7 +211,7 @@ class Watcher:
         version of the whole store: that is what a bookmark may say.
         """
         if self._next == self._window.end:
-            self._known = max(self._known, self._published.resource_version)
+            self._known = max(self._known, self._collection.newest())
         return self._known
 
     def read(self, limit: int) -> list[Change]:

@@ -19,7 +19,7 @@ import logging
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from apfproxy.apiserver.store.collection import Collection, Published
+from apfproxy.apiserver.store.collection import Collection
 from apfproxy.apiserver.store.entries import (
     Change,
     ChangeType,
@@ -87,7 +87,11 @@ class Pending(NamedTuple):
 
 
 class Store:
-    """All collections, and the one way to change them."""
+    """All collections, and the one way to change them.
+
+    Attributes:
+        resource_version: Of the newest change that readers see.
+    """
 
     def __init__(
         self,
@@ -110,7 +114,7 @@ class Store:
         self._window = window
         self._window_bytes = window_bytes
         self._backend = backend
-        self._published = Published(FIRST_RESOURCE_VERSION)
+        self.resource_version = FIRST_RESOURCE_VERSION
         self._collections: dict[str, Collection] = {}
         self._waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._is_closed = False
@@ -129,18 +133,13 @@ class Store:
                 backend.close()
                 raise
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._assigned = self._published.resource_version
+        self._assigned = self.resource_version
 
     def __repr__(self) -> str:
         return (
             f"<Store at {self.resource_version}, {len(self._collections)} collections, "
             f"{self.pending} writes pending>"
         )
-
-    @property
-    def resource_version(self) -> int:
-        """Of the newest change that readers see."""
-        return self._published.resource_version
 
     @property
     def pending(self) -> int:
@@ -152,7 +151,10 @@ class Store:
         found = self._collections.get(resource)
         if found is None:
             found = self._collections[resource] = Collection(
-                resource, self._published, window=self._window, window_bytes=self._window_bytes
+                resource,
+                lambda: self.resource_version,
+                window=self._window,
+                window_bytes=self._window_bytes,
             )
             if self._is_closed:
                 found.close()
@@ -218,7 +220,7 @@ class Store:
 
     async def wait_for(self, resource_version: int, timeout_s: float) -> bool:
         """Wait until readers see a version; False if the time is over or the store closes."""
-        if resource_version <= self._published.resource_version:
+        if resource_version <= self.resource_version:
             return True
         if self._is_closed:
             return False
@@ -233,7 +235,7 @@ class Store:
         finally:
             if waiter in self._waiters:
                 self._waiters.remove(waiter)
-        return resource_version <= self._published.resource_version
+        return resource_version <= self.resource_version
 
     async def close(self) -> None:
         """Take no more writes, finish those that were handed over, end all watches."""
@@ -265,7 +267,7 @@ class Store:
         if self._backend is None:
             collection = self.collection(change.entry.resource)
             collection.apply(change)
-            self._published.resource_version = change.resource_version
+            self.resource_version = change.resource_version
             future.set_result(change.entry)
             collection.wake()
             if self._waiters:
@@ -322,7 +324,7 @@ class Store:
             collection.apply(change)
             if self._heads.get((entry.resource, entry.key)) is change:
                 del self._heads[entry.resource, entry.key]
-        self._published.resource_version = batch[-1].change.resource_version
+        self.resource_version = batch[-1].change.resource_version
         for change, future in batch:
             if not future.done():
                 future.set_result(change.entry)
@@ -340,14 +342,14 @@ class Store:
         refuse(failed, error)
 
     def _wake_waiters(self) -> None:
-        version = self._published.resource_version
+        version = self.resource_version
         for wanted, future in self._waiters:
             if wanted <= version and not future.done():
                 future.set_result(None)
 
     def _restore(self, loaded: Loaded) -> None:
         """Fill the empty store."""
-        self._published.resource_version = max(loaded.resource_version, FIRST_RESOURCE_VERSION)
+        self.resource_version = max(loaded.resource_version, FIRST_RESOURCE_VERSION)
         entries: dict[str, list[Entry]] = {}
         changes: dict[str, list[Change]] = {}
         for entry in loaded.entries:
