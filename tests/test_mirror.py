@@ -12,7 +12,6 @@ WITHOUT_TESTS = {
     "clock.py": "protocols only",
     "apiserver/kinds.py": "names only",
     "api/core/container_schema.py": "fields only",
-    "api/core/namespace_schema.py": "fields only",
     "api/core/pod_schema.py": "fields only",
     "api/core/structs.py": "fields only",
     "api/flowcontrol/types.py": "fields only",

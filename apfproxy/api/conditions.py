@@ -46,6 +46,12 @@ def find_condition(status: Object, type_: str) -> Object | None:
     return None
 
 
+def is_true(status: Object, type_: str) -> bool:
+    """Whether the condition of a type is true."""
+    condition = find_condition(status, type_)
+    return condition is not None and condition["status"] == TRUE
+
+
 def set_condition(status: Object, condition: Object, now: str) -> None:
     """Put a condition into a status, in place of the one of its type if there is one.
 

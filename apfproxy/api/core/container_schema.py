@@ -61,28 +61,14 @@ CONTAINER = open_struct(
     "One program of a pod, run from an image.",
     required("name", STRING, "Name of the container, a DNS label, unique in the pod.", number=1),
     Field("image", STRING, "Container image to run.", number=2),
-    Field("command", STRINGS, "Program to run; the image's unless given.", number=3),
     Field("args", STRINGS, "Arguments of the program; the image's unless given.", number=4),
-    Field(
-        "ports",
-        keyed(CONTAINER_PORT, "containerPort", "protocol"),
-        "Ports that it serves.",
-        number=6,
-    ),
+    Field("ports", keyed(CONTAINER_PORT, "containerPort", "protocol"), "It serves.", number=6),
     Field("env", keyed(ENV_VAR, "name"), "Environment variables.", number=7),
     Field("resources", RESOURCE_REQUIREMENTS, "What it needs, and may use at most.", number=8),
     pointer("restartPolicy", STRING, "Whether it is restarted; Always makes a sidecar.", number=24),
-    Field(
-        "volumeMounts", keyed(VOLUME_MOUNT, "mountPath"), "Volumes in its file system.", number=9
-    ),
+    Field("volumeMounts", keyed(VOLUME_MOUNT, "mountPath"), "In its file system.", number=9),
     Field("terminationMessagePath", STRING, "File that says why it ended.", number=13),
-    Field(
-        "terminationMessagePolicy",
-        STRING,
-        "Where the reason of its end is taken from.",
-        enum=MESSAGE_POLICIES,
-        number=20,
-    ),
+    Field("terminationMessagePolicy", STRING, "Why it ended.", enum=MESSAGE_POLICIES, number=20),
     Field("imagePullPolicy", STRING, "When the image is pulled.", enum=PULL_POLICIES, number=14),
 )
 

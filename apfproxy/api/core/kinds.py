@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.api.core import namespaces, pod_strategy
-from apfproxy.api.core.namespace_schema import NAMESPACE_OBJECT
 from apfproxy.api.core.pod_defaults import set_pod_defaults
 from apfproxy.api.core.pod_schema import POD_OBJECT
-from apfproxy.api.core.pod_table import POD_COLUMNS, pod_cells, pod_row_conditions
+from apfproxy.api.core.pod_table import POD_COLUMNS, ROW_CONDITIONS, pod_cells
 from apfproxy.api.core.pod_validation import (
     validate_pod,
     validate_pod_status,
@@ -26,7 +25,6 @@ def pod_fields(obj: Object) -> dict[str, str]:
     `spec.host` is the old name of `spec.nodeName`; `status.podIPs` may be named, but has no value.
     """
     spec, status = obj["spec"], obj["status"]
-    addresses = status.get("podIPs")
     return {
         "spec.nodeName": spec.get("nodeName", ""),
         "spec.host": spec.get("nodeName", ""),
@@ -35,7 +33,7 @@ def pod_fields(obj: Object) -> dict[str, str]:
         "spec.serviceAccountName": spec.get("serviceAccountName", ""),
         "spec.hostNetwork": "true" if spec.get("hostNetwork") else "false",
         "status.phase": status.get("phase", ""),
-        "status.podIP": addresses[0]["ip"] if addresses else "",
+        "status.podIP": status.get("podIP", ""),
         "status.podIPs": "",
         "status.nominatedNodeName": status.get("nominatedNodeName", ""),
     }
@@ -66,20 +64,9 @@ POD = Kind(
     ),
     columns=POD_COLUMNS,
     cells=pod_cells,
-    row_conditions=pod_row_conditions,
+    row_conditions=lambda obj: ROW_CONDITIONS.get(obj["status"].get("phase", ""), ()),
     selectable=pod_fields,
-    selectable_fields=(
-        "spec.nodeName",
-        "spec.host",
-        "spec.restartPolicy",
-        "spec.schedulerName",
-        "spec.serviceAccountName",
-        "spec.hostNetwork",
-        "status.phase",
-        "status.podIP",
-        "status.podIPs",
-        "status.nominatedNodeName",
-    ),
+    selectable_fields=tuple(pod_fields({"spec": {}, "status": {}})),
     short_names=("po",),
     categories=("all",),
     answers_deleted=True,
@@ -92,7 +79,7 @@ NAMESPACE = Kind(
     plural="namespaces",
     singular="namespace",
     is_namespaced=False,
-    versions=(Version("v1", NAMESPACE_OBJECT, namespaces.set_defaults),),
+    versions=(Version("v1", namespaces.NAMESPACE_OBJECT, namespaces.set_defaults),),
     rules=Rules(
         prepare_create=namespaces.prepare_create,
         prepare_update=namespaces.prepare_update,
@@ -107,7 +94,7 @@ NAMESPACE = Kind(
     ),
     columns=namespaces.NAMESPACE_COLUMNS,
     cells=namespaces.cells,
-    selectable=namespaces.selectable,
+    selectable=lambda obj: {"status.phase": obj["status"].get("phase", "")},
     selectable_fields=("status.phase",),
     short_names=("ns",),
     storage_hash="Q3oi5N2YM8M=",

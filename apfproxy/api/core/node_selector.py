@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LISTING = frozenset({"In", "NotIn"})
 EXISTING = frozenset({"Exists", "DoesNotExist"})
 COMPARING = frozenset({"Gt", "Lt"})
-
+OPERATORS = tuple(sorted(LISTING | EXISTING | COMPARING))
 WRONG_OPERATOR = "not a valid selector operator"
 
 NODE_SELECTOR_REQUIREMENT = struct(
@@ -33,7 +33,7 @@ NODE_SELECTOR_REQUIREMENT = struct(
         "How the node's value is compared.",
         is_required=True,
         is_always_written=True,
-        enum=tuple(sorted(LISTING | EXISTING | COMPARING)),
+        enum=OPERATORS,
         number=2,
     ),
     Field("values", STRINGS, "What it is compared with.", number=3),
@@ -56,12 +56,7 @@ NODE_SELECTOR = struct(
 
 
 def validate_node_selector(node_selector: Object, path: str) -> list[FieldError]:
-    """All errors of a node selector; a term without requirements is allowed, and selects nothing.
-
-    Args:
-        node_selector: Of the right types.
-        path: Of the selector itself.
-    """
+    """All errors of a node selector; a term may have no requirements, and then selects nothing."""
     path = f"{path}.nodeSelectorTerms"
     terms = node_selector.get("nodeSelectorTerms")
     if not terms:
@@ -80,19 +75,16 @@ def label_requirement(requirement: dict[str, Any], path: str) -> list[FieldError
     errors: list[FieldError] = []
     operator = requirement.get("operator", "")
     values: list[str] = requirement.get("values") or []
-    if operator in LISTING:
-        if not values:
-            detail = "must be specified when `operator` is 'In' or 'NotIn'"
-            errors.append(required(f"{path}.values", detail))
-    elif operator in EXISTING:
-        if values:
-            detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-            errors.append(forbidden(f"{path}.values", detail))
-    elif operator in COMPARING:
-        if len(values) != 1:
-            detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
-            errors.append(required(f"{path}.values", detail))
-    else:
+    if operator in LISTING and not values:
+        detail = "must be specified when `operator` is 'In' or 'NotIn'"
+        errors.append(required(f"{path}.values", detail))
+    elif operator in EXISTING and values:
+        detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        errors.append(forbidden(f"{path}.values", detail))
+    elif operator in COMPARING and len(values) != 1:
+        detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
+        errors.append(required(f"{path}.values", detail))
+    elif operator not in OPERATORS:
         errors.append(invalid(f"{path}.operator", operator, WRONG_OPERATOR))
     errors += checked(f"{path}.key", requirement.get("key", ""), check_qualified_name)
     for index, value in enumerate(values):

@@ -22,7 +22,6 @@ from apfproxy.api.schema.types import Field, List, Map, Scalar, pointer, require
 
 RESTART_POLICIES = ("Always", "Never", "OnFailure")
 DNS_POLICIES = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
-PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
 PHASES = ("Failed", "Pending", "Running", "Succeeded", "Unknown")
 QOS_CLASSES = ("BestEffort", "Burstable", "Guaranteed")
 
@@ -58,17 +57,9 @@ POD_SPEC = open_struct(
     "PodSpec",
     "What a pod runs, and how.",
     Field(
-        "volumes",
-        keyed(VOLUME, "name", retains_keys=True),
-        "Directories that its containers may mount.",
-        number=1,
+        "volumes", keyed(VOLUME, "name", retains_keys=True), "What containers may mount.", number=1
     ),
-    Field(
-        "initContainers",
-        keyed(CONTAINER, "name"),
-        "Containers that run before the others.",
-        number=20,
-    ),
+    Field("initContainers", keyed(CONTAINER, "name"), "They run before the others.", number=20),
     Field(
         "containers",
         keyed(CONTAINER, "name"),
@@ -77,33 +68,11 @@ POD_SPEC = open_struct(
         is_always_written=True,
         number=2,
     ),
-    Field(
-        "restartPolicy",
-        STRING,
-        "Which containers are restarted when they end; Always unless given.",
-        enum=RESTART_POLICIES,
-        number=3,
-    ),
-    pointer(
-        "terminationGracePeriodSeconds",
-        INT64,
-        "Seconds that the pod gets to end before it is killed; 30 unless given.",
-        number=4,
-    ),
+    Field("restartPolicy", STRING, "Always unless given.", enum=RESTART_POLICIES, number=3),
+    pointer("terminationGracePeriodSeconds", INT64, "To end in; 30 unless given.", number=4),
     pointer("activeDeadlineSeconds", INT64, "Seconds that the pod may run at most.", number=5),
-    Field(
-        "dnsPolicy",
-        STRING,
-        "Whose name servers it uses; ClusterFirst unless given.",
-        enum=DNS_POLICIES,
-        number=6,
-    ),
-    Field(
-        "nodeSelector",
-        Map(STRING, is_atomic=True),
-        "Labels that a node must have to run it.",
-        number=7,
-    ),
+    Field("dnsPolicy", STRING, "ClusterFirst unless given.", enum=DNS_POLICIES, number=6),
+    Field("nodeSelector", Map(STRING, is_atomic=True), "Labels that its node has.", number=7),
     Field("serviceAccountName", STRING, "Name of the account that it runs as.", number=8),
     Field("serviceAccount", STRING, "The older name of `serviceAccountName`.", number=9),
     Field("nodeName", STRING, "Node that it is assigned to; set by the scheduler.", number=10),
@@ -118,27 +87,10 @@ POD_SPEC = open_struct(
     Field("tolerations", List(TOLERATION), "Taints of nodes that it does not mind.", number=22),
     Field("priorityClassName", STRING, "Name of the class that sets its priority.", number=24),
     pointer("priority", INT32, "Its priority; higher goes first.", number=25),
-    Field(
-        "readinessGates",
-        List(POD_READINESS_GATE),
-        "Conditions that readiness depends on.",
-        number=28,
-    ),
+    Field("readinessGates", List(POD_READINESS_GATE), "What else makes it ready.", number=28),
     pointer("enableServiceLinks", BOOLEAN, "Whether services are shown as variables.", number=30),
-    Field(
-        "preemptionPolicy",
-        STRING,
-        "Whether it may take the place of pods with lower priority.",
-        is_pointer=True,
-        enum=PREEMPTION_POLICIES,
-        number=31,
-    ),
-    Field(
-        "schedulingGates",
-        keyed(POD_SCHEDULING_GATE, "name"),
-        "What keeps it from being scheduled.",
-        number=38,
-    ),
+    pointer("preemptionPolicy", STRING, "Whether it may displace other pods.", number=31),
+    Field("schedulingGates", keyed(POD_SCHEDULING_GATE, "name"), "They hold it back.", number=38),
 )
 
 POD_CONDITION = struct(
@@ -153,10 +105,6 @@ POD_CONDITION = struct(
     Field("message", STRING, "Why, for people.", number=6),
 )
 
-HOST_IP = struct(
-    "HostIP", "An address of a node.", required("ip", STRING, "The address.", number=1)
-)
-
 POD_IP = struct("PodIP", "An address of a pod.", required("ip", STRING, "The address.", number=1))
 
 POD_STATUS = open_struct(
@@ -169,25 +117,12 @@ POD_STATUS = open_struct(
     Field("reason", STRING, "Why it is in this phase, in one word.", number=4),
     Field("nominatedNodeName", STRING, "Node where room is being made for it.", number=11),
     Field("hostIP", STRING, "Address of its node.", number=5),
-    Field("hostIPs", List(HOST_IP, merge_key="ip", is_merged=True), "Of its node.", number=16),
     Field("podIP", STRING, "Its address.", number=6),
     Field("podIPs", keyed(POD_IP, "ip"), "All its addresses.", number=12),
     pointer("startTime", Scalar.TIME, "When its node took notice of it.", number=7),
     Field("initContainerStatuses", List(CONTAINER_STATUS), "Of its init containers.", number=10),
     Field("containerStatuses", List(CONTAINER_STATUS), "Of its containers.", number=8),
-    Field(
-        "qosClass",
-        STRING,
-        "How late it is ended when its node runs out of a resource.",
-        enum=QOS_CLASSES,
-        number=9,
-    ),
+    Field("qosClass", STRING, "How late it is evicted.", enum=QOS_CLASSES, number=9),
 )
 
-POD_OBJECT = object_struct(
-    "Pod",
-    PACKAGE,
-    POD_SPEC,
-    POD_STATUS,
-    "Containers that run together on one node.",
-)
+POD_OBJECT = object_struct("Pod", PACKAGE, POD_SPEC, POD_STATUS, "Containers on one node.")

@@ -9,21 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.core.resources import qos_class
-from apfproxy.api.metadata import count_generation
+from apfproxy.api.metadata import copy_field, count_generation
 from apfproxy.api.names import check_dns_label
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
 
 TOLERATED_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-TOLERATION_S = 300
+LEAVE = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
 """How long pods stay on a node that is not ready or not reachable, unless they say otherwise."""
-
-SYSTEM_PRIORITIES = {
-    "system-cluster-critical": 2_000_000_000,
-    "system-node-critical": 2_000_001_000,
-}
-"""Priority classes that every cluster has, and their values."""
+PRIORITIES = {"": 0, "system-cluster-critical": 2 * 10**9, "system-node-critical": 2 * 10**9 + 1000}
+"""The priority classes that every cluster has, and none."""
 
 ENDED = frozenset({"Failed", "Succeeded"})
 """Phases of pods that run no more."""
@@ -42,50 +38,30 @@ PREEMPTION_POLICY = "PreemptLowerPriority"
 
 
 def admit_create(obj: Object) -> str:
-    """Add what admission does: tolerations, and a priority.
-
-    Returns:
-        Why the pod may not be created; "" if it may.
-    """
+    """Add what admission does, tolerations and a priority, or say why the pod is not created."""
     spec: dict[str, Any] = obj["spec"]
     class_name = spec.get("priorityClassName", "")
-    priority = SYSTEM_PRIORITIES.get(class_name) if class_name else 0
+    priority = PRIORITIES.get(class_name)
     if priority is None:
         return f"no PriorityClass with name {class_name} was found"
-    computed = "priority admission controller computed"
-    if spec.get("priority", priority) != priority:
-        return (
-            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec;"
-            f" {computed} {priority} from the given PriorityClass name"
-        )
-    policy = spec.get("preemptionPolicy", PREEMPTION_POLICY)
-    if policy != PREEMPTION_POLICY:
-        return (
-            f"the string value of PreemptionPolicy ({policy}) must not be provided in pod spec;"
-            f" {computed} {PREEMPTION_POLICY} from the given PriorityClass name"
-        )
-    spec["priority"] = priority
-    spec["preemptionPolicy"] = PREEMPTION_POLICY
+    for field, what, value in (
+        ("priority", "integer value of priority", priority),
+        ("preemptionPolicy", "string value of PreemptionPolicy", PREEMPTION_POLICY),
+    ):
+        if spec.setdefault(field, value) != value:
+            return (
+                f"the {what} ({spec[field]}) must not be provided in pod spec; priority admission"
+                f" controller computed {value} from the given PriorityClass name"
+            )
     add_tolerations(spec)
     return ""
 
 
 def add_tolerations(spec: Object) -> None:
     """Let the pod leave nodes in trouble after some minutes, unless it says otherwise."""
-    missing = [key for key in TOLERATED_TAINTS if not is_tolerated(spec, key)]
-    if missing:
-        spec["tolerations"] = [
-            *spec.get("tolerations", ()),
-            *(
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": TOLERATION_S,
-                }
-                for key in missing
-            ),
-        ]
+    for key in TOLERATED_TAINTS:
+        if not is_tolerated(spec, key):
+            spec["tolerations"] = [*spec.get("tolerations", ()), {"key": key, **LEAVE}]
 
 
 def is_tolerated(spec: Object, key: str) -> bool:
@@ -122,22 +98,13 @@ def prepare_status(new: Object, old: Object) -> None:
     """Keep the specification, and who owns the pod; the class of service has to stay if given."""
     new["spec"] = old["spec"]
     for field in ("generation", "deletionTimestamp", "ownerReferences"):
-        value = old["metadata"].get(field)
-        if value is None:
-            new["metadata"].pop(field, None)
-        else:
-            new["metadata"][field] = value
+        copy_field(field, new["metadata"], old["metadata"])
     if not new["status"].get("qosClass") and old["status"].get("qosClass"):
         new["status"]["qosClass"] = old["status"]["qosClass"]
 
 
 def grace_s(obj: Object, asked_s: int | None) -> int:
-    """Seconds that a deleted pod gets to end: none if it runs nowhere, or runs no more.
-
-    Args:
-        obj: The pod.
-        asked_s: What the client asked for; None for what the pod says itself.
-    """
+    """Seconds that a deleted pod gets to end: none if it runs nowhere, or runs no more."""
     spec = obj["spec"]
     seconds = spec.get("terminationGracePeriodSeconds", 0) if asked_s is None else asked_s
     if not spec.get("nodeName") or obj["status"].get("phase") in ENDED:

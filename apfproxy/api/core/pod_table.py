@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.ages import age
-from apfproxy.api.conditions import find_condition
+from apfproxy.api.conditions import is_true
 from apfproxy.api.core.pod_strategy import ENDED
 from apfproxy.api.core.resources import containers_of
 from apfproxy.api.kind import Column
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from apfproxy.api.kind import Object
 
 NONE = "<none>"
-
 POD_COLUMNS = (
     Column("Name", "string", "Unique within the namespace.", format="name"),
     Column("Ready", "string", "How many containers are ready, and how many there are."),
@@ -31,8 +30,6 @@ POD_COLUMNS = (
     Column("Nominated Node", "string", "Node where room is being made for it.", priority=1),
     Column("Readiness Gates", "string", "How many of its readiness gates are true.", priority=1),
 )
-
-
 ROW_CONDITIONS = {
     phase: (
         {"type": "Completed", "status": "True", "reason": phase, "message": f"The pod {told}."},
@@ -129,22 +126,8 @@ class Summary:
 def end_of(ended: dict[str, Any]) -> str:
     """How a container ended, in one word."""
     if ended.get("reason"):
-        reason: str = ended["reason"]
-        return reason
-    if ended.get("signal"):
-        return f"Signal:{ended['signal']}"
-    return f"ExitCode:{ended['exitCode']}"
-
-
-def is_true(status: Object, type_: str) -> bool:
-    """Whether a condition of the pod is true."""
-    condition = find_condition(status, type_)
-    return condition is not None and condition["status"] == "True"
-
-
-def pod_row_conditions(obj: Object) -> Sequence[Object]:
-    """What is to be known of a pod's row as a whole: that it has ended."""
-    return ROW_CONDITIONS.get(obj["status"].get("phase", ""), ())
+        return str(ended["reason"])
+    return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended['exitCode']}"
 
 
 def pod_cells(obj: Object, now_s: float) -> Sequence[object]:

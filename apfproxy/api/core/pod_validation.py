@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.core.container_schema import MESSAGE_POLICIES, PULL_POLICIES
-from apfproxy.api.core.pod_schema import DNS_POLICIES, PREEMPTION_POLICIES, RESTART_POLICIES
+from apfproxy.api.core.pod_schema import DNS_POLICIES, RESTART_POLICIES
 from apfproxy.api.core.resources import containers_of
 from apfproxy.api.field_errors import (
     FieldError,
@@ -17,7 +17,9 @@ from apfproxy.api.field_errors import (
     duplicate,
     forbidden,
     invalid,
+    named,
     not_supported,
+    repeated,
     required,
 )
 from apfproxy.api.metadata import validate_core_update, validate_labels, validate_metadata
@@ -26,6 +28,7 @@ from apfproxy.api.names import check_dns_label, check_dns_subdomain, check_quali
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
 
+PREEMPTION_POLICIES = ("Never", "PreemptLowerPriority")
 LARGEST_INT32 = 2**31 - 1
 
 CONTAINER_FIELDS = ("containers", "initContainers")
@@ -57,31 +60,27 @@ def validate_any_pod(obj: Object) -> list[FieldError]:
     spec = obj["spec"]
     errors = validate_metadata(obj["metadata"], is_namespaced=True)
     errors += validate_containers(spec)
-    errors += one_of(spec, "restartPolicy", "spec", RESTART_POLICIES, is_required=True)
-    errors += one_of(spec, "dnsPolicy", "spec", DNS_POLICIES, is_required=True)
+    errors += one_of(spec, "restartPolicy", "spec", RESTART_POLICIES)
+    errors += one_of(spec, "dnsPolicy", "spec", DNS_POLICIES)
     errors += one_of(spec, "preemptionPolicy", "spec", PREEMPTION_POLICIES)
     errors += validate_labels(spec.get("nodeSelector", {}), "spec.nodeSelector")
     for name in SUBDOMAIN_FIELDS:
         if name in spec:
             errors += checked(f"spec.{name}", spec[name], check_dns_subdomain)
     if "activeDeadlineSeconds" in spec:
-        errors += deadline_from(1, spec["activeDeadlineSeconds"])
+        errors += validate_deadline(spec["activeDeadlineSeconds"], 1)
     return errors + validate_gates(spec)
 
 
-def one_of(
-    obj: Object, name: str, path: str, choices: tuple[str, ...], *, is_required: bool = False
-) -> list[FieldError]:
+def one_of(obj: Object, name: str, path: str, choices: tuple[str, ...]) -> list[FieldError]:
     """The error of a field that has none of the values that it may have."""
     value = obj.get(name)
-    if value in choices or (value is None and not is_required):
+    if value is None or value in choices:
         return []
-    if not value and is_required:
-        return [required(f"{path}.{name}")]
     return [not_supported(f"{path}.{name}", value, choices)]
 
 
-def deadline_from(lowest: int, value: int) -> list[FieldError]:
+def validate_deadline(value: int, lowest: int) -> list[FieldError]:
     """The error of a deadline that is not in its range."""
     if lowest <= value <= LARGEST_INT32:
         return []
@@ -96,14 +95,10 @@ def validate_containers(spec: Object) -> list[FieldError]:
     for field in CONTAINER_FIELDS:
         for index, container in enumerate(containers_of(spec, field)):
             at, name = f"spec.{field}[{index}]", container["name"]
-            errors += checked(f"{at}.name", name, check_dns_label) if name else []
-            if not name:
-                errors.append(required(f"{at}.name"))
+            errors += named(f"{at}.name", name, check_dns_label)
             errors += validate_image(container, at)
-            errors += one_of(
-                container, "terminationMessagePolicy", at, MESSAGE_POLICIES, is_required=True
-            )
-            errors += one_of(container, "imagePullPolicy", at, PULL_POLICIES, is_required=True)
+            errors += one_of(container, "terminationMessagePolicy", at, MESSAGE_POLICIES)
+            errors += one_of(container, "imagePullPolicy", at, PULL_POLICIES)
             errors += one_of(container, "restartPolicy", at, RESTART_POLICIES)
             if name in names:
                 errors.append(duplicate(f"{at}.name", name))
@@ -128,14 +123,10 @@ def validate_gates(spec: Object) -> list[FieldError]:
     for index, gate in enumerate(spec.get("readinessGates", ())):
         field = f"spec.readinessGates[{index}].conditionType"
         errors += checked(field, gate["conditionType"], check_qualified_name)
-    seen: set[str] = set()
-    for index, gate in enumerate(spec.get("schedulingGates", ())):
-        field, name = f"spec.schedulingGates[{index}]", gate["name"]
-        errors += checked(field, name, check_qualified_name)
-        if name in seen:
-            errors.append(duplicate(field, name))
-        seen.add(name)
-    return errors
+    names = [gate["name"] for gate in spec.get("schedulingGates", ())]
+    for index, name in enumerate(names):
+        errors += checked(f"spec.schedulingGates[{index}]", name, check_qualified_name)
+    return errors + repeated(names, "spec.schedulingGates")
 
 
 def validate_pod_update(new: Object, old: Object) -> list[FieldError]:
@@ -152,10 +143,17 @@ def validate_pod_update(new: Object, old: Object) -> list[FieldError]:
         # Once more: Kubernetes looks at images twice at an update.
         for index, container in enumerate(containers):
             errors += validate_image(container, f"spec.{field}[{index}]")
-    deadline_errors, is_over = validate_deadline(spec, was)
-    errors += deadline_errors
-    if is_over:
-        return errors
+    now, before = (each.get("activeDeadlineSeconds") for each in (spec, was))
+    if now is not None:
+        wrong = validate_deadline(now, 0)
+        if not wrong and before is not None and before < now:
+            detail = "must be less than or equal to previous value"
+            wrong = [invalid("spec.activeDeadlineSeconds", now, detail)]
+        if wrong:
+            return errors + wrong  # Kubernetes looks no further.
+    elif before is not None:
+        detail = "must not update from a positive integer to nil value"
+        errors.append(invalid("spec.activeDeadlineSeconds", None, detail))
     errors += validate_added_tolerations(spec, was)
     gates = {gate["name"] for gate in was.get("schedulingGates", ())}
     errors += [
@@ -167,21 +165,6 @@ def validate_pod_update(new: Object, old: Object) -> list[FieldError]:
         if gate["name"] not in gates
     ]
     return errors + validate_rest(spec, was)
-
-
-def validate_deadline(spec: Object, was: Object) -> tuple[list[FieldError], bool]:
-    """The errors of a deadline, which may only come earlier; and whether to look no further."""
-    field = "spec.activeDeadlineSeconds"
-    now, before = spec.get("activeDeadlineSeconds"), was.get("activeDeadlineSeconds")
-    if now is None:
-        if before is None:
-            return [], False
-        detail = "must not update from a positive integer to nil value"
-        return [invalid(field, None, detail)], False
-    errors = deadline_from(0, now)
-    if not errors and before is not None and before < now:
-        errors = [invalid(field, now, "must be less than or equal to previous value")]
-    return errors, bool(errors)
 
 
 def validate_added_tolerations(spec: Object, was: Object) -> list[FieldError]:

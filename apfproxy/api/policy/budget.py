@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.api.conditions import FALSE, TRUE, find_condition, set_condition
+from apfproxy.api.conditions import FALSE, TRUE, find_condition, is_true, set_condition
 from apfproxy.api.policy.percent import scaled
 from apfproxy.api.times import parse_time, rfc3339
 
@@ -70,8 +70,7 @@ class Assessment:
 
 def is_ready(pod: Object) -> bool:
     """Whether a pod is healthy, as budgets see it."""
-    condition = find_condition(pod.get("status", {}), "Ready")
-    return condition is not None and condition["status"] == TRUE
+    return is_true(pod.get("status", {}), "Ready")
 
 
 def pod_state(pod: Object) -> PodState:

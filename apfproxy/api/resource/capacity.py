@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.field_errors import (
     FieldError,
-    duplicate,
     forbidden,
     invalid,
+    repeated,
     required,
     too_many,
 )
@@ -25,13 +25,7 @@ MOST_VALUES = 10
 
 
 def validate_capacity(capacity: Object, path: str, *, is_shared: bool) -> list[FieldError]:
-    """All errors of a capacity.
-
-    Args:
-        capacity: Of the right types.
-        path: Of it.
-        is_shared: Whether the device may be allocated several times.
-    """
+    """All errors of a capacity; only a device that may be allocated several times has a policy."""
     policy = capacity.get("requestPolicy")
     if policy is None:
         return []
@@ -47,15 +41,13 @@ def validate_capacity(capacity: Object, path: str, *, is_shared: bool) -> list[F
         return [forbidden(path, detail)]
     if not values and value_range is None:
         return []
-    default = policy.get("default")
-    if default is None:
-        kind = "validValues" if values else "validRange"
+    kind = "validValues" if values else "validRange"
+    if policy.get("default") is None:
         return [required(f"{path}.default", f"required when {kind} is defined")]
-    whole = parse(capacity["value"])
+    default, whole = parse(policy["default"]), parse(capacity["value"])
     if values:
-        parsed = [parse(value) for value in values]
-        return validate_values(parsed, parse(default), whole, f"{path}.validValues")
-    return validate_range(value_range, parse(default), whole, f"{path}.validRange")
+        return validate_values([parse(each) for each in values], default, whole, f"{path}.{kind}")
+    return validate_range(value_range, default, whole, f"{path}.{kind}")
 
 
 def validate_values(
@@ -71,20 +63,13 @@ def validate_values(
         # Nothing more is looked at, not even for the default.
         errors.append(too_many(path, len(values), MOST_VALUES))
     else:
+        detail = f"option is larger than capacity value: {whole}"
         errors += [
-            invalid(
-                f"{path}[{index}]",
-                value.text,
-                f"option is larger than capacity value: {whole}",
-            )
+            invalid(f"{path}[{index}]", value.text, detail)
             for index, value in enumerate(values)
             if value > whole
         ]
-        seen = set()
-        for index, value in enumerate(values):
-            if integer(value) in seen:
-                errors.append(duplicate(f"{path}[{index}]", str(integer(value))))
-            seen.add(integer(value))
+        errors += repeated([str(integer(value)) for value in values], path)
     if len(values) > MOST_VALUES or default not in values:
         detail = "default value is not valid according to the requestPolicy"
         errors.append(invalid(path, default.text, detail))
@@ -98,39 +83,33 @@ def validate_range(
     if value_range.get("min") is None:
         return [required(f"{path}.min", "required when validRange is defined")]
     least = parse(value_range["min"])
-    most = parse(value_range["max"]) if value_range.get("max") is not None else None
-    errors: list[FieldError] = []
-
-    def check(name: str, value: Quantity, detail: str, *, is_wrong: bool) -> None:
-        if is_wrong:
-            errors.append(invalid(f"{path}.{name}", value.text, detail))
-
-    detail = f"min is larger than capacity value: {whole}"
-    check("min", least, detail, is_wrong=least > whole)
-    check("min", default, f"default is less than min: {least}", is_wrong=default < least)
+    most = parse(value_range["max"]) if "max" in value_range else None
+    rules = [
+        ("min", least, least > whole, f"min is larger than capacity value: {whole}"),
+        ("min", default, default < least, f"default is less than min: {least}"),
+    ]
     if most is not None:
-        check("max", least, f"min is larger than max: {most}", is_wrong=least > most)
-        detail = f"max is larger than capacity value: {whole}"
-        check("max", most, detail, is_wrong=most > whole)
-        check("max", default, f"default is more than max: {most}", is_wrong=default > most)
-    if value_range.get("step") is None:
-        return errors
-    step = parse(value_range["step"])
-    if step.nano <= 0:
+        rules += [
+            ("max", least, least > most, f"min is larger than max: {most}"),
+            ("max", most, most > whole, f"max is larger than capacity value: {whole}"),
+            ("max", default, default > most, f"default is more than max: {most}"),
+        ]
+    if "step" in value_range:
+        step = parse(value_range["step"])
         # Kubernetes 1.36 divides by it without a look; later versions say this.
-        check("step", step, "must be greater than zero", is_wrong=True)
-        return errors
-    detail = f"one step {least + step} is larger than capacity value: {whole}"
-    check("step", step, detail, is_wrong=least + step > whole)
-    for value in (default, most):
-        if value is not None:
-            check(
-                "step",
-                value,
-                f"value is not a multiple of a given step ({step}) from ({least})",
-                is_wrong=(integer(value) - integer(least)) % integer(step) != 0,
-            )
-    return errors
+        rules.append(("step", step, step.nano <= 0, "must be greater than zero"))
+        if step.nano > 0:
+            detail = f"one step {least + step} is larger than capacity value: {whole}"
+            rules.append(("step", step, least + step > whole, detail))
+            detail = f"value is not a multiple of a given step ({step}) from ({least})"
+            for value in (default, *([] if most is None else [most])):
+                rest = (integer(value) - integer(least)) % integer(step)
+                rules.append(("step", value, rest != 0, detail))
+    return [
+        invalid(f"{path}.{name}", value.text, detail)
+        for name, value, is_wrong, detail in rules
+        if is_wrong
+    ]
 
 
 def integer(quantity: Quantity) -> int:

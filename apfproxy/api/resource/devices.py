@@ -11,11 +11,12 @@ from apfproxy.api.core.node_selector import validate_node_selector
 from apfproxy.api.field_errors import (
     FieldError,
     checked,
-    duplicate,
     invalid,
+    limited,
+    named,
     not_supported,
+    repeated,
     required,
-    too_long,
     too_many,
 )
 from apfproxy.api.names import (
@@ -30,8 +31,6 @@ from apfproxy.api.resource.schema import EFFECTS
 from apfproxy.api.semver import SEMVER_RULE, is_semver
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from apfproxy.api.kind import Object
 
 MOST_ATTRIBUTES_AND_CAPACITIES = 32
@@ -73,42 +72,27 @@ def validate_device(device: Object, path: str, *, chooses_nodes: bool) -> list[F
         errors.append(invalid(path, count, detail))
     for key, attribute in attributes.items():
         errors += validate_key(key, f"{path}.attributes")
-        errors += validate_attribute(attribute, f"{path}.attributes", key)
+        errors += validate_attribute(attribute, f"{path}.attributes[{shortened(key)}]")
     is_shared = bool(device.get("allowMultipleAllocations"))
     for key, capacity in capacities.items():
         errors += validate_key(key, f"{path}.capacity")
-        if "requestPolicy" in capacity:
-            at = f"{path}.capacity[{shortened(key)}]"
-            errors += validate_capacity(capacity, at, is_shared=is_shared)
-    if "taints" in device:
-        errors += validate_taints(device["taints"], f"{path}.taints")
-    if "consumesCounters" in device:
-        errors += validate_consumptions(device["consumesCounters"], f"{path}.consumesCounters")
+        at = f"{path}.capacity[{shortened(key)}]"
+        errors += validate_capacity(capacity, at, is_shared=is_shared)
+    errors += validate_taints(device.get("taints", []), f"{path}.taints")
+    errors += validate_consumptions(device.get("consumesCounters", []), f"{path}.consumesCounters")
     errors += validate_nodes(device, path, chooses_nodes=chooses_nodes)
-    if "bindingConditions" in device or "bindingFailureConditions" in device:
-        errors += validate_conditions(device, path)
-    return errors
+    return errors + validate_conditions(device, path)
 
 
-def validate_attribute(attribute: Object, path: str, key: str) -> list[FieldError]:
-    """All errors of an attribute.
-
-    Args:
-        attribute: Of the right types.
-        path: Of the map that it is in.
-        key: Its name.
-    """
-    errors: list[FieldError] = []
-    text, version = attribute.get("string"), attribute.get("version")
-    if text is not None and len(text.encode()) > LONGEST_VALUE:
-        errors.append(too_long(f"{path}[{shortened(key)}].string", LONGEST_VALUE))
-    if version is not None:
-        if not is_semver(version):
-            errors.append(invalid(f"{path}[{shortened(key)}].version", version, SEMVER_RULE))
-        if len(version.encode()) > LONGEST_VALUE:
-            errors.append(too_long(f"{path}[{shortened(key)}].version", LONGEST_VALUE))
+def validate_attribute(attribute: Object, path: str) -> list[FieldError]:
+    """All errors of an attribute."""
+    version = attribute.get("version")
+    errors = limited(f"{path}.string", attribute.get("string", ""), LONGEST_VALUE)
+    if version is not None and not is_semver(version):
+        errors.append(invalid(f"{path}.version", version, SEMVER_RULE))
+    errors += limited(f"{path}.version", version or "", LONGEST_VALUE)
     if len(attribute) != 1:
-        errors.append(invalid(f"{path}[{shortened(key)}]", attribute or "", ATTRIBUTE_RULE))
+        errors.append(invalid(path, attribute or "", ATTRIBUTE_RULE))
     return errors
 
 
@@ -118,10 +102,9 @@ def validate_taints(taints: list[Any], path: str) -> list[FieldError]:
         return [too_many(path, len(taints), MOST_TAINTS)]
     errors: list[FieldError] = []
     for index, taint in enumerate(taints):
-        at = f"{path}[{index}]"
+        at, effect = f"{path}[{index}]", taint.get("effect", "")
         errors += checked(f"{at}.key", taint.get("key", ""), check_qualified_name)
         errors += checked(f"{at}.value", taint.get("value", ""), check_label_value)
-        effect = taint.get("effect", "")
         if not effect:
             errors.append(required(f"{at}.effect"))
         elif effect not in EFFECTS:
@@ -133,55 +116,67 @@ def validate_consumptions(consumptions: list[Any], path: str) -> list[FieldError
     """All errors of what a device takes from counters."""
     if len(consumptions) > MOST_CONSUMPTIONS:
         return [too_many(path, len(consumptions), MOST_CONSUMPTIONS)]
+    return validate_counter_sets(consumptions, "counterSet", path)
+
+
+def validate_counter_sets(sets: list[Any], name: str, path: str) -> list[FieldError]:
+    """All errors of sets of counters, whose names are in a field; their amounts may be any."""
     errors: list[FieldError] = []
-    for index, consumption in enumerate(consumptions):
-        at = f"{path}[{index}]"
-        errors += validate_set_name(consumption.get("counterSet", ""), f"{at}.counterSet")
-        errors += validate_counters(consumption.get("counters", {}), f"{at}.counters")
-    names = [consumption.get("counterSet", "") for consumption in consumptions]
-    return errors + repeated(names, path)
-
-
-def validate_set_name(name: str, path: str) -> list[FieldError]:
-    """All errors of the name of a set of counters."""
-    return checked(path, name, check_dns_label) if name else [required(path)]
-
-
-def validate_counters(counters: Object, path: str) -> list[FieldError]:
-    """All errors of counters; their amounts may be any."""
-    if not counters:
-        return [required(path)]
-    if len(counters) > MOST_COUNTERS:
-        return [too_many(path, len(counters), MOST_COUNTERS)]
-    errors: list[FieldError] = []
-    for name in counters:
-        errors += checked(path, name, check_dns_label)
-    return errors
+    for index, counter_set in enumerate(sets):
+        at, counters = f"{path}[{index}].counters", counter_set.get("counters", {})
+        errors += named(f"{path}[{index}].{name}", counter_set.get(name, ""), check_dns_label)
+        if not counters:
+            errors.append(required(at))
+        elif len(counters) > MOST_COUNTERS:
+            errors.append(too_many(at, len(counters), MOST_COUNTERS))
+        else:
+            errors += [error for key in counters for error in checked(at, key, check_dns_label)]
+    return errors + repeated([each.get(name, "") for each in sets], path)
 
 
 def validate_nodes(device: Object, path: str, *, chooses_nodes: bool) -> list[FieldError]:
     """All errors of what a device says about the nodes that reach it."""
-    name, selector = device.get("nodeName"), device.get("nodeSelector")
-    all_nodes = device.get("allNodes")
     if not chooses_nodes:
-        if name is None and selector is None and all_nodes is None:
-            return []
-        return [invalid(path, None, NO_CHOICE_RULE)]
-    errors: list[FieldError] = []
+        is_silent = device.keys().isdisjoint(("nodeName", "nodeSelector", "allNodes"))
+        return [] if is_silent else [invalid(path, None, NO_CHOICE_RULE)]
+    errors = validate_node_name(device.get("nodeName"), f"{path}.nodeName", "must not be empty")
+    if "nodeSelector" in device:
+        errors += validate_node_selector(device["nodeSelector"], f"{path}.nodeSelector")
+    flags = ("allNodes",)
+    return errors + validate_choice(device, flags, path, ONE_CHOICE_RULE, ONE_CHOICE_RULE)
+
+
+def validate_node_name(name: str | None, field: str, empty: str) -> list[FieldError]:
+    """The errors of a node's name, which may be absent but not empty."""
     if name:
-        errors += checked(f"{path}.nodeName", name, check_dns_subdomain)
-    elif name is not None:
-        errors.append(invalid(f"{path}.nodeName", name, "must not be empty"))
-    if selector is not None:
-        at = f"{path}.nodeSelector"
-        errors += validate_node_selector(selector, at)
-    if all_nodes is False:
-        errors.append(invalid(f"{path}.allNodes", all_nodes, NOT_FALSE_RULE))
-    choices = chosen({"nodeName": name, "nodeSelector": selector, "allNodes": all_nodes})
+        return checked(field, name, check_dns_subdomain)
+    return [] if name is None else [invalid(field, name, empty)]
+
+
+def validate_choice(
+    obj: Object, flags: tuple[str, ...], path: str, none: str, several: str
+) -> list[FieldError]:
+    """All errors of which of some fields choose the nodes.
+
+    Args:
+        obj: A device or the specification of a slice.
+        flags: Those of the fields that are true, or absent.
+        path: Of the object.
+        none: What is wrong where none of them chooses.
+        several: What is wrong where several do.
+    """
+    errors = [
+        invalid(f"{path}.{flag}", obj[flag], NOT_FALSE_RULE)
+        for flag in flags
+        if obj.get(flag) is False
+    ]
+    names = ("nodeName", "nodeSelector", *flags)
+    choices = [name for name in names if obj.get(name) not in (None, "", False)]
     if not choices:
-        errors.append(required(path, ONE_CHOICE_RULE))
+        errors.append(required(path, none))
     elif len(choices) > 1:
-        errors.append(invalid(path, braced(choices), ONE_CHOICE_RULE))
+        shown = ", ".join(f"`{name}`" for name in choices)
+        errors.append(invalid(path, f"{{{shown}}}", several))
     return errors
 
 
@@ -212,28 +207,3 @@ def validate_conditions(device: Object, path: str) -> list[FieldError]:
         detail = "bindingFailureConditions are required to use bindingConditions"
         errors.append(invalid(failure, None, detail))
     return errors
-
-
-def repeated(names: Iterable[str], path: str) -> list[FieldError]:
-    """The errors of names that are in a list already."""
-    seen: set[str] = set()
-    errors: list[FieldError] = []
-    for index, name in enumerate(names):
-        if name in seen:
-            errors.append(duplicate(f"{path}[{index}]", name))
-        seen.add(name)
-    return errors
-
-
-def chosen(values: dict[str, object]) -> list[str]:
-    """The names of the fields that choose nodes: not absent, not empty, not false."""
-    return [
-        name
-        for name, value in values.items()
-        if value is not None and value is not False and value != ""
-    ]
-
-
-def braced(names: list[str]) -> str:
-    """Names of fields as a message shows several of them."""
-    return "{" + ", ".join(f"`{name}`" for name in names) + "}"

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from apfproxy.api.ages import age
 from apfproxy.api.kind import Column, Kind, Object, Rules, Version
 from apfproxy.api.metadata import count_generation
-from apfproxy.api.resource.conversion import from_v1, to_v1
-from apfproxy.api.resource.defaults import drop_disabled_fields, stamp_taints
 from apfproxy.api.resource.schema import BETA_RESOURCE_SLICE_OBJECT, RESOURCE_SLICE_OBJECT
 from apfproxy.api.resource.validation import validate_slice, validate_slice_update
+from apfproxy.api.resource.versions import drop_disabled_fields, from_v1, stamp_taints, to_v1
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -58,12 +57,6 @@ def cells(obj: Object, now_s: float) -> Sequence[object]:
     )
 
 
-def selectable(obj: Object) -> dict[str, str]:
-    """The values of the fields that field selectors may name."""
-    spec = obj["spec"]
-    return {"spec.nodeName": spec.get("nodeName", ""), "spec.driver": spec.get("driver", "")}
-
-
 RESOURCE_SLICE = Kind(
     group=GROUP,
     name="ResourceSlice",
@@ -98,7 +91,9 @@ RESOURCE_SLICE = Kind(
         Column("Age", "string", "Time since the server created the object."),
     ),
     cells=cells,
-    selectable=selectable,
+    selectable=lambda obj: {
+        f"spec.{name}": obj["spec"].get(name, "") for name in ("nodeName", "driver")
+    },
     selectable_fields=("spec.nodeName", "spec.driver"),
     has_status=False,
     answers_deleted=True,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from apfproxy.api.field_errors import FieldError, checked, invalid, required, too_long
+from apfproxy.api.field_errors import FieldError, checked, invalid, limited, required
 from apfproxy.api.names import LONGEST_SUBDOMAIN, check_dns_subdomain
 
 LONGEST_DRIVER = 63
@@ -16,7 +16,6 @@ LONGEST_IDENTIFIER = 32
 """Bytes of an attribute's name without its domain."""
 LONGEST_KEY = LONGEST_DRIVER + 1 + LONGEST_IDENTIFIER
 """Bytes of an attribute's name that a path shows; of more, the middle is left out."""
-SHORTEST_CUT = 16
 ELLIPSIS = "..."
 
 IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
@@ -26,27 +25,21 @@ IDENTIFIER_RULE = (
     f" validation is '{IDENTIFIER}')"
 )
 IDENTIFIER_PATTERN = re.compile(IDENTIFIER)
-USUAL_KEY_PATTERN = re.compile(f"[A-Za-z_][A-Za-z0-9_]{{0,{LONGEST_IDENTIFIER - 1}}}")
 
 
 def validate_driver(name: str, path: str) -> list[FieldError]:
     """All errors of a driver's name, or of the domain of an attribute; case does not matter."""
     if not name:
         return [required(path)]
-    errors: list[FieldError] = []
-    if len(name.encode()) > LONGEST_DRIVER:
-        errors.append(too_long(path, LONGEST_DRIVER))
-    errors += (invalid(path, name, wrong) for wrong in check_dns_subdomain(name.lower()))
-    return errors
+    errors = limited(path, name, LONGEST_DRIVER)
+    return errors + [invalid(path, name, rule) for rule in check_dns_subdomain(name.lower())]
 
 
 def validate_pool_name(name: str, path: str) -> list[FieldError]:
     """All errors of a pool's name: DNS subdomains with slashes between."""
     if not name:
         return [required(path)]
-    errors: list[FieldError] = []
-    if len(name.encode()) > LONGEST_SUBDOMAIN:
-        errors.append(too_long(path, LONGEST_SUBDOMAIN))
+    errors = limited(path, name, LONGEST_SUBDOMAIN)
     for part in name.split("/"):
         errors += checked(path, part, check_dns_subdomain)
     return errors
@@ -61,42 +54,27 @@ def validate_key(key: str, path: str) -> list[FieldError]:
         key: The name.
         path: Of the map that it is a key of, as Kubernetes blames that.
     """
-    if USUAL_KEY_PATTERN.fullmatch(key):
+    domain, slash, identifier = key.rpartition("/")
+    if "/" in domain:
         return []
-    parts = key.split("/")
-    if len(parts) == 1:
-        return validate_identifier(key, path)
-    if len(parts) > 2:  # noqa: PLR2004  a domain and a name
-        return []
-    domain, identifier = parts
     errors: list[FieldError] = []
     if domain:
         errors += validate_driver(domain, path)
-    else:
+    elif slash:
         errors.append(invalid(path, "", "the domain must not be empty"))
-    if identifier:
-        errors += validate_identifier(identifier, path)
-    else:
-        errors.append(invalid(path, "", "the name must not be empty"))
+    if slash and not identifier:
+        return [*errors, invalid(path, "", "the name must not be empty")]
+    errors += limited(path, identifier, LONGEST_IDENTIFIER)
+    if not IDENTIFIER_PATTERN.fullmatch(identifier):
+        errors.append(invalid(path, identifier, IDENTIFIER_RULE))
     return errors
 
 
-def validate_identifier(name: str, path: str) -> list[FieldError]:
-    """All errors of a name without a domain: it has the form of an identifier in C."""
-    errors: list[FieldError] = []
-    if len(name.encode()) > LONGEST_IDENTIFIER:
-        errors.append(too_long(path, LONGEST_IDENTIFIER))
-    if not IDENTIFIER_PATTERN.fullmatch(name):
-        errors.append(invalid(path, name, IDENTIFIER_RULE))
-    return errors
-
-
-def shortened(key: str, limit: int = LONGEST_KEY) -> str:
+def shortened(key: str) -> str:
     """A key as paths show it: without its middle if it is too long."""
-    limit = max(limit, SHORTEST_CUT)
     data = key.encode()
-    if len(data) <= limit:
+    if len(data) <= LONGEST_KEY:
         return key
-    remaining = limit - len(ELLIPSIS)
+    remaining = LONGEST_KEY - len(ELLIPSIS)
     head, tail = data[: (remaining + 1) // 2], data[len(data) - remaining // 2 :]
     return head.decode(errors="replace") + ELLIPSIS + tail.decode(errors="replace")

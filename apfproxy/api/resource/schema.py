@@ -17,14 +17,9 @@ from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct, changed,
 V1 = "io.k8s.api.resource.v1"
 V1BETA1 = "io.k8s.api.resource.v1beta1"
 
-BOOLEAN, INT64, QUANTITY, STRING = (
-    Scalar.BOOLEAN,
-    Scalar.INT64,
-    Scalar.QUANTITY,
-    Scalar.STRING,
-)
+BOOLEAN, INT64 = Scalar.BOOLEAN, Scalar.INT64
+QUANTITY, STRING = Scalar.QUANTITY, Scalar.STRING
 STRINGS = List(STRING)
-
 EFFECTS = ("NoExecute", "NoSchedule", "None")
 
 
@@ -47,25 +42,13 @@ def slice_structs(package: str) -> tuple[Struct, tuple[Field, ...]]:
         "CounterSet",
         "Counters that devices of a pool consume together.",
         required("name", STRING, "Unique in the pool; a DNS label.", number=1),
-        Field(
-            "counters",
-            Map(counter),
-            "The counters by name, which is a DNS label; at most 32.",
-            is_required=True,
-            number=2,
-        ),
+        Field("counters", Map(counter), "By DNS label; at most 32.", is_required=True, number=2),
     )
     consumption = struct(
         "DeviceCounterConsumption",
         "What a device takes from a set of counters.",
         required("counterSet", STRING, "Name of the set.", number=1),
-        Field(
-            "counters",
-            Map(counter),
-            "The amounts by name of the counter; at most 32.",
-            is_required=True,
-            number=2,
-        ),
+        Field("counters", Map(counter), "Amounts; at most 32.", is_required=True, number=2),
     )
     attribute = struct(
         "DeviceAttribute",
@@ -92,7 +75,7 @@ def slice_structs(package: str) -> tuple[Struct, tuple[Field, ...]]:
         Field(
             "default",
             QUANTITY,
-            "The amount if a request names none.",
+            "Asked by default.",
             is_pointer=True,
             is_always_written=True,
             number=1,
@@ -111,14 +94,8 @@ def slice_structs(package: str) -> tuple[Struct, tuple[Field, ...]]:
         "Keeps claims that do not tolerate it away from a device.",
         required("key", STRING, "A label's key.", number=1),
         Field("value", STRING, "A label's value.", number=2),
-        Field(
-            "effect",
-            STRING,
-            "What it does to pods whose claims do not tolerate it.",
-            is_required=True,
-            is_always_written=True,
-            enum=EFFECTS,
-            number=3,
+        dataclasses.replace(
+            required("effect", STRING, "What it does to pods.", number=3), enum=EFFECTS
         ),
         pointer("timeAdded", Scalar.TIME, "When it was added; now if absent.", number=4),
     )
@@ -131,25 +108,16 @@ def slice_structs(package: str) -> tuple[Struct, tuple[Field, ...]]:
     device_fields = (
         Field("attributes", Map(attribute), "Its properties by name.", number=1),
         Field("capacity", Map(capacity), "What it has of something, by name.", number=2),
-        Field(
-            "consumesCounters", List(consumption), "What it takes of counters; at most 2.", number=3
-        ),
+        Field("consumesCounters", List(consumption), "From shared counters; at most 2.", number=3),
         pointer("nodeName", STRING, "The node that has it.", number=4),
         pointer("nodeSelector", NODE_SELECTOR, "The nodes that reach it.", number=5),
         pointer("allNodes", BOOLEAN, "True if all nodes reach it.", number=6),
         Field("taints", List(taint), "What keeps claims away; at most 16.", number=7),
         pointer("bindsToNode", BOOLEAN, "Whether it is used by the chosen node only.", number=8),
         Field("bindingConditions", STRINGS, "To be true before binding; at most 4.", number=9),
-        Field(
-            "bindingFailureConditions", STRINGS, "Each makes binding fail; at most 4.", number=10
-        ),
+        Field("bindingFailureConditions", STRINGS, "Binding fails; at most 4.", number=10),
         pointer("allowMultipleAllocations", BOOLEAN, "Whether requests may share it.", number=11),
-        Field(
-            "nodeAllocatableResourceMappings",
-            Map(mapping),
-            "Resources of the node, by name; dropped, as its feature gate is off.",
-            number=12,
-        ),
+        Field("nodeAllocatableResourceMappings", Map(mapping), "Dropped, as `ints`.", number=12),
     )
     pool = struct(
         "ResourcePool",
@@ -189,16 +157,12 @@ SPEC, _ = slice_structs(V1)
 RESOURCE_SLICE_OBJECT = slice_object(SPEC, V1)
 
 BETA_SPEC_AS_V1, BETA_DEVICE_FIELDS = slice_structs(V1BETA1)
+BASIC_DEVICE = Struct("BasicDevice", BETA_DEVICE_FIELDS, V1BETA1, "What describes a device.")
 BETA_DEVICE = Struct(
     "Device",
     (
         required("name", STRING, "Unique in the pool; a DNS label.", number=1),
-        pointer(
-            "basic",
-            Struct("BasicDevice", BETA_DEVICE_FIELDS, V1BETA1, "What describes a device."),
-            "What describes the device.",
-            number=2,
-        ),
+        pointer("basic", BASIC_DEVICE, "What describes the device.", number=2),
     ),
     V1BETA1,
     "One device.",

@@ -8,17 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.core.node_selector import validate_node_selector
-from apfproxy.api.field_errors import FieldError, checked, invalid, required, too_many
+from apfproxy.api.field_errors import FieldError, invalid, repeated, too_many
 from apfproxy.api.metadata import IMMUTABLE_DETAIL, validate_core_update, validate_metadata
-from apfproxy.api.names import check_dns_subdomain
 from apfproxy.api.resource.devices import (
-    NOT_FALSE_RULE,
-    braced,
-    chosen,
-    repeated,
-    validate_counters,
+    validate_choice,
+    validate_counter_sets,
     validate_device,
-    validate_set_name,
+    validate_node_name,
 )
 from apfproxy.api.resource.names import validate_driver, validate_pool_name
 
@@ -61,14 +57,15 @@ def validate_spec(spec: Object, changes: Sequence[FieldError] = ()) -> list[Fiel
     errors = validate_driver(spec.get("driver", ""), "spec.driver")
     errors += validate_pool(spec.get("pool", {}))
     errors += changes
-    errors += validate_choice(spec)
+    errors += validate_nodes(spec)
     devices, counter_sets = spec.get("devices", []), spec.get("sharedCounters", [])
     if devices and counter_sets:
         errors.append(invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed"))
     errors += validate_devices(devices, chooses_nodes=bool(spec.get("perDeviceNodeSelection")))
-    if counter_sets:
-        errors += validate_counter_sets(counter_sets)
-    return errors
+    path, count = "spec.sharedCounters", len(counter_sets)
+    if count > MOST_COUNTER_SETS:
+        return [*errors, too_many(path, count, MOST_COUNTER_SETS)]
+    return errors + validate_counter_sets(counter_sets, "name", path)
 
 
 def validate_pool(pool: Object) -> list[FieldError]:
@@ -83,33 +80,18 @@ def validate_pool(pool: Object) -> list[FieldError]:
     return errors
 
 
-def validate_choice(spec: Object) -> list[FieldError]:
+def validate_nodes(spec: Object) -> list[FieldError]:
     """All errors of what a slice says about the nodes that reach its devices."""
-    errors: list[FieldError] = []
-    name, selector = spec.get("nodeName"), spec.get("nodeSelector")
-    if name:
-        errors += checked("spec.nodeName", name, check_dns_subdomain)
-    elif name is not None:
-        detail = "must be either unset or set to a non-empty string"
-        errors.append(invalid("spec.nodeName", name, detail))
-    if selector is not None:
-        errors += validate_node_selector(selector, "spec.nodeSelector")
-        terms = selector.get("nodeSelectorTerms") or []
+    empty = "must be either unset or set to a non-empty string"
+    errors = validate_node_name(spec.get("nodeName"), "spec.nodeName", empty)
+    if "nodeSelector" in spec:
+        errors += validate_node_selector(spec["nodeSelector"], "spec.nodeSelector")
+        terms = spec["nodeSelector"].get("nodeSelectorTerms") or []
         if len(terms) != 1:
             path = "spec.nodeSelector.nodeSelectorTerms"
             errors.append(invalid(path, terms, "must have exactly one node selector term"))
-    flags = {field: spec.get(field) for field in ("allNodes", "perDeviceNodeSelection")}
-    errors += [
-        invalid(f"spec.{field}", flag, NOT_FALSE_RULE)
-        for field, flag in flags.items()
-        if flag is False
-    ]
-    choices = chosen({"nodeName": name, "nodeSelector": selector, **flags})
-    if not choices:
-        errors.append(required("spec", CHOICE_RULE))
-    elif len(choices) > 1:
-        errors.append(invalid("spec", braced(choices), MANY_CHOICES_RULE))
-    return errors
+    flags = ("allNodes", "perDeviceNodeSelection")
+    return errors + validate_choice(spec, flags, "spec", CHOICE_RULE, MANY_CHOICES_RULE)
 
 
 def validate_devices(devices: list[Any], *, chooses_nodes: bool) -> list[FieldError]:
@@ -122,16 +104,3 @@ def validate_devices(devices: list[Any], *, chooses_nodes: bool) -> list[FieldEr
     for index, device in enumerate(devices):
         errors += validate_device(device, f"spec.devices[{index}]", chooses_nodes=chooses_nodes)
     return errors + repeated([device.get("name", "") for device in devices], "spec.devices")
-
-
-def validate_counter_sets(counter_sets: list[Any]) -> list[FieldError]:
-    """All errors of sets of counters."""
-    path = "spec.sharedCounters"
-    if len(counter_sets) > MOST_COUNTER_SETS:
-        return [too_many(path, len(counter_sets), MOST_COUNTER_SETS)]
-    errors: list[FieldError] = []
-    for index, counter_set in enumerate(counter_sets):
-        at = f"{path}[{index}]"
-        errors += validate_set_name(counter_set.get("name", ""), f"{at}.name")
-        errors += validate_counters(counter_set.get("counters", {}), f"{at}.counters")
-    return errors + repeated([one.get("name", "") for one in counter_sets], path)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apfproxy.api.core import namespaces
+from apfproxy.api.core.kinds import NAMESPACE
 
 Spec = dict[str, Any]
 
@@ -126,7 +127,7 @@ def test_row() -> None:
     obj = namespace(creationTimestamp="1970-01-01T00:00:00Z")
 
     assert ("a", "Active", "60s") == tuple(namespaces.cells(obj, 60))
-    assert {"status.phase": "Active"} == namespaces.selectable(obj)
+    assert {"status.phase": "Active"} == NAMESPACE.selectable(obj)
 
 
 def test_defaults() -> None:

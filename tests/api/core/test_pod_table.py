@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from apfproxy.api.core.pod_table import POD_COLUMNS, pod_cells, pod_row_conditions
+from apfproxy.api.core.kinds import POD
+from apfproxy.api.core.pod_table import POD_COLUMNS, pod_cells
 from apfproxy.api.times import parse_time
 from tests.api.core.pods import container, pod
 
@@ -227,5 +228,4 @@ def test_wide_columns() -> None:
 def test_conditions(phase: str, told: str | None) -> None:
     """The rows of pods that run no more say so."""
     expected = [{"type": "Completed", "status": "True", "reason": phase, "message": told}]
-    found = list(pod_row_conditions(pod(status={"phase": phase})))
-    assert (expected if told else []) == found
+    assert (expected if told else []) == list(POD.row_conditions(pod(status={"phase": phase})))

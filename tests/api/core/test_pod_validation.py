@@ -78,14 +78,6 @@ def test_containers(fields: Spec, expected: Causes) -> None:
     assert expected == causes(validate_pod(pod_of(fields)))
 
 
-def test_policies_are_required() -> None:
-    """Without its defaults a pod lacks them."""
-    obj = pod()
-    del obj["spec"]["restartPolicy"]
-
-    assert [("restartPolicy", "required")] == causes(validate_pod(obj))
-
-
 def test_metadata() -> None:
     """Metadata are judged, too."""
     assert [("metadata.name", "invalid")] == causes(validate_pod(pod(metadata={"name": "A"})))

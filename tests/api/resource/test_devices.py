@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.api.resource.devices import validate_counters, validate_device
+from apfproxy.api.resource.devices import validate_counter_sets, validate_device
 from tests.api.resource.causes import (
     DUPLICATE,
     FORBIDDEN,
@@ -149,12 +149,15 @@ def test_counters(count: int, expected: str | None) -> None:
     """A set has from 1 to 32 counters."""
     counters = {f"c{index}": {"value": "1"} for index in range(count)}
 
-    assert [("p", expected)] * bool(expected) == causes(validate_counters(counters, "p"))
+    found = causes(validate_counter_sets([{"name": "s", "counters": counters}], "name", "p"))
+    assert [("p[0].counters", expected)] * bool(expected) == found
 
 
 def test_names_of_counters() -> None:
     """They are DNS labels; the map is blamed."""
-    assert [("p", INVALID)] == causes(validate_counters({"A": {"value": "1"}}, "p"))
+    sets = [{"name": "s", "counters": {"A": {"value": "1"}}}]
+
+    assert [("p[0].counters", INVALID)] == causes(validate_counter_sets(sets, "name", "p"))
 
 
 @pytest.mark.parametrize(

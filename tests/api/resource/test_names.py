@@ -73,15 +73,7 @@ def test_keys(key: str, reasons: list[str]) -> None:
     assert [("p", reason) for reason in reasons] == causes(validate_key(key, "p"))
 
 
-@pytest.mark.parametrize(
-    ("key", "limit", "shown"),
-    [
-        ("short", 96, "short"),
-        ("0123456789abcdefXYZ", 16, "0123456...defXYZ"),
-        ("0123456789abcdefXYZ", 1, "0123456...defXYZ"),
-        ("x" * 97, 96, "x" * 47 + "..." + "x" * 46),
-    ],
-)
-def test_long_keys_are_shortened(key: str, limit: int, shown: str) -> None:
+def test_long_keys_are_shortened() -> None:
     """Paths show the beginning and the end."""
-    assert shown == shortened(key, limit)
+    assert "x" * 96 == shortened("x" * 96)
+    assert "x" * 47 + "..." + "x" * 46 == shortened("x" * 97)
