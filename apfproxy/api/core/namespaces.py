@@ -17,7 +17,7 @@ from apfproxy.api.field_errors import FieldError, checked, invalid
 from apfproxy.api.kind import Column
 from apfproxy.api.metadata import copy_field, validate_core_update, validate_metadata
 from apfproxy.api.names import check_dns_label, check_qualified_name
-from apfproxy.api.schema.meta import object_struct
+from apfproxy.api.schema.shared_structs import object_struct
 from apfproxy.api.schema.types import Field, required
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.conditions import FALSE, TRUE, find_condition, is_true, set_condition
 from apfproxy.api.policy.percent import scaled
+from apfproxy.api.policy.schema import STATUS_NUMBERS
 from apfproxy.api.times import parse_time, rfc3339
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from apfproxy.api.kind import Object
 
 DISRUPTION_ALLOWED = "DisruptionAllowed"
-SUFFICIENT_PODS = "SufficientPods"
-INSUFFICIENT_PODS = "InsufficientPods"
 SYNC_FAILED = "SyncFailed"
 
 DELETION_TIMEOUT_S = 120
@@ -54,20 +53,6 @@ class PodState:
     controller: str
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
-    """What a budget's status should be.
-
-    Attributes:
-        status: The new status, canonical.
-        recheck_s: When it has to be looked at again even if nothing changes, in seconds since 1970;
-            None for never.
-    """
-
-    status: Object
-    recheck_s: float | None
-
-
 def is_ready(pod: Object) -> bool:
     """Whether a pod is healthy, as budgets see it."""
     return is_true(pod.get("status", {}), "Ready")
@@ -85,13 +70,17 @@ def pod_state(pod: Object) -> PodState:
     )
 
 
-def assess(budget: Object, pods: Collection[PodState], now_s: float) -> Assessment:
+def assess(budget: Object, pods: Collection[PodState], now_s: float) -> tuple[Object, float | None]:
     """Work out the status of a budget.
 
     Args:
         budget: The budget.
         pods: All pods of its namespace that its selector matches.
         now_s: Seconds since 1970.
+
+    Returns:
+        The new status, canonical, and when it has to be worked out again even if nothing changes,
+        in seconds since 1970; None for never.
 
     Raises:
         ValueError: The budget cannot be worked out; see `failed_status`.
@@ -113,7 +102,7 @@ def assess(budget: Object, pods: Collection[PodState], now_s: float) -> Assessme
     for name in ("observedGeneration", "disruptedPods"):
         if not status[name]:
             del status[name]
-    return Assessment(status, recheck_s)
+    return status, recheck_s
 
 
 def expected_pods(spec: Object, pods: Collection[PodState]) -> tuple[int, int]:
@@ -122,21 +111,13 @@ def expected_pods(spec: Object, pods: Collection[PodState]) -> tuple[int, int]:
     Raises:
         ValueError: A number of pods is neither a number nor a percentage.
     """
-    maximum, minimum = spec.get("maxUnavailable"), spec.get("minAvailable")
+    maximum, minimum = spec.get("maxUnavailable"), spec.get("minAvailable", 0)
+    controlled = sum(bool(pod.controller) for pod in pods)
     if maximum is not None:
-        expected = controlled(pods)
-        return expected, max(expected - scaled(maximum, expected), 0)
+        return controlled, max(controlled - scaled(maximum, controlled), 0)
     if isinstance(minimum, str):
-        expected = controlled(pods)
-        return expected, scaled(minimum, expected)
-    if minimum is not None:
-        return len(pods), minimum
-    return 0, 0
-
-
-def controlled(pods: Iterable[PodState]) -> int:
-    """How many of the pods have a controller."""
-    return sum(bool(pod.controller) for pod in pods)
+        return controlled, scaled(minimum, controlled)
+    return len(pods) if "minAvailable" in spec else 0, minimum
 
 
 def still_disrupted(
@@ -149,11 +130,9 @@ def still_disrupted(
         pods: All pods that the budget is about.
         now_s: Seconds since 1970.
     """
-    if not disrupted:
-        return {}, None
     still: Object = {}
     deadlines = []
-    for pod in pods:
+    for pod in pods if disrupted else ():
         evicted_at = disrupted.get(pod.name)
         if evicted_at is None or pod.is_ending:
             continue
@@ -164,44 +143,32 @@ def still_disrupted(
     return still, min(deadlines, default=None)
 
 
-def set_disruption_allowed(status: Object, now: str) -> None:
-    """Let the condition `DisruptionAllowed` say what `disruptionsAllowed` does, in place."""
+def set_disruption_allowed(status: Object, now: str, failure: str = "") -> None:
+    """Let the condition `DisruptionAllowed` say what `disruptionsAllowed` does, in place.
+
+    Args:
+        status: Of the budget.
+        now: RFC 3339.
+        failure: Why the status cannot be worked out; "" if it can.
+    """
     is_allowed = status["disruptionsAllowed"] > 0
+    reason = SYNC_FAILED if failure else "SufficientPods" if is_allowed else "InsufficientPods"
     condition = {
         "type": DISRUPTION_ALLOWED,
         "status": TRUE if is_allowed else FALSE,
-        "observedGeneration": status.get("observedGeneration", 0),
-        "reason": SUFFICIENT_PODS if is_allowed else INSUFFICIENT_PODS,
-        "message": "",
+        "reason": reason,
+        "message": failure,
     }
-    set_condition(status, written(condition), now)
+    if status.get("observedGeneration"):
+        condition["observedGeneration"] = status["observedGeneration"]
+    set_condition(status, condition, now)
 
 
 def failed_status(budget: Object, message: str, now_s: float) -> Object:
-    """The status of a budget that cannot be worked out: nothing is allowed.
-
-    Args:
-        budget: The budget; not changed.
-        message: Why it cannot.
-        now_s: Seconds since 1970.
-    """
+    """The status of a budget that cannot be worked out, for this reason: nothing is allowed."""
     status = {**budget["status"], "disruptionsAllowed": 0}
-    condition = {
-        "type": DISRUPTION_ALLOWED,
-        "status": FALSE,
-        "observedGeneration": status.get("observedGeneration", 0),
-        "reason": SYNC_FAILED,
-        "message": message,
-    }
-    set_condition(status, written(condition), rfc3339(now_s))
+    set_disruption_allowed(status, rfc3339(now_s), message)
     return status
-
-
-def written(condition: Object) -> Object:
-    """The condition in canonical form."""
-    if not condition["observedGeneration"]:
-        del condition["observedGeneration"]
-    return condition
 
 
 def is_up_to_date(budget: Object, status: Object) -> bool:
@@ -209,14 +176,16 @@ def is_up_to_date(budget: Object, status: Object) -> bool:
 
     What does not count is the message and the generation of the condition, which nobody decides by.
     """
-    old = budget["status"]
-    names = ("currentHealthy", "desiredHealthy", "expectedPods", "disruptionsAllowed")
-    if any(old[name] != status[name] for name in names):
-        return False
-    if old.get("observedGeneration", 0) != status.get("observedGeneration", 0):
-        return False
-    if old.get("disruptedPods", {}) != status.get("disruptedPods", {}):
-        return False
-    was, now = (find_condition(each, DISRUPTION_ALLOWED) for each in (old, status))
-    assert now is not None, "every computed status has the condition"
-    return was is not None and (was["status"], was["reason"]) == (now["status"], now["reason"])
+    return decided(budget["status"]) == decided(status)
+
+
+def decided(status: Object) -> list[object]:
+    """What somebody decides by."""
+    condition = find_condition(status, DISRUPTION_ALLOWED) or {}
+    return [
+        *(status[name] for name in STATUS_NUMBERS),
+        status.get("observedGeneration", 0),
+        status.get("disruptedPods", {}),
+        condition.get("status"),
+        condition.get("reason"),
+    ]

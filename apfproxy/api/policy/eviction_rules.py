@@ -32,7 +32,6 @@ RETRY_AFTER_S = 10
 """When to try again if a budget has not been looked at: Kubernetes' number."""
 
 UNSTARTED = "Pending"
-
 DISRUPTION_TARGET = "DisruptionTarget"
 
 VIOLATION = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -59,14 +58,14 @@ class Refusal:
 
 def ignores_budgets(pod: Object) -> bool:
     """Whether a pod may go whatever budgets say: it is not running any more, or not yet."""
-    phase = pod["status"].get("phase", "")
-    return phase in ENDED or phase == UNSTARTED or "deletionTimestamp" in pod["metadata"]
+    return not may_start(pod) or pod["status"].get("phase", "") == UNSTARTED
 
 
 def may_start(pod: Object) -> bool:
     """Whether a pod that ignores budgets could become one that does not."""
-    is_over = pod["status"].get("phase", "") in ENDED or "deletionTimestamp" in pod["metadata"]
-    return not is_over
+    return (
+        pod["status"].get("phase", "") not in ENDED and "deletionTimestamp" not in pod["metadata"]
+    )
 
 
 def is_matched(budget: Object, pod: Object) -> bool:
@@ -133,31 +132,22 @@ def charge(budget: Object, pod_name: str, now: str) -> Refusal | None:
 
 def why_none(name: str, status: Object) -> str:
     """Why a budget allows no disruption."""
-    condition = find_condition(status, DISRUPTION_ALLOWED)
-    is_explained = (
-        condition is not None and condition["status"] == FALSE and bool(condition["message"])
-    )
+    condition = find_condition(status, DISRUPTION_ALLOWED) or {}
+    explanation = condition["message"] if condition.get("status") == FALSE else ""
     refused = f"The disruption budget {name} does not allow evicting pods currently"
     # The numbers mean nothing where they could not be worked out.
-    if is_explained and condition is not None and condition["reason"] == SYNC_FAILED:
-        return f"{refused} because it failed sync: {condition['message']}"
-    if status["currentHealthy"] <= status["desiredHealthy"]:
+    if explanation and condition["reason"] == SYNC_FAILED:
+        return f"{refused} because it failed sync: {explanation}"
+    healthy, desired = status["currentHealthy"], status["desiredHealthy"]
+    if healthy <= desired:
         return (
-            f"The disruption budget {name} needs {status['desiredHealthy']} healthy pods and has"
-            f" {status['currentHealthy']} currently"
+            f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
         )
-    if is_explained and condition is not None:
-        return f"{refused} ({condition['reason']}): {condition['message']}"
-    return refused
+    return f"{refused} ({condition['reason']}): {explanation}" if explanation else refused
 
 
 def mark_target(pod: Object, now: str) -> None:
-    """Note in a pod's status that an eviction ends it; changes in place.
-
-    Args:
-        pod: The pod.
-        now: RFC 3339.
-    """
+    """Note in a pod's status at a time, RFC 3339, that an eviction ends it; in place."""
     condition = {
         "type": DISRUPTION_TARGET,
         "status": "True",

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 from apfproxy.api.ages import age
 from apfproxy.api.kind import Column, Kind, Object, Rules, Version
 from apfproxy.api.metadata import count_generation
-from apfproxy.api.policy.schema import BUDGET
+from apfproxy.api.policy.schema import BUDGET, STATUS_NUMBERS
 from apfproxy.api.policy.validation import (
+    AMOUNTS,
     validate_budget,
     validate_budget_status,
     validate_budget_update,
@@ -20,19 +21,12 @@ from apfproxy.api.policy.validation import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from apfproxy.api.policy.percent import IntOrString
-
 GROUP = "policy"
-
-
-def empty_status() -> Object:
-    """The status of a budget that has not been looked at."""
-    return {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
 
 
 def prepare_create(obj: Object) -> None:
     """Start at generation 1, without a status."""
-    obj["status"] = empty_status()
+    obj["status"] = dict.fromkeys(STATUS_NUMBERS, 0)
     obj["metadata"]["generation"] = 1
 
 
@@ -47,18 +41,12 @@ def prepare_status(new: Object, old: Object) -> None:
     new["spec"] = old["spec"]
 
 
-def amount(value: IntOrString | None) -> str:
-    """A number of pods or a percentage of them, for a cell."""
-    return "N/A" if value is None else str(value)
-
-
 def cells(obj: Object, now_s: float) -> Sequence[object]:
     """The cells of a budget's row."""
-    spec, metadata = obj["spec"], obj["metadata"]
+    metadata = obj["metadata"]
     return (
         metadata["name"],
-        amount(spec.get("minAvailable")),
-        amount(spec.get("maxUnavailable")),
+        *(str(obj["spec"].get(name, "N/A")) for name in AMOUNTS),
         obj["status"]["disruptionsAllowed"],
         age(metadata.get("creationTimestamp"), now_s),
     )

@@ -7,29 +7,22 @@ from __future__ import annotations
 
 import re
 
-IntOrString = int | str
-"""A number, or a percentage such as `50%`."""
-
 PERCENT = re.compile("[0-9]+%")
 PERCENT_RULE = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or"
     f" '93%', regex used for validation is '{PERCENT.pattern}')"
 )
+LONGEST_PERCENT = 19
+"""Characters: Kubernetes cannot read a number that has more."""
 
 
-def check_percent(value: str) -> list[str]:
-    """What keeps a text from being a percentage."""
-    return [] if PERCENT.fullmatch(value) else [PERCENT_RULE]
+def percentage(value: str) -> int | None:
+    """The percentage that a text is; None if it is none."""
+    is_readable = PERCENT.fullmatch(value) and len(value) <= LONGEST_PERCENT
+    return int(value[:-1]) if is_readable else None
 
 
-def percentage(value: IntOrString) -> int | None:
-    """The percentage that a value is; None for a number, and for what is neither."""
-    if isinstance(value, str) and PERCENT.fullmatch(value):
-        return int(value[:-1])
-    return None
-
-
-def scaled(value: IntOrString, total: int) -> int:
+def scaled(value: int | str, total: int) -> int:
     """The number that a value stands for.
 
     Args:
@@ -37,7 +30,7 @@ def scaled(value: IntOrString, total: int) -> int:
         total: What 100 % is.
 
     Raises:
-        ValueError: If the value is a text but no percentage.
+        ValueError: The value is a text but no percentage.
     """
     if isinstance(value, int):
         return value

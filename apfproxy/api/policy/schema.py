@@ -22,16 +22,16 @@ ALWAYS_ALLOW = "AlwaysAllow"
 IF_HEALTHY_BUDGET = "IfHealthyBudget"
 UNHEALTHY_POD_EVICTION_POLICIES = (ALWAYS_ALLOW, IF_HEALTHY_BUDGET)
 
+STATUS_NUMBERS = ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods")
+"""The fields of the status that count pods."""
+
+INT_OR_STRING = Scalar.INT_OR_STRING
+INT32 = Scalar.INT32
+
 BUDGET_SPEC = Struct(
     "PodDisruptionBudgetSpec",
     (
-        pointer(
-            "minAvailable",
-            Scalar.INT_OR_STRING,
-            "How many of the selected pods have to stay available after an eviction: a number or a"
-            " percentage.",
-            number=1,
-        ),
+        pointer("minAvailable", INT_OR_STRING, "How many pods stay: 3 or 50%.", number=1),
         Field(
             "selector",
             LABEL_SELECTOR,
@@ -41,13 +41,7 @@ BUDGET_SPEC = Struct(
             is_replaced=True,
             number=2,
         ),
-        pointer(
-            "maxUnavailable",
-            Scalar.INT_OR_STRING,
-            "How many of the selected pods may be unavailable after an eviction: a number or a"
-            " percentage. Not together with minAvailable.",
-            number=3,
-        ),
+        pointer("maxUnavailable", INT_OR_STRING, "How many pods may be away at once.", number=3),
         Field(
             "unhealthyPodEvictionPolicy",
             Scalar.STRING,
@@ -59,51 +53,31 @@ BUDGET_SPEC = Struct(
         ),
     ),
     POLICY_V1,
-    "What a disruption budget asks for.",
+    "What a disruption budget asks for; one of minAvailable and maxUnavailable at most.",
 )
 
 BUDGET_STATUS = Struct(
     "PodDisruptionBudgetStatus",
     (
-        Field(
-            "observedGeneration",
-            Scalar.INT64,
-            "The generation that the status was computed for; it is out of date for any other.",
-            number=1,
-        ),
+        Field("observedGeneration", Scalar.INT64, "The one that this is about.", number=1),
         Field(
             "disruptedPods",
             Map(Scalar.TIME),
             "Pods whose eviction is allowed and not yet seen, by name, with the time of it.",
             number=2,
         ),
-        written(
-            "disruptionsAllowed", Scalar.INT32, "How many pods may be disrupted now.", number=3
-        ),
-        written("currentHealthy", Scalar.INT32, "How many pods are healthy.", number=4),
-        written(
-            "desiredHealthy", Scalar.INT32, "How many pods have to be healthy at least.", number=5
-        ),
-        written("expectedPods", Scalar.INT32, "How many pods the budget counts on.", number=6),
-        Field(
-            "conditions",
-            CONDITIONS,
-            "DisruptionAllowed says whether, with reason SufficientPods, InsufficientPods or"
-            " SyncFailed.",
-            number=7,
-        ),
+        written("disruptionsAllowed", INT32, "How many pods may be disrupted now.", number=3),
+        written("currentHealthy", INT32, "How many pods are healthy.", number=4),
+        written("desiredHealthy", INT32, "How many pods have to be healthy at least.", number=5),
+        written("expectedPods", INT32, "How many pods the budget counts on.", number=6),
+        Field("conditions", CONDITIONS, "DisruptionAllowed: whether, and why not.", number=7),
     ),
     POLICY_V1,
     "What a disruption budget allows at the moment.",
 )
 
-BUDGET = object_struct(
-    "PodDisruptionBudget",
-    POLICY_V1,
-    BUDGET_SPEC,
-    BUDGET_STATUS,
-    "Limits how many pods of a set may be disrupted at once.",
-)
+BUDGET_TEXT = "Limits how many pods of a set may be disrupted at once."
+BUDGET = object_struct("PodDisruptionBudget", POLICY_V1, BUDGET_SPEC, BUDGET_STATUS, BUDGET_TEXT)
 
 EVICTION = Struct(
     "Eviction",

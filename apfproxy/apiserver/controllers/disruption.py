@@ -166,10 +166,9 @@ class Disruption:
         if known.error:
             return failed_status(budget, known.error, now_s), None
         try:
-            assessment = assess(budget, [pods[name][1] for name in known.pods], now_s)
+            return assess(budget, [pods[name][1] for name in known.pods], now_s)
         except ValueError as error:
             return failed_status(budget, str(error), now_s), None
-        return assessment.status, assessment.recheck_s
 
     async def _undisrupt(self, namespace: str, name: str) -> float | None:
         """Take back that a pod is about to be disrupted, if it is time."""

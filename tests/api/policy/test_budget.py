@@ -73,7 +73,7 @@ def test_numbers(
     spec: dict[str, Any], states: list[PodState], numbers: tuple[int, int, int, int]
 ) -> None:
     """Allowed, healthy, desired and expected pods, as Kubernetes counts them."""
-    status = assess(budget(**spec), states, NOW_S).status
+    status = assess(budget(**spec), states, NOW_S)[0]
 
     assert numbers == tuple(
         status[name]
@@ -85,7 +85,7 @@ def test_numbers(
 @settings(max_examples=50)
 def test_what_is_allowed_leaves_enough(total: int, ready: int, minimum: int) -> None:
     """Evicting as many healthy pods as allowed leaves those desired."""
-    status = assess(budget(minAvailable=minimum), pods(total, ready=ready), NOW_S).status
+    status = assess(budget(minAvailable=minimum), pods(total, ready=ready), NOW_S)[0]
 
     allowed = status["disruptionsAllowed"]
     assert 0 <= allowed <= max(status["currentHealthy"] - minimum, 0)
@@ -97,7 +97,7 @@ def test_what_is_allowed_leaves_enough(total: int, ready: int, minimum: int) -> 
 )
 def test_condition(minimum: int, value: str, reason: str) -> None:
     """The condition says the same as the number."""
-    status = assess(budget(generation=4, minAvailable=minimum), pods(2), NOW_S).status
+    status = assess(budget(generation=4, minAvailable=minimum), pods(2), NOW_S)[0]
 
     assert [
         {
@@ -114,7 +114,7 @@ def test_condition(minimum: int, value: str, reason: str) -> None:
 
 def test_without_generation() -> None:
     """What is zero is not written."""
-    status = assess(budget(generation=0, minAvailable=1), pods(2), NOW_S).status
+    status = assess(budget(generation=0, minAvailable=1), pods(2), NOW_S)[0]
 
     assert "observedGeneration" not in status
     assert "observedGeneration" not in status["conditions"][0]
@@ -132,19 +132,19 @@ def test_evicted_pods_count_as_gone() -> None:
     ending = PodState("p4", is_ready=True, is_ending=True, controller="")
     made = budget(minAvailable=1, status={"disruptedPods": disrupted})
 
-    assessment = assess(made, [*pods(4), ending], NOW_S)
+    status, recheck_s = assess(made, [*pods(4), ending], NOW_S)
 
-    assert {"p0": disrupted["p0"], "p3": disrupted["p3"]} == assessment.status["disruptedPods"]
-    assert assessment.status["currentHealthy"] == 2
-    assert assessment.recheck_s == 960 + 120
+    assert {"p0": disrupted["p0"], "p3": disrupted["p3"]} == status["disruptedPods"]
+    assert status["currentHealthy"] == 2
+    assert recheck_s == 960 + 120
 
 
 def test_nothing_to_recheck() -> None:
     """Without evicted pods nothing changes by itself."""
-    assessment = assess(budget(minAvailable=1), pods(2), NOW_S)
+    status, recheck_s = assess(budget(minAvailable=1), pods(2), NOW_S)
 
-    assert assessment.recheck_s is None
-    assert "disruptedPods" not in assessment.status
+    assert recheck_s is None
+    assert "disruptedPods" not in status
 
 
 def test_failures_allow_nothing() -> None:
@@ -177,7 +177,7 @@ def test_failures_allow_nothing() -> None:
 def test_writes_that_are_needed(change: dict[str, Any], *, is_same: bool) -> None:
     """Whatever decides differs is worth a write."""
     made = budget(minAvailable=1)
-    status = assess(made, pods(2), NOW_S).status
+    status = assess(made, pods(2), NOW_S)[0]
     made["status"] = {**status, **change}
 
     assert is_same is is_up_to_date(made, status)

@@ -8,26 +8,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.api.policy.percent import PERCENT_RULE, check_percent, percentage, scaled
+from apfproxy.api.policy.percent import percentage, scaled
 
 
 @pytest.mark.parametrize(
-    ("value", "expected"), [("50%", 50), ("050%", 50), (50, None), ("50", None), ("%", None)]
+    ("value", "expected"),
+    [
+        ("50%", 50),
+        ("050%", 50),
+        ("50", None),
+        ("%", None),
+        ("", None),
+        ("-5%", None),
+        ("5%%", None),
+        ("5 %", None),
+        ("\u0665%", None),
+        ("5%\n", None),
+        ("9" * 5000 + "%", None),
+    ],
 )
-def test_percentages(value: int | str, expected: int | None) -> None:
-    """Digits with a percent sign are a percentage; nothing else is."""
+def test_percentages(value: str, expected: int | None) -> None:
+    """ASCII digits with a percent sign are a percentage; nothing else is."""
     assert expected == percentage(value)
-
-
-@pytest.mark.parametrize("text", ["", "5", "-5%", "5%%", "5 %", "\u0665%", "5%\n"])
-def test_other_texts_are_refused(text: str) -> None:
-    """Only ASCII digits count, and nothing around them."""
-    assert [PERCENT_RULE] == check_percent(text)
-
-
-def test_percentages_are_accepted() -> None:
-    """A percentage has nothing wrong, however large."""
-    assert [] == check_percent("1000%")
 
 
 @given(st.integers(0, 200), st.integers(0, 10_000))

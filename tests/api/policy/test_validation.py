@@ -21,6 +21,7 @@ from tests.api.policy.objects import budget
         {"minAvailable": 0},
         {"minAvailable": "0%"},
         {"maxUnavailable": "100%", "selector": {}},
+        {"maxUnavailable": "9" * 5000 + "%"},
         {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow"},
         {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "IfHealthyBudget"},
     ],
