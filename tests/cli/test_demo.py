@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import re
 import signal
 import socket
 from typing import TYPE_CHECKING
@@ -22,6 +23,12 @@ from apfproxy.cli.main import main
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+SUMMARY = re.compile(
+    "Half of a modest client's requests took at most"
+    "|Nothing to compare: no modest client got an answer in both"
+)
+"""The second is said where the machine is too busy for a modest client."""
 
 
 def arm(name: str, latency_s: float) -> Arm:
@@ -110,7 +117,7 @@ async def test_run() -> None:
     assert "flow control: " not in output
     assert ":     http://127.0.0.1:1234/\n" in output
     assert "kubectl --server http://127.0.0.1:1234 get flowschemas\n" in output
-    assert "Half of a modest client's requests took at most" in output
+    assert SUMMARY.search(output)
 
 
 async def test_run_in_a_terminal() -> None:
@@ -183,7 +190,7 @@ def test_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[
     monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)
 
     assert main(["demo", "--seconds", "1"]) == 0
-    assert "Half of a modest client's requests took at most" in capsys.readouterr().out
+    assert SUMMARY.search(capsys.readouterr().out)
 
 
 def test_command_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

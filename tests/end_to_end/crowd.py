@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from typing import TYPE_CHECKING, cast
 
@@ -10,7 +11,7 @@ from tests.end_to_end.peer import WAIT_S
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
 
 NUMBER = re.compile(rb"^GET /(?:[^ ]*/)?([0-9]+)[^\r]* HTTP/1\.1\r\n", re.MULTILINE)
 STATUS = re.compile(rb"HTTP/1\.1 ([0-9]{3}) ")
@@ -162,10 +163,16 @@ class Crowd:
         if number is not None:
             self.unanswered.append(number)
 
-    async def listen(self) -> asyncio.Server:
-        """An origin for them."""
+    @contextlib.asynccontextmanager
+    async def origin(self) -> AsyncIterator[int]:
+        """An origin for them: its port."""
         loop = asyncio.get_running_loop()
-        return await loop.create_server(lambda: NumberOrigin(self.seen), "127.0.0.1", 0)
+        server = await loop.create_server(lambda: NumberOrigin(self.seen), "127.0.0.1", 0)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            # A loop of uvloop does not close, for ever, while it has a server.
+            server.close()
 
     async def run(self, port: int, clients: int, tls: ssl.SSLContext | None = None) -> None:
         """Connect clients, by TLS if there is a context for it, and wait until all have ended."""

@@ -59,16 +59,15 @@ async def test_reload_under_load() -> None:
                 scene.process.controller.adjust_limits()
 
     crowd = Crowd(REQUESTS, PODS, reload)
-    server = await crowd.listen()
-    async with running(
-        Setup(objects=ROOMY, seats=20), upstream_port=server.sockets[0].getsockname()[1]
-    ) as scene:
+    async with (
+        crowd.origin() as port,
+        running(Setup(objects=ROOMY, seats=20), upstream_port=port) as scene,
+    ):
         await crowd.run(scene.process.port, CLIENTS)
         waited = sum(
             level.queue_set.dispatched_total for level in scene.process.controller.levels.values()
         )
         await until(lambda: not scene.process.server.connection_count)
-    server.close()
 
     expected = {b"%d" % number for number in range(REQUESTS)}
     assert (REQUESTS // 50, {}, []) == (reloads, crowd.others, crowd.unanswered)
@@ -116,12 +115,10 @@ async def test_new_certificates_under_load(tmp_path: Path) -> None:
         await crowd.run(scene.process.port, 10, tls)
 
     crowd = Crowd(2 * BEFORE_DRAIN, PODS, renew)
-    server = await crowd.listen()
-    async with running(setup, upstream_port=server.sockets[0].getsockname()[1]) as scene:
+    async with crowd.origin() as port, running(setup, upstream_port=port) as scene:
         await asyncio.gather(*(come(0), come(500), come(1000), come(2000), come(3000)))
         counters = scene.process.counters
         await until(lambda: not scene.process.server.connection_count)
-    server.close()
 
     expected = {b"%d" % number for number in range(2 * BEFORE_DRAIN)}
     assert (2 * BEFORE_DRAIN // 250, {}, []) == (renewals, crowd.others, crowd.unanswered)
@@ -152,13 +149,11 @@ async def drain_once(
             draining.append(begin(scene.process.server.drain()))
 
     crowd = Crowd(2 * BEFORE_DRAIN, path, drain)
-    server = await crowd.listen()
-    async with running(setup, upstream_port=server.sockets[0].getsockname()[1]) as scene:
+    async with crowd.origin() as port, running(setup, upstream_port=port) as scene:
         await crowd.run(scene.process.port, CLIENTS, tls)
         async with asyncio.timeout(WAIT_S):
             await draining[0]
         counters = scene.process.counters
-    server.close()
 
     assert [] == crowd.unanswered
     assert counters.bytes_from_clients == sum(map(len, map(crowd.request, crowd.answered)))

