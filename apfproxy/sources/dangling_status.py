@@ -42,7 +42,9 @@ CONTESTED_S = 60.0
 OF_ONE = {400, 403, 409, 413, 422}
 """Statuses that may concern this schema alone."""
 
-HINTS = {FORBIDDEN: "; give the proxy's user the cluster role of config/kubernetes/status.yaml"}
+HINTS = {
+    FORBIDDEN: "; give the proxy's user the cluster role of config/kubernetes/rbac/status.yaml"
+}
 
 logger = logging.getLogger(__name__)
 

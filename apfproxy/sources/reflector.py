@@ -60,7 +60,7 @@ STEADY_S = 1.0
 
 HINTS = {
     UNAUTHORIZED: "; see to the token or certificate that the proxy shows",
-    FORBIDDEN: "; give the proxy's user the cluster role of config/kubernetes/reader.yaml",
+    FORBIDDEN: "; give the proxy's user the cluster role of config/kubernetes/rbac/reader.yaml",
 }
 
 logger = logging.getLogger(__name__)

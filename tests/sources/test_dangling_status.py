@@ -121,7 +121,7 @@ async def test_refused(caplog: pytest.LogCaptureFixture) -> None:
     assert [REST_S, 10.0, REST_S, 20.0] == writer.pauses
     assert writer.status.problem == (
         "status of FlowSchemas: answered 403; give the proxy's user the cluster role of"
-        " config/kubernetes/status.yaml"
+        " config/kubernetes/rbac/status.yaml"
     )
     assert 1 == caplog.text.count("status of FlowSchemas")
 

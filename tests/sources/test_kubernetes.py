@@ -121,7 +121,7 @@ async def test_one_resource_is_not_enough(caplog: pytest.LogCaptureFixture) -> N
     assert before == BUILT_IN
     assert problem.endswith(
         "answered 403; give the proxy's user the cluster role of"
-        " config/kubernetes/reader.yaml; the built-in objects are in force"
+        " config/kubernetes/rbac/reader.yaml; the built-in objects are in force"
     )
     assert "did not come within 0 s; the built-in ones serve until they do" in caplog.text
 
@@ -200,7 +200,7 @@ async def test_status() -> None:
         await until(lambda: source.objects.problem() is None)
 
     assert "https://api: status of FlowSchemas: answered 403" in problem
-    assert "config/kubernetes/status.yaml" in problem
+    assert "config/kubernetes/rbac/status.yaml" in problem
     assert ["mine"] == [name for name, _, _ in source.api.applied]
 
 

@@ -13,7 +13,7 @@ from tests.sources.kubernetes_double import LEVELS, SCHEMAS, schema
 from tests.sources.test_kubernetes import Source
 from tests.sources.test_stored_objects import until
 
-FOLDER = Path(__file__).parents[2] / "config" / "kubernetes"
+FOLDER = Path(__file__).parents[2] / "config" / "kubernetes" / "rbac"
 
 
 def manifests(name: str) -> dict[str, dict[str, Any]]:

@@ -320,7 +320,7 @@ async def test_pause_after_a_long_watch() -> None:
         pytest.param(
             [FORBIDDEN],
             "flowschemas: answered 403; give the proxy's user the cluster role of"
-            " config/kubernetes/reader.yaml",
+            " config/kubernetes/rbac/reader.yaml",
             id="forbidden",
         ),
         pytest.param([NOT_FOUND, NOT_FOUND], "flowschemas: answered 404", id="no-version"),
@@ -375,7 +375,7 @@ async def test_pause_after_a_long_watch() -> None:
         pytest.param(
             [page("5"), [BROKEN], FORBIDDEN],
             "flowschemas: answered 403; give the proxy's user the cluster role of"
-            " config/kubernetes/reader.yaml",
+            " config/kubernetes/rbac/reader.yaml",
             id="another-than-before",
         ),
     ],

@@ -1,0 +1,245 @@
+"""The manifests for Kubernetes build, are valid, fit together, and their settings start a proxy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from loadtest.certificates import Authority
+from tests.config.expressions import CONFIG
+from tests.config.manifests import problems_of
+from tests.conformance.replaying import running
+from tests.end_to_end.kubectl import Kubectl, find_kubectl
+from tests.end_to_end.served import ask, command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = pytest.mark.e2e
+
+FOLDER = CONFIG / "kubernetes"
+SERVICE_MONITOR = {
+    "apiVersion": "monitoring.coreos.com/v1",
+    "fields": {"apiVersion", "kind", "metadata", "spec"},
+    "spec": {"selector", "endpoints"},
+    "endpoint": {"port", "path", "interval"},
+}
+"""What the Prometheus operator's type has, as far as it is used here."""
+ADMIN = r"admin on 127\.0\.0\.1:(\d+)"
+
+Manifests = dict[tuple[str, str], dict[str, Any]]
+
+
+@pytest.fixture(scope="module", params=["gateway", "sidecar"])
+def name(request: pytest.FixtureRequest) -> str:
+    """What is deployed."""
+    found: str = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def manifests(name: str) -> Manifests:
+    """Kind and name to object, as kubectl would apply them."""
+    done = subprocess.run(  # noqa: S603  kubectl
+        [find_kubectl(), "kustomize", str(FOLDER / name)], capture_output=True, check=True
+    )
+    objects = list(yaml.safe_load_all(done.stdout))
+    found = {(obj["kind"], obj["metadata"]["name"]): obj for obj in objects}
+    assert len(found) == len(objects)
+    return found
+
+
+def of_kind(manifests: Manifests, kind: str) -> dict[str, Any]:
+    """The only object of a kind."""
+    (found,) = [obj for (other, _), obj in manifests.items() if other == kind]
+    return found
+
+
+def pod_of(manifests: Manifests) -> dict[str, Any]:
+    """The template of the pods."""
+    template: dict[str, Any] = of_kind(manifests, "Deployment")["spec"]["template"]
+    return template
+
+
+def proxy_of(manifests: Manifests) -> dict[str, Any]:
+    """The container of the proxy."""
+    containers = pod_of(manifests)["spec"]["containers"]
+    (found,) = [each for each in containers if each["name"] == "apfproxy"]
+    assert isinstance(found, dict)
+    return found
+
+
+def settings_of(manifests: Manifests) -> str:
+    """The settings, as text."""
+    text: str = of_kind(manifests, "ConfigMap")["data"]["apfproxy.yaml"]
+    return text
+
+
+def selects(labels: dict[str, str], obj: dict[str, Any]) -> bool:
+    """Whether an object has labels."""
+    return bool(labels) and labels.items() <= obj["metadata"].get("labels", {}).items()
+
+
+def test_kinds(manifests: Manifests) -> None:
+    """All that belongs to a deployment is there, in one namespace."""
+    kinds = {kind for kind, _ in manifests}
+    namespaces = {
+        obj["metadata"].get("namespace")
+        for (kind, _), obj in manifests.items()
+        if not kind.startswith("Cluster")
+    }
+
+    assert kinds == {
+        *("ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "Deployment"),
+        *("Service", "PodDisruptionBudget", "NetworkPolicy", "ServiceMonitor"),
+    }
+    assert {"apfproxy"} == namespaces
+
+
+def test_types(manifests: Manifests) -> None:
+    """Every object has the fields of its type, and those that it must have."""
+    assert [] == [
+        problem
+        for (kind, _), obj in manifests.items()
+        if kind != "ServiceMonitor"
+        for problem in problems_of(obj)
+    ]
+
+
+def test_wrong_types_are_found(manifests: Manifests) -> None:
+    """The check of types finds what is wrong."""
+    wrong = json.loads(json.dumps(of_kind(manifests, "Deployment")))
+    wrong["spec"]["replicas"] = "2"
+    wrong["spec"]["template"]["spec"]["containers"][0]["imagge"] = "a"
+    wrong["spec"]["template"]["spec"]["containers"][0].pop("name")
+    del wrong["spec"]["selector"]
+
+    found = "\n".join(problems_of(wrong))
+
+    assert "Deployment.spec.replicas is no int" in found
+    assert "containers[0].imagge: unknown field" in found
+    assert "containers[0]: " in found
+    assert "Deployment.spec: " in found
+
+
+def test_api_server_takes_them(name: str, manifests: Manifests, tmp_path: Path) -> None:
+    """Pods and the budget pass the validation of the API server, by a dry run of kubectl."""
+    template = pod_of(manifests)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": template["metadata"] | {"name": name},
+        "spec": template["spec"],
+    }
+    budget = of_kind(manifests, "PodDisruptionBudget")
+    budget = budget | {"metadata": budget["metadata"] | {"namespace": "default"}}
+    (tmp_path / "objects.yaml").write_text(yaml.safe_dump_all([pod, budget]))
+    with running("apiserver", "--listen", "127.0.0.1:0") as port:
+        kubectl = Kubectl(find_kubectl(), 0, f"http://127.0.0.1:{port}", tmp_path, tmp_path)
+        created = kubectl("create", "--dry-run=server", "-f", "objects.yaml")
+
+    assert 2 == created.count("created (server dry run)\n")
+
+
+def test_selectors(manifests: Manifests) -> None:
+    """Services, the budget, the policy and the spread select the pods; the monitor a Service."""
+    pod = pod_of(manifests)
+    services = [obj for (kind, _), obj in manifests.items() if kind == "Service"]
+    monitor = of_kind(manifests, "ServiceMonitor")["spec"]
+
+    for labels in (
+        *(service["spec"]["selector"] for service in services),
+        of_kind(manifests, "Deployment")["spec"]["selector"]["matchLabels"],
+        of_kind(manifests, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"],
+        of_kind(manifests, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"],
+        *(
+            spread["labelSelector"]["matchLabels"]
+            for spread in pod["spec"].get("topologySpreadConstraints", ())
+        ),
+    ):
+        assert selects(labels, pod)
+    (watched,) = [each for each in services if selects(monitor["selector"]["matchLabels"], each)]
+    assert {endpoint["port"] for endpoint in monitor["endpoints"]} == {
+        port["name"] for port in watched["spec"]["ports"]
+    }
+
+
+def test_service_monitor(manifests: Manifests) -> None:
+    """It has the fields of the operator's type, and asks for what the admin listener has."""
+    monitor = of_kind(manifests, "ServiceMonitor")
+
+    assert SERVICE_MONITOR["apiVersion"] == monitor["apiVersion"]
+    assert SERVICE_MONITOR["fields"] == monitor.keys()
+    assert SERVICE_MONITOR["spec"] == monitor["spec"].keys()
+    for endpoint in monitor["spec"]["endpoints"]:
+        assert SERVICE_MONITOR["endpoint"] == endpoint.keys()
+        assert "/metrics" == endpoint["path"]
+
+
+def test_ports(manifests: Manifests) -> None:
+    """Services, probes and the policy name ports of the proxy, which listens there."""
+    proxy = proxy_of(manifests)
+    ports = {port["name"]: port["containerPort"] for port in proxy["ports"]}
+    settings = yaml.safe_load(settings_of(manifests))
+    services = [obj for (kind, _), obj in manifests.items() if kind == "Service"]
+    rules = of_kind(manifests, "NetworkPolicy")["spec"]["ingress"]
+
+    assert {
+        "clients": int(settings["downstream"]["listen"].rpartition(":")[2]),
+        "admin": int(settings["admin"].rpartition(":")[2]),
+    } == ports
+    assert ports.keys() == {
+        port["targetPort"] for service in services for port in service["spec"]["ports"]
+    }
+    assert ports.keys() == {port["port"] for rule in rules for port in rule["ports"]}
+    for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+        assert {"path": path, "port": "admin"} == proxy[probe]["httpGet"]
+
+
+def test_volumes(manifests: Manifests) -> None:
+    """The command reads the settings where they are mounted, and every volume has its source."""
+    pod, proxy = pod_of(manifests)["spec"], proxy_of(manifests)
+    mounts = {mount["name"]: mount["mountPath"] for mount in proxy["volumeMounts"]}
+    volumes = {volume["name"]: volume for volume in pod["volumes"]}
+    config_map = of_kind(manifests, "ConfigMap")["metadata"]["name"]
+
+    assert ["serve", "--settings", f"{mounts['settings']}/apfproxy.yaml"] == proxy["args"]
+    assert mounts.keys() == volumes.keys()
+    assert config_map == volumes["settings"]["configMap"]["name"]
+
+
+def test_end_of_a_pod(manifests: Manifests) -> None:
+    """A pod has the time that its drain may take."""
+    drain = yaml.safe_load(settings_of(manifests))["drain"]
+    seconds = sum(int(drain[key].removesuffix("s")) for key in ("shutdownDelay", "timeout"))
+
+    assert seconds < pod_of(manifests)["spec"]["terminationGracePeriodSeconds"]
+
+
+def test_settings_start_a_proxy(manifests: Manifests, tmp_path: Path) -> None:
+    """A proxy starts with the settings, where the files lie as they are mounted."""
+    authority = Authority("site")
+    for folder in ("settings", "tls", "account"):
+        (tmp_path / folder).mkdir()
+    authority.issue("server", usage="server").write(tmp_path / "tls", "tls")
+    authority.write(tmp_path / "account")
+    (tmp_path / "account" / "token").write_text("token")
+    (tmp_path / "settings" / "apfproxy.yaml").write_text(settings_of(manifests))
+    with running("apiserver", "--listen", "127.0.0.1:0") as port:
+        (tmp_path / "kubeconfig").write_text(
+            "{current-context: a, contexts: [{name: a, context: {cluster: a, user: ''}}],"
+            f" clusters: [{{name: a, cluster: {{server: 'http://127.0.0.1:{port}'}}}}]}}"
+        )
+        with command(
+            *("serve", "--settings", str(tmp_path / "settings" / "apfproxy.yaml")),
+            *("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"),
+            *("--kubeconfig", str(tmp_path / "kubeconfig")),
+        ) as served:
+            admin_port = int(served.line(ADMIN)[1])
+            statuses = {path: ask(admin_port, path)[0] for path in ("/livez", "/readyz")}
+
+    assert {"/livez": 200, "/readyz": 200} == statuses
