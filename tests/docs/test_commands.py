@@ -11,6 +11,7 @@ from apfproxy.cli.commands import cli
 from tests.docs.pages import ROOT, Page, page, pages
 
 FLAGS_OF_OTHERS = {
+    "--health-cmd": "docker",
     "--requestheader-client-ca-file": "kube-apiserver",
     "--token": "kubectl",
 }
