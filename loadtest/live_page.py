@@ -154,7 +154,7 @@ async def measure(profile: Path, seconds: int) -> dict[str, Any]:
         crowd.turn()
         history.sample(now_ns + second * NS_PER_S, now_s + second)
     app = web.Application()
-    page = LivePage(controller, LiveInputs(top_flows=top_flows), history)
+    page = LivePage(controller, LiveInputs(top_flows=top_flows, history=history))
     page.add_to(app)
     app.router.add_get("/", page.page)
     runner = web.AppRunner(app)

@@ -33,6 +33,7 @@ from apfproxy.app.listening import Listener
 from apfproxy.app.places import Places, place_limits
 from apfproxy.app.running import descriptor_limit
 from apfproxy.app.store import sqlite_backend, starting
+from apfproxy.app.web_runner import WebRunner
 from apfproxy.errors import ListenError
 from apfproxy.faults import Faults
 from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
@@ -124,6 +125,7 @@ class ApiServerProcess:
         self._controllers: Controllers | None = None
         self._gate: Gate | None = None
         self._listener: Listener | None = None
+        self._runner: WebRunner | None = None
 
     def __repr__(self) -> str:
         return f"<ApiServerProcess {self.store!r}>"
@@ -191,7 +193,9 @@ class ApiServerProcess:
         app.router.add_route("*", "/{path:.*}", not_found)
         limits = place_limits(min(MAX_CONNECTIONS, descriptor_limit() - SPARE_DESCRIPTORS))
         places = Places("API", limits, time.monotonic_ns)
-        self._listener = Listener(app, places, shutdown_s=SHUTDOWN_S)
+        self._runner = WebRunner(app, places, shutdown_s=SHUTDOWN_S)
+        await self._runner.start()
+        self._listener = Listener(self._runner.protocol, places)
         try:
             await self._listener.start(listen, backlog=BACKLOG)
         except OSError as error:
@@ -231,8 +235,11 @@ class ApiServerProcess:
             self._controllers = None
         if self.store is not None:
             await self.store.close()
+        if self._runner is not None:
+            await self._runner.close()
+            self._runner = None
         if self._listener is not None:
-            await self._listener.close()
+            self._listener.close()
             self._listener = None
 
     def _store_state(self) -> StoreState:

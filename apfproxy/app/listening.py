@@ -1,10 +1,9 @@
-"""How the listeners are served that the proxy itself is not: with bounds on what clients may do.
+"""Listens for connections that are bounded by `Places`.
 
-1. A connection without a whole request head ends after `IDLE_S`, whether nothing or too little
-   came; `places` says how many connections there may be, and who has to make way.
-2. One whose client takes nothing of what is written for it ends after `LOOKS` times `LOOK_S`: a
-   watch would keep its memory for as long as it lasts, another answer for good.
-3. Bodies stay as they are encoded: Kubernetes decodes none, and a small one may unfold to any size.
+1. A connection without a whole request head is closed, whether nothing or too little came.
+   `places` says when, how many connections there may be, and which is closed for another.
+2. A connection whose client takes nothing of what is written for it ends after `LOOKS` times
+   `LOOK_S`: a watch would keep its memory for as long as it lasts, another answer for ever.
 """
 
 from __future__ import annotations
@@ -13,28 +12,19 @@ import asyncio
 import math
 from typing import TYPE_CHECKING, Protocol
 
-from aiohttp import web
-
 from apfproxy.app.places import Place, Places
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from apfproxy.settings import Address
 
-IDLE_S = 90.0
-"""Between requests, and for the head of one: Kubernetes' time for idle connections."""
-LINE_BYTES = 64 * 1024
-"""Of a target, which holds long selectors: as much as the proxy lets through."""
-FIELD_BYTES = 16 * 1024
-MAX_FIELDS = 64
-"""Of header fields, so that a head has 1 MiB at most: clients send a dozen, the longest a token."""
 BACKLOG = 1024
 """Connections that the kernel holds for us; a client beyond tries again after a second."""
 SWEEP_S = 1.0
-"""Between two looks at whose time is over."""
+"""Between two looks for connections whose time is over."""
 LOOK_S = 20.0
 """Between two looks at what clients have taken."""
 LOOKS = 3
@@ -61,11 +51,7 @@ class StalledClients:
         return f"<StalledClients: {len(self._seen)} are to take something>"
 
     def look(self, connections: Iterable[tuple[Hashable, Writing]]) -> None:
-        """Compare with the looks before.
-
-        Args:
-            connections: All of them, each with its transport.
-        """
+        """Compare all connections, each with its transport, with the looks before."""
         seen: dict[Hashable, tuple[int, int]] = {}
         for connection, transport in connections:
             size = transport.get_write_buffer_size()
@@ -81,31 +67,21 @@ class StalledClients:
 
 
 class Listener:
-    """An application of aiohttp at one address.
+    """Connections at one address.
 
     Args:
-        app: Answers requests; nothing may be added to it any more.
-        places: For its connections.
-        shutdown_s: For answers that are under way at its end; then connections are cut.
+        make: Makes the protocol of a connection.
+        places: For the connections.
     """
 
-    def __init__(self, app: web.Application, places: Places, *, shutdown_s: float) -> None:
+    def __init__(self, make: Callable[[], asyncio.Protocol], places: Places) -> None:
         self.places = places
-        app.middlewares.insert(0, places.handle)
-        app.cleanup_ctx.append(self._looking)
-        # A runner logs each request by default, and takes signals that are the command's.  Watches
-        # must notice that their clients are gone, which aiohttp tells only by cancelling.
-        self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            handler_cancellation=True,
-            shutdown_timeout=shutdown_s,
-            keepalive_timeout=IDLE_S,
-            auto_decompress=False,
-            max_line_size=LINE_BYTES,
-            max_field_size=FIELD_BYTES,
-            max_headers=MAX_FIELDS,
+        self._make = make
+        loop = asyncio.get_running_loop()
+        self._clients = StalledClients()
+        self._duties = (
+            Recurring(Part.ADMIN, loop, LOOK_S, math.inf, self._look),
+            Recurring(Part.ADMIN, loop, SWEEP_S, math.inf, places.sweep),
         )
         self._server: asyncio.Server | None = None
 
@@ -128,36 +104,24 @@ class Listener:
         Raises:
             OSError: It cannot be listened on.
         """
-        await self._runner.setup()
-        inner = self._runner.server
-        assert inner is not None, "it is set up"
         self._server = await asyncio.get_running_loop().create_server(
-            lambda: Place(self.places, inner()), address.host, address.port, backlog=backlog
+            lambda: Place(self.places, self._make()), address.host, address.port, backlog=backlog
         )
+        for duty in self._duties:
+            duty.start()
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; connections go on."""
         if self._server is not None:
             self._server.close()
 
-    async def close(self) -> None:
-        """Let answers that are under way have their time, then cut all connections."""
+    def close(self) -> None:
+        """Cut all connections."""
         self.stop_accepting()
-        await self._runner.cleanup()
-
-    async def _looking(self, _app: web.Application) -> AsyncIterator[None]:
-        loop = asyncio.get_running_loop()
-        clients = StalledClients()
-
-        def look() -> None:
-            clients.look((each, each.transport) for each in self.places)
-
-        duties = [
-            Recurring(Part.ADMIN, loop, LOOK_S, math.inf, look),
-            Recurring(Part.ADMIN, loop, SWEEP_S, math.inf, self.places.sweep),
-        ]
-        for duty in duties:
-            duty.start()
-        yield
-        for duty in duties:
+        for duty in self._duties:
             duty.stop()
+        for place in list(self.places):
+            place.transport.abort()
+
+    def _look(self) -> None:
+        self._clients.look((each, each.transport) for each in self.places)

@@ -7,8 +7,6 @@ import re
 import sys
 import time
 
-from aiohttp.http_exceptions import HttpProcessingError
-
 from apfproxy.rare_log import RareLog
 
 FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
@@ -45,6 +43,8 @@ def is_no_client_fault(record: logging.LogRecord) -> bool:
 
     Anybody can send such ones without end, and what they hold, a token maybe, is in the record.
     """
+    from aiohttp.http_exceptions import HttpProcessingError  # noqa: PLC0415 - aiohttp logged this
+
     return record.exc_info is None or not isinstance(record.exc_info[1], HttpProcessingError)
 
 

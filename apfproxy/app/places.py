@@ -13,22 +13,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
-from aiohttp import web
-
-from apfproxy.observe.live_page import EVENTS_PATH
 from apfproxy.rare_log import RareLog
-from apfproxy.request.attributes import AttributesError, parse_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Iterator
 
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
+IDLE_S = 90.0
+"""Between requests, and for the head of one: Kubernetes' time for idle connections."""
 HEAD_NS = 20_000_000_000
 """From the connection to the end of its first request's head; later heads have `IDLE_S`."""
 ANSWER_NS = 90_000_000_000
@@ -206,22 +203,28 @@ class Places:
         else:
             del self._by_address[place.address]
 
-    @web.middleware
-    async def handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Keep account of a request; the outermost middleware of the application."""
-        place = None if request.transport is None else self._open.get(request.transport)
-        if place is None:
-            return await handler(request)  # its client is gone
-        is_lasting = lasts(request)
-        if is_lasting and self._lasting >= self.limits.lasting:
-            self._count(Ending.LONG_LIVED)
-            return web.Response(text=LASTING_TEXT, status=503, headers={"Retry-After": RETRY_S})
+    def of(self, transport: asyncio.BaseTransport | None) -> Place | None:
+        """The place of a connection; None if it has none any more."""
+        return None if transport is None else self._open.get(transport)
+
+    @property
+    def has_room_for_lasting(self) -> bool:
+        """Whether one more answer that lasts may begin."""
+        return self._lasting < self.limits.lasting
+
+    def refuse_lasting(self) -> None:
+        """Count a request that was refused since there is no room."""
+        self._count(Ending.LONG_LIVED)
+
+    @contextlib.contextmanager
+    def handling(self, place: Place, *, is_lasting: bool) -> Iterator[None]:
+        """Keep account of a request while it is handled."""
         self._lasting += is_lasting
         place.has_asked = place.is_handling = True
         place.is_lasting = is_lasting
         place.began_ns = self._now_ns()
         try:
-            return await handler(request)
+            yield
         finally:
             self._lasting -= is_lasting
             place.is_handling = place.is_lasting = False
@@ -263,20 +266,6 @@ class Places:
             self.limits.connections,
             WHAT_ENDED[ending],
         )
-
-
-def lasts(request: web.Request) -> bool:
-    """Whether an answer lasts for as long as its client wants: a watch, or the live page's events.
-
-    What it costs to tell is linear in the target, as is reading it.
-    """
-    if request.path == EVENTS_PATH:
-        return True
-    try:
-        attributes = parse_attributes(request.method, request.rel_url.raw_path_qs.encode())
-    except AttributesError:
-        return False
-    return attributes.verb == "watch"
 
 
 def place_limits(connections: int) -> PlaceLimits:

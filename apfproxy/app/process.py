@@ -11,12 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy import __version__
+from apfproxy.app.admin_listener import AdminListener, AdminParts
 from apfproxy.app.descriptors import DescriptorWatch
 from apfproxy.app.identities import Identities
-from apfproxy.app.listening import Listener
 from apfproxy.app.observation import Observation
 from apfproxy.app.places import Places, place_limits
-from apfproxy.app.raw_request import request_of_line
 from apfproxy.app.reloading import SETTINGS, Reloading
 from apfproxy.app.running import descriptor_limit
 from apfproxy.duties import Recurring, Supervised
@@ -27,13 +26,10 @@ from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.loopback import is_loopback
-from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.authentication_metrics import AuthenticationMetrics
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.configuration_events import ConfigurationEvents, shortfall
-from apfproxy.observe.explain_page import NOT_ENFORCED, ExplainPage
 from apfproxy.observe.health import READYZ, HealthRegistry
-from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.metrics import MetricsPage
 from apfproxy.observe.process_metrics import (
     access_log_families,
@@ -63,8 +59,6 @@ if TYPE_CHECKING:
 
     Source = ObjectFiles | StoredObjects | KubernetesObjects
 
-ADMIN_SHUTDOWN_S = 1.0
-"""For a scrape that is under way; the listener closes last, when there is nothing more to see."""
 ADMIN_CONNECTIONS = 64
 """Scrapers, probes, a team's live pages and terminals, and watches of the store."""
 ADMIN_PART = 8
@@ -203,7 +197,7 @@ class ProxyProcess:
         self._watching_descriptors = Supervised(
             Part.ADMIN, "looking for a descriptor", lambda _beat: descriptors.run()
         )
-        self._admin: Listener | None = None
+        self._admin: AdminListener | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading: asyncio.Task[None] | None = None
 
@@ -311,35 +305,27 @@ class ProxyProcess:
             return
         limits = place_limits(min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART))
         places = Places("admin", limits, self.clock.now_ns)
-        metrics = MetricsPage(
-            self.clock,
-            self.controller,
-            self.kinds,
-            self.counters,
-            self.server.pool,
-            self.config_status,
-            (*self._other_families(), partial(admin_families, places)),
-        )
-        app = build_admin_app(
-            self.controller,
-            metrics,
-            self.health,
-            self._wall_offset_ns,
-            () if self._api is None else self._api.routes(),
-            LiveInputs(
-                self.settings.flow_control.enforcement,
-                self.configuration_events,
-                self.observation.flows,
-            ),
-            self.observation.top_flows,
-            ExplainPage(
+        parts = AdminParts(
+            controller=self.controller,
+            costs=self.costs,
+            metrics=MetricsPage(
+                self.clock,
                 self.controller,
-                self.costs,
-                lambda method, target: request_of_line(method, target, self.settings.downstream),
-                (NOT_ENFORCED,) if self.settings.flow_control.enforcement == OBSERVE else (),
+                self.kinds,
+                self.counters,
+                self.server.pool,
+                self.config_status,
+                (*self._other_families(), partial(admin_families, places)),
             ),
+            health=self.health,
+            settings=lambda: self.settings,
+            events=self.configuration_events,
+            top_flows=self.observation.top_flows,
+            flows=self.observation.flows,
+            wall_offset_ns=self._wall_offset_ns,
+            api_routes=() if self._api is None else tuple(self._api.routes()),
         )
-        self._admin = Listener(app, places, shutdown_s=ADMIN_SHUTDOWN_S)
+        self._admin = AdminListener(parts, places)
         try:
             await self._admin.start(admin)
         except OSError as error:

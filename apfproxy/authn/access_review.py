@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.authn.cache import AnswerCache, AskFailedError
 from apfproxy.authn.token_review import ReviewError, flag, status_of
-from apfproxy.authn.upstream_api import UpstreamApiError
+from apfproxy.authn.verdict import UpstreamApiError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

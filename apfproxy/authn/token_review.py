@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.authn.cache import AnswerCache, AskFailedError
 from apfproxy.authn.token_users import UNFIT
-from apfproxy.authn.upstream_api import UpstreamApiError
-from apfproxy.authn.verdict import Verdict
+from apfproxy.authn.verdict import UpstreamApiError, Verdict
 from apfproxy.request.user import User
 
 if TYPE_CHECKING:

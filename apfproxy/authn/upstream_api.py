@@ -30,6 +30,7 @@ from apfproxy.authn.api_exchange import (
 )
 from apfproxy.authn.fair_line import FairLine, LineFullError, Place
 from apfproxy.authn.strict_json import StrictJsonError, read_object
+from apfproxy.authn.verdict import UpstreamApiError
 from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:
@@ -62,20 +63,6 @@ class Unasked(enum.StrEnum):
     """Too many were waiting."""
     TIME_OUT = "time-out"
     """Its turn did not come in time."""
-
-
-class UpstreamApiError(Exception):
-    """The upstream's API gave no usable answer.
-
-    Attributes:
-        status: Of the answer; None without one.
-        may_pass: Whether it may help to ask again.
-    """
-
-    def __init__(self, what: str, status: int | None = None, *, may_pass: bool = False) -> None:
-        super().__init__(what)
-        self.status = status
-        self.may_pass = may_pass
 
 
 class UpstreamApi:

@@ -36,3 +36,17 @@ class TokenAuthenticator(Protocol):
 
     async def review(self, token: str, address: str) -> Verdict:
         """The verdict; other servers are shared fairly among the clients' addresses."""
+
+
+class UpstreamApiError(Exception):
+    """The upstream's API gave no usable answer.
+
+    Attributes:
+        status: Of the answer; None without one.
+        may_pass: Whether it may help to ask again.
+    """
+
+    def __init__(self, what: str, status: int | None = None, *, may_pass: bool = False) -> None:
+        super().__init__(what)
+        self.status = status
+        self.may_pass = may_pass

@@ -10,13 +10,13 @@ guard of its own.
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apfproxy.loopback import LOCALHOST, is_loopback, name_in_host
+from apfproxy.loopback import is_loopback
+from apfproxy.observe.own_names import is_own_name
 from apfproxy.observe.responses import header
 
 if TYPE_CHECKING:
@@ -45,15 +45,3 @@ def is_over_loopback(request: web.Request) -> bool:
     """Whether the connection came to an address of loopback."""
     address = request.get_extra_info("sockname")
     return isinstance(address, tuple) and is_loopback(address[0])
-
-
-def is_own_name(host: str, machine: str) -> bool:
-    """Whether a Host, with or without a port, is no name of a web page; "" is of old programs."""
-    name = name_in_host(host).removesuffix(".")
-    if "." not in name or name == machine.lower() or name.endswith(f".{LOCALHOST}"):
-        return True
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.controller import Controller
 
+SAMPLE_S = 1.0
 SAMPLES = 900
 """15 minutes of seconds."""
 

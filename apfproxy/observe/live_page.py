@@ -21,7 +21,7 @@ from apfproxy.faults import Part
 from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.queue_set import QueueSetKind
 from apfproxy.observe.live_feed import Listener, LiveFeed, event
-from apfproxy.observe.live_history import LiveHistory
+from apfproxy.observe.live_history import SAMPLE_S, LiveHistory
 from apfproxy.observe.live_state import live_state
 from apfproxy.observe.negotiation import qualities
 from apfproxy.observe.responses import page_response
@@ -59,7 +59,6 @@ LIVE_INDEX = {
     EVENTS_PATH: "the same state as server-sent events, as it changes",
 }
 
-SAMPLE_S = 1.0
 TOP_FLOWS_NS = 1_000_000_000
 """They are made anew so seldom: they cost more than all the rest, and change slowly."""
 RECONNECT_MS = 1000
@@ -77,14 +76,12 @@ class LivePage:
         feed: Who listens.
     """
 
-    def __init__(
-        self, controller: Controller, inputs: LiveInputs, history: LiveHistory | None = None
-    ) -> None:
+    def __init__(self, controller: Controller, inputs: LiveInputs) -> None:
         self._controller = controller
         self._inputs = inputs
         self._top_flows: list[Mapping[str, Any]] = []
         self._top_flows_ns: int | None = None
-        self.history = history or LiveHistory(controller, time.monotonic_ns())
+        self.history = inputs.history or LiveHistory(controller, time.monotonic_ns())
         self.feed = LiveFeed(self._state, self.history, time.monotonic_ns, time.time)
         self._files = _files()
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.priority_level import PriorityLevel
+    from apfproxy.observe.live_history import LiveHistory
 
 State = dict[str, Any]
 """As JSON has it."""
@@ -40,11 +41,13 @@ class LiveInputs:
         enforcement: `enforce` or `observe`, as set.
         events: What happened to the configuration.
         top_flows: The flows that use most, greatest first, each as the page's JSON has it.
+        history: What there is of the last minutes already; None to begin now.
     """
 
     enforcement: str = "enforce"
     events: ConfigurationEvents = field(default_factory=ConfigurationEvents)
     top_flows: Callable[[], Iterable[Mapping[str, Any]]] = _no_flows
+    history: LiveHistory | None = None
 
 
 def live_state(

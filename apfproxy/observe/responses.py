@@ -5,33 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
-import zlib
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 from aiohttp import web
 
 from apfproxy.observe.negotiation import accepts_gzip
+from apfproxy.observe.slices import GZIP_LEVEL, SAFETY, encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable
 
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MIN_COMPRESSED_BYTES = 1024
 """Below about one packet compressing saves no time."""
-
-GZIP_LEVEL = 1
-"""Metrics shrink to a tenth even at the fastest level; the best one takes four times as long."""
-
-GZIP_WINDOW = 31
-"""zlib's way to ask for gzip's framing."""
-
-SAFETY = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
-"""What keeps pages out of caches and sniffers."""
-
-_slicing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-"""Held while a slice is made, and for a turn of the loop after it."""
 
 
 @web.middleware
@@ -66,38 +53,18 @@ async def sliced_response(
 ) -> web.StreamResponse:
     """An answer that is written slice by slice, with the event loop's other work in between.
 
-    Of all such answers one slice is made in a turn of the loop, so that many of them at once hold
-    up other work no longer than one does.  If making a slice fails the connection is cut: an answer
-    that ends in order would seem whole.
+    If making a slice fails the connection is cut: an answer that ends in order would seem whole.
     """
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **SAFETY}
     if request.method == "HEAD":
         return web.Response(headers=headers)
-    compressor = None
-    if accepts_gzip(header(request, "Accept-Encoding")):
-        compressor = zlib.compressobj(GZIP_LEVEL, wbits=GZIP_WINDOW)
+    is_gzip = accepts_gzip(header(request, "Accept-Encoding"))
+    if is_gzip:
         headers["Content-Encoding"] = "gzip"
     response = web.StreamResponse(headers=headers)
-    iterator = iter(slices)
     with contextlib.suppress(ConnectionError):  # the client is gone, as aiohttp will see
         await response.prepare(request)
-        while (each := await _next_slice(iterator)) is not None:
-            data = compressor.compress(each) if compressor else each
-            if data:
-                await response.write(data)
-        if compressor:
-            await response.write(compressor.flush())
+        async for data in encoded(slices, is_gzip=is_gzip):
+            await response.write(data)
         await response.write_eof()
     return response
-
-
-async def _next_slice(slices: Iterator[bytes]) -> bytes | None:
-    """The next slice, made when it is the answer's turn; None after the last one."""
-    loop = asyncio.get_running_loop()
-    lock = _slicing.get(loop)
-    if lock is None:
-        lock = _slicing[loop] = asyncio.Lock()
-    async with lock:
-        each = next(slices, None)
-        await asyncio.sleep(0)
-    return each

@@ -24,12 +24,11 @@ import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
+
+    from cryptography import x509
 
     from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
 
@@ -252,6 +251,8 @@ def _read(path: str) -> bytes:
 
 
 def _certificates(path: str) -> list[x509.Certificate]:
+    from cryptography import x509  # noqa: PLC0415 - 8 MiB, for those that use TLS
+
     content = _read(path)
     try:
         return x509.load_pem_x509_certificates(content)
@@ -260,21 +261,27 @@ def _certificates(path: str) -> list[x509.Certificate]:
 
 
 def _load_authorities(context: ssl.SSLContext, path: str) -> None:
+    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - as above
+
     certificates = _certificates(path)
     for each in certificates:
         _warn_of_dates(path, each)
     context.load_verify_locations(
-        cadata=b"".join(each.public_bytes(serialization.Encoding.DER) for each in certificates)
+        cadata=b"".join(each.public_bytes(Encoding.DER) for each in certificates)
     )
 
 
 def _load_own(context: ssl.SSLContext, certificate_file: str | None, key_file: str | None) -> None:
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - as above
+        load_pem_private_key,
+    )
+
     assert certificate_file is not None
     key_file = key_file or certificate_file
     leaf = _certificates(certificate_file)[0]
     content = _read(key_file)
     try:
-        key = serialization.load_pem_private_key(content, password=None)
+        key = load_pem_private_key(content, password=None)
     except TypeError as error:
         raise TlsError(key_file, "is encrypted: give a key without a password") from error
     except Exception as error:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
+import contextlib
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
 
 from apfproxy.app import listening
-from apfproxy.app.listening import LINE_BYTES, LOOKS, Listener, StalledClients
+from apfproxy.app.listening import LOOKS, Listener, StalledClients
 from apfproxy.app.places import Places, place_limits
+from apfproxy.app.web_runner import WebRunner
 from apfproxy.settings import Address
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 class Transport:
@@ -60,62 +65,19 @@ def test_stalled(sizes: tuple[int, ...], cut_at: int | None) -> None:
     assert not idle.is_cut
 
 
-async def seen(request: web.Request) -> web.Response:
-    """Say how long a target and how large a body are."""
-    return web.Response(text=f"{len(request.raw_path)} {len(await request.read())}")
-
-
-async def listening_with(app: web.Application) -> Listener:
-    """A listener for an application, with places enough."""
+@contextlib.asynccontextmanager
+async def listening_with(app: web.Application) -> AsyncIterator[tuple[str, int]]:
+    """The address of a listener for an application, with places enough."""
     places = Places("test", place_limits(100), time.monotonic_ns)
-    listener = Listener(app, places, shutdown_s=1)
+    runner = WebRunner(app, places, shutdown_s=1)
+    await runner.start()
+    listener = Listener(runner.protocol, places)
     await listener.start(Address(host="127.0.0.1", port=0))
-    return listener
-
-
-async def answer_of(data: bytes) -> bytes:
-    """What a listener answers to some bytes until it closes the connection."""
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", seen)
-    listener = await listening_with(app)
     try:
-        reader, writer = await asyncio.open_connection(*listener.addresses[0])
-        writer.write(data)
-        found = await reader.read()
-        writer.close()
+        yield listener.addresses[0]
     finally:
-        await listener.close()
-    return found
-
-
-async def test_bodies_stay_encoded() -> None:
-    """A compressed body is what was sent: nothing unfolds."""
-    body = gzip.compress(bytes(1_000_000))
-    head = (
-        "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Encoding: gzip\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
-    )
-    answer = await answer_of(head.encode() + body)
-
-    assert answer.startswith(b"HTTP/1.1 200 ")
-    assert answer.endswith(f"\r\n\r\n1 {len(body)}".encode())
-
-
-@pytest.mark.parametrize(("size", "status"), [(LINE_BYTES - 100, 200), (LINE_BYTES + 100, 400)])
-async def test_long_targets(size: int, status: int) -> None:
-    """Targets may be as long as selectors make them, up to a bound."""
-    head = f"GET /{'x' * size} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-
-    assert f"HTTP/1.{1 if status == 200 else 0} {status} ".encode() in await answer_of(
-        head.encode()
-    )
-
-
-async def test_heads_that_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection whose request head does not end is closed."""
-    monkeypatch.setattr(listening, "IDLE_S", 0.01)
-
-    assert b"" == await answer_of(b"GET / HTTP/1.1\r\nHost: x\r\n")
+        await runner.close()
+        listener.close()
 
 
 async def test_clients_that_take_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -134,12 +96,11 @@ async def test_clients_that_take_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
 
     app = web.Application()
     app.router.add_get("/", endless)
-    listener = await listening_with(app)
-    _, writer = await asyncio.open_connection(*listener.addresses[0], limit=1)
-    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    await ended.wait()
-    writer.close()
-    await listener.close()
+    async with listening_with(app) as address:
+        _, writer = await asyncio.open_connection(*address, limit=1)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await ended.wait()
+        writer.close()
 
     assert ended.is_set()
 
@@ -168,9 +129,7 @@ async def test_an_error_does_not_end_the_looks(
         again.set()
 
     monkeypatch.setattr(owner, name, look)
-    listener = await listening_with(web.Application())
-    async with asyncio.timeout(10):
+    async with listening_with(web.Application()), asyncio.timeout(10):
         await again.wait()
-    await listener.close()
 
     assert 1 == caplog.text.count("ValueError: a bug")

@@ -17,9 +17,9 @@ from apfproxy.app.places import (
     Place,
     PlaceLimits,
     Places,
-    lasts,
     place_limits,
 )
+from apfproxy.app.web_runner import WebRunner
 from apfproxy.rare_log import PERIOD_S
 
 if TYPE_CHECKING:
@@ -91,6 +91,7 @@ class Site:
         self.now_ns = 1000
         limits = PlaceLimits(connections=connections, lasting=lasting)
         self.places = Places("test", limits, lambda: self.now_ns)
+        self.runner = WebRunner(web.Application(), self.places, shutdown_s=1)
 
     def connect(self, address: str = "192.0.2.1") -> Client:
         """A new client."""
@@ -121,7 +122,7 @@ class Client:
             return web.Response(text="well")
 
         request = make_mocked_request("GET", target, transport=self.transport)
-        return asyncio.ensure_future(self._site.places.handle(request, handler))
+        return asyncio.ensure_future(self._site.runner.handle(request, handler))
 
     def answer(self) -> None:
         """Let the handler come to its end."""
@@ -300,22 +301,6 @@ def test_log(caplog: pytest.LogCaptureFixture) -> None:
         "the test listener, of at most 1 connections: all are taken, and one made way for another"
     )
     assert [line, f"{line} (2 more since)"] == caplog.messages
-
-
-@pytest.mark.parametrize(
-    ("target", "expected"),
-    [
-        ("/events", True),
-        ("/apis/apps/v1/deployments?watch=true", True),
-        ("/api/v1/watch/pods", True),
-        ("/apis/apps/v1/deployments", False),
-        ("/livez", False),
-        ("/%zz?watch=1", False),
-    ],
-)
-def test_lasts(target: str, expected: bool) -> None:
-    """Watches and the live page's events do."""
-    assert expected == lasts(make_mocked_request("GET", target))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,48 @@
+"""All pages of the admin listener, in one application of aiohttp."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.app.raw_request import request_of_line
+from apfproxy.app.web_runner import WebRunner
+from apfproxy.observe.admin import build_admin_app
+from apfproxy.observe.explain_page import NOT_ENFORCED, ExplainPage
+from apfproxy.observe.live_state import LiveInputs
+from apfproxy.settings import OBSERVE
+
+if TYPE_CHECKING:
+    from apfproxy.app.admin_listener import AdminParts
+    from apfproxy.app.places import Places
+    from apfproxy.observe.live_history import LiveHistory
+
+SHUTDOWN_S = 1.0
+"""For a scrape that is under way; the listener closes last, when there is nothing more to see."""
+
+
+def admin_runner(parts: AdminParts, history: LiveHistory, places: Places) -> WebRunner:
+    """Put the pages together.
+
+    Args:
+        parts: What they show.
+        history: Of the live page; the application goes on with its samples.
+        places: Of the connections.
+    """
+    enforcement = parts.settings().flow_control.enforcement
+    explain_page = ExplainPage(
+        parts.controller,
+        parts.costs,
+        lambda method, target: request_of_line(method, target, parts.settings().downstream),
+        (NOT_ENFORCED,) if enforcement == OBSERVE else (),
+    )
+    app = build_admin_app(
+        parts.controller,
+        parts.metrics,
+        parts.health,
+        parts.wall_offset_ns,
+        parts.api_routes,
+        LiveInputs(enforcement, parts.events, parts.flows, history),
+        parts.top_flows,
+        explain_page,
+    )
+    return WebRunner(app, places, shutdown_s=SHUTDOWN_S)

@@ -1,0 +1,105 @@
+"""The admin listener of a proxy: health and metrics, and the other pages when one is wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import math
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.app.listening import Listener
+from apfproxy.app.probes import Probes
+from apfproxy.duties import Recurring
+from apfproxy.faults import Part
+from apfproxy.observe.live_history import SAMPLE_S, LiveHistory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from aiohttp import web
+
+    from apfproxy.app.places import Places
+    from apfproxy.app.web_runner import WebRunner
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.learned_costs import LearnedCosts
+    from apfproxy.observe.configuration_events import ConfigurationEvents
+    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.observe.metrics import MetricsPage
+    from apfproxy.observe.top_flows import TopFlows
+    from apfproxy.settings import Address, Settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdminParts:
+    """What the pages show.
+
+    Attributes:
+        settings: Those in force.
+        flows: The top flows, for the live page.
+        wall_offset_ns: Nanoseconds since 1970 less the controller's clock, now.
+        api_routes: Of the API of the objects; none without a store.
+    """
+
+    controller: Controller
+    costs: LearnedCosts
+    metrics: MetricsPage
+    health: HealthRegistry
+    settings: Callable[[], Settings]
+    events: ConfigurationEvents
+    top_flows: TopFlows | None
+    flows: Callable[[], Iterable[Mapping[str, Any]]]
+    wall_offset_ns: Callable[[], int]
+    api_routes: tuple[web.RouteDef, ...]
+
+
+class AdminListener:
+    """The listener; see `probes` for what is answered without aiohttp."""
+
+    def __init__(self, parts: AdminParts, places: Places) -> None:
+        self._parts = parts
+        self._places = places
+        self._history = LiveHistory(parts.controller, time.monotonic_ns())
+        loop = asyncio.get_running_loop()
+        self._sampling = Recurring(Part.LIVE_PAGE, loop, SAMPLE_S, math.inf, self._sample)
+        probes = Probes(places, parts.health, parts.metrics, self._start_others)
+        self._listener = Listener(probes.connection, places)
+        self._runner: WebRunner | None = None
+
+    def __repr__(self) -> str:
+        return f"<AdminListener {self._listener!r}>"
+
+    @property
+    def addresses(self) -> list[tuple[str, int]]:
+        """Those that are listened on, host and port."""
+        return self._listener.addresses
+
+    async def start(self, address: Address) -> None:
+        """Listen.
+
+        Raises:
+            OSError: The address cannot be listened on.
+        """
+        await self._listener.start(address)
+        self._sampling.start()
+
+    async def close(self) -> None:
+        """Let answers that are under way have their time, then cut all connections."""
+        self._listener.stop_accepting()
+        self._sampling.stop()
+        if self._runner is not None:
+            await self._runner.close()
+        self._listener.close()
+
+    async def _start_others(self) -> Callable[[], asyncio.Protocol]:
+        """Import aiohttp and all pages, in a thread, and serve them."""
+        module = await asyncio.to_thread(importlib.import_module, "apfproxy.app.admin_app")
+        runner: WebRunner = module.admin_runner(self._parts, self._history, self._places)
+        self._sampling.stop()  # the live page goes on with it
+        await runner.start()
+        self._runner = runner
+        return runner.protocol
+
+    def _sample(self) -> None:
+        self._history.sample(time.monotonic_ns(), time.time())

@@ -1,0 +1,100 @@
+"""Runs an application of aiohttp on connections that have places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from apfproxy.app.places import IDLE_S, LASTING_TEXT, RETRY_S
+from apfproxy.observe.live_page import EVENTS_PATH
+from apfproxy.request.attributes import AttributesError, parse_attributes
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable
+
+    from apfproxy.app.places import Places
+
+    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+LINE_BYTES = 64 * 1024
+"""Of a target, which holds long selectors: as much as the proxy lets through."""
+FIELD_BYTES = 16 * 1024
+MAX_FIELDS = 64
+"""Of header fields, so that a head has 1 MiB at most: clients send a dozen, the longest a token."""
+
+
+class WebRunner:
+    """An application, on connections that somebody else accepts.
+
+    Bodies stay as they are encoded: Kubernetes decodes none, and a small one may unfold to any
+    size.
+
+    Args:
+        app: Answers requests; nothing may be added to it any more.
+        places: Of the connections.
+        shutdown_s: For answers that are under way at its end; then connections are cut.
+    """
+
+    def __init__(self, app: web.Application, places: Places, *, shutdown_s: float) -> None:
+        self._places = places
+        app.middlewares.insert(0, self.handle)
+        # A runner logs each request by default, and takes signals that are the command's.  Watches
+        # must notice that their clients are gone, which aiohttp tells only by cancelling.
+        self._runner = web.AppRunner(
+            app,
+            access_log=None,
+            handle_signals=False,
+            handler_cancellation=True,
+            shutdown_timeout=shutdown_s,
+            keepalive_timeout=IDLE_S,
+            auto_decompress=False,
+            max_line_size=LINE_BYTES,
+            max_field_size=FIELD_BYTES,
+            max_headers=MAX_FIELDS,
+        )
+
+    def __repr__(self) -> str:
+        return f"<WebRunner of {self._places!r}>"
+
+    async def start(self) -> None:
+        """Begin what the application does beside requests."""
+        await self._runner.setup()
+
+    def protocol(self) -> asyncio.Protocol:
+        """The protocol of a new connection."""
+        server = self._runner.server
+        assert server is not None, "it was started"
+        return server()
+
+    async def close(self) -> None:
+        """Let answers that are under way have their time, then cut their connections."""
+        await self._runner.cleanup()
+
+    @web.middleware
+    async def handle(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Keep account of a request; the outermost middleware of the application."""
+        place = self._places.of(request.transport)
+        if place is None:
+            return await handler(request)  # its client is gone
+        is_lasting = lasts(request)
+        if is_lasting and not self._places.has_room_for_lasting:
+            self._places.refuse_lasting()
+            return web.Response(text=LASTING_TEXT, status=503, headers={"Retry-After": RETRY_S})
+        with self._places.handling(place, is_lasting=is_lasting):
+            return await handler(request)
+
+
+def lasts(request: web.Request) -> bool:
+    """Whether an answer lasts for as long as its client wants: a watch, or the live page's events.
+
+    This takes time linear in the target, as reading it does.
+    """
+    if request.path == EVENTS_PATH:
+        return True
+    try:
+        attributes = parse_attributes(request.method, request.rel_url.raw_path_qs.encode())
+    except AttributesError:
+        return False
+    return attributes.verb == "watch"

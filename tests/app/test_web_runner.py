@@ -1,0 +1,77 @@
+"""Applications of aiohttp on connections that have places."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+
+from apfproxy.app import web_runner
+from apfproxy.app.web_runner import LINE_BYTES, lasts
+from tests.app.test_listening import listening_with
+
+
+async def seen(request: web.Request) -> web.Response:
+    """Say how long a target and how large a body are."""
+    return web.Response(text=f"{len(request.raw_path)} {len(await request.read())}")
+
+
+async def answer_of(data: bytes) -> bytes:
+    """What a listener answers to some bytes until it closes the connection."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", seen)
+    async with listening_with(app) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(data)
+        found = await reader.read()
+        writer.close()
+    return found
+
+
+async def test_bodies_stay_encoded() -> None:
+    """A compressed body is what was sent: nothing unfolds."""
+    body = gzip.compress(bytes(1_000_000))
+    head = (
+        "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Encoding: gzip\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    answer = await answer_of(head.encode() + body)
+
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(f"\r\n\r\n1 {len(body)}".encode())
+
+
+@pytest.mark.parametrize(("size", "status"), [(LINE_BYTES - 100, 200), (LINE_BYTES + 100, 400)])
+async def test_long_targets(size: int, status: int) -> None:
+    """Targets may be as long as selectors make them, up to a bound."""
+    head = f"GET /{'x' * size} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+    assert f"HTTP/1.{1 if status == 200 else 0} {status} ".encode() in await answer_of(
+        head.encode()
+    )
+
+
+async def test_heads_that_never_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A connection whose request head does not end is closed."""
+    monkeypatch.setattr(web_runner, "IDLE_S", 0.01)
+
+    assert b"" == await answer_of(b"GET / HTTP/1.1\r\nHost: x\r\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("/events", True),
+        ("/apis/apps/v1/deployments?watch=true", True),
+        ("/api/v1/watch/pods", True),
+        ("/apis/apps/v1/deployments", False),
+        ("/livez", False),
+        ("/%zz?watch=1", False),
+    ],
+)
+def test_lasts(target: str, expected: bool) -> None:
+    """Watches and the live page's events do."""
+    assert expected == lasts(make_mocked_request("GET", target))

@@ -1,0 +1,90 @@
+"""Tests that a command imports only what it needs: processor time and memory of each start."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+LIGHT = {"aiohttp", "asyncio", "cryptography", "prometheus_client", "rich", "uvloop", "yaml"}
+"""What only some commands need."""
+
+PROGRAM = """
+import sys
+from apfproxy.cli.main import main
+sys.stdout = sys.stderr
+main({arguments!r})
+print("\\n".join(sys.modules), file=sys.__stdout__)
+"""
+STARTED = """
+import asyncio, sys
+from apfproxy.app.process import ProxyProcess
+from apfproxy.settings import Address, DownstreamSettings, Settings
+import apfproxy.cli.serve
+
+ANY_PORT = Address(host="127.0.0.1", port=0)
+
+async def ask(port, path):
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    lines = (f"GET {path} HTTP/1.1", "Host: localhost", "Connection: close", "", "")
+    writer.write("\\r\\n".join(lines).encode())
+    assert (await reader.read()).startswith(b"HTTP/1.1 200 OK")
+    writer.close()
+
+async def main():
+    process = ProxyProcess(Settings(downstream=DownstreamSettings(listen=ANY_PORT), admin=ANY_PORT))
+    await process.start()
+    for path in ("/readyz", "/metrics", "/livez?verbose"):
+        await ask(process.admin_port, path)
+    print("\\n".join(sys.modules))
+    await process.stop()
+
+asyncio.run(main())
+"""
+
+
+def modules_after(program: str) -> set[str]:
+    """The modules that a program of its own process has imported when it prints them."""
+    result = subprocess.run(  # noqa: S603 - this interpreter
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return set(result.stdout.split())
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"]])
+def test_group(arguments: list[str]) -> None:
+    """The version and the list of commands import no command, and nothing heavy."""
+    modules = modules_after(PROGRAM.format(arguments=arguments))
+
+    assert "click" in modules
+    assert set() == modules & LIGHT
+    assert {"apfproxy.app", "apfproxy.app.held_signals"} == {
+        name for name in modules if name.startswith("apfproxy.app")
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (["odds"], {"aiohttp", "cryptography", "uvloop", "rich"}),
+        (["limits"], {"cryptography", "uvloop", "rich"}),
+        (["check", "--help"], {"aiohttp", "cryptography", "uvloop", "rich"}),
+        (["serve", "--help"], {"aiohttp", "cryptography", "rich"}),
+        (["top", "--help"], {"cryptography", "uvloop"}),
+        (["apiserver", "--help"], {"cryptography", "rich"}),
+    ],
+)
+def test_commands(arguments: list[str], unused: set[str]) -> None:
+    """A command imports no library that it does not need."""
+    assert set() == modules_after(PROGRAM.format(arguments=arguments)) & unused
+
+
+def test_proxy_without_a_store() -> None:
+    """A proxy that serves, and is probed and scraped, has nothing of the API server or aiohttp."""
+    modules = modules_after(STARTED)
+
+    assert "apfproxy.proxy.server" in modules
+    assert set() == modules & {"aiohttp", "cryptography", "jwt", "jsonpatch", "rich", "sqlite3"}
+    assert set() == {name for name in modules if name.startswith("apfproxy.apiserver")}
+    assert set() == {name for name in modules if name.startswith("apfproxy.api.core")}
