@@ -15,7 +15,7 @@ import aiohttp
 from apfproxy import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from ssl import SSLContext
 
 EXCHANGE_ERRORS = (aiohttp.ClientError, OSError, ValueError, RuntimeError)
@@ -50,14 +50,6 @@ async def bounded_body(response: aiohttp.ClientResponse, max_bytes: int) -> byte
         if len(data) > max_bytes:
             return None
     return bytes(data)
-
-
-def json_head(token: Callable[[], bytes | None]) -> dict[str, str]:
-    """The head of a request for JSON, with a bearer token if there is one; raises as `token`."""
-    head = dict(JSON_HEAD)
-    if (own := token()) is not None:
-        head["Authorization"] = f"Bearer {own.decode('latin-1')}"
-    return head
 
 
 def connect_failure(error: aiohttp.ClientConnectorError) -> str:

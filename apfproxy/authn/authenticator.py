@@ -133,20 +133,17 @@ class Authenticator:
     def identify(self, peer: Peer, credentials: Credentials) -> Identity | Refusal | None:
         """Who asks; None where `identify_later` has to ask other servers."""
         verdict = self._known_without_token(peer, credentials)
+        verdict = verdict or self._check_token(credentials.token)
         if verdict is None:
-            verdict = self._check_token(credentials.token)
-            if verdict is None:
-                return None
+            return None
         found = self._resolved(peer, verdict)
         if isinstance(found, Refusal):
             return self._refused(found)
-        wanted = credentials.impersonated
-        may_impersonate = False
-        if wanted is not None and self._impersonations is not None:
-            allowed = self._impersonations.check(found, wanted)
-            if allowed is None:
+        may_impersonate: bool | None = False
+        if credentials.impersonated is not None and self._impersonations is not None:
+            may_impersonate = self._impersonations.check(found, credentials.impersonated)
+            if may_impersonate is None:
                 return None
-            may_impersonate = allowed
         return self._identity(found, verdict, credentials, may_impersonate=may_impersonate)
 
     async def identify_later(
@@ -154,8 +151,7 @@ class Authenticator:
     ) -> Identity | Refusal:
         """Who asks; other servers are shared fairly among the clients' addresses."""
         verdict = self._known_without_token(peer, credentials)
-        if verdict is None:
-            verdict = await self._review_token(credentials.token, address)
+        verdict = verdict or await self._review_token(credentials.token, address)
         found = self._resolved(peer, verdict)
         if isinstance(found, Refusal):
             return self._refused(found)
@@ -232,13 +228,10 @@ class Authenticator:
             if rules.assertion == IMPERSONATE:
                 if wanted is not None and not may_impersonate:
                     # Passed on, the proxy's own rights would decide.
-                    return self._refused(
-                        self._forbidden(user, wanted, is_open=may_impersonate is None)
-                    )
-                lines = b"Authorization: Bearer %b\r\n%b" % (
-                    self._own_token(),
-                    impersonation_lines(classified),
-                )
+                    refusal = self._forbidden(user, wanted, is_open=may_impersonate is None)
+                    return self._refused(refusal)
+                impersonation = impersonation_lines(classified)
+                lines = b"Authorization: Bearer %b\r\n%b" % (self._own_token(), impersonation)
             elif rules.assertion == FRONT_PROXY:
                 lines = front_proxy_lines(user)
             elif credentials.claimed is not None and verdict.user is credentials.claimed:

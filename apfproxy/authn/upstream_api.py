@@ -23,9 +23,9 @@ import yarl
 
 from apfproxy.authn.api_exchange import (
     EXCHANGE_ERRORS,
+    JSON_HEAD,
     bounded_body,
     explained,
-    json_head,
     new_session,
 )
 from apfproxy.authn.fair_line import FairLine, LineFullError, Place
@@ -205,60 +205,52 @@ class UpstreamApi:
             self._line.leave(place)
 
     async def _post_once(self, path: str, body: bytes) -> dict[str, Any]:
+        head = self._head()
+        if self._session is None:
+            if self._is_closed:
+                raise UpstreamApiError("the proxy is about to end")
+            self._session = new_session()
         try:
-            status, answer = await self._exchange(path, body)
+            async with self._session.post(
+                self._base_url.with_path(path),
+                data=body,
+                headers=head,
+                ssl=self._ssl_context() or True,
+                server_hostname=self._server_name,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=None),
+            ) as response:
+                if response.status not in OK_STATUSES:
+                    raise refusal(path, response.status)
+                answer = await bounded_body(response, MAX_ANSWER_BYTES)
         except EXCHANGE_ERRORS as error:
             what, may_pass = explained(error, "the upstream")
             raise UpstreamApiError(f"{path}: {what}", may_pass=may_pass) from None
-        if status in ACCESS_STATUSES:
-            raise UpstreamApiError(
-                f"{path}: the upstream answered {status}; bind the proxy's own user to the cluster"
-                " role system:auth-delegator",
-                status,
-            )
-        if status not in OK_STATUSES:
-            raise UpstreamApiError(
-                f"{path}: the upstream answered {status}",
-                status,
-                may_pass=status in PASSING_STATUSES,
-            )
+        if answer is None:
+            raise UpstreamApiError(f"{path}: the answer is longer than {MAX_ANSWER_BYTES} bytes")
         try:
             return read_object(answer)
         except StrictJsonError as error:
-            raise UpstreamApiError(
-                f"{path}: the answer is no JSON object: {error}", status
-            ) from None
-
-    async def _exchange(self, path: str, body: bytes) -> tuple[int, bytes]:
-        """Send it once; the status and, of a success, the body."""
-        session = self._session
-        if session is None:
-            if self._is_closed:
-                raise UpstreamApiError("the proxy is about to end")
-            session = self._session = new_session()
-        async with session.post(
-            self._base_url.with_path(path),
-            data=body,
-            headers=self._head(),
-            ssl=self._ssl_context() or True,
-            server_hostname=self._server_name,
-            allow_redirects=False,
-            timeout=aiohttp.ClientTimeout(total=None),
-        ) as response:
-            if response.status not in OK_STATUSES:
-                return response.status, b""
-            answer = await bounded_body(response, MAX_ANSWER_BYTES)
-            if answer is None:
-                what = f"{path}: the answer is longer than {MAX_ANSWER_BYTES} bytes"
-                raise UpstreamApiError(what, response.status)
-            return response.status, answer
+            raise UpstreamApiError(f"{path}: the answer is no JSON object: {error}") from None
 
     def _head(self) -> dict[str, str]:
-        try:
-            head = json_head(self._token)
-        except (OSError, ValueError) as error:  # a file that cannot be read, or has no token
-            raise UpstreamApiError(f"the proxy's own token: {error}") from None
-        head["Content-Type"] = "application/json"
+        head = {**JSON_HEAD, "Content-Type": "application/json"}
         if self._host is not None:
             head["Host"] = self._host
+        try:
+            token = self._token()
+        except (OSError, ValueError) as error:  # a file that cannot be read, or has no token
+            raise UpstreamApiError(f"the proxy's own token: {error}") from None
+        if token is not None:
+            head["Authorization"] = f"Bearer {token.decode('latin-1')}"
         return head
+
+
+def refusal(path: str, status: int) -> UpstreamApiError:
+    """The error that an answer's status is."""
+    is_forbidden = status in ACCESS_STATUSES
+    hint = "; bind the proxy's own user to the cluster role system:auth-delegator"
+    return UpstreamApiError(
+        f"{path}: the upstream answered {status}{hint if is_forbidden else ''}",
+        may_pass=status in PASSING_STATUSES,
+    )

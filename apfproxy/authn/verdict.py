@@ -39,14 +39,8 @@ class TokenAuthenticator(Protocol):
 
 
 class UpstreamApiError(Exception):
-    """The upstream's API gave no usable answer.
+    """The upstream's API gave no usable answer; if that `may_pass`, it may help to ask again."""
 
-    Attributes:
-        status: Of the answer; None without one.
-        may_pass: Whether it may help to ask again.
-    """
-
-    def __init__(self, what: str, status: int | None = None, *, may_pass: bool = False) -> None:
+    def __init__(self, what: str, *, may_pass: bool = False) -> None:
         super().__init__(what)
-        self.status = status
         self.may_pass = may_pass

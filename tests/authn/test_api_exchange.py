@@ -12,7 +12,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from apfproxy.authn.api_exchange import explained, json_head, new_session
+from apfproxy.authn.api_exchange import explained, new_session
 
 KEY = Mock(ssl=True, host="h", port=1)
 
@@ -71,18 +71,6 @@ async def test_no_tls_there() -> None:
             await session.get(url)
 
     assert explained(caught.value, "the API")[0].startswith("cannot connect: [SSL: ")
-
-
-@pytest.mark.parametrize(("token", "expected"), [(None, None), (b"abc", "Bearer abc")])
-def test_json_head(token: bytes | None, expected: str | None) -> None:
-    """A request asks for JSON, uncompressed, by a token if there is one."""
-    head = json_head(lambda: token)
-
-    assert ("application/json", "identity", expected) == (
-        head["Accept"],
-        head["Accept-Encoding"],
-        head.get("Authorization"),
-    )
 
 
 async def test_session_has_nothing_of_its_own() -> None:

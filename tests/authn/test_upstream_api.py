@@ -92,7 +92,7 @@ async def test_redirects_are_not_followed() -> None:
         error = await failure(api)
 
     assert [PATH] == script.paths
-    assert error.status == 307
+    assert "answered 307" in str(error)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ async def test_passing_failures(status: int) -> None:
     async with scripted(lambda _: status) as (script, api):
         error = await failure(api)
 
-    assert error.status == status
+    assert f"answered {status}" in str(error)
     assert len(script.asked) == 3
     first, second = script.waits
     assert 0.5 <= first <= 0.6
@@ -183,7 +183,6 @@ async def test_nobody_listens() -> None:
     await api.close()
 
     assert PATH in str(error)
-    assert error.status is None
 
 
 async def test_slow_answers() -> None:
@@ -332,11 +331,11 @@ async def test_close() -> None:
 async def test_errors_of_the_client_library(monkeypatch: pytest.MonkeyPatch) -> None:
     """Errors that hold the head of the request become ours, without them as text or cause."""
 
-    async def exchange(_path: str, _body: bytes) -> tuple[int, bytes]:
+    async def post(*_: object, **__: object) -> aiohttp.ClientResponse:
         raise aiohttp.ClientError(f"Authorization: Bearer {OWN_TOKEN.decode()}")
 
     async with scripted(lambda _: {}) as (_, api):
-        monkeypatch.setattr(api, "_exchange", exchange)
+        monkeypatch.setattr(aiohttp.ClientSession, "_request", post)
         error = await failure(api)
 
     assert str(error) == f"{PATH}: the exchange went wrong: ClientError"
