@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MOST_PROBLEMS = 100
-"""Of one file: who has more, has them for one reason."""
+"""Of one file: further problems usually have the same cause."""
 
 MOST_MESSAGES = 20
 """Of one problem: a longer line helps nobody."""

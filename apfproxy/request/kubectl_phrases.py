@@ -46,33 +46,16 @@ KEPT = "/?&=%:@!$'()*+,;~-._[]|\"<>^`{}\\"
 RESOURCE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,251}[a-z0-9])?")
 GROUP = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
-SHORT_NAMES = {
-    "cm": "configmaps",
-    "crd": "customresourcedefinitions",
-    "crds": "customresourcedefinitions",
-    "cj": "cronjobs",
-    "csr": "certificatesigningrequests",
-    "deploy": "deployments",
-    "ds": "daemonsets",
-    "ep": "endpoints",
-    "ev": "events",
-    "hpa": "horizontalpodautoscalers",
-    "ing": "ingresses",
-    "netpol": "networkpolicies",
-    "no": "nodes",
-    "ns": "namespaces",
-    "pc": "priorityclasses",
-    "pdb": "poddisruptionbudgets",
-    "po": "pods",
-    "pv": "persistentvolumes",
-    "pvc": "persistentvolumeclaims",
-    "rc": "replicationcontrollers",
-    "rs": "replicasets",
-    "sa": "serviceaccounts",
-    "sc": "storageclasses",
-    "sts": "statefulsets",
-    "svc": "services",
-}
+LISTED_SHORT_NAMES = (
+    "cm=configmaps crd=customresourcedefinitions crds=customresourcedefinitions"
+    " cj=cronjobs csr=certificatesigningrequests deploy=deployments ds=daemonsets"
+    " ep=endpoints ev=events hpa=horizontalpodautoscalers ing=ingresses"
+    " netpol=networkpolicies no=nodes ns=namespaces pc=priorityclasses"
+    " pdb=poddisruptionbudgets po=pods pv=persistentvolumes pvc=persistentvolumeclaims"
+    " rc=replicationcontrollers rs=replicasets sa=serviceaccounts sc=storageclasses"
+    " sts=statefulsets svc=services"
+)
+SHORT_NAMES = dict(pair.split("=") for pair in LISTED_SHORT_NAMES.split())
 """As kubectl has them."""
 
 IS_NAMESPACED = {

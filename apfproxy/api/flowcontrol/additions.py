@@ -27,7 +27,7 @@ import enum
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from apfproxy.api.field_errors import FieldError, forbidden, invalid, not_supported
 from apfproxy.api.flowcontrol.fixed_specs import EXEMPT
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from apfproxy.api.flowcontrol.types import FlowControlObject, PriorityLevelConfiguration
+
+T = TypeVar("T")
 
 PREFIX = "apfproxy.io/"
 WAIT_LIMIT = PREFIX + "wait-limit"
@@ -55,7 +57,7 @@ MOST_REQUESTS = 1_000_000
 """A second, at once, or long-running: more than one process has to do with."""
 LEAST_RATE = 0.001
 MOST_ERRORS = 20
-"""Of one object: who has more, has them for one reason."""
+"""Of one object: further errors usually have the same cause."""
 LONGEST_HEADER_NAME = 64
 
 _NS_PER_UNIT = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
@@ -248,17 +250,7 @@ class _Reader:
         """An annotation has no meaning on this object."""
         self.errors.append(forbidden(field_of(name), detail))
 
-    def integer(self, name: str) -> int | None:
-        """The value of a whole number; None if there is none, or a wrong one."""
-        value = self.own.get(name)
-        if value is None:
-            return None
-        if _NUMBER.fullmatch(value) and 1 <= int(value) <= MOST_REQUESTS:
-            return int(value)
-        self.errors.append(invalid(field_of(name), value, COUNT_HINT))
-        return None
-
-    def parsed(self, name: str, parse: Callable[[str], float | None], hint: str) -> float | None:
+    def parsed(self, name: str, parse: Callable[[str], T | None], hint: str) -> T | None:
         """The value of a number that `parse` reads; None if there is none, or a wrong one."""
         value = self.own.get(name)
         if value is None:
@@ -288,16 +280,16 @@ def _read_level(level: PriorityLevelConfiguration, reader: _Reader) -> LevelAddi
             BAN, "only with limited.nominalConcurrencyShares 0 and limitResponse.type Reject"
         )
         is_ban = False
-    return LevelAdditions(None if wait_limit is None else int(wait_limit), is_ban)
+    return LevelAdditions(wait_limit, is_ban)
 
 
 def _read_flow_schema(schema: FlowSchema, reader: _Reader) -> FlowSchemaAdditions:
     reader.check_names(OF_FLOW_SCHEMA, OF_LEVEL, "PriorityLevelConfiguration")
     rate = reader.parsed(REQUEST_RATE, _rate, RATE_HINT)
-    burst = reader.integer(REQUEST_BURST)
+    burst = reader.parsed(REQUEST_BURST, _count, COUNT_HINT)
     if REQUEST_BURST in reader.own and REQUEST_RATE not in reader.own:
         reader.refuse(REQUEST_BURST, f"of no use without {REQUEST_RATE}: add that, or remove this")
-    limit = reader.integer(LONG_RUNNING_LIMIT)
+    limit = reader.parsed(LONG_RUNNING_LIMIT, _count, COUNT_HINT)
     if schema.metadata.name == EXEMPT:
         # Whoever administers a cluster must not be able to lock everybody out of it.
         for name in (REQUEST_RATE, REQUEST_BURST, LONG_RUNNING_LIMIT):
@@ -334,7 +326,12 @@ def _distinguisher(reader: _Reader) -> Distinguisher | None:
     return None
 
 
-def _wait_limit_ns(text: str) -> float | None:
+def _count(text: str) -> int | None:
+    is_count = _NUMBER.fullmatch(text) and 1 <= int(text) <= MOST_REQUESTS
+    return int(text) if is_count else None
+
+
+def _wait_limit_ns(text: str) -> int | None:
     if not _DURATION.fullmatch(text):
         return None
     parts = _DURATION_PART.findall(text)

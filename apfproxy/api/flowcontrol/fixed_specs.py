@@ -9,72 +9,65 @@ Source: Kubernetes documentation, "API Priority and Fairness", mandatory configu
 
 from __future__ import annotations
 
-from apfproxy.api.flowcontrol.types import (
-    ExemptPriorityLevelConfiguration,
-    FlowDistinguisherMethod,
-    FlowSchemaSpec,
-    GroupSubject,
-    LimitedPriorityLevelConfiguration,
-    LimitResponse,
-    NonResourcePolicyRule,
-    PolicyRulesWithSubjects,
-    PriorityLevelConfigurationReference,
-    PriorityLevelConfigurationSpec,
-    ResourcePolicyRule,
-    Subject,
-)
+import msgspec
+
+from apfproxy.api.flowcontrol.types import FlowSchemaSpec, PriorityLevelConfigurationSpec
 
 EXEMPT = "exempt"
 CATCH_ALL = "catch-all"
 
+EVERY = ["*"]
+EVERYTHING = {
+    "resourceRules": [
+        {
+            "verbs": EVERY,
+            "apiGroups": EVERY,
+            "resources": EVERY,
+            "clusterScope": True,
+            "namespaces": EVERY,
+        }
+    ],
+    "nonResourceRules": [{"verbs": EVERY, "nonResourceURLs": EVERY}],
+}
 
-def everything_by(*groups: str) -> tuple[PolicyRulesWithSubjects, ...]:
-    """Rules that match every request by a member of one of the groups."""
-    every = ("*",)
-    return (
-        PolicyRulesWithSubjects(
-            subjects=tuple(
-                Subject(kind="Group", group=GroupSubject(name=group)) for group in groups
-            ),
-            resource_rules=(
-                ResourcePolicyRule(
-                    verbs=every,
-                    api_groups=every,
-                    resources=every,
-                    cluster_scope=True,
-                    namespaces=every,
-                ),
-            ),
-            non_resource_rules=(NonResourcePolicyRule(verbs=every, non_resource_urls=every),),
-        ),
-    )
+
+def everything_by(level: str, precedence: int, *groups: str, **fields: object) -> FlowSchemaSpec:
+    """Sends every request by a member of one of the groups to a level."""
+    subjects = [{"kind": "Group", "group": {"name": group}} for group in groups]
+    spec = {
+        "priorityLevelConfiguration": {"name": level},
+        "matchingPrecedence": precedence,
+        "rules": [{"subjects": subjects, **EVERYTHING}],
+        **fields,
+    }
+    return msgspec.convert(spec, FlowSchemaSpec)
 
 
 FLOW_SCHEMAS = {
-    EXEMPT: FlowSchemaSpec(
-        priority_level_configuration=PriorityLevelConfigurationReference(name=EXEMPT),
-        matching_precedence=1,
-        rules=everything_by("system:masters"),
-    ),
-    CATCH_ALL: FlowSchemaSpec(
-        priority_level_configuration=PriorityLevelConfigurationReference(name=CATCH_ALL),
-        matching_precedence=10000,
-        distinguisher_method=FlowDistinguisherMethod(type="ByUser"),
-        rules=everything_by("system:unauthenticated", "system:authenticated"),
+    EXEMPT: everything_by(EXEMPT, 1, "system:masters"),
+    CATCH_ALL: everything_by(
+        CATCH_ALL,
+        10000,
+        "system:unauthenticated",
+        "system:authenticated",
+        distinguisherMethod={"type": "ByUser"},
     ),
 }
 
-PRIORITY_LEVELS = {
-    EXEMPT: PriorityLevelConfigurationSpec(
-        type="Exempt",
-        exempt=ExemptPriorityLevelConfiguration(nominal_concurrency_shares=0, lendable_percent=0),
-    ),
-    CATCH_ALL: PriorityLevelConfigurationSpec(
-        type="Limited",
-        limited=LimitedPriorityLevelConfiguration(
-            nominal_concurrency_shares=5,
-            limit_response=LimitResponse(type="Reject"),
-            lendable_percent=0,
-        ),
-    ),
-}
+PRIORITY_LEVELS = msgspec.convert(
+    {
+        EXEMPT: {
+            "type": "Exempt",
+            "exempt": {"nominalConcurrencyShares": 0, "lendablePercent": 0},
+        },
+        CATCH_ALL: {
+            "type": "Limited",
+            "limited": {
+                "nominalConcurrencyShares": 5,
+                "limitResponse": {"type": "Reject"},
+                "lendablePercent": 0,
+            },
+        },
+    },
+    dict[str, PriorityLevelConfigurationSpec],
+)
