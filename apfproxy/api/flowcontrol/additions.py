@@ -26,8 +26,9 @@ from __future__ import annotations
 import enum
 import math
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from apfproxy.api.field_errors import FieldError, forbidden, invalid, not_supported
 from apfproxy.api.flowcontrol.fixed_specs import EXEMPT
@@ -104,8 +105,7 @@ class DistinguisherKind(enum.Enum):
     HEADER = "header"
 
 
-@dataclass(frozen=True, slots=True)
-class Distinguisher:
+class Distinguisher(msgspec.Struct, frozen=True):
     """How flows are told apart.
 
     Attributes:
@@ -117,8 +117,7 @@ class Distinguisher:
     header: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LevelAdditions:
+class LevelAdditions(msgspec.Struct, frozen=True):
     """Of a priority level.
 
     Attributes:
@@ -130,8 +129,7 @@ class LevelAdditions:
     is_ban: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class FlowSchemaAdditions:
+class FlowSchemaAdditions(msgspec.Struct, frozen=True):
     """Of a FlowSchema.
 
     Attributes:
