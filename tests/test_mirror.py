@@ -69,9 +69,10 @@ def test_every_module_has_tests() -> None:
 def test_every_file_of_tests_has_a_module() -> None:
     """`tests/x/test_y.py` tests `apfproxy/x/y.py`, and so does `test_y_z.py` if one is too few."""
     strays = set()
+    tested = modules()
     for path in relative_paths(TESTS, "test_*.py") - WITHOUT_MODULE.keys():
         folder, name = Path(path).parent, Path(path).stem.removeprefix("test_")
-        stems = {Path(module).stem for module in modules() if Path(module).parent == folder}
+        stems = {Path(module).stem for module in tested if Path(module).parent == folder}
         is_elsewhere = folder.parts[:1] and folder.parts[0] in FOLDERS_WITHOUT_PACKAGE
         if not is_elsewhere and not any(f"{name}_".startswith(f"{stem}_") for stem in stems):
             strays.add(path)

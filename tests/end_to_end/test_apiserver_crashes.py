@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-import pytest
 
 from tests.apiserver.store.crash import State, Write, problems
 
@@ -326,7 +325,6 @@ async def write(session: aiohttp.ClientSession, life: Life, number: int, state: 
         life.count()
 
 
-@pytest.mark.timeout(100)
 async def test_nothing_answered_is_lost(tmp_path: Path) -> None:
     """Killed 50 times at random points, the server has all it answered, and no watch has a gap."""
     chance = random.Random(20)  # noqa: S311  nothing secret

@@ -100,7 +100,6 @@ def findings(result: ServerScanResult) -> dict[str, str]:
 
 # The scanner's own list of public CAs has one with an odd serial number.
 @pytest.mark.filterwarnings("ignore:Parsed a serial number")
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("key", "asks_for_certificates"),
     [

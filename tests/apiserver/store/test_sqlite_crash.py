@@ -18,7 +18,6 @@ from tests.apiserver.store.crash import State, Write, problems, read_back
 KILLS = 50
 
 
-@pytest.mark.timeout(60)
 def test_nothing_answered_is_lost(tmp_path: Path) -> None:
     """Killed 50 times at random points, the store has every answered write, whole and in order."""
     path = tmp_path / "store.db"
