@@ -77,7 +77,6 @@ class AccessReviews:
 
         Args:
             user: With all groups that count, virtual ones included.
-            access: What they want.
             address: The client's; the upstream is shared fairly among addresses.
         """
         try:

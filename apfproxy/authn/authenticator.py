@@ -64,7 +64,6 @@ class Refusal:
 
     Attributes:
         code: 401 or 403; 503 if another server did not answer, so that the client tries again.
-        message: For the client.
         problem: For the log, without any credential; one of few texts, as each is a line of it.
     """
 
@@ -106,7 +105,6 @@ class Authenticator:
     """Authenticates requests.
 
     Args:
-        clock: For the identities' validity.
         tokens: Authenticators of bearer tokens, in the order in which they are asked.
         impersonations: Who may impersonate; None for nobody.
         own_token: The proxy's own bearer token, with which it impersonates.

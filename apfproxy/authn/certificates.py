@@ -86,7 +86,6 @@ class ClientCertificates:
         """The peer that a certificate makes; never raises, whatever the bytes.
 
         Args:
-            leaf_der: The certificate.
             chain: Whatever the client sent, in any order, with or without the certificate.
         """
         digest = hashlib.sha256(leaf_der)

@@ -70,7 +70,6 @@ class RemoteKeys(KeySource):
     Args:
         issuer: Whose discovery is asked if `jwks_url` is None.
         ca_file: PEM of the CAs of the server; the system's if None.
-        now_s: A monotonic clock.
 
     Raises:
         WebKeysError: The URL is not one to fetch keys from, or the CA file cannot be used.

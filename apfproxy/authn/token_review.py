@@ -45,7 +45,6 @@ class TokenReviews:
     """Asks the upstream for the users of tokens; a `TokenAuthenticator`.
 
     Args:
-        now_s: A monotonic clock.
         audiences: A token has to be for one of these; if empty, for the upstream itself.
     """
 
@@ -115,9 +114,7 @@ def verdict_of(answer: dict[str, Any], audiences: tuple[str, ...], lifetime_s: f
     Its `status.error` is not repeated: it comes from elsewhere and might quote the token.
 
     Args:
-        answer: The object.
         audiences: One of these has to be in it, unless empty.
-        lifetime_s: How long it counts.
     """
     status = status_of(answer, API_VERSION, KIND)
     named = texts(status.get("audiences"), "status.audiences")

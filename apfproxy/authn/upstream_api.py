@@ -76,7 +76,6 @@ class UpstreamApi:
         timeout_s: For one question, with its waiting and all attempts.
         server_name: The name in the upstream's certificate, if not that of the URL.
         host: The Host field, if not that of the URL.
-        sleep: Waits between attempts.
     """
 
     def __init__(
@@ -127,8 +126,6 @@ class UpstreamApi:
         """Post an object; the JSON object that answers it.
 
         Args:
-            path: Of the request.
-            obj: The question.
             address: The client's; addresses take turns.
             comes_first: Whether it goes before those of its address that do not.
 

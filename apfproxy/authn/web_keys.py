@@ -65,9 +65,7 @@ class WebKey:
     """A key that verifies signatures.
 
     Attributes:
-        key: The public key.
         algorithms: The `alg` of tokens that it may verify.
-        kid: Its name, if it has one.
         is_kid_declared: Whether the set gives the name; else it is Kubernetes' name for the key,
             and tokens that name another key may still be of this one.
     """

@@ -20,8 +20,6 @@ class Backoff:
     """Pauses of one who tries again and again, each drawn from the upper half of its bound.
 
     Args:
-        first_s: The first bound.
-        longest_s: The greatest bound.
         chance: Draws from [0, 1).
     """
 

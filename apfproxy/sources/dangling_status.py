@@ -52,18 +52,8 @@ logger = logging.getLogger(__name__)
 class DanglingStatus:
     """The writer.
 
-    Args:
-        api: Of the FlowSchemas.
-        schemas: The FlowSchemas.
-        levels: The PriorityLevelConfigurations.
-        wall_s: Unix time.
-        now_s: A monotonic clock.
-        backoff: Gives the pauses after failures.
-        sleep: Waits.
-
     Attributes:
         problem: Why it cannot write at the moment.
-        written: How often it has.
     """
 
     def __init__(

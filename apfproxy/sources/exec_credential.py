@@ -49,9 +49,7 @@ class ExecCommand:
 
     Attributes:
         path: Of the program, or its name on the PATH.
-        environment: Variables beside those of the process.
         api_version: Of its input and output.
-        hint: How to install it.
         cluster: The cluster that it is told of, if any.
     """
 
@@ -78,12 +76,7 @@ class Credential:
 
 
 class ExecProgram:
-    """The program, and the last credential from it.
-
-    Args:
-        command: What to run.
-        wall_s: The time of day.
-    """
+    """The program, and the last credential from it."""
 
     def __init__(self, command: ExecCommand, wall_s: Callable[[], float] = time.time) -> None:
         self._command = command

@@ -145,7 +145,6 @@ async def at_rest(
     Args:
         read: Gives contents and their fingerprint; called in a thread, as it blocks.
         known: The fingerprint of what was taken last.
-        sleep: Waits between two readings.
     """
     contents, found = await asyncio.to_thread(read)
     for _ in range(MAX_SETTLING_READS):
@@ -168,8 +167,6 @@ async def watch_files(
     """Check files after each change, for ever; ends only when cancelled, or without paths.
 
     Args:
-        paths: Of files and directories.
-        check: Takes what has changed.
         beat: Called after each check.
         changes: Yields when something may have changed in the directories, and ends when it cannot
             go on.

@@ -58,11 +58,8 @@ class ObjectFiles:
     """The files of `paths`, as the source of a controller's configuration.
 
     Args:
-        paths: Files and directories.
-        controller: Gets the objects.
         with_suggested: Whether the suggested objects are among the built-in ones.
         on_load: Is told the outcome of each load, `load_first` included.
-        sleep: Waits.
     """
 
     def __init__(

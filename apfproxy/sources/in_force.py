@@ -65,7 +65,6 @@ class InForce:
 
     Args:
         name: Of the place, for messages.
-        controller: Gets the objects.
         on_load: Is told the outcome of each load that brought something new.
     """
 

@@ -42,14 +42,9 @@ class KubernetesObjects:
     """The flow control objects of an API, as the source of a controller's configuration.
 
     Args:
-        api: Has the objects; closed by `close`.
-        controller: Gets them.
         with_suggested: Whether the suggested objects are among those that serve at first.
         writes_status: Whether the condition `Dangling` of FlowSchemas is written.
         on_load: Is told the outcome of each load, `load_first` included.
-        new_backoff: Makes the pauses of one resource.
-        now_s: A monotonic clock.
-        sleep: Waits.
     """
 
     def __init__(

@@ -107,11 +107,8 @@ class ObjectCounts:
     """Reads the counts periodically, and logs once when that fails or works again.
 
     Args:
-        url: The metrics page, http or https.
         sink: Gets the counts, and decides when old ones no longer count.
-        now_ns: The time of the counts.
         interval_s: Between the end of a reading and the next.
-        sleep: Waits.
     """
 
     def __init__(

@@ -70,21 +70,14 @@ class Reflector:
     """The objects of one resource of the flow control group.
 
     Args:
-        api: Of the objects.
-        kind: Of the objects.
         resource: Its plural, as in paths.
         on_change: Called after each change of `objects`, and when they are followed again.
-        now_s: A monotonic clock.
-        backoff: Gives the pauses.
-        sleep: Waits.
 
     Attributes:
         objects: Name to object, with its type; replaced, never changed.
         is_synced: Whether they were ever listed.
         version: Of the group that is used, such as v1.
         problem: Why it cannot follow them at the moment.
-        lists: How often all were listed.
-        watches: How often a watch has begun.
     """
 
     def __init__(

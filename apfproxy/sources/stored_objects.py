@@ -37,11 +37,8 @@ class StoredObjects:
     """The flow control objects of a store, as the source of a controller's configuration.
 
     Args:
-        store: Has the objects.
         name: Of the store, for messages.
-        controller: Gets the objects.
         on_load: Is told the outcome of each load, `load_first` included.
-        sleep: Waits.
     """
 
     def __init__(
