@@ -75,9 +75,7 @@ class AccessReviews:
     async def review(self, user: User, access: Access, address: str) -> bool | None:
         """What the upstream says; None if it does not answer, of which its API warns.
 
-        Args:
-            user: With all groups that count, virtual ones included.
-            address: The client's; the upstream is shared fairly among addresses.
+        The user has all groups that count, virtual ones included.
         """
         try:
             kept = await self._answers.get_or_ask(

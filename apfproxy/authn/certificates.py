@@ -85,8 +85,7 @@ class ClientCertificates:
     def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:
         """The peer that a certificate makes; never raises, whatever the bytes.
 
-        Args:
-            chain: Whatever the client sent, in any order, with or without the certificate.
+        The chain is whatever the client sent, in any order, with or without the certificate.
         """
         digest = hashlib.sha256(leaf_der)
         fingerprint = digest.hexdigest()

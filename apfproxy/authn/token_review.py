@@ -109,13 +109,7 @@ class TokenReviews:
 
 
 def verdict_of(answer: dict[str, Any], audiences: tuple[str, ...], lifetime_s: float) -> Verdict:
-    """What a TokenReview says.
-
-    Its `status.error` is not repeated: it comes from elsewhere and might quote the token.
-
-    Args:
-        audiences: One of these has to be in it, unless empty.
-    """
+    """What a TokenReview says; its `status.error` is not quoted, as it might quote the token."""
     status = status_of(answer, API_VERSION, KIND)
     named = texts(status.get("audiences"), "status.audiences")
     if not flag(status.get("authenticated"), "status.authenticated"):

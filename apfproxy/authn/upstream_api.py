@@ -123,14 +123,9 @@ class UpstreamApi:
     async def post(
         self, path: str, obj: object, address: str = "", *, comes_first: bool = False
     ) -> dict[str, Any]:
-        """Post an object; the JSON object that answers it.
+        """Post an object; the JSON object that answers it, or UpstreamApiError.
 
-        Args:
-            address: The client's; addresses take turns.
-            comes_first: Whether it goes before those of its address that do not.
-
-        Raises:
-            UpstreamApiError: There is no answer.
+        Clients' addresses take turns; of one address those that come first go before the others.
         """
         if self._is_closed:
             raise UpstreamApiError("the proxy is about to end")

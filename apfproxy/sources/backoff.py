@@ -17,11 +17,7 @@ FACTOR = 2.0
 
 
 class Backoff:
-    """Pauses of one who tries again and again, each drawn from the upper half of its bound.
-
-    Args:
-        chance: Draws from [0, 1).
-    """
+    """Pauses between attempts, each drawn from the upper half of its bound."""
 
     def __init__(
         self,

@@ -50,11 +50,7 @@ logger = logging.getLogger(__name__)
 
 
 class DanglingStatus:
-    """The writer.
-
-    Attributes:
-        problem: Why it cannot write at the moment.
-    """
+    """The writer; its problem is why it cannot write at the moment."""
 
     def __init__(
         self,

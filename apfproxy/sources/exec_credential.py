@@ -63,11 +63,7 @@ class ExecCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credential:
-    """A bearer token, or PEM of a client certificate and its key; "" for what there is not.
-
-    Attributes:
-        expires_s: Unix time; None for never.
-    """
+    """A bearer token, or PEM of a client certificate and its key; "" for what there is not."""
 
     token: str = field(default="", repr=False)
     certificate: str = field(default="", repr=False)

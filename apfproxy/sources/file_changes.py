@@ -140,12 +140,7 @@ async def at_rest(
     known: bytes,
     sleep: Callable[[float], Awaitable[None]],
 ) -> tuple[T, bytes] | None:
-    """Read files until they are the same twice; None if their fingerprint is the known one.
-
-    Args:
-        read: Gives contents and their fingerprint; called in a thread, as it blocks.
-        known: The fingerprint of what was taken last.
-    """
+    """Read contents and fingerprint, in a thread, until they are the same twice; None if known."""
     contents, found = await asyncio.to_thread(read)
     for _ in range(MAX_SETTLING_READS):
         if found == known:
@@ -164,12 +159,9 @@ async def watch_files(
     beat: Callable[[], None],
     changes: Callable[[Roots], AsyncGenerator[object, None]],
 ) -> None:
-    """Check files after each change, for ever; ends only when cancelled, or without paths.
+    """Check files after each change, and beat then, for ever; without paths it ends at once.
 
-    Args:
-        beat: Called after each check.
-        changes: Yields when something may have changed in the directories, and ends when it cannot
-            go on.
+    The changes are events in the directories, which end when they cannot go on.
     """
     while paths:
         roots = await asyncio.to_thread(watch_roots, paths)

@@ -55,11 +55,9 @@ class Prepared:
 
 
 class ObjectFiles:
-    """The files of `paths`, as the source of a controller's configuration.
+    """Files and directories, as the source of a controller's configuration.
 
-    Args:
-        with_suggested: Whether the suggested objects are among the built-in ones.
-        on_load: Is told the outcome of each load, `load_first` included.
+    The suggested objects may be among the built-in ones; `on_load` is told of `load_first`, too.
     """
 
     def __init__(

@@ -61,12 +61,7 @@ class Prepared:
 
 
 class InForce:
-    """What is in force of the objects of one place.
-
-    Args:
-        name: Of the place, for messages.
-        on_load: Is told the outcome of each load that brought something new.
-    """
+    """What is in force of the objects of one place, which messages call by its name."""
 
     def __init__(
         self, name: str, controller: Controller, on_load: LoadObserver | None = None

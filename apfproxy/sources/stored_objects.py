@@ -34,12 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoredObjects:
-    """The flow control objects of a store, as the source of a controller's configuration.
-
-    Args:
-        name: Of the store, for messages.
-        on_load: Is told the outcome of each load, `load_first` included.
-    """
+    """The flow control objects of a store, as the source of a controller's configuration."""
 
     def __init__(
         self,
