@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.kind import Change, Object, nothing
 from apfproxy.api.schema.body import BodyError, Parsed, parse_json, parse_yaml
+from apfproxy.api.schema.go_names import no_type, value_name
 from apfproxy.api.schema.protobuf import LostFieldError, MessageError, SchemaFor, parse_protobuf
-from apfproxy.api.schema.reading import MismatchError, canonical, no_type, read_in_order, value_name
+from apfproxy.api.schema.reading import MismatchError, canonical, read_in_order
 from apfproxy.apiserver.errors import StatusError, bad_request
 from apfproxy.apiserver.kinds import KINDS
 from apfproxy.apiserver.negotiation import AVAILABLE, JSON, PROTOBUF, YAML

@@ -24,7 +24,8 @@ from apfproxy.api.field_errors import (
 )
 from apfproxy.api.integers import parse_int64, parse_uint64
 from apfproxy.api.ownership.validation import LONGEST_MANAGER, validate_manager
-from apfproxy.api.schema.reading import MismatchError, no_type, read
+from apfproxy.api.schema.go_names import no_type
+from apfproxy.api.schema.reading import MismatchError, read
 from apfproxy.api.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.api.selectors.errors import SelectorError
 from apfproxy.api.selectors.fields import FieldSelector, check_fields, parse_field_selector

@@ -17,7 +17,8 @@ from apfproxy.api.patch.layout import laid_out, touched_by
 from apfproxy.api.patch.merge import merge_patch
 from apfproxy.api.patch.strategic import strategic_merge
 from apfproxy.api.schema.body import BodyError, Parsed, parse_json, parse_yaml
-from apfproxy.api.schema.reading import MismatchError, canonical, read, value_name
+from apfproxy.api.schema.go_names import value_name
+from apfproxy.api.schema.reading import MismatchError, canonical, read
 from apfproxy.apiserver.bodies import IGNORE, STRICT, check_type, dropped, expected_of, keep_reset
 from apfproxy.apiserver.errors import StatusError, bad_request, invalid
 

@@ -1,11 +1,23 @@
-"""Names that Go has for types of fields, where they are not those of the schema.
-
-Messages about values of wrong types show them.  `{}` stands for the package of the struct.
+"""Names that Go has for types and values, which messages about values of wrong types show.
 
 Source: the types of Kubernetes' API, as the documentation of its packages names them.
 """
 
 from __future__ import annotations
+
+from apfproxy.api.schema.types import List, Map, Scalar, Struct, Type
+
+GO_SCALARS = {
+    Scalar.STRING: "string",
+    Scalar.BOOLEAN: "bool",
+    Scalar.INT32: "int32",
+    Scalar.INT64: "int64",
+    Scalar.QUANTITY: "resource.Quantity",
+    Scalar.TIME: "v1.Time",
+    Scalar.INT_OR_STRING: "intstr.IntOrString",
+    Scalar.ANY: "runtime.RawExtension",
+}
+"""Names of Go's types, which messages show."""
 
 TYPES: dict[str, dict[str, str]] = {
     "BasicDevice": {
@@ -58,9 +70,41 @@ TYPES: dict[str, dict[str, str]] = {
     "Subject": {"kind": "{}.SubjectKind"},
     "Toleration": {"effect": "{}.TaintEffect", "operator": "{}.TolerationOperator"},
 }
-"""Struct to field to the name of its type."""
+"""Struct to field to the name of its type, where that is not the schema's; `{}` stands for the
+package of the struct."""
 
 
-def type_of(struct: str, package: str, field: str) -> str:
-    """The name of a field's type; "" where it is that of the schema."""
-    return TYPES.get(struct, {}).get(field, "").replace("{}", package)
+def go_name(kind: Type) -> str:
+    """What Go's messages call a type."""
+    if isinstance(kind, Struct):
+        return f"{kind.package.rpartition('.')[2]}.{kind.name}"
+    if isinstance(kind, List):
+        return f"[]{go_name(kind.item)}"
+    if isinstance(kind, Map):
+        return f"map[string]{go_name(kind.value)}"
+    return GO_SCALARS[kind]
+
+
+def field_type_name(schema: Struct, field: str, kind: Type) -> str:
+    """What Go calls a field's type, or that of what the field holds; "" for its usual name."""
+    package = schema.package.rpartition(".")[2]
+    name = TYPES.get(schema.name, {}).get(field, "").replace("{}", package)
+    return name if isinstance(kind, List | Map) else name.rpartition("]")[2]
+
+
+def value_name(value: object) -> str:
+    """What Go's messages call a JSON value."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, dict):
+        return "object"
+    if isinstance(value, list):
+        return "array"
+    return "string" if isinstance(value, str) else "number"
+
+
+def no_type(value: object) -> str:
+    """What Go says of a value that has neither kind nor version, since it is no object."""
+    fields = ("APIVersion", "apiVersion"), ("Kind", "kind")
+    listed = "; ".join(f'{name} string "json:\\"{tag},omitempty\\""' for name, tag in fields)
+    return f"json: cannot unmarshal {value_name(value)} into Go value of type struct {{ {listed} }}"

@@ -9,10 +9,10 @@ fraction.
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from apfproxy.api.field_errors import FieldError, Reason
-from apfproxy.api.schema.reading import INT_LIMITS
+from apfproxy.api.schema.reading import INT_LIMITS, unknown_fields
 from apfproxy.api.schema.types import List, Map, Scalar, Struct, Type
 
 WANTED = {
@@ -30,8 +30,7 @@ LONGEST_SHOWN = 60
 LONGEST_NUMBER = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Mistakes:
+class Mistakes(NamedTuple):
     """What is wrong with the structure of an object.
 
     Attributes:
@@ -39,43 +38,48 @@ class Mistakes:
         unknown: Fields that the schema does not have.
     """
 
-    errors: list[FieldError] = field(default_factory=list)
-    unknown: list[FieldError] = field(default_factory=list)
+    errors: list[FieldError]
+    unknown: list[FieldError]
 
 
 def find_mistakes(schema: Struct, raw: object) -> Mistakes:
     """The mistakes in decoded JSON or YAML."""
-    mistakes = Mistakes()
-    check(schema, raw, "", mistakes)
-    return mistakes
+    errors: list[FieldError] = []
+    check(schema, raw, "", errors)
+    unknown = [
+        FieldError(path, Reason.UNKNOWN, suggestion(name, sorted(struct.by_name)))
+        for path, struct, name in unknown_fields(schema, raw, "")
+    ]
+    return Mistakes(errors, unknown)
 
 
-def check(kind: Type, value: object, path: str, mistakes: Mistakes) -> None:
-    """Check a value that is not null, and all below it."""
+def check(kind: Type, value: object, path: str, errors: list[FieldError]) -> None:
+    """Find the values of wrong types in one that is not null."""
     wanted = wanted_type(kind)
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        refuse(wanted, value, path, mistakes)
+        refuse(wanted, value, path, errors)
     elif isinstance(kind, Struct):
         assert isinstance(value, dict)
         for name, each in value.items():
-            check_field(kind, name, each, f"{path}.{name}" if path else name, mistakes)
+            if each is not None and name in kind.by_name:
+                check(kind.by_name[name].type, each, f"{path}.{name}" if path else name, errors)
     elif isinstance(kind, Map):
         assert isinstance(value, dict)
         for key, each in value.items():
             if each is not None:
-                check(kind.value, each, f"{path}[{key}]", mistakes)
+                check(kind.value, each, f"{path}[{key}]", errors)
     elif isinstance(kind, List):
         assert isinstance(value, list)
         for index, each in enumerate(value):
             if each is not None:
-                check(kind.item, each, f"{path}[{index}]", mistakes)
+                check(kind.item, each, f"{path}[{index}]", errors)
     elif kind in INT_LIMITS:
         assert isinstance(value, int)
         limit = INT_LIMITS[kind]
         if not -limit <= value < limit:
             detail = f"want an integer from {-limit} to {limit - 1}"
             shown = str(value)[:LONGEST_NUMBER]
-            mistakes.errors.append(FieldError(path, Reason.TYPE_INVALID, detail, shown))
+            errors.append(FieldError(path, Reason.TYPE_INVALID, detail, shown))
 
 
 def wanted_type(kind: Type) -> type:
@@ -89,17 +93,7 @@ def wanted_type(kind: Type) -> type:
     return int if kind in INT_LIMITS else str
 
 
-def check_field(schema: Struct, name: str, value: object, path: str, mistakes: Mistakes) -> None:
-    """Check a field of a struct."""
-    known = schema.by_name.get(name)
-    if known is None:
-        detail = suggestion(name, sorted(schema.by_name))
-        mistakes.unknown.append(FieldError(path, Reason.UNKNOWN, detail))
-    elif value is not None:
-        check(known.type, value, path, mistakes)
-
-
-def refuse(wanted: type, value: object, path: str, mistakes: Mistakes) -> None:
+def refuse(wanted: type, value: object, path: str, errors: list[FieldError]) -> None:
     """Report a value of the wrong type."""
     detail = f"want {WANTED[wanted]}"
     if wanted is str and not isinstance(value, dict | list):
@@ -107,7 +101,7 @@ def refuse(wanted: type, value: object, path: str, mistakes: Mistakes) -> None:
     elif wanted is list:
         detail += ": write it as [...], or each item after a dash"
     shown = type_name(value) if isinstance(value, dict | list) else sample(value)
-    mistakes.errors.append(FieldError(path, Reason.TYPE_INVALID, detail, shown))
+    errors.append(FieldError(path, Reason.TYPE_INVALID, detail, shown))
 
 
 def type_name(value: object) -> str:

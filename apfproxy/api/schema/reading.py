@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.go_text import number, type_name
 from apfproxy.api.quantity import QuantityError, canonical_quantity
-from apfproxy.api.schema.go_names import type_of
+from apfproxy.api.schema.go_names import GO_SCALARS, field_type_name, go_name, value_name
 from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct, Type
 from apfproxy.api.time_errors import time_error
 from apfproxy.api.times import EARLIEST_S, parse_time, rfc3339
@@ -31,18 +31,6 @@ MOST_UNKNOWN = 100
 """Unknown fields that are reported: Kubernetes' limit, too."""
 
 INT_LIMITS = {Scalar.INT32: 2**31, Scalar.INT64: 2**63}
-
-GO_SCALARS = {
-    Scalar.STRING: "string",
-    Scalar.BOOLEAN: "bool",
-    Scalar.INT32: "int32",
-    Scalar.INT64: "int64",
-    Scalar.QUANTITY: "resource.Quantity",
-    Scalar.TIME: "v1.Time",
-    Scalar.INT_OR_STRING: "intstr.IntOrString",
-    Scalar.ANY: "runtime.RawExtension",
-}
-"""Names of Go's types, which messages show."""
 
 ZEROS: dict[Scalar, object] = {
     Scalar.STRING: "",
@@ -99,7 +87,7 @@ class MismatchError(ValueError):
         """Note that the value is in this field of this struct."""
         if not self.path and self.kind is not None:
             self.struct = schema.name
-            self.go_type = own_name(schema, field, self.kind) or self.go_type
+            self.go_type = field_type_name(schema, field, self.kind) or self.go_type
         self.path = [field, *self.path]
 
     @property
@@ -151,7 +139,7 @@ def read(schema: Struct, raw: object) -> Read:
     left_out: list[bool] = []
     obj = struct_reader(schema)(raw, left_out)
     # The walk that finds paths is only made where there is something to find.
-    unknown = dict.fromkeys(unknown_fields(schema, raw, "")) if left_out else ()
+    unknown = dict.fromkeys(at for at, _, _ in unknown_fields(schema, raw, "")) if left_out else ()
     return Read(obj, tuple(unknown)[:MOST_UNKNOWN])
 
 
@@ -201,43 +189,6 @@ def canonical(schema: Struct, obj: Object) -> Object:
     """
     result: Object = struct_reader(schema)(obj, [])
     return result
-
-
-def value_name(value: object) -> str:
-    """What Go's messages call a JSON value."""
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, dict):
-        return "object"
-    if isinstance(value, list):
-        return "array"
-    return "string" if isinstance(value, str) else "number"
-
-
-def no_type(value: object) -> str:
-    """What Go says of a value that has neither kind nor version, since it is no object."""
-    fields = ("APIVersion", "apiVersion"), ("Kind", "kind")
-    listed = "; ".join(f'{name} string "json:\\"{tag},omitempty\\""' for name, tag in fields)
-    return f"json: cannot unmarshal {value_name(value)} into Go value of type struct {{ {listed} }}"
-
-
-def go_name(kind: Type) -> str:
-    """What Go's messages call a type."""
-    if isinstance(kind, Struct):
-        return f"{kind.package.rpartition('.')[2]}.{kind.name}"
-    if isinstance(kind, List):
-        return f"[]{go_name(kind.item)}"
-    if isinstance(kind, Map):
-        return f"map[string]{go_name(kind.value)}"
-    return GO_SCALARS[kind]
-
-
-def own_name(schema: Struct, field: str, kind: Type) -> str:
-    """What Go calls a field's type, or that of what the field holds; "" for its usual name."""
-    name = type_of(schema.name, schema.package.rpartition(".")[2], field)
-    if isinstance(kind, List | Map):
-        return name
-    return name.rpartition("]")[2]
 
 
 def go_number(value: float) -> str:
@@ -438,8 +389,8 @@ SCALAR_READERS: dict[Scalar, Reader] = {
 }
 
 
-def unknown_fields(kind: Type, raw: object, path: str) -> Iterator[str]:
-    """The paths of the fields that the schema does not have, of data that fits it otherwise."""
+def unknown_fields(kind: Type, raw: object, path: str) -> Iterator[tuple[str, Struct, str]]:
+    """The paths of the fields that the schema does not have, each with its struct and name."""
     if isinstance(raw, dict) and isinstance(kind, Struct):
         for name, value in raw.items():
             at = f"{path}.{name}" if path else name
@@ -447,7 +398,7 @@ def unknown_fields(kind: Type, raw: object, path: str) -> Iterator[str]:
             if field is not None:
                 yield from unknown_fields(field.type, value, at)
             elif not kind.keeps_unknown:
-                yield at
+                yield at, kind, name
     elif isinstance(raw, dict) and isinstance(kind, Map):
         for key, value in raw.items():
             yield from unknown_fields(kind.value, value, f"{path}.{key}")
