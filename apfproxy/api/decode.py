@@ -128,7 +128,7 @@ def decode_documents(data: bytes, source: str, *, strict: bool = True) -> Decode
             objects[kind, name] = found
             written[kind, name] = candidate
     if failure is not None:
-        problems.append(Problem(source, (failure.message,), failure.line))
+        problems.append(Problem(source, (str(failure),), failure.line))
     return Decoded(list(objects.values()), problems, written)
 
 

@@ -28,14 +28,6 @@ DEEPEST = 40
 WHITESPACE = re.compile(r"\s*")
 
 
-class SyntaxProblem(msgspec.Struct, frozen=True):
-    """Why the bytes, or the rest of them, cannot be read."""
-
-    message: str
-    line: int | None = None
-    """Counted from 1."""
-
-
 class Document(msgspec.Struct, frozen=True):
     """One document."""
 
@@ -44,7 +36,7 @@ class Document(msgspec.Struct, frozen=True):
     """Where it begins, counted from 1."""
 
 
-def split_documents(data: bytes) -> tuple[list[Document], SyntaxProblem | None]:
+def split_documents(data: bytes) -> tuple[list[Document], UnreadableError | None]:
     """Read YAML documents, or JSON values one after another, in UTF-8.
 
     Returns:
@@ -53,11 +45,11 @@ def split_documents(data: bytes) -> tuple[list[Document], SyntaxProblem | None]:
     """
     if len(data) > LARGEST_INPUT_BYTES:
         message = f"too large: {len(data)} bytes, at most {LARGEST_INPUT_BYTES} are read: split it"
-        return [], SyntaxProblem(message)
+        return [], UnreadableError(message)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        return [], SyntaxProblem(f"not UTF-8: {error.reason} at byte {error.start}")
+        return [], UnreadableError(f"not UTF-8: {error.reason} at byte {error.start}")
     documents: list[Document] = []
     try:
         if not text.lstrip().startswith("{"):
@@ -74,7 +66,7 @@ def split_documents(data: bytes) -> tuple[list[Document], SyntaxProblem | None]:
                 return flow_style, None
             raise
     except UnreadableError as error:
-        return documents, SyntaxProblem(str(error), error.line)
+        return documents, error
     return documents, None
 
 

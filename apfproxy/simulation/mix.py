@@ -170,7 +170,7 @@ def parse_mix(data: bytes) -> Mix:
     """
     documents, problem = split_documents(data)
     if problem is not None:
-        raise MixError(problem.message, problem.line)
+        raise MixError(str(problem), problem.line)
     if len(documents) != 1:
         raise MixError(f"expected one document with `flows`, not {len(documents)}")
     top = Fields(documents[0].content, documents[0].line)

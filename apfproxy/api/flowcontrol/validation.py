@@ -59,12 +59,12 @@ def validate(obj: FlowControlObject) -> list[FieldError]:
     """All that is wrong with an object, its other metadata apart; an empty list for nothing."""
     name = obj.metadata.name
     if isinstance(obj, FlowSchema):
-        return validate_named_flow_schema(name, obj.spec)
+        return validate_flow_schema_spec(name, obj.spec)
     errors = []
     if PRESERVE_ZERO in obj.metadata.annotations:
         detail = f"annotation '{PRESERVE_ZERO}' is forbidden"
         errors.append(forbidden("metadata.annotations", detail))
-    return errors + validate_named_priority_level(name, obj.spec)
+    return errors + validate_priority_level_spec(name, obj.spec)
 
 
 def internal(value: object) -> object:
@@ -81,17 +81,8 @@ def internal(value: object) -> object:
     return value
 
 
-def validate_named_flow_schema(name: str, spec: FlowSchemaSpec) -> list[FieldError]:
-    """What is wrong with the specification of the FlowSchema of that name, which may be fixed."""
-    errors = validate_flow_schema_spec(name, spec)
-    if spec != fixed_specs.FLOW_SCHEMAS.get(name, spec):
-        detail = f"spec of '{name}' must equal the fixed value"
-        errors.append(invalid("spec", internal(spec), detail))
-    return errors
-
-
 def validate_flow_schema_spec(name: str, spec: FlowSchemaSpec) -> list[FieldError]:
-    """What is wrong with the specification of the FlowSchema of that name."""
+    """What is wrong with the specification of the FlowSchema of that name, which may be fixed."""
     errors = []
     precedence = spec.matching_precedence
     if precedence <= 0:
@@ -114,6 +105,9 @@ def validate_flow_schema_spec(name: str, spec: FlowSchemaSpec) -> list[FieldErro
         errors.append(required(field, "must reference a priority level"))
     for index, rules in enumerate(spec.rules):
         errors += validate_rules(rules, f"spec.rules[{index}]")
+    if spec != fixed_specs.FLOW_SCHEMAS.get(name, spec):
+        detail = f"spec of '{name}' must equal the fixed value"
+        errors.append(invalid("spec", internal(spec), detail))
     return errors
 
 
@@ -175,14 +169,10 @@ def validate_service_account(account: ServiceAccountSubject, field: str) -> list
 def validate_resource_rule(rule: ResourcePolicyRule, field: str) -> list[FieldError]:
     """What is wrong with a rule about resources."""
     errors = validate_verbs(rule.verbs, field)
-    if not rule.api_groups:
-        detail = "resource rules must supply at least one api group"
-        errors.append(required(f"{field}.apiGroups", detail))
-    errors += validate_wildcard(rule.api_groups, f"{field}.apiGroups", "api groups")
-    if not rule.resources:
-        detail = "resource rules must supply at least one resource"
-        errors.append(required(f"{field}.resources", detail))
-    errors += validate_wildcard(rule.resources, f"{field}.resources", "resources")
+    detail = "resource rules must supply at least one api group"
+    errors += validate_list(rule.api_groups, f"{field}.apiGroups", "api groups", detail)
+    detail = "resource rules must supply at least one resource"
+    errors += validate_list(rule.resources, f"{field}.resources", "resources", detail)
     if not rule.namespaces and not rule.cluster_scope:
         detail = "resource rules that are not cluster scoped must supply at least one namespace"
         errors.append(required(f"{field}.namespaces", detail))
@@ -204,9 +194,8 @@ def validate_non_resource_rule(rule: NonResourcePolicyRule, field: str) -> list[
     """What is wrong with a rule about URLs that name no resource."""
     errors = validate_verbs(rule.verbs, field)
     urls, field = rule.non_resource_urls, f"{field}.nonResourceURLs"
-    if not urls:
-        errors.append(required(field, "nonResourceURLs must contain at least one value"))
-    errors += validate_wildcard(urls, field, "non-resource URLs")
+    detail = "nonResourceURLs must contain at least one value"
+    errors += validate_list(urls, field, "non-resource URLs", detail)
     if ALL not in urls:
         errors += [
             invalid(f"{field}[{index}]", url, wrong)
@@ -219,11 +208,16 @@ def validate_non_resource_rule(rule: NonResourcePolicyRule, field: str) -> list[
 def validate_verbs(verbs: tuple[str, ...], field: str) -> list[FieldError]:
     """What is wrong with the verbs of the rule at that path."""
     field = f"{field}.verbs"
-    if not verbs:
-        return [required(field, "verbs must contain at least one value")]
-    if ALL in verbs:
-        return validate_wildcard(verbs, field, "verbs")
+    if not verbs or ALL in verbs:
+        return validate_list(verbs, field, "verbs", "verbs must contain at least one value")
     return [] if set(verbs) <= set(VERBS) else [not_supported(field, verbs, VERBS)]
+
+
+def validate_list(
+    values: tuple[str, ...], field: str, others: str, if_empty: str
+) -> list[FieldError]:
+    """What is wrong with a list that must not be empty and may be `*` alone."""
+    return validate_wildcard(values, field, others) if values else [required(field, if_empty)]
 
 
 def validate_wildcard(values: tuple[str, ...], field: str, others: str) -> list[FieldError]:
@@ -248,27 +242,10 @@ def check_url(url: str) -> str:
     return ""
 
 
-def validate_named_priority_level(
-    name: str, spec: PriorityLevelConfigurationSpec
-) -> list[FieldError]:
-    """What is wrong with the specification of the level of that name, which may be fixed."""
-    errors = validate_priority_level_spec(name, spec)
-    fixed = fixed_specs.PRIORITY_LEVELS.get(name, spec)
-    if name == fixed_specs.EXEMPT:
-        # How many seats the exempt level counts for, and lends, is the administrator's choice.
-        if spec != replace(fixed, exempt=spec.exempt):
-            detail = f"spec of '{name}' except the 'spec.exempt' field must equal the fixed value"
-            errors.append(invalid("spec", internal(spec), detail))
-    elif spec != fixed:
-        detail = f"spec of '{name}' must equal the fixed value"
-        errors.append(invalid("spec", internal(spec), detail))
-    return errors
-
-
 def validate_priority_level_spec(
     name: str, spec: PriorityLevelConfigurationSpec
 ) -> list[FieldError]:
-    """What is wrong with the specification of the priority level of that name."""
+    """What is wrong with the specification of the level of that name, which may be fixed."""
     errors = []
     if (name == fixed_specs.EXEMPT) != (spec.type == "Exempt"):
         detail = "must be 'Exempt' if and only if `name` is 'exempt'"
@@ -287,6 +264,13 @@ def validate_priority_level_spec(
             errors += validate_limits(spec.limited, "spec.limited")
     else:
         errors.append(not_supported("spec.type", spec.type, LEVEL_TYPES))
+    fixed, but = fixed_specs.PRIORITY_LEVELS.get(name, spec), ""
+    if name == fixed_specs.EXEMPT:
+        # How many seats the exempt level counts for, and lends, is the administrator's choice.
+        fixed, but = replace(fixed, exempt=spec.exempt), " except the 'spec.exempt' field"
+    if spec != fixed:
+        detail = f"spec of '{name}'{but} must equal the fixed value"
+        errors.append(invalid("spec", internal(spec), detail))
     return errors
 
 

@@ -210,14 +210,7 @@ def object_struct(
 ) -> Struct:
     """The struct of a kind's objects, with the usual parts.
 
-    Args:
-        name: The kind.
-        package: Go package as OpenAPI names it.
-        spec: None for kinds without.
-        status: None for kinds without.
-        description: Of the kind.
-        extra: Fields beside the usual ones, written after `metadata`.
-        flags: For the field `spec`, such as `is_required=True`.
+    The fields of `extra` come after `metadata`; `flags` are for the field `spec`.
     """
     fields = [
         *TYPE_META,

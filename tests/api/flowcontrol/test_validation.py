@@ -22,7 +22,7 @@ from apfproxy.api.flowcontrol.validation import (
     entropy_bits,
     internal,
     validate,
-    validate_named_priority_level,
+    validate_priority_level_spec,
 )
 from apfproxy.api.flowcontrol.versions import PRESERVE_ZERO
 from tests.api.flowcontrol.objects import (
@@ -428,7 +428,7 @@ def test_fixed_values_are_told_as_go_has_them() -> None:
     level = PriorityLevelConfigurationSpec(
         type="Limited", exempt=ExemptPriorityLevelConfiguration(lendable_percent=3)
     )
-    shown = [error.value for error in validate_named_priority_level("exempt", level)][-1]
+    shown = [error.value for error in validate_priority_level_spec("exempt", level)][-1]
     rule = ResourcePolicyRule(verbs=("get",), api_groups=("a",))
 
     assert {
