@@ -27,7 +27,7 @@ MOST_PROBLEMS = 100
 """Of one file: further problems usually have the same cause."""
 
 MOST_MESSAGES = 20
-"""Of one problem: a longer line helps nobody."""
+"""Of one problem, on one line."""
 
 LONGEST_NAME = 60
 """Characters that a problem shows of a kind or name."""
@@ -180,7 +180,7 @@ def problem(source: str, candidate: Candidate, errors: list[FieldError]) -> Prob
 
 
 def one_line(text: str) -> str:
-    """The text with escapes for what is no visible character: a name may hold anything."""
+    """The text with invisible characters escaped: a name may hold anything."""
     if text.isprintable():
         return text
     return "".join(

@@ -211,8 +211,7 @@ def validate_bare_finalizers(finalizers: Iterable[str], field: str) -> list[Fiel
 def validate_any_update(new: Object, old: Object, *, is_namespaced: bool) -> list[FieldError]:
     """What is wrong with metadata that replaces old metadata, of objects of any kind.
 
-    Kinds have rules of their own beside these, which may find the same again: Kubernetes tells it
-    as often as it finds it.
+    The rules of its kind may find the same errors again: Kubernetes reports them twice, too.
     """
     errors = validate_metadata(
         new,

@@ -91,7 +91,7 @@ def parse(text: str) -> Quantity:
     """The quantity that a text, or the text of a JSON number, stands for.
 
     Raises:
-        QuantityError: It stands for none; worded as Kubernetes does.
+        QuantityError: The text is no quantity; the message is that of Kubernetes.
     """
     if len(text) > LONGEST:
         raise QuantityError(f"quantities must have at most {LONGEST} characters")

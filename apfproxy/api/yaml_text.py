@@ -81,9 +81,9 @@ def yaml_documents(
             refuse them.
 
     Raises:
-        UnreadableError: The text has what is not taken.
-        yaml.YAMLError: It is no YAML.
-        ValueError: It has characters that the parser does not take.
+        UnreadableError: The text has something that is refused.
+        yaml.YAMLError: The text is not YAML.
+        ValueError: The text has characters that the parser refuses.
     """
     reader = Reader(text, duplicates)
     while not reader.is_next(yaml.StreamEndEvent):

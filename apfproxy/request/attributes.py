@@ -81,7 +81,7 @@ class RequestAttributes(msgspec.Struct, frozen=True):
 
     @property
     def parts(self) -> tuple[str, ...] | None:
-        """The path from the resource on; None for other paths.  Made anew: there may be many."""
+        """The path from the resource on; None for other paths."""
         if not self.is_resource_request:
             return None
         parts = self.path.strip("/").split("/")[3 if self.api_prefix == "apis" else 2 :]

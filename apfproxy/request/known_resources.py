@@ -1,6 +1,6 @@
 """The resources of Kubernetes itself: their API groups, scopes and subresources.
 
-Only what is listed in no release is told to be nothing: a group that is not here may have anything,
+Only names that no release has are reported as unknown: a group that is not here may have anything,
 and a resource of a group here is doubted only if another group here has it.
 
 Source: Kubernetes API reference 1.36, beta and alpha resources left out.

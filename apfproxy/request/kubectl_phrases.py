@@ -140,7 +140,7 @@ def parse_phrase(
 
 
 def doubts_about(words: Sequence[str]) -> tuple[str, ...]:
-    """What is odd about a phrase that names a request: a resource that is not built in."""
+    """Warnings about a phrase that names a request: its resource is not built in."""
     what = words[1]
     if what.startswith("/"):
         return ()

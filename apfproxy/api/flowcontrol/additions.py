@@ -98,7 +98,7 @@ DISTINGUISHER_HINT = (
 
 
 class DistinguisherKind(enum.Enum):
-    """What of a request tells its flow apart from others."""
+    """The part of a request by which flows are distinguished."""
 
     GROUP = "group"
     USER_AGENT = "user-agent"

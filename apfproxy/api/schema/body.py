@@ -1,6 +1,6 @@
 """Parses the body of a request, one JSON or YAML document, as Kubernetes does.
 
-Keys that occur twice are no error here: the last value wins, and their paths are told.  JSON takes
+Repeated keys are no error here: the last value wins, and their paths are returned.  JSON takes
 some 10 us for an object of 1 KiB.
 
 Sources: RFC 8259; Go's `encoding/json`, for the wording of errors.
@@ -97,7 +97,7 @@ def refuse_constant(name: str) -> object:
 
 
 def refuse_fraction(text: str) -> float:
-    """Refuse what is no whole number: YAML makes some of 1.0."""
+    """Refuse numbers with a fraction, since YAML reads 1.0 as 1."""
     raise BodyError(text)
 
 

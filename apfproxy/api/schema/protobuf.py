@@ -242,7 +242,7 @@ def read_message(schema: Struct, data: bytes, position: int, end: int, obj: Obje
     """Put the fields of a message, which stands between two places of the data, into an object.
 
     Raises:
-        BodyError: It is none; `LostFieldError` where a field would be lost.
+        BodyError: The bytes are no such message; `LostFieldError` where a field would be lost.
     """
     parts = parts_of(schema)
     while position < end:

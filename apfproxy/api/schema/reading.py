@@ -45,7 +45,7 @@ ZEROS: dict[Scalar, object] = {
 """What null in a list or map stands for, and what an absent field is written as, if at all."""
 
 MOST_MISMATCHES = 100
-"""That are looked at: a body can have a million of them."""
+"""The most wrong values that are compared; a body can have a million of them."""
 
 NEVER_ABSENT = frozenset({Scalar.QUANTITY, Scalar.INT_OR_STRING})
 """Scalars that are structs in Go, whose zero values are written."""

@@ -1,8 +1,8 @@
 """How objects are structured, in one description that all code about structure reads.
 
 An object is plain JSON data: dictionaries, lists and scalars.  Its *canonical form* is what a
-server written in Go answers: fields without a value are absent, but for those that Go writes always
-(`Field.is_always_written`), and for structs that are no pointers, which are never absent.
+server written in Go answers: fields without a value are absent, except those that Go writes always
+(`Field.is_always_written`) and structs that are not pointers.
 
 Sources: Kubernetes API conventions, "Optional vs. Required" and "Objects"; Kubernetes
 documentation, "Server-Side Apply", "Merge strategy"; the extensions `x-kubernetes-*` of OpenAPI.
