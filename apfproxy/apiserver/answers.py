@@ -27,24 +27,24 @@ Made = TypeVar("Made")
 log = logging.getLogger(__name__)
 
 UNCACHED = "no-cache, private"
-"""How caches are to treat what only who asked may see."""
+"""`Cache-Control` of answers that only the client that asked may see."""
 COMPRESSED_BYTES = 128 * 1024
-"""From this size on answers are compressed for clients that take it, as in Kubernetes."""
+"""Answers of this size and more are compressed for clients that accept it, as in Kubernetes."""
 GZIP_LEVEL = 1
 GZIP_WINDOW = 31
-"""zlib's way to ask for gzip's framing."""
+"""Tells zlib to use gzip's framing."""
 STREAMED_ITEMS = 256
-"""From so many items on a list is written in parts, to keep memory bounded."""
+"""Lists of so many items and more are written in parts, to keep memory bounded."""
 STREAMED_BYTES = 4 * 1024 * 1024
-"""From so many bytes on too: many clients may read slowly, each with a list of its own."""
+"""So are lists of so many bytes: many clients may read slowly, each its own list."""
 TOOLS = ("curl", "Wget", "Mozilla/5.0")
-"""Clients that people read the answers of: they get indented JSON."""
+"""Clients whose answers people read: they get indented JSON."""
 LONGEST_WARNINGS = 4096
-"""Characters of all warnings of an answer together: Kubernetes' limit."""
+"""Characters of all warnings of an answer together; Kubernetes' limit."""
 CUT_WARNING = 256
-"""Characters of each warning where they are more together."""
+"""Characters of each warning if all together exceed the limit."""
 WARNINGS: ContextVar[list[str] | None] = ContextVar("warnings", default=None)
-"""What the client of the request is to be warned of, whatever becomes of it."""
+"""Warnings for the client of the request, sent with its answer, success or failure."""
 
 
 def wants_indented(request: web.Request, pretty: bool | None) -> bool:
@@ -55,14 +55,14 @@ def wants_indented(request: web.Request, pretty: bool | None) -> bool:
 
 
 def warn(text: str) -> None:
-    """Say something to the client with the answer, be it a success or a failure."""
+    """Add a warning to the answer, success or failure."""
     warnings = WARNINGS.get()
     assert warnings is not None, "each request begins with a list of its own"
     warnings.append(text)
 
 
 def headers_for(form: Form) -> list[tuple[str, str]]:
-    """The fields that every answer has, and the warnings."""
+    """The header fields of every answer, and the warnings."""
     headers = [("Content-Type", form.media_type), ("Cache-Control", UNCACHED)]
     texts = dict.fromkeys(WARNINGS.get() or ())
     warnings = [text for text in texts if not has_control(text)]
@@ -84,12 +84,12 @@ def quoted(text: str) -> str:
 
 
 def has_control(text: str) -> bool:
-    """Whether there is a character in the text that no field may hold."""
+    """Whether the text has a control character, which no header field may hold."""
     return any(unicodedata.category(character) == "Cc" for character in text)
 
 
 def takes_gzip(request: web.Request) -> bool:
-    """Whether the client takes compressed answers, as Kubernetes looks for it."""
+    """Whether the client accepts gzip, judged as Kubernetes does."""
     return "gzip" in request.headers.get("Accept-Encoding", "")
 
 
@@ -119,14 +119,14 @@ async def document(
 
 
 async def in_thread_if_large(change: Callable[[bytes], Made], body: bytes) -> Made:
-    """What is made of a body, in a thread if that takes long."""
+    """Apply a change to a body, in a thread if the body is large."""
     if len(body) < COMPRESSED_BYTES:
         return change(body)
     return await asyncio.to_thread(change, body)
 
 
 async def stream(request: web.Request, form: Form, chunks: Iterator[bytes]) -> web.StreamResponse:
-    """An answer that is written as it is made; YAML in a thread, since that takes its time."""
+    """Write an answer while it is made; YAML in a thread, since it takes long."""
     headers = headers_for(form)
     compressor = None
     if takes_gzip(request):
@@ -143,7 +143,7 @@ async def stream(request: web.Request, form: Form, chunks: Iterator[bytes]) -> w
             data = compressor.compress(chunk) if compressor else chunk
             if data:
                 await response.write(data)
-            # A fast client never makes writing wait; others want their turn all the same.
+            # Writing to a fast client never waits, so let other tasks run.
             await asyncio.sleep(0)
         if compressor:
             await response.write(compressor.flush())
@@ -156,7 +156,7 @@ async def written_piecemeal(
     headers: list[tuple[str, str]],
     write: Callable[[web.StreamResponse], Awaitable[None]],
 ) -> web.StreamResponse:
-    """An answer whose status is sent before all of it is known.
+    """Send the status before the whole answer is known.
 
     If `write` fails the connection is cut: an answer that ends in order would seem to be complete.
     """
@@ -175,7 +175,7 @@ async def written_piecemeal(
 
 
 async def failure(request: web.Request, error: StatusError) -> web.Response:
-    """The answer that says what went wrong."""
+    """The answer for a failure."""
     try:
         form = chosen(request.headers.get("Accept", ""))
     except StatusError:

@@ -1,7 +1,7 @@
 """The API of a server as one handler of HTTP requests.
 
-It takes `/api`, `/apis`, `/openapi` and `/version` with all below them; health and metrics are the
-process's own.
+It serves `/api`, `/apis`, `/openapi` and `/version` with all below them; the process serves health
+and metrics.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 V2_PROTOBUF_NAME = "com.github.proto-openapi.spec.v2"
-"""In media types, which differ in how they write the version."""
+"""Part of the media types, which write the version in different ways."""
 PREFIXES = ("/api", "/apis", "/openapi", "/version")
 EXTERNAL_ADDRESS = "127.0.0.1:6443"
-"""Kubernetes' port on this machine; where clients come through a proxy only they know better."""
+"""Kubernetes' port on this machine; clients that come through a proxy know a better one."""
 UNFORESEEN = "Internal error occurred: unforeseen; the server's log says more"
 OF_GROUP = 2
 """Segments of the path of a group."""
@@ -75,7 +75,7 @@ class Api:
         self._chance = chance
 
     def routes(self, handler: Handler | None = None) -> list[web.RouteDef]:
-        """All of it, for an application; what comes before `handle` may take its place."""
+        """The routes of the API, for an application; another handler may wrap `handle`."""
         return [
             web.route("*", f"{prefix}{rest}", handler or self.handle)
             for prefix in PREFIXES
@@ -83,7 +83,7 @@ class Api:
         ]
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request, whatever becomes of it."""
+        """Answer one request, also if it fails."""
         WARNINGS.set([])
         try:
             return await self._answer(request)
@@ -97,14 +97,14 @@ class Api:
             message = f"Internal error occurred: {error}"
             return await failure(request, StatusError(500, "InternalError", message))
         except ConnectionError:
-            # The client left while it was answered; aiohttp would log what is raised as a fault.
+            # The client left during the answer; aiohttp would log an exception as an error.
             return web.Response()
         except Exception:
             log.exception("%s %s: failed unforeseen", request.method, request.path)
             return await failure(request, StatusError(500, "InternalError", UNFORESEEN))
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        # Decoded before it is split, as Kubernetes does it and whoever judges requests before.
+        # Decoded before it is split, as Kubernetes and flow control do it.
         segments = unquote(request.rel_url.raw_path, errors="replace").split("/")[1:]
         if segments[0] == "openapi":
             return await self._openapi_document(request, segments[1:])
@@ -122,7 +122,7 @@ class Api:
         if isinstance(found, web.Response):
             return found
         if segments[0] != "apis" or len(segments) > OF_GROUP:
-            # Of `/apis` and of groups Kubernetes answers in another way, whatever the method.
+            # `/apis` and groups are answered by another handler in Kubernetes, for any method.
             if request.method != "GET":
                 raise method_not_allowed()
             available = AVAILABLE if is_discovery else (JSON,)
@@ -146,7 +146,7 @@ class Api:
         return None
 
     def _root(self, request: web.Request, root: str) -> Object | web.Response:
-        """What `/api` and `/apis` answer: all in one, if the client wants it so."""
+        """The document of `/api` or `/apis`; the aggregated one if the client asks for it."""
         if wants_aggregated(request.headers.get("Accept", "")):
             return unless_known(request, encode(self._discovery.aggregated(is_core=root == "api")))
         if root == "apis":
@@ -154,7 +154,7 @@ class Api:
         return self._discovery.api_versions(self._external_address)
 
     async def _json(self, request: web.Request, found: Object) -> web.Response:
-        """A document of discovery in the form that the client wants."""
+        """A discovery document in the form that the client accepts."""
         accept = request.headers.get("Accept", "")
         form = AS_JSON if "gitVersion" in found else chosen(accept)
         query = parse_query(request.rel_url.raw_query_string.encode())
@@ -163,7 +163,7 @@ class Api:
     async def _openapi_document(
         self, request: web.Request, segments: list[str]
     ) -> web.StreamResponse:
-        """A document of OpenAPI; made in a thread, since that takes its time."""
+        """An OpenAPI document; made in a thread, since that takes long."""
         accept = request.headers.get("Accept", "")
         found = await asyncio.to_thread(self._described, accept, segments)
         if found is None:
@@ -181,7 +181,7 @@ class Api:
         return web.Response(body=body, headers={**headers, "Content-Encoding": "gzip"})
 
     def _described(self, accept: str, segments: list[str]) -> Document | None:
-        """The document of OpenAPI at a path; None if there is none."""
+        """The OpenAPI document at a path; None if there is none."""
         match segments:
             case ["v2"]:
                 is_protobuf = V2_PROTOBUF_NAME in accept
@@ -194,12 +194,12 @@ class Api:
 
 
 def takes_json(accept: str) -> bool:
-    """Whether a client takes JSON, of whatever weight."""
+    """Whether a client accepts JSON, with any weight."""
     return not accept or any(JSON in choice.written() for choice in choices(accept))
 
 
 def wants_aggregated(accept: str) -> bool:
-    """Whether a client takes aggregated discovery."""
+    """Whether a client accepts aggregated discovery."""
     wanted = (DISCOVERY_GROUP, AGGREGATED_VERSION, AGGREGATED_KIND)
     return any(
         JSON in choice.written() and choice.converts_to == wanted for choice in choices(accept)
@@ -207,13 +207,13 @@ def wants_aggregated(accept: str) -> bool:
 
 
 def no_such_path() -> web.Response:
-    """What Kubernetes answers where it has not even a group."""
+    """Kubernetes' answer for paths outside of its groups."""
     headers = {"X-Content-Type-Options": "nosniff"}
     return web.Response(status=404, text="404 page not found\n", headers=headers)
 
 
 def unless_known(request: web.Request, body: bytes) -> web.Response:
-    """The aggregated document, or that it is the one that the client has."""
+    """The aggregated document; 304 if the client has it already."""
     tag = etag(body)
     headers = {"ETag": tag, "Vary": "Accept", "Cache-Control": "public"}
     if tag in request.headers.get("If-None-Match", ""):

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from apfproxy.api.schema.types import Struct
 
 LARGEST_BYTES = 3 * 1024 * 1024
-"""Of a body: Kubernetes' limit."""
+"""The largest body; Kubernetes' limit."""
 MOST_OBJECTS = 1 << 17
-"""In a body, nested ones and nulls: each costs 20 us, and the largest body would hold a million.
-Objects with more of them are too large to be stored."""
+"""Objects and nulls in a body, nested ones included: each costs 20 us, and the largest body would
+hold a million.  Objects with more of them are too large to be stored."""
 
 MOST_SHOWN = 30
-"""Bytes of a body that is no text in a message: as many as Kubernetes shows."""
+"""Bytes of a body that a message shows; Kubernetes' number."""
 
 READERS: dict[str, Callable[[bytes, SchemaFor], Parsed]] = {
     JSON: lambda data, _schema_for: parse_json(data),
@@ -49,7 +49,7 @@ REGISTERED = frozenset(
 """Versions and kinds that Kubernetes' messages know."""
 
 OPTIONS_KIND = "DeleteOptions"
-"""Of which Kubernetes does not say what a body that it cannot read should have been."""
+"""Kubernetes' messages do not name this kind for a body that it cannot read."""
 
 STRICT = "Strict"
 IGNORE = "Ignore"
@@ -82,14 +82,14 @@ def too_large() -> StatusError:
 
 
 def check_number(data: bytes) -> None:
-    """Raise 413 if there is too much in a body to work through at once."""
+    """Raise 413 if a body has too many objects."""
     if data.count(b"{") + data.count(b"null") > MOST_OBJECTS:
         message = f"Request entity too large: limit is {MOST_OBJECTS} objects"
         raise StatusError(413, "RequestEntityTooLarge", message, {})
 
 
 def unsupported_media_type() -> StatusError:
-    """415: the body is in no form that can be read."""
+    """415: the body has an unknown media type."""
     message = (
         "the body of the request was in an unknown format - accepted media types include: "
         + ", ".join(AVAILABLE)
@@ -103,13 +103,13 @@ def media_type(content_type: str) -> str:
 
 
 def check_media_type(content_type: str) -> None:
-    """Raise 415 unless bodies of this type can be read."""
+    """Raise 415 unless bodies of this media type can be read."""
     if media_type(content_type) not in READERS:
         raise unsupported_media_type()
 
 
 def versions(kind: str, schemas: Mapping[str, Struct]) -> SchemaFor:
-    """Knows the structs of a kind by `apiVersion`, the first where a body does not say it."""
+    """Finds the struct of a kind by `apiVersion`; the first where a body does not name it."""
     default = next(iter(schemas))
 
     def schema_for(api_version: str, own_kind: str) -> Struct | None:
@@ -119,7 +119,7 @@ def versions(kind: str, schemas: Mapping[str, Struct]) -> SchemaFor:
 
 
 def any_version(kind: str, schema: Struct) -> SchemaFor:
-    """Knows the struct of a kind, which all groups and versions share."""
+    """Finds the struct of a kind that all groups and versions share."""
     return lambda _api_version, own_kind: schema if own_kind in {"", kind} else None
 
 
@@ -157,7 +157,7 @@ def parse(content_type: str, data: bytes, kind_name: str, schema_for: SchemaFor)
 
 
 def unrecognized(kind_name: str, message: str, data: bytes) -> str:
-    """What Kubernetes says of a body of which it cannot tell the kind."""
+    """Kubernetes' message for a body whose kind is unknown."""
     shown = data[:MOST_SHOWN]
     text = shown.decode(errors="replace") if data.startswith(b"{") else shown.hex()
     text = f"{text} ..." if len(data) > MOST_SHOWN else text or "<empty>"
@@ -185,7 +185,7 @@ def decode(
         found = read_in_order(expected.schema, raw)
     except MismatchError as error:
         raise bad_request(f"{cannot} a {expected.kind}: {error}") from error
-    # What is unknown is passed over: that it occurs twice nobody notices.
+    # A repeated unknown field is reported as unknown only.
     duplicates = tuple(path for path in parsed.duplicates if path not in found.unknown)
     warnings = () if validation == IGNORE else dropped(duplicates, found.unknown)
     if warnings and validation == STRICT:
@@ -200,14 +200,14 @@ def decode(
 
 
 def keep_reset(obj: Object, raw: object) -> None:
-    """Carry over that a client wants all ownership forgotten, which it says by an empty list."""
+    """Keep an empty list of managed fields, by which a client asks to forget all owners."""
     metadata = raw.get("metadata") if isinstance(raw, dict) else None
     if isinstance(metadata, dict) and metadata.get("managedFields") == []:
         obj["metadata"]["managedFields"] = [{}]
 
 
 def dropped(duplicates: tuple[str, ...], unknown: tuple[str, ...]) -> tuple[str, ...]:
-    """What is lost of a body, as Kubernetes words it."""
+    """Kubernetes' messages for fields that are dropped."""
     return tuple(
         [f'duplicate field "{path}"' for path in duplicates]
         + [f'unknown field "{path}"' for path in unknown]
@@ -219,7 +219,7 @@ def check_type(expected: Expected, raw: object, data: bytes = b"") -> None:
     wrong = "" if isinstance(raw, dict) else no_type(raw)
     found = {"kind": expected.kind, "apiVersion": expected.api_version}
     for key, value in raw.items() if isinstance(raw, dict) else ():
-        # Of what has the name in other cases of letters, too, the last counts.
+        # Names match in any case of letters; the last one counts.
         name = TYPE_FIELDS.get(key.lower())
         if name is None or not value:
             continue

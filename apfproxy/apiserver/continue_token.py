@@ -21,7 +21,7 @@ from apfproxy.apiserver.errors import StatusError, bad_request
 
 VERSION = "meta.k8s.io/v1"
 AFTER = "\0"
-"""What follows a key in the key that comes next."""
+"""Appended to a key to get the next possible key."""
 LONGEST = 4096
 """Characters of a token; namespace and name have 316 at most."""
 
@@ -45,7 +45,7 @@ def decode(token: str) -> tuple[int, tuple[str, str]]:
     """Read a token: the resource version, and the key after which the list goes on.
 
     Raises:
-        StatusError: 400, the token is none of ours.
+        StatusError: 400, this server did not make the token.
     """
     if len(token) > LONGEST:
         raise _refused(f"continue key is not valid: it has more than {LONGEST} characters")
@@ -85,5 +85,5 @@ def decode(token: str) -> tuple[int, tuple[str, str]]:
 
 
 def _refused(message: str) -> StatusError:
-    """400: the token is none of ours."""
+    """400: this server did not make the token."""
     return bad_request(f"invalid continue token: {message}")

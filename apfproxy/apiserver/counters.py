@@ -1,7 +1,7 @@
 """Plain integers of the API server that `observe` reads at scrape.
 
-The event loop writes them, but for those of commits, which the store's one thread writes; reading
-needs no lock.
+The event loop writes them, except those of commits, which the store's thread writes; reading needs
+no lock.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ REQUEST_BOUNDS_S = (
 REQUEST_BOUNDS_NS = tuple(round(bound * NS_PER_S) for bound in REQUEST_BOUNDS_S)
 
 COMMIT_BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5)
-"""An fsync takes from half a millisecond on a good disk to seconds on one that fails."""
+"""An fsync takes half a millisecond on a good disk, and seconds on a failing one."""
 COMMIT_BOUNDS_NS = tuple(round(bound * NS_PER_S) for bound in COMMIT_BOUNDS_S)
 
 
 class RequestLabels(NamedTuple):
-    """What requests are counted by; all of bounded variety.
+    """The labels that requests are counted by; all have bounded variety.
 
     Attributes:
         verb: Kubernetes' word in capitals, such as `LIST`; `other` for unknown methods.
@@ -46,7 +46,7 @@ class RequestLabels(NamedTuple):
 
 @dataclass(slots=True)
 class RequestCounters:
-    """What became of requests with the same labels.
+    """Counts of requests with the same labels.
 
     Attributes:
         by_code: HTTP status to requests that ended with it; 0 for those whose client left before.
@@ -66,7 +66,7 @@ class RequestCounters:
 
 @dataclass(slots=True)
 class ApiServerCounters:
-    """What the API server did; `in_flight_*` are gauges, all else only grows.
+    """Counts of the API server; `in_flight_*` are gauges, all others only grow.
 
     Attributes:
         requests: By their labels.

@@ -1,7 +1,7 @@
-"""What a server is and serves, as clients ask for it first: version, groups, versions, resources.
+"""Discovery: the version of the server, and its groups, their versions and resources.
 
-There are two forms of the same: one document for each group and version, and the aggregated one,
-`APIGroupDiscoveryList`, which has all in two answers, of `/api` and of `/apis`.
+It has two forms: a document for each group and version, and the aggregated `APIGroupDiscoveryList`,
+which has everything in two answers, of `/api` and `/apis`.
 
 Sources: Kubernetes documentation, "API concepts", "Discovery API"; API conventions; the types
 `APIResource` (meta/v1) and `APIGroupDiscovery` (apidiscovery.k8s.io/v2); the type `Info` of
@@ -49,7 +49,7 @@ STAGES = ("alpha", "beta", None)
 def version_document() -> Object:
     """The document of `/version`.
 
-    Nothing of it is made up: there is neither a commit nor a Go compiler to name.
+    Commit and Go version are empty, since there are none.
     """
     system = GO_SYSTEMS.get(sys.platform, sys.platform)
     machine = GO_MACHINES.get(platform.machine(), platform.machine())

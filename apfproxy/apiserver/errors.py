@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 MOST_CAUSES = 10_000
-"""That are told of an object: a small body can have a million of them."""
+"""Causes that a Status lists; a small body can have a million."""
 
 
 class StatusError(Exception):
@@ -102,7 +102,7 @@ def no_name_left(group: str, resource: str, name: str) -> StatusError:
 
 
 def conflict(group: str, resource: str, name: str, reason: str) -> StatusError:
-    """409: the object is not as the client believes."""
+    """409: the object is not in the state that the client expects."""
     message = f'Operation cannot be fulfilled on {qualified(group, resource)} "{name}": {reason}'
     return StatusError(409, "Conflict", message, object_details(group, resource, name))
 
@@ -110,11 +110,11 @@ def conflict(group: str, resource: str, name: str, reason: str) -> StatusError:
 def invalid(group: str, kind: str, name: str, errors: Sequence[FieldError]) -> StatusError:
     """422: fields of an object, or of options of group `meta.k8s.io`, are refused.
 
-    No more than `MOST_CAUSES` of the errors are told, of which there is at least one.
+    There is at least one error; no more than `MOST_CAUSES` are listed.
     """
     more = len(errors) - MOST_CAUSES
     errors = errors[:MOST_CAUSES]
-    listed = list(dict.fromkeys(map(str, errors)))  # told once, though they may be causes twice
+    listed = list(dict.fromkeys(map(str, errors)))  # each once, though it may be two causes
     if more > 0:
         listed.append(f"and {more} more")
     shown = listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
@@ -139,7 +139,7 @@ def method_not_allowed() -> StatusError:
 
 
 def forbidden(group: str, resource: str, name: str, reason: str) -> StatusError:
-    """403: a rule of the server speaks against it."""
+    """403: a rule of the server forbids it."""
     message = f'{qualified(group, resource)} "{name}" is forbidden: {reason}'
     return StatusError(403, "Forbidden", message, object_details(group, resource, name))
 
@@ -150,5 +150,5 @@ def expired(message: str) -> StatusError:
 
 
 def unknown_error(message: str) -> StatusError:
-    """500: of a kind for which Kubernetes has no reason."""
+    """500: a failure without a reason, as in Kubernetes."""
     return StatusError(500, "", message)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.registry import DeleteOptions, Registry
 
 MANAGER = "kube-apiserver"
-"""Who writes budgets and pods on the way."""
+"""Field manager of the writes to budgets and pods."""
 ATTEMPTS = 20
 """How often a deletion is tried while the pod keeps changing: Kubernetes' number."""
 
@@ -52,7 +52,7 @@ SUCCESS: Object = {
 async def evict(
     registry: Registry, namespace: str, name: str, eviction: Object, options: DeleteOptions
 ) -> Object:
-    """Delete a pod as far as disruption budgets allow it.
+    """Delete a pod if its disruption budgets allow it.
 
     Args:
         registry: Has the pod and the budgets.

@@ -1,7 +1,6 @@
-"""What every request of the API passes: it is counted, and held up where a load test wants it.
+"""Before the API's handler: counts requests, and delays or fails them for load tests.
 
-A watch takes part in the load until its initial events are written; then it only is one that is
-open.
+A watch is part of the load until its initial events are written; then it only counts as open.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 STALL_S = 60.0
-"""After so long a request without an answer is given up: Kubernetes' own time for requests."""
+"""How long a stalled request lasts; Kubernetes' time limit for requests."""
 REQUEST_S = 60.0
-"""For a request that is no watch, from its head to the end of its answer: Kubernetes' time."""
+"""Time limit of a request other than a watch, from head to end of answer; Kubernetes' limit."""
 RESET_S = 1.0
-"""In which the loop notices that a connection was reset, and ends its request."""
+"""The event loop notices a reset connection within it, and cancels its request."""
 
 NO_ATTRIBUTES = RequestAttributes(is_resource_request=False, path="", verb="")
 METHOD_VERBS = {"GET": "GET", "HEAD": "GET", "POST": "POST", "PUT": "PUT", "PATCH": "PATCH",
@@ -88,7 +87,7 @@ class Gate:
         if attributes.long_running:
             counters.long_running += 1
             ON_INITIAL.set(share.close)
-            code = 200  # what its client has seen, if it leaves
+            code = 200  # what the client of a watch has seen if it leaves
         try:
             response = await self._answer(request, attributes)
             code = response.status
@@ -100,14 +99,14 @@ class Gate:
         return response
 
     async def drain(self, timeout_s: float) -> None:
-        """Wait until no request is there but watches; those that stall are let go at once."""
+        """Wait until only watches are open; stalled requests end at once."""
         self._ending.set()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
 
     def _enter(self, is_mutating: bool) -> None:
-        """Take part in the load."""
+        """Count a request as part of the load."""
         counters = self._counters
         if is_mutating:
             counters.in_flight_mutating += 1
@@ -118,7 +117,7 @@ class Gate:
         self._idle.clear()
 
     def _leave(self, is_mutating: bool) -> None:
-        """Take part no more."""
+        """Count a request as part of the load no longer."""
         counters = self._counters
         if is_mutating:
             counters.in_flight_mutating -= 1
@@ -160,7 +159,7 @@ class Gate:
             return await failure(request, StatusError(500, "InternalError", message))
 
     async def _fail(self, request: web.Request, fault: Fault) -> web.StreamResponse:
-        """Let a request fail."""
+        """Fail a request on purpose."""
         if fault is Fault.ERROR:
             message = "Internal error occurred: a fault that --fault asked for"
             return await failure(request, StatusError(500, "InternalError", message))
@@ -174,7 +173,7 @@ class Gate:
         return web.Response(status=500)
 
     def _labels(self, request: web.Request, attributes: RequestAttributes) -> RequestLabels:
-        """What a request is counted by."""
+        """The labels that a request is counted by."""
         verb = COLLECTION_VERBS.get(attributes.verb) or METHOD_VERBS.get(request.method, OTHER)
         if verb == "PATCH" and request.content_type == APPLY_PATCH:
             verb = "APPLY"
@@ -192,7 +191,7 @@ class Gate:
 
 
 def attributes_of(request: web.Request) -> RequestAttributes:
-    """What a request does; nothing in particular if its target makes no sense."""
+    """The attributes of a request; those of an empty path if its target is malformed."""
     try:
         return parse_attributes(request.method, request.rel_url.raw_path_qs.encode())
     except AttributesError:
@@ -200,14 +199,14 @@ def attributes_of(request: web.Request) -> RequestAttributes:
 
 
 def scope_of(attributes: RequestAttributes) -> str:
-    """How much of a resource a request is about, in the words of Kubernetes' metrics."""
+    """The scope of a request, in the words of Kubernetes' metrics."""
     if attributes.name or attributes.verb == "create":
         return "resource"
     return "namespace" if attributes.namespace else "cluster"
 
 
 def dry_run_of(request: web.Request) -> str:
-    """The parameter, if it makes sense."""
+    """The parameter `dryRun` as a label."""
     values = request.query.getall("dryRun", [])
     if values in ([], [""]):
         return ""

@@ -1,4 +1,4 @@
-"""Answers requests for resources: finds what they are about, does it, and writes what came of it.
+"""Answers requests for resources: decodes them, carries them out, and writes the results.
 
 Source: Kubernetes API reference; apiserver's `endpoints/handlers`.
 """
@@ -82,7 +82,7 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.registry import DeleteOptions, Registry, Written
 
 DELETED_AT_ONCE = 32
-"""Objects of a collection that are deleted before others get their turn: some milliseconds."""
+"""Objects of a collection deleted before other tasks run; takes some milliseconds."""
 
 
 class Call:
@@ -233,8 +233,8 @@ class Call:
         kind = self._kind
         for index, entry in enumerate(found.entries):
             if index % DELETED_AT_ONCE == 0:
-                await asyncio.sleep(0)  # a store in memory makes nobody wait; others want a turn
-            # One that another client deletes meanwhile is gone, as it should be.
+                await asyncio.sleep(0)  # a store in memory never waits, so let other tasks run
+            # Another client may have deleted it meanwhile.
             if self._store.head(kind.resource, entry.namespace, entry.name) is not None:
                 await self._registry.delete(kind, entry.namespace, entry.name, options)
         # The objects as they were found, not as they ended.
@@ -307,7 +307,7 @@ class Call:
         return Renderer(self._kind, self._version, form, include, self._registry.clock())
 
     def _selection(self, options: ListOptions) -> Selection:
-        """Which objects of the collection the request is about."""
+        """Which objects of the collection the request selects."""
         return Selection(
             self._target.namespace,
             self._target.name,
@@ -364,20 +364,20 @@ class Call:
         )
 
     async def _delete_options(self) -> DeleteOptions:
-        """How to delete, from the body or the query."""
+        """The options of the deletion, from the body or the query."""
         data = await self._body()
         raw = None
         if data:
             schemas = any_version(OPTIONS_KIND, DELETE_OPTIONS)
             parsed = await self._parsed(data, OPTIONS_KIND, schemas)
-            # A body that says nothing counts, too: then the parameters do not.
+            # An empty body counts as one: then the parameters are ignored.
             raw = {} if parsed.raw is None else parsed.raw
         return parameters.delete_options(self._query, raw, self._user_agent)
 
     async def _written(
         self, form: Form, written: Written, status: int | None = None
     ) -> web.Response:
-        """Answer with the object that a write came to."""
+        """Answer with the written object."""
         body = self._renderer(form).document(stored(self._kind, written.obj))
         if status is None:
             status = 201 if written.is_created else 200
@@ -405,13 +405,13 @@ class Call:
 
 
 def warn_all(texts: Iterable[str]) -> None:
-    """Say several things to the client with the answer."""
+    """Add warnings to the answer."""
     for text in texts:
         warn(text)
 
 
 def stored(kind: Kind, obj: Object) -> Entry:
-    """What a write came to, as the store would keep it; a dry run may leave any version in it."""
+    """A written object as the store keeps it; after a dry run it may have any version."""
     text = obj["metadata"].get("resourceVersion", "")
     resource_version = int(text) if is_version(text) else 0
     return entry_of(kind.resource, obj, selectable(kind, obj), resource_version)

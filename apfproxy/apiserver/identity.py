@@ -1,4 +1,4 @@
-"""Whether an object is the one that a request means, and still as the client believes.
+"""Whether an object is the one that a request names, and unchanged since the client read it.
 
 Source: apiserver's `registry/rest/{meta,delete}.go`, `endpoints/handlers/update.go`,
 `storage/api_object_versioner.go`.
@@ -76,7 +76,7 @@ def check_uid(kind: Kind, entry: Entry, uid: str) -> None:
 
 
 def check_unchanged(kind: Kind, entry: Entry, metadata: Object) -> None:
-    """Raise 409 unless the object is still as the client believes."""
+    """Raise 409 if the object has changed since the client read it."""
     text = metadata.get("resourceVersion", "")
     try:
         version = parse_uint64(text) if text else 0

@@ -1,12 +1,12 @@
-"""Writes of large objects: worked out in a thread, one at a time.
+"""Writes of large objects: computed in a thread, one at a time.
 
-To validate the largest object, and to account for who owns its fields, takes up to a second, for
-which nobody else should wait.  What becomes of an object is a function of what is there and of what
-the client sent; only to hand it over to the store takes the event loop.
+To validate the largest object and to update the owners of its fields takes up to a second, in which
+other requests must go on.  The new object is a function of the old one and of what the client sent;
+only the hand-over to the store needs the event loop.
 
-A thread must not stop the others for long either.  Python's code lets them have their turn, its
-collector of garbage does not: it would look at hundreds of thousands of new objects time and again,
-10 to 50 ms each time.  They are trees, which need no collector, and short-lived.  So it pauses.
+A thread must not block the others for long either.  Python's code yields to them, its garbage
+collector does not: it would visit hundreds of thousands of new objects again and again, 10 to 50 ms
+each time.  They are short-lived trees, which need no collector, so it pauses.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 Made = TypeVar("Made")
 
 LARGE_BYTES = 32 * 1024
-"""Of what a client sends, or of what is there: it takes about 5 ms to work that out."""
+"""Size of what a client sends, or of the stored object; such a write takes about 5 ms."""
 
 
 class LargeWrites:
-    """Where large writes take turns: each needs a processor and several times its size."""
+    """Lets one large write run at a time: each needs a processor and several times its size."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -39,16 +39,16 @@ class LargeWrites:
 
 
 class CollectorPause:
-    """Lets the collector of garbage rest while any thread wants it to."""
+    """Turns the garbage collector off while any thread asks for it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._holders = 0
-        self._is_ours = False  # whether it worked before
+        self._is_ours = False  # whether the collector was on before
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Let it rest."""
+        """Turn the collector off."""
         with self._lock:
             self._holders += 1
             if self._holders == 1:
@@ -67,9 +67,9 @@ COLLECTOR_PAUSE = CollectorPause()
 
 
 async def worked_out(size: int, work: Callable[[], Made]) -> Made:
-    """What a function comes to: of a large write in a thread, of a small one at once.
+    """The result of a function: computed in a thread for a large write, at once for a small one.
 
-    The function may touch nothing that anybody else changes.
+    The function must not touch anything that others change.
     """
     return work() if size < LARGE_BYTES else await asyncio.to_thread(_work_undisturbed, work)
 

@@ -1,4 +1,4 @@
-"""The objects that a list answers with: which state of which objects, and how to go on.
+"""The objects of a list: which objects, in which state, and where the next page begins.
 
 Source: Kubernetes documentation, "API Concepts", "Retrieving large results sets in chunks",
 "Resource versions"; apiserver's `storage/interfaces.go`.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.store.store import Store
 
 NEWER_WAIT_S = 3.0
-"""How long a list waits for a resource version that is yet to come: Kubernetes' time."""
+"""How long a list waits for a future resource version; Kubernetes' time."""
 
 LIST_TOO_OLD = "The resourceVersion for the provided list is too old."
 CONTINUE_TOO_OLD = (
@@ -35,7 +35,7 @@ CONTINUE_TOO_OLD = (
     " first chunk was returned and now may show up in the list."
 )
 LATEST = -1
-"""The resource version of a continue token that gave up consistency."""
+"""The resource version in continue tokens for an inconsistent continuation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +64,14 @@ class Selection:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a list answers with: objects in the order of their keys, metadata of the list."""
+    """The answer to a list: objects in the order of their keys, and the list's metadata."""
 
     entries: list[Entry]
     metadata: Object
 
 
 def too_large(resource_version: int, current: int) -> StatusError:
-    """504: that resource version is yet to come."""
+    """504: the resource version is in the future."""
     message = f"Timeout: Too large resource version: {resource_version}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return StatusError(504, "Timeout", message, {"causes": [cause]}, retry_after_s=1)
@@ -87,7 +87,7 @@ async def reach(store: Store, resource_version: int) -> None:
 async def page(
     store: Store, collection: Collection, selection: Selection, options: ListOptions
 ) -> Page:
-    """Select the objects of a list; StatusError if that state is no longer, or not yet, there."""
+    """Select the objects of a list; StatusError if their state is too old or in the future."""
     at: int | None = None
     start: tuple[str, str] | None = None
     limit = options.limit
@@ -97,7 +97,7 @@ async def page(
             raise bad_request("specifying resource version is not allowed when using continue")
         at = None if resource_version == LATEST else resource_version
     elif options.resource_version == "0":
-        limit = 0  # whoever takes any state gets all of it, as from Kubernetes' watch cache
+        limit = 0  # as from Kubernetes' watch cache, which ignores the limit
     elif options.resource_version:
         wanted = int(options.resource_version)
         await reach(store, wanted)

@@ -1,4 +1,4 @@
-"""What makes a server slow or faulty on purpose: latencies, a capacity, faults.
+"""Makes a server slow or faulty on purpose: latencies, a capacity, faults.
 
 1. A request takes the latency that is drawn for its verb, beside what it takes anyway.
 2. With more than `capacity` requests at once, each takes as much longer as the overload is: its
@@ -25,11 +25,11 @@ EVERY_VERB = "*"
 VERBS = (
     "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection",
 )  # fmt: skip
-"""That a latency may be given for."""
+"""Verbs that a latency may be given for."""
 
 OVERLOAD_EXPONENT = 1.5
 DEFAULT_SERVICE_S = 0.005
-"""What an overload multiplies where no latency is given; without overload it does not count."""
+"""What an overload multiplies where no latency is given; unused without overload."""
 LONGEST_S = 600.0
 """No draw of an unbounded distribution is longer."""
 
@@ -102,7 +102,7 @@ class LoadSettings:
 
 
 class Load:
-    """Draws what happens to each request; latencies and faults apart, so neither changes the other.
+    """Draws a latency and a fault for each request, from separate generators.
 
     Attributes:
         concurrency: Requests that are there now.

@@ -1,4 +1,4 @@
-"""In which form a client wants its answer.
+"""The form of an answer, chosen from the client's Accept field.
 
 Kubernetes looks at `Accept` twice.  What routes a request knows whole media types only and no
 weights: neither `application/*` nor other cases of letters.  What answers it then takes the first
@@ -25,19 +25,19 @@ JSON = "application/json"
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 AVAILABLE = (JSON, YAML, PROTOBUF)
-"""As Kubernetes names them; protobuf is only read here, so that clients get their next choice."""
+"""As Kubernetes names them; protobuf is only read here, so clients get their next choice."""
 EVENTS = (f"{JSON};stream=watch", f"{PROTOBUF};stream=watch")
-"""Of the events of a watch."""
+"""Media types of the events of a watch."""
 STREAMED = (*AVAILABLE, *EVENTS)
-"""Of what can be watched."""
+"""Media types where a request may be a watch."""
 WRITTEN = (JSON, YAML)
-"""What this server writes."""
+"""Media types that this server writes."""
 
 META_GROUP = "meta.k8s.io"
 META_VERSIONS = ("v1", "v1beta1")
 META_PREFERRED = "v1"
 MOST_SORTED_BY_INSERTION = 12
-"""Choices: Go sorts more of them in another way."""
+"""Choices; Go sorts more of them by another algorithm."""
 
 
 class Shape(enum.Enum):
@@ -99,7 +99,7 @@ class Choice:
 
 
 def check_route(accept: str, available: tuple[str, ...] = AVAILABLE) -> None:
-    """Raise 406 unless a client takes something of what there is where its request goes."""
+    """Raise 406 unless a client accepts one of the available media types by name."""
     for choice in (accept or "*/*").split(","):
         name = choice.partition(";")[0].strip(" ")
         if name == "*/*" or name in available:
@@ -121,8 +121,8 @@ def choices(accept: str) -> tuple[Choice, ...]:
     if len(found) > MOST_SORTED_BY_INSERTION:
         found.sort(key=lambda choice: (-choice.quality, choice.type == "*", choice.subtype == "*"))
         return tuple(found)
-    # The order is none, in which a comes before b and b before a: what comes of it depends on how
-    # it is sorted.
+    # The comparison is no order: a may come before b and b before a.  So the result depends on the
+    # algorithm, which is Go's insertion sort.
     for end in range(1, len(found)):
         place = end
         while place and is_better(found[place], found[place - 1]):
@@ -145,7 +145,7 @@ def choice_of(element: Element) -> Choice | None:
 
 
 def is_better(one: Choice, other: Choice) -> bool:
-    """Whether a choice comes before another that it follows."""
+    """Whether Go's comparison puts a choice before another."""
     return (
         one.quality > other.quality
         or (one.type != "*" and other.type == "*")

@@ -1,7 +1,7 @@
 """The parameters of requests: decoded and judged as Kubernetes does it.
 
-Of a parameter that is repeated the first value counts, but for `dryRun`; unknown ones mean nothing.
-A value that cannot be decoded is answered with 400, one that is not allowed, or not with another,
+The first value of a repeated parameter counts, except for `dryRun`; unknown parameters are ignored.
+A value that cannot be decoded is answered with 400; one that is not allowed, alone or with another,
 with 422.
 
 Sources: apimachinery's `pkg/apis/meta/v1` (conversion), `pkg/apis/meta/v1/validation` and
@@ -48,7 +48,7 @@ MATCH = "resourceVersionMatch"
 EXACT = "Exact"
 NOT_OLDER_THAN = "NotOlderThan"
 ANY_VERSION = frozenset({"", "0"})
-"""Resource versions that ask for no certain one."""
+"""Resource versions that mean any."""
 
 ALL = "All"
 FIELD_VALIDATIONS = ("", "Ignore", "Strict", "Warn")
@@ -63,7 +63,7 @@ TRUTHS = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """What a LIST or WATCH asks for.
+    """The options of a LIST or WATCH.
 
     Attributes:
         limit: Objects to answer with at most; 0 or less for no limit.
@@ -233,7 +233,7 @@ def delete_options(query: Query, raw: object, user_agent: str) -> DeleteOptions:
 
 @lru_cache(maxsize=256)
 def manager_of(user_agent: str) -> str:
-    """The field manager that a User-Agent stands for: its first product, without the version."""
+    """The field manager of a User-Agent: its first product, without the version."""
     name = ""
     left_bytes = LONGEST_MANAGER
     for character in user_agent.partition("/")[0]:
@@ -258,7 +258,7 @@ def _integer(query: Query, key: str) -> int | None:
 
 
 def _wrong_version(version: str) -> str:
-    """What is wrong with a resource version; "" for nothing."""
+    """The error in a resource version; "" for none."""
     try:
         parse_uint64(version)
     except ValueError as error:
@@ -267,7 +267,7 @@ def _wrong_version(version: str) -> str:
 
 
 def _check_field_names(fields: FieldSelector, kind: Kind, served: str) -> None:
-    """Refuse fields that objects of the kind cannot be selected by."""
+    """Refuse fields that the kind's objects cannot be selected by."""
     name = f"{kind.api_version(served)}, Kind={kind.name}" if kind.group else ""
     try:
         check_fields(fields, kind.selectable_fields, is_namespaced=kind.is_namespaced, kind=name)
@@ -317,7 +317,7 @@ def _match_is_forbidden(why: str) -> FieldError:
 def _write_parameters(
     query: Query, user_agent: str, kind: str, errors: list[FieldError]
 ) -> WriteParameters:
-    """Decode what all writes have, and refuse them with the errors so far and those of it."""
+    """Decode the parameters of all writes; StatusError with the errors so far and new ones."""
     manager = first(query, "fieldManager")
     errors += validate_manager(manager)
     dry_run = query.get("dryRun", ())

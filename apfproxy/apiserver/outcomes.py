@@ -1,6 +1,6 @@
-"""What writes make of objects: functions of what is there and of what a client sent.
+"""The results of writes, as functions of the stored object and of what a client sent.
 
-They touch nothing else, so that a thread can work them out (see `large_writes`).
+They touch nothing else, so a thread can compute them (see `large_writes`).
 
 Source: apiserver's `registry/rest/{create,update}.go`, `endpoints/handlers/patch.go`.
 """
@@ -36,7 +36,7 @@ STATUS = "status"
 FINALIZE = "finalize"
 
 Warn = Callable[[str], None]
-"""Says something to the client with the answer."""
+"""Adds a warning to the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What an object becomes, in the storage version; gone once nothing holds it any more."""
+    """The old and the new object, in the storage version; gone if no finalizer holds it."""
 
     old: Object
     new: Object
@@ -70,7 +70,7 @@ class Replacement:
 
 
 def begun(write: Write, obj: Object) -> Object:
-    """What a client wants to create; `obj`, which is canonical and has defaults, is changed."""
+    """The object to create, in the storage version; `obj`, canonical with defaults, is changed."""
     warn_all(write.warn, drop_repeated_owners(obj["metadata"]))
     wipe(obj["metadata"])
     own(write, None, obj)
@@ -88,7 +88,7 @@ def complete_creation(kind: Kind, obj: Object, warn: Warn) -> None:
 
 
 def updated(write: Write, entry: Entry, change: Callable[[Object], Object]) -> Replacement:
-    """What becomes of an object by a change, which gets it in the form of the write's version.
+    """The result of a change, which gets the object in the form of the write's version.
 
     Raises:
         StatusError: It may not become that, or is not the one that the client means.
@@ -105,7 +105,7 @@ def updated(write: Write, entry: Entry, change: Callable[[Object], Object]) -> R
 def applied(
     write: Write, entry: Entry | None, place_: tuple[str, str], patch: Object, *, force: bool
 ) -> Object | Replacement:
-    """What becomes of an object, if there is one, by an applied configuration.
+    """The result of an applied configuration on an object, or on none.
 
     Args:
         write: Who applies.
@@ -153,7 +153,7 @@ def applied(
 
 
 def own(write: Write, live: Object | None, new: Object) -> None:
-    """Account for what the writer owns of the new object from now on."""
+    """Record which fields of the new object the writer owns."""
     keep_entries(write.kind, new["metadata"])
     update_managed(
         live,
@@ -168,7 +168,7 @@ def own(write: Write, live: Object | None, new: Object) -> None:
 
 
 def keep_entries(kind: Kind, metadata: Object) -> None:
-    """Forget who owns fields of versions that the kind has not: nobody could tell them."""
+    """Drop owners of fields in versions that the kind does not have."""
     if entries := metadata.get("managedFields"):
         known = {kind.api_version(version.name) for version in kind.versions}
         metadata["managedFields"] = [
@@ -177,7 +177,7 @@ def keep_entries(kind: Kind, metadata: Object) -> None:
 
 
 def wipe(metadata: Object) -> None:
-    """Remove from the metadata of a new object what no client can give it."""
+    """Remove what a client cannot set from a new object's metadata."""
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(field, None)
 
@@ -196,7 +196,7 @@ def as_stored(write: Write, obj: Object) -> Object:
 
 
 def replaced(write: Write, entry: Entry, new: Object) -> Replacement:
-    """What comes of putting an object, whose fields are owned, in place of what is there.
+    """The result of replacing the stored object by a new one, whose owners are recorded.
 
     Raises:
         StatusError: It is not valid there, or not the one that the client means.

@@ -1,4 +1,4 @@
-"""Patches from the bodies of requests: what they make of an object.
+"""Patches from the bodies of requests, and their results.
 
 Source: apiserver's `endpoints/handlers/patch.go`.
 """
@@ -33,7 +33,7 @@ PATCH_TYPES = (JSON_PATCH, MERGE_PATCH, STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 
 
 def unsupported_patch_type() -> StatusError:
-    """415: no kind of patch."""
+    """415: unknown type of patch."""
     return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
 
 
@@ -74,7 +74,7 @@ class Patch:
         return reason if is_strategic else f"error decoding patch: {reason}"
 
     def change(self, live: Object) -> Object:
-        """What becomes of an object, canonical and with defaults; StatusError if nothing does."""
+        """The patched object, canonical and with defaults; StatusError if the patch fails."""
         raw = copied(self._parsed.raw)  # what comes of it may share parts with it
         unknown_operations: tuple[str, ...] = ()
         try:
@@ -89,11 +89,11 @@ class Patch:
             details: Object | None = {} if error.reason == "Invalid" else None
             raise StatusError(error.code, error.reason, str(error), details) from error
         if self._type != STRATEGIC_MERGE_PATCH:
-            # A strategic merge patch is of the kind that its path says, whatever it says itself.
+            # The kind in a strategic merge patch is ignored; the path decides.
             try:
                 check_type(self._expected, patched)
             except StatusError as error:
-                # It is decoded where nobody says again what it should have been.
+                # Kubernetes' message has the reason alone here.
                 reason = error.message.rpartition(f"cannot be handled as a {self._expected.kind}: ")
                 raise self._refused(patched, reason[2]) from error
         try:
@@ -113,7 +113,7 @@ class Patch:
         return canonical(self._version.schema, obj)
 
     def _refused(self, patched: Object, reason: str) -> StatusError:
-        """422: what the patch made is no object of the kind."""
+        """422: the result of the patch is no valid object of the kind."""
         raw = self._parsed.raw
         if self._type == STRATEGIC_MERGE_PATCH:
             text = printed(raw)
@@ -124,7 +124,7 @@ class Patch:
 
 
 def not_a_map(raw: object) -> str:
-    """What Go says of a value that is no object."""
+    """Go's message for a value that is no object."""
     return (
         f"json: cannot unmarshal {value_name(raw)} into Go value of type map[string]interface {{}}"
     )

@@ -1,4 +1,4 @@
-"""Which resource a path means.
+"""Which resource a path names.
 
     /api/v1/...                                     the core group
     /apis/GROUP/VERSION/...                         all others
@@ -34,7 +34,7 @@ OF_STATUS = frozenset({"GET", "PUT", "PATCH"})
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a path is about, and the methods that are allowed there.
+    """The resource, object or subresource that a path names, and the methods allowed there.
 
     Attributes:
         namespace: "" for a kind without, or for all of them.
@@ -63,7 +63,7 @@ class Paths:
                 group_version[kind.plural] = (kind, version)
 
     def target(self, segments: list[str]) -> Target:
-        """Find what a path is about, whose decoded segments begin with `api` or `apis`.
+        """Find the target of a path, whose decoded segments begin with `api` or `apis`.
 
         Raises:
             StatusError: 404, there is no such thing; 400, there can be none of that name.

@@ -1,11 +1,10 @@
 """Operations on stored objects, by kind: what handlers, controllers and seeds call.
 
-A decision (is it there, is it valid, is it still as the client believes) and the hand-over of its
-result to the store are one synchronous step, so that nothing changes in between; what is awaited is
-that the store has it for good.
+A decision (does the object exist, is it valid, is it unchanged) and the hand-over of its result to
+the store are one synchronous step, so nothing changes in between; only the commit is awaited.
 
-Of a large object what becomes of it is worked out in a thread, for one write at a time, and handed
-over if the object is still the one that this started from.  Else it is worked out again, as
+The result of a large write is computed in a thread, one write at a time, and handed over if the
+object is still the one that it was computed from.  Otherwise it is computed again, as
 `GuaranteedUpdate` of apiserver's etcd3 store does.
 
 Source: apiserver's `registry/generic/registry/store.go`, `registry/rest/{create,update,delete}.go`.
@@ -65,7 +64,7 @@ if TYPE_CHECKING:
 
 NAMESPACES = "namespaces"
 SUFFIX_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Of generated names: without vowels and look-alikes, as Kubernetes has it."""
+"""Of generated names: no vowels and no look-alikes, as in Kubernetes."""
 NAME_ATTEMPTS = 8
 """Generated names that are tried before a collision is answered with 409: Kubernetes' number."""
 
@@ -74,7 +73,7 @@ FOREGROUND = "foregroundDeletion"
 
 
 class MetadataPart(msgspec.Struct):
-    """What of an object says what it is; the rest may be large, and is not read."""
+    """The metadata of an object; the rest may be large, and is not decoded."""
 
     metadata: dict[str, Any]
 
@@ -83,7 +82,7 @@ decode_metadata = msgspec.json.Decoder(MetadataPart).decode
 
 
 def ignore(_warning: str) -> None:
-    """Warn nobody."""
+    """Drop a warning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +91,7 @@ class WriteOptions:
 
     Attributes:
         manager: Field manager, as `managedFields` names it.
-        is_dry_run: Whether to answer as if, and store nothing.
+        is_dry_run: Whether to answer as usual but store nothing.
         version: That the written object has the form of; None for the storage version.
         subresource: `status`, `finalize` or "".
         sent_bytes: How much the client sent.
@@ -131,7 +130,7 @@ class DeleteOptions:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write came to: in the storage version, with `kind` and `apiVersion`."""
+    """The result of a write, in the storage version, with `kind` and `apiVersion`."""
 
     obj: Object
     is_created: bool = False
@@ -265,7 +264,7 @@ class Registry:
             if not options.is_dry_run:
                 stored = None
                 if made.is_change:
-                    # One that gets time to end is seen to be deleted even if that is none at all.
+                    # Watchers see a graceful deletion begin even if its grace period is 0.
                     stored = self._put(kind, made.new)
                 if made.is_gone:
                     stored = self._delete(kind, made.new)
@@ -274,7 +273,7 @@ class Registry:
         return Written(made.new, is_gone=made.is_gone)
 
     def _ending(self, kind: Kind, entry: Entry, options: DeleteOptions) -> Replacement:
-        """What a deletion makes of an object; StatusError if it may not be deleted."""
+        """The result of a deletion; StatusError if the object may not be deleted."""
         old, obj = decoded(kind, entry), decoded(kind, entry)
         if objection := kind.rules.objection(obj):
             raise forbidden(kind.group, kind.plural, entry.name, objection)
@@ -303,7 +302,7 @@ class Registry:
         return entry
 
     def _size(self, kind: Kind, namespace: str, name: str, options: WriteOptions) -> int:
-        """Of a write: of what the client sent, or of what is there."""
+        """The size of a write: of what the client sent, or of the stored object."""
         entry = self.store.head(kind.resource, namespace, name)
         return max(options.sent_bytes, 0 if entry is None else len(entry.data))
 
@@ -328,7 +327,7 @@ class Registry:
         name = metadata.get("name", "")
         await worked_out(options.sent_bytes, partial(complete_creation, kind, obj, options.warn))
         if options.sent_bytes >= LARGE_BYTES and self._has_namespaces and kind.is_namespaced:
-            self._check_namespace(kind, metadata)  # it may have ended meanwhile
+            self._check_namespace(kind, metadata)  # the namespace may be gone meanwhile
         is_taken = self.store.head(kind.resource, namespace, name) is not None
         if not options.is_dry_run and is_version(metadata.get("resourceVersion", "")):
             raise unknown_error("resourceVersion should not be set on objects to be created")
@@ -344,14 +343,14 @@ class Registry:
         """Put an object in place of another one."""
         if not options.is_dry_run:
             if made.is_gone:
-                # What nothing holds any more is never stored: watchers see what was there last.
+                # The last change is not stored: watchers see the object as it was before.
                 await asyncio.shield(self._delete(kind, made.old))
             elif made.is_change:
                 await asyncio.shield(self._put(kind, made.new))
         return Written(made.new, is_gone=made.is_gone)
 
     def _check_namespace(self, kind: Kind, metadata: Object) -> None:
-        """Refuse new objects where no namespace is, or one that is about to end."""
+        """Refuse new objects in a namespace that does not exist or is being deleted."""
         namespace = metadata.get("namespace", "")
         entry = self.store.head(NAMESPACES, "", namespace)
         if entry is None:
@@ -388,10 +387,10 @@ class Registry:
         return name
 
     def _give_grace(self, kind: Kind, obj: Object, options: DeleteOptions) -> bool | None:
-        """Change an object whose kind gets time to end to one that is ending, or sooner so.
+        """Begin the grace period of an object, or shorten it.
 
         Returns:
-            Whether that is so; None if the deletion began before and nothing more is to be done.
+            Whether it has one; None if its deletion began before and nothing is left to do.
         """
         rules, metadata = kind.rules, obj["metadata"]
         is_ending = "deletionTimestamp" in metadata
@@ -415,7 +414,7 @@ class Registry:
         return True
 
     def _mark_held(self, kind: Kind, obj: Object) -> None:
-        """Change an object that something holds to one that is to go as soon as nothing does."""
+        """Mark an object that finalizers hold for deletion as soon as none does."""
         metadata, now = obj["metadata"], self.clock()
         is_ending = "deletionTimestamp" in metadata
         if not is_ending or parse_time(metadata["deletionTimestamp"]) > now:
@@ -425,7 +424,7 @@ class Registry:
             self._begin_to_end(kind, obj)
 
     def _begin_to_end(self, kind: Kind, obj: Object) -> None:
-        """Change what else changes in an object when its deletion begins."""
+        """Apply the further changes that the beginning of a deletion makes."""
         metadata = obj["metadata"]
         if metadata.get("generation"):
             metadata["generation"] += 1
@@ -435,7 +434,7 @@ class Registry:
         try:
             return self.store.put(kind.resource, obj, selectable(kind, obj))
         except ObjectTooLargeError as error:
-            # As Kubernetes hands on what etcd says; clients look for these words.
+            # etcd's message, which Kubernetes passes on; clients look for these words.
             raise unknown_error("etcdserver: request is too large") from error
 
     def _delete(self, kind: Kind, obj: Object) -> Future[Entry]:
@@ -443,7 +442,7 @@ class Registry:
 
 
 def completed(kind: Kind, raw: Object) -> Object:
-    """What a client would send: in canonical form of the storage version, with defaults."""
+    """An object in the canonical form of the storage version, with defaults."""
     version = kind.storage
     obj = canonical(version.schema, raw)
     version.set_defaults(obj)
@@ -466,7 +465,7 @@ def selectable(kind: Kind, obj: Object) -> dict[str, str]:
 
 
 def set_propagation(metadata: Object, propagation: str) -> None:
-    """Hold the object until its dependents are dealt with as the client wants it."""
+    """Set the finalizers that the propagation policy needs."""
     if not propagation:
         return
     finalizers = [

@@ -1,7 +1,7 @@
 """Objects, lists and events as the bytes of answers, in every form that clients ask for.
 
-What is stored is JSON of the storage version already, so that most answers are stored bytes put
-together; only other versions, Tables and YAML are made anew.
+Objects are stored as JSON of the storage version, so most answers are stored bytes joined together;
+only other versions, Tables and YAML are encoded.
 
 Source: Kubernetes documentation, "API Concepts", "Receiving resources as Tables".
 """
@@ -28,24 +28,24 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.store.entries import Entry
 
 CHUNK_ITEMS = 64
-"""Items of a list that are put together before they are written: some 64 KiB of usual objects."""
+"""Items of a list that are joined before they are written: about 64 KiB of usual objects."""
 CHUNK_BYTES = 256 * 1024
-"""From so many on fewer objects are written at once."""
+"""Bytes that are joined at most, and one object."""
 
 LIST_END = b"]}"
 """The last part of a list."""
 
 TEXTS = frozenset({"tag:yaml.org,2002:str", "tag:yaml.org,2002:yaml"})
-"""Tags of what is no other value; the second one's are quoted in any case."""
+"""Tags of plain text; that of the second is always quoted."""
 TEXT = "tag:yaml.org,2002:str"
 ELSEWHERE_NO_TEXT = re.compile(r"[yYnN]|0o[0-7]+|[-+]?[0-9]*\.?[0-9]+([eE][-+][0-9]+)?")
-"""What other readers of YAML, Go's among them, take for something else than text."""
+"""Text that other YAML readers, such as Go's, take for another type."""
 
 encode = msgspec.json.encode
 
 
 class OnlyMetadata(msgspec.Struct):
-    """An object of which only the metadata is read, and that not decoded."""
+    """An object of which only the metadata is read, as raw JSON."""
 
     metadata: msgspec.Raw
 
@@ -53,7 +53,7 @@ class OnlyMetadata(msgspec.Struct):
 METADATA_DECODER = msgspec.json.Decoder(OnlyMetadata)
 
 INCLUDED = ("", "None", "Metadata", "Object")
-"""What a row of a Table may carry of its object; "" is `Metadata`."""
+"""What a row of a Table includes of its object; "" is `Metadata`."""
 INCLUDED_RULE = "must be 'Metadata', 'Object', 'None', or empty"
 
 
@@ -172,11 +172,11 @@ class Renderer:
         }
 
     def _columns(self) -> list[dict[str, Any]] | None:
-        """The column definitions of a Table; of a watch only the first one has them."""
+        """The column definitions of a Table; only the first Table of a watch has them."""
         return None if self._has_columns else columns(self._kind)
 
     def _in_order_of_rows(self, entries: Sequence[Entry]) -> Sequence[Entry]:
-        """The objects in the order in which people read them."""
+        """The objects in the order of rows, which is for readers."""
         kind = self._kind
         if kind.row_order is None or len(entries) <= 1:
             return entries
@@ -212,7 +212,7 @@ class Renderer:
 
 
 def not_convertible(shape: Shape, what: str) -> StatusError:
-    """406: what is answered has not the form that the client asks for."""
+    """406: the answer cannot be converted to what the client asks for."""
     message = f"you requested {shape.value}, but the requested object {what}"
     return StatusError(406, "NotAcceptable", message)
 
@@ -248,7 +248,7 @@ def indented_list(chunks: Iterator[bytes]) -> Iterator[bytes]:
     for chunk in chunks:
         if chunk == LIST_END:
             break
-        # Laid out as in a document of its own, of which only the items are taken.
+        # Formatted as a document, of which only the items are kept.
         laid_out = msgspec.json.format(
             b'{"":[%b%b' % (chunk.removeprefix(b","), LIST_END), indent=2
         )

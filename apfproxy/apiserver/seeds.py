@@ -1,7 +1,7 @@
 """Objects to begin load tests with: slices of devices, pods and the budgets that select them.
 
-They are created as a client would, so they are valid and owned.  Names tell the number of each, so
-that a server with a store makes only those that are not there yet.
+They are created as clients create them, so they are valid and have owners.  Names contain numbers,
+so a server with a store creates only the missing ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 OPTIONS = WriteOptions("apfproxy-seed")
 STATUS_OPTIONS = WriteOptions("apfproxy-seed", subresource="status")
 BATCH = 500
-"""Objects that share a commit, and after which others get their turn."""
+"""Objects that share a commit, after which other tasks run."""
 PODS_PER_NAMESPACE = 100
 READY_SHARE = 0.9
 PODS_PER_NODE = 30
@@ -64,14 +64,14 @@ class SeedCounts:
 
 
 class Seeder:
-    """Makes the objects; `chance` draws what differs between them."""
+    """Creates the objects, with random differences."""
 
     def __init__(self, registry: Registry, chance: random.Random) -> None:
         self._registry = registry
         self._chance = chance
 
     async def seed(self, counts: SeedCounts) -> int:
-        """Let the objects be there; returns how many were made.
+        """Create the missing objects; returns how many.
 
         Raises:
             StatusError: The registry refuses one.
@@ -85,7 +85,7 @@ class Seeder:
         return made
 
     async def _all(self, coroutines: Iterable[Coroutine[None, None, bool]]) -> int:
-        """Do all, a batch at a time; the number of those that made something."""
+        """Run all, a batch at a time; returns how many created an object."""
         made, batch = 0, []
         for coroutine in coroutines:
             batch.append(coroutine)
@@ -97,7 +97,7 @@ class Seeder:
     async def _create(
         self, kind: Kind, namespace: str, name: str, make: Callable[[], Object]
     ) -> bool:
-        """Create an object that is not there; whether it was not."""
+        """Create an object if it is missing; returns whether it was."""
         if self._registry.store.head(kind.resource, namespace, name) is not None:
             return False
         raw = make()
@@ -192,7 +192,7 @@ def pod_of(app: str, node: str) -> Object:
 
 
 def ready_status(started: str) -> Object:
-    """What a kubelet says of a pod that is ready."""
+    """The status that a kubelet reports of a ready pod."""
     condition = {"status": "True", "lastProbeTime": None, "lastTransitionTime": started}
     return {
         "phase": "Running",

@@ -34,22 +34,22 @@ if TYPE_CHECKING:
     Write = Callable[[bytes], Awaitable[None]]
 
 ON_INITIAL: ContextVar[Callable[[], None] | None] = ContextVar("on_initial", default=None)
-"""What to call when the initial events of the request, a watch, are written."""
+"""Called when the initial events of a watch are written."""
 
 SHORTEST_S, LONGEST_S = 1800, 3600
-"""How long a watch lasts that sets no time: drawn from between, so that not all end together."""
+"""Bounds of the random duration of a watch without a timeout, so that not all end together."""
 
 BOOKMARK_S = 60.0
 """Between bookmarks."""
 
 BEFORE_END_S = 2.0
-"""Before the end of a watch its last bookmark comes, so that the next one begins close to now."""
+"""The last bookmark comes so long before the end, so that the next watch begins close to now."""
 
 BATCH = 128
 """Changes that are read at once."""
 WRITTEN_BYTES = 64 * 1024
-"""From so many on events are handed over, before others are made: a client that takes nothing
-costs so much, and one event."""
+"""Events of so many bytes are written before more are encoded: a client that reads nothing costs
+so much, and one event."""
 
 
 class Watch:
@@ -90,7 +90,7 @@ class Watch:
         self._failure: StatusError | None = None
 
     async def begin(self) -> None:
-        """Find where to begin, before anything is answered."""
+        """Find where to begin, before the answer starts."""
         options, store = self._options, self._store
         is_any = options.resource_version in ANY_VERSION
         is_initial = options.send_initial_events
@@ -121,7 +121,7 @@ class Watch:
             return
         end = asyncio.get_running_loop().time() + self._duration_s
         try:
-            # From here on no event is missed, although writing the initial ones takes its time.
+            # No event after this is missed, though writing the initial ones takes time.
             self._watcher = self._collection.watch(self._position)
             await self._write_initial(write)
             if on_initial is not None:
@@ -145,12 +145,12 @@ class Watch:
                     return  # the server stops
             if bookmark is None:
                 return
-            # The bookmark says that all before it is written.
+            # A bookmark promises that all changes before it are written.
             await self._write_changes(write)
             await write(self._renderer.bookmark(watcher.position, is_end_of_initial=False))
 
     def _next_bookmark(self, now: float, end: float) -> float | None:
-        """When to say next how far the watch has come; None for not before its end."""
+        """When the next bookmark is due; None for no more."""
         if not self._options.allow_watch_bookmarks:
             return None
         time = min(now + BOOKMARK_S, end - BEFORE_END_S)
@@ -167,14 +167,14 @@ class Watch:
                 lines.append(event(ChangeType.ADDED, entries.popleft()))
                 size += len(lines[-1])
             await write(b"".join(lines))
-            # A fast client never makes writing wait; others want their turn all the same.
+            # Writing to a fast client never waits, so let other tasks run.
             await asyncio.sleep(0)
         self._initial = None
         if self._options.send_initial_events and self._options.allow_watch_bookmarks:
             await write(self._renderer.bookmark(self._position, is_end_of_initial=True))
 
     async def _write_changes(self, write: Write) -> None:
-        """Write what was read; what is cut short is written by the next call."""
+        """Write what was read; the next call writes what a timeout left."""
         changes = self._unwritten
         while changes:
             lines: list[bytes] = []
@@ -186,7 +186,7 @@ class Watch:
                 await write(b"".join(lines))
 
     def _line(self, change: Change) -> bytes:
-        """The event of a change; empty where it is none for this client."""
+        """The event of a change; empty if the client does not select it."""
         matched = change.old is not None and self._selection.matches(change.old)
         if change.type is ChangeType.DELETED:
             return self._shared(change) if matched else b""
@@ -196,13 +196,13 @@ class Watch:
         if matches:
             return self._renderer.event(ChangeType.ADDED, change.entry)
         if matched and change.old is not None:
-            # What it was when it was seen last, as of now.
+            # The last state that the client saw, with the version of the change.
             left = at_version(change.old, change.resource_version)
             return self._renderer.event(ChangeType.DELETED, left)
         return b""
 
     def _shared(self, change: Change) -> bytes:
-        """The event as all see it who saw the object before."""
+        """The event for watchers that saw the object before, encoded once for all."""
         if not self._cache_key:
             return self._renderer.event(change.type, change.entry)
         line = change.encoded.get(self._cache_key)
@@ -222,10 +222,10 @@ def at_version(entry: Entry, resource_version: int) -> Entry:
 
 
 def error_line(error: StatusError) -> bytes:
-    """The event that ends a watch: its changes are no longer kept, or yet to come."""
+    """The event that ends a watch with an error."""
     return msgspec.json.encode({"type": "ERROR", "object": error.status()}) + b"\n"
 
 
 def cache_key(version: str, shape: Shape, meta_version: str) -> str:
-    """What watchers have in common whose events are the same; "" where ages are in them."""
+    """The key of events that watchers share; "" for Tables, which contain ages."""
     return "" if shape is Shape.TABLE else f"{version} {shape.value} {meta_version}"

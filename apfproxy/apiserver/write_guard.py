@@ -1,4 +1,4 @@
-"""Who may write where the proxy keeps its configuration.
+"""Who may write the objects that configure the proxy.
 
 1. Reading is as free as the other pages of the listener.
 2. With a token, a write needs it as a bearer token.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({"same-origin", "none"})
-"""Values of `Sec-Fetch-Site` that no foreign page causes."""
+"""Values of `Sec-Fetch-Site` that requests of foreign pages do not have."""
 SCHEME = "bearer "
 UNAUTHORIZED = StatusError(401, "Unauthorized", "Unauthorized")
 NO_TOKEN = StatusError(
@@ -94,7 +94,7 @@ class WriteGuard:
         return None
 
     def _current_token(self, token: Callable[[], bytes]) -> bytes | None:
-        """The token as of now; None if there is none, which is for the operator's eyes alone."""
+        """The current token; None if there is none, the reason of which is only logged."""
         try:
             found, problem = token(), ""
         except ValueError as error:
@@ -106,7 +106,7 @@ class WriteGuard:
 
 
 def has_token(request: web.Request, token: bytes) -> bool:
-    """Whether the client shows the token; takes as long whatever it shows."""
+    """Whether the client sends the token; compared in constant time."""
     shown = request.headers.getall("Authorization", [])
     if len(shown) != 1 or not shown[0].lower().startswith(SCHEME):
         return False
@@ -115,5 +115,5 @@ def has_token(request: web.Request, token: bytes) -> bool:
 
 
 def refused(reason: str) -> StatusError:
-    """403: nobody may write like that."""
+    """403: writing is not allowed this way."""
     return StatusError(403, "Forbidden", f"forbidden: writing is not allowed: {reason}", {})

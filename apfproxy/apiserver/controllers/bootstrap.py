@@ -1,4 +1,4 @@
-"""Keeps the objects that are always there: mandatory and suggested flow control, some namespaces.
+"""Keeps the built-in objects: mandatory and suggested flow control, and some namespaces.
 
 1. A missing object is created.
 2. A mandatory one has the specification that is built in, but for the seats of level `exempt`.
@@ -49,12 +49,12 @@ BOOLEANS = {
     **dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True),
     **dict.fromkeys(("0", "f", "F", "FALSE", "false", "False"), False),
 }
-"""Texts that Go reads as a boolean."""
+"""Texts that Go parses as booleans."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """An object that is always there: as it is created, canonical."""
+    """A built-in object as it is created, in canonical form."""
 
     kind: Kind
     obj: Object
@@ -77,7 +77,7 @@ def flow_control_objects(file_name: str, *, is_mandatory: bool) -> list[BuiltIn]
 
 
 def system_namespaces() -> list[BuiltIn]:
-    """The namespaces that are always there."""
+    """The built-in namespaces."""
     return [
         BuiltIn(NAMESPACE, completed(NAMESPACE, {"metadata": {"name": name}}), is_mandatory=False)
         for name in SYSTEM_NAMESPACES
@@ -85,7 +85,7 @@ def system_namespaces() -> list[BuiltIn]:
 
 
 def revised(built_in: BuiltIn, current: Object) -> Object | None:
-    """What becomes of a flow control object that is there; None if it is right."""
+    """The corrected form of an existing flow-control object; None if it is right."""
     metadata = current["metadata"]
     annotation = BOOLEANS.get(metadata.get("annotations", {}).get(AUTO_UPDATE, ""))
     is_kept_equal = built_in.is_mandatory or (
@@ -114,7 +114,7 @@ def wanted_spec(built_in: BuiltIn, current: Object) -> Object:
 
 
 class Bootstrap:
-    """Keeps the objects that are always there, with the suggested ones or without."""
+    """Keeps the built-in objects, with the suggested ones or without."""
 
     name = "bootstrap"
 
@@ -134,7 +134,7 @@ class Bootstrap:
         }
 
     async def ensure_all(self) -> None:
-        """Let all objects be there and right; StatusError if the store refuses one."""
+        """Create and correct all objects; StatusError if the store refuses one."""
         for key in self._built_in:
             await self.look(key)
         for kind in self.kinds:
@@ -143,7 +143,7 @@ class Bootstrap:
                     await self.look((kind.plural, obj["metadata"]["name"]))
 
     def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
-        """Note what happens to built-in objects, and to others that seem to be."""
+        """Note changes of built-in objects, and of others that may once have been built in."""
         key = (kind.plural, change.entry.name)
         if kind is NAMESPACE:
             is_concerned = change.type is ChangeType.DELETED and key in self._built_in
@@ -152,7 +152,7 @@ class Bootstrap:
         return [key] if is_concerned else ()
 
     async def look(self, key: Key) -> None:
-        """Let an object be there and right."""
+        """Create or correct an object."""
         plural, name = key
         built_in = self._built_in.get((plural, name))
         try:
@@ -178,12 +178,12 @@ class Bootstrap:
         kind, name = built_in.kind, built_in.name
         new = revised(built_in, self._registry.get(kind, "", name))
         if new is not None:
-            # Nothing can have changed since, as nothing was awaited.
+            # The object is unchanged, since nothing was awaited.
             options = WriteOptions(FLOW_CONTROL_MANAGER)
             await self._registry.update(kind, "", name, lambda _: new, options)
 
     async def _remove_former(self, plural: str, name: str) -> None:
-        """Remove an object that was built in once, going by its annotation."""
+        """Remove an object whose annotation says that it was once built in."""
         kind = next(kind for kind in self.kinds if kind.plural == plural)
         entry = self._registry.store.head(kind.resource, "", name)
         if entry is None:

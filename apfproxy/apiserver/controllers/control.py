@@ -1,4 +1,4 @@
-"""Which controllers run, and their life."""
+"""Which controllers run, and their start and stop."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CONTROLLERS: dict[str, type[AnyController]] = {
 EVERY = "*"
 
 OWN = frozenset({Bootstrap.name, Dangling.name})
-"""What kube-apiserver does itself; the others are kube-controller-manager's, or a kubelet's."""
+"""Controllers of kube-apiserver itself; the others are kube-controller-manager's or a kubelet's."""
 
 
 def parse_controllers(texts: Iterable[str]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Says in the status of each FlowSchema whether the priority level exists that it names."""
+"""Writes into the status of each FlowSchema whether its priority level exists."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ MANAGER = "api-priority-and-fairness-config-consumer-v1"
 
 
 class NamingPart(msgspec.Struct, rename="camel"):
-    """What of a specification names the level."""
+    """The part of a specification that names the level."""
 
     priority_level_configuration: dict[str, str]
 
 
 class DanglingPart(msgspec.Struct):
-    """What of a FlowSchema makes the difference; the rest may be large, and is not read."""
+    """The part of a FlowSchema that matters here; the rest may be large, and is not decoded."""
 
     spec: NamingPart
     status: dict[str, Any] = {}

@@ -1,9 +1,9 @@
 """Keeps the status of disruption budgets.
 
-Of each pod only what budgets need to know is kept, so that a changed pod costs a comparison with
-the budgets of its namespace, and a budget a walk over the pods that it matches.
+Only what budgets need of each pod is kept.  A changed pod is compared with the budgets of its
+namespace; a changed budget walks the pods that it matches.
 
-It also takes back that a pod is about to be disrupted, if nothing comes of it.
+The controller also removes the mark of a disruption that does not happen.
 
 Source: Kubernetes, `pkg/controller/disruption`.
 """
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 MANAGER = "kube-controller-manager"
 POD_MANAGER = "DisruptionController"
 STALE_S = 120
-"""How long a pod may be about to be disrupted without being deleted."""
+"""How long a pod may be marked for disruption without being deleted."""
 MARK = DISRUPTION_TARGET.encode()
 ENDED_BY_KUBELET = "TerminationByKubelet"
-"""The reason of disruptions that may take any time."""
+"""The reason of disruptions that have no time limit."""
 STALE = "stale"
 """Third part of the keys that stand for pods; those for budgets have two."""
 
@@ -139,7 +139,7 @@ class Disruption:
         return []
 
     async def look(self, key: Key) -> float | None:
-        """Write the status of a budget if it is not right, or that of a pod if it is stale."""
+        """Correct the status of a budget, or of a pod with a stale mark."""
         if key[2:]:
             return await self._undisrupt(*key[:2])
         namespace, name = key
@@ -160,7 +160,7 @@ class Disruption:
         return recheck_s
 
     def _status(self, budget: Object, known: Budget) -> tuple[Object, float | None]:
-        """What the budget's status should be, and when that may change by itself."""
+        """The right status of a budget, and when it may change without an event."""
         now_s = self._registry.clock()
         pods = self._pods.get(budget["metadata"]["namespace"], {})
         if known.error:
@@ -171,7 +171,7 @@ class Disruption:
             return failed_status(budget, str(error), now_s), None
 
     async def _undisrupt(self, namespace: str, name: str) -> float | None:
-        """Take back that a pod is about to be disrupted, if it is time."""
+        """Remove the mark of a disruption, if it is time."""
         since = disrupted_at(self._registry.get(POD, namespace, name))
         now_s = self._registry.clock()
         if not since:
@@ -187,9 +187,9 @@ class Disruption:
 
 
 def disrupted_at(pod: Object) -> str:
-    """Since when a pod is about to be disrupted, RFC 3339; "" if it is not, or by its kubelet.
+    """When a pod was marked for disruption, RFC 3339; "" if it is not marked, or by its kubelet.
 
-    A pod that is being deleted, or has ended, is not.
+    A pod that is being deleted, or has ended, does not count.
     """
     if "deletionTimestamp" in pod["metadata"] or pod["status"].get("phase") in ENDED:
         return ""

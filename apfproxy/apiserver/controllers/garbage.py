@@ -1,14 +1,14 @@
-"""Deletes what depends on objects that are gone, unless it is to be orphaned.
+"""Deletes the dependents of deleted objects, unless they are to be orphaned.
 
-1. An object goes when none of the owners that it names is there any more.
+1. An object is deleted when none of the owners that it names exists any more.
 2. An owner that is deleted in the foreground stays, by a finalizer, until those of its dependents
    are gone that block it; all of them are deleted if they have no owner that stays.
 3. An owner whose dependents are to be orphaned stays, by a finalizer, until none names it.
 4. A dependent with owners that stay loses its references to the others.
 5. An owner of a kind that is not served counts as one that stays.
 
-Only objects that name owners are remembered; of all others, two searches in their bytes and one
-for their uid are made per change.
+Only objects that name owners are remembered; for others a change costs two searches in their bytes
+and one for their uid.
 
 Source: Kubernetes documentation, "Garbage Collection", "Owners and Dependents"; Kubernetes,
 `pkg/controller/garbagecollector`.
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 MANAGER = "kube-controller-manager"
 WRITES_IN_A_ROW = 50
-"""Dependents orphaned after which others get a turn, where the store never makes this one wait."""
+"""Dependents orphaned before other tasks run, since a store in memory never waits."""
 
 OWNED = b'"ownerReferences"'
 ENDING = b'"deletionTimestamp"'
@@ -45,7 +45,7 @@ ENDING = b'"deletionTimestamp"'
 
 
 class Reference(msgspec.Struct, frozen=True):
-    """What an object says of an owner."""
+    """A reference to an owner."""
 
     api_version: str = msgspec.field(name="apiVersion", default="")
     kind: str = ""
@@ -88,7 +88,7 @@ def metadata_of(entry: Entry) -> Metadata:
 
 @dataclass(slots=True)
 class Dependents:
-    """The objects that name a uid as an owner, and those that it waits for."""
+    """The objects that name a uid as an owner, and those that block its deletion."""
 
     keys: dict[Key, None]
     blocking: set[Key]
@@ -116,7 +116,7 @@ class GarbageCollector:
         return f"<GarbageCollector, {len(self._owners)} dependents, {len(self._waiting)} waiting>"
 
     def notice(self, _kind: Kind, change: Change) -> Iterable[Key]:
-        """Note who depends on whom, and who waits."""
+        """Note dependents and waiting owners."""
         entry = change.entry
         if change.type is ChangeType.DELETED:
             return self._lose(entry)
@@ -179,7 +179,7 @@ class GarbageCollector:
         return dependents is not None and bool(dependents.blocking)
 
     async def look(self, key: Key) -> None:
-        """Delete an object if its time has come, or take the next step to that."""
+        """Delete an object if no owner keeps it, or take the next step towards it."""
         resource, namespace, name = key
         kind = self._kinds[resource]
         entry = self._registry.store.head(resource, namespace, name)
@@ -195,7 +195,7 @@ class GarbageCollector:
             await self._judge(kind, entry, metadata)
 
     async def _judge(self, kind: Kind, entry: Entry, metadata: Metadata) -> None:
-        """Delete an object if no owner keeps it; else let it forget those that do not."""
+        """Delete an object if no owner keeps it; otherwise remove references to absent owners."""
         has_solid = False
         is_awaited = False
         forgotten: set[str] = set()
@@ -228,7 +228,7 @@ class GarbageCollector:
         dependents = self._dependents.get(entry.uid)
         if is_awaited and dependents:
             if any(self._is_waiting(key) for key in dependents.keys):
-                # Objects that depend on each other would wait for ever.
+                # A cycle of owners would wait for ever.
                 await self._rewrite(kind, entry, unblocked)
             propagation = "Foreground"
         elif ORPHAN in metadata.finalizers:
@@ -243,7 +243,7 @@ class GarbageCollector:
         return entry is not None and entry.uid in self._waiting
 
     async def _orphan_dependents(self, kind: Kind, owner: Entry) -> None:
-        """Let no object name the owner, then let it go."""
+        """Remove all references to the owner, then its finalizer."""
         dependents = self._dependents.get(owner.uid)
         for number, key in enumerate(list(dependents.keys) if dependents else (), 1):
             resource, namespace, name = key
@@ -268,7 +268,7 @@ class GarbageCollector:
         """Change the metadata of an object, unless it is gone."""
 
         def changed(obj: Object) -> Object:
-            # Another object may have the name by now: then this is refused, and tried again.
+            # Another object may have the name by now: then the update is refused and retried.
             obj["metadata"]["uid"] = entry.uid
             change(obj["metadata"])
             return obj
@@ -283,7 +283,7 @@ class GarbageCollector:
 
 
 def without(uids: set[str]) -> Callable[[Object], None]:
-    """What removes the owners of these uids from metadata."""
+    """A change that removes the owners of these uids."""
 
     def changed(metadata: Object) -> None:
         owners = [
@@ -298,7 +298,7 @@ def without(uids: set[str]) -> Callable[[Object], None]:
 
 
 def unblocked(metadata: Object) -> None:
-    """Let no owner wait for the object."""
+    """Let the object block no owner."""
     for owner in metadata.get("ownerReferences", ()):
         if owner.get("blockOwnerDeletion"):
             owner["blockOwnerDeletion"] = False

@@ -1,4 +1,4 @@
-"""Removes what is in a namespace that is being deleted, then the namespace.
+"""Removes the contents of a namespace that is being deleted, then the namespace.
 
 Source: Kubernetes, `pkg/controller/namespace/deletion`.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 MANAGER = "kube-controller-manager"
 DELETIONS_IN_A_ROW = 50
-"""Deletions after which others get a turn, where the store never makes this one wait."""
+"""Deletions before other tasks run, since a store in memory never waits."""
 
 FINE = {
     "NamespaceDeletionDiscoveryFailure": (
@@ -49,8 +49,8 @@ FINE = {
         "All content-preserving finalizers finished",
     ),
 }
-"""Conditions of a namespace that is being deleted, with reason and message where nothing is wrong;
-the first two never are here."""
+"""Conditions of a namespace that is being deleted, with reason and message if nothing is wrong; the
+first two are never wrong here."""
 
 
 class Remains:
@@ -108,7 +108,7 @@ def condition(type_: str, status: str, reason: str, message: str) -> Object:
 
 
 class Namespaces:
-    """Ends namespaces."""
+    """Deletes the contents of namespaces, then the namespaces."""
 
     name = "namespace"
 
@@ -119,7 +119,7 @@ class Namespaces:
         self._ending: set[str] = set()
 
     def notice(self, kind: Kind, change: Change) -> Iterable[Key]:
-        """Note namespaces that are being deleted, and what goes from them."""
+        """Note namespaces that are being deleted, and deletions of their contents."""
         entry, is_gone = change.entry, change.type is ChangeType.DELETED
         if kind is not NAMESPACE:
             return [(entry.namespace,)] if is_gone and entry.namespace in self._ending else ()
@@ -130,7 +130,7 @@ class Namespaces:
         return [(entry.name,)]
 
     async def look(self, key: Key) -> None:
-        """Delete what is in a namespace; end the namespace if nothing is."""
+        """Delete the contents of a namespace; finalize it if it has none."""
         (name,) = key
         namespace = self._registry.get(NAMESPACE, "", name)
         is_held = KUBERNETES_FINALIZER in namespace["spec"].get("finalizers", ())
@@ -170,7 +170,7 @@ class Namespaces:
         return remains
 
     async def _report(self, name: str, remains: Remains) -> None:
-        """Show in the namespace's status what is left."""
+        """Write what is left into the namespace's status."""
         now = rfc3339(self._registry.clock())
 
         def reported(namespace: Object) -> Object:
@@ -182,7 +182,7 @@ class Namespaces:
         await self._registry.update(NAMESPACE, "", name, reported, options)
 
     async def _finalize(self, name: str) -> None:
-        """Say that nothing is left that the namespace has to wait for."""
+        """Remove the finalizer that waits for the contents."""
 
         def finalized(namespace: Object) -> Object:
             others = [

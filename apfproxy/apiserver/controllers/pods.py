@@ -1,7 +1,7 @@
 """Ends pods whose grace period is over.
 
-In a cluster the kubelet of the pod's node does that, as soon as the containers have stopped.  Here
-no containers run: a pod takes all the time that it is given.
+In a cluster the kubelet of the pod's node does it as soon as the containers have stopped.  Here no
+containers run, so a pod takes its whole grace period.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which objects a controller has to look at, and when.
+"""The keys that a controller has to look at, and when.
 
 Each key is in the queue at most once, with the earliest time that it was added with.  A key that
 failed comes again after a pause that doubles with each failure in a row.
@@ -15,7 +15,7 @@ Key = tuple[str, ...]
 
 FIRST_PAUSE_S = 0.005
 LONGEST_PAUSE_S = 60.0
-"""client-go goes from the same pause up to 1000 s, which is long for a server that nobody tends."""
+"""client-go's pauses are from 5 ms to 1000 s, which is too long for an unattended server."""
 
 
 class Queue:
@@ -37,7 +37,7 @@ class Queue:
             heapq.heappush(self._heap, (at_s, key))
 
     def take(self, now_s: float) -> Key | None:
-        """The key that is due for longest; None if none is due."""
+        """The key that has been due longest; None if none is due."""
         next_s = self.next_s
         if next_s is None or next_s > now_s:
             return None
@@ -64,5 +64,5 @@ class Queue:
         return pause_s
 
     def forget_failures(self, key: Key) -> None:
-        """Start with short pauses again: the key was looked at with success."""
+        """Start with short pauses again, after a success."""
         self._failures.pop(key, None)

@@ -1,9 +1,9 @@
-"""Runs a controller: feeds it the changes of the kinds that it watches, and lets it work.
+"""Runs a controller: passes it the changes of the kinds that it watches, and lets it work.
 
-1. A controller is told of every object first, then of every change, in order; if it cannot follow,
-   or fails at that, a new one takes its place.
-2. What it wants to look at stands in a queue, so that many changes cause one look.
-3. A look that fails is logged and repeated later; others go on meanwhile.
+1. A controller gets every object first, then every change, in order; if it is too slow, or fails,
+   a new one takes its place.
+2. The keys that it has to look at wait in a queue, so many changes cause one look.
+3. A look that fails is logged and repeated later; other keys go on meanwhile.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BATCH = 200
-"""Changes that are read in one go: a few milliseconds of work at most."""
+"""Changes that are read at once: a few milliseconds of work at most."""
 LOOKS_IN_A_ROW = 20
-"""Looks after which others get a turn, where the store never makes a controller wait."""
+"""Looks before other tasks run, since a store in memory never waits."""
 RESTART_PAUSE_S = 1.0
 NOT_FOUND = 404
 
 
 class Controller(Protocol):
-    """Keeps something true."""
+    """Watches some kinds, and corrects objects."""
 
     @property
     def name(self) -> str:
@@ -77,7 +77,7 @@ class Runner:
                 await self._follow()
             except* TooOldError:
                 log.info("controller %s starts over: it was too slow", self._name)
-            except* Exception as errors:  # noqa: BLE001  it does better from the start, perhaps
+            except* Exception as errors:  # noqa: BLE001  a new controller may work
                 report(Part.CONTROLLER, errors, f"controller {self._name} starts over")
             if not self._is_over:
                 await asyncio.sleep(RESTART_PAUSE_S)
@@ -103,7 +103,7 @@ class Runner:
                 watcher.close()
 
     async def _pump(self, kind: Kind, watcher: Watcher) -> None:
-        """Tell the controller of changes."""
+        """Pass changes to the controller."""
         while await watcher.wait():
             for change in watcher.read(BATCH):
                 self._note(kind, change)
@@ -117,7 +117,7 @@ class Runner:
             self._queue.add(key, now_s)
 
     async def _work(self) -> None:
-        """Look at what is due, whenever something is."""
+        """Look at keys as they become due."""
         looks = 0
         while not self._is_over:
             self._wake.clear()
@@ -141,7 +141,7 @@ class Runner:
             if isinstance(error, StatusError):
                 log.info(f"{text}: %s", *values, error.message)  # noqa: G004  a constant
             elif isinstance(error, StoreError):
-                # Each object of a controller meets it while the disk is full.
+                # Without a trace: it fails for each object while the disk is full.
                 log.warning(f"{text}: %s", *values, error)  # noqa: G004  a constant
             else:
                 report(Part.CONTROLLER, error, text % values)
@@ -160,7 +160,7 @@ class Runner:
 
 
 async def look_at(controller: Controller, key: Key) -> float | None:
-    """Let a controller look; what is gone by then needs nothing."""
+    """Let a controller look at a key; a missing object needs nothing."""
     try:
         return await controller.look(key)
     except StatusError as error:
@@ -170,5 +170,5 @@ async def look_at(controller: Controller, key: Key) -> float | None:
 
 
 def is_not_found(error: StatusError) -> bool:
-    """Whether the object of an operation is there no more."""
+    """Whether an operation failed because its object is missing."""
     return error.code == NOT_FOUND

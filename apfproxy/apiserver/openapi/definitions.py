@@ -1,7 +1,7 @@
-"""Structs as JSON schemas, with what Kubernetes adds to those.
+"""Structs as JSON schemas, with Kubernetes' extensions.
 
-The two versions of OpenAPI differ in little: where a reference may have neighbours, in types that
-allow more than one JSON type, and in defaults, which only version 3 has.
+The two versions of OpenAPI differ in three points: where a reference may have siblings, in types
+that allow several JSON types, and in defaults, which only version 3 has.
 
 Sources: OpenAPI 2.0 and 3.0; Kubernetes documentation, "Server-Side Apply", "Merge strategy"; the
 published documents of Kubernetes for names and extensions.
@@ -52,7 +52,7 @@ NAMED: dict[Scalar, str] = {
     Scalar.TIME: TIME,
     Scalar.ANY: RAW_EXTENSION,
 }
-"""Scalars that have a definition of their own."""
+"""Scalars that have their own definition."""
 
 NAMED_SCHEMAS: dict[str, Object] = {
     QUANTITY: {
@@ -82,7 +82,7 @@ SEVERAL_TYPES: dict[str, list[Object]] = {
     QUANTITY: [{"type": "string"}, {"type": "number"}],
     INT_OR_STRING: [{"type": "integer"}, {"type": "string"}],
 }
-"""Of those that allow several JSON types, which version 2 cannot say."""
+"""Definitions that allow several JSON types, which version 2 cannot express."""
 
 
 def full_name(struct: Struct) -> str:
@@ -163,7 +163,7 @@ class Definitions:
         return self.beside(schema, extra)
 
     def beside(self, schema: Object, extra: Object) -> Object:
-        """The schema with something beside it, which version 3 forbids beside references."""
+        """The schema with siblings, which version 3 forbids beside references."""
         if extra and "$ref" in schema and self.style is Style.V3:
             return {"allOf": [schema], **extra}
         return {**schema, **extra}
@@ -216,7 +216,7 @@ def union_entry(union: Union) -> Object:
 
 
 def list_extensions(list_: List) -> Object:
-    """What server-side apply and strategic merge patches have to know of a list."""
+    """The extensions that server-side apply and strategic merge patches need of a list."""
     extensions: Object = {}
     if list_.list_type is ListType.MAP:
         extensions["x-kubernetes-list-map-keys"] = list(list_.list_keys)

@@ -1,7 +1,7 @@
-"""All OpenAPI documents of a server, each made when it is asked for first, and kept.
+"""All OpenAPI documents of a server, each made at the first request for it, and cached.
 
 A document is tens to hundreds of kilobytes of JSON that never change while the server runs, so it
-is kept as bytes, compressed too.
+is cached as bytes, compressed too.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def in_json(document: Object) -> Document:
 
 
 class OpenAPI:
-    """The OpenAPI documents about a set of kinds."""
+    """The OpenAPI documents of some kinds."""
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
-        """Describe the kinds; nothing is built before it is asked for."""
+        """Describe the kinds; each document is made when it is first used."""
         self._kinds = tuple(kinds)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Every path and operation that is served, in a form that both versions of OpenAPI are made from.
+"""Every path and operation of the API, in a form from which both versions of OpenAPI are made.
 
 Operations are named as in Kubernetes, so that clients generated from either document have the
 same methods.
@@ -110,7 +110,7 @@ def document_of(group: str, version: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Sort:
-    """What all operations of one action have in common; the verb begins their names."""
+    """What all operations of one action have in common; their names begin with the verb."""
 
     method: str
     verb: str
@@ -212,7 +212,7 @@ class Resource:
             yield self.watch("watchlist", plural, f"{kind}ListForAllNamespaces", text)
 
     def object_operations(self, path: str, name: str, what: str) -> Iterator[Operation]:
-        """Those that an object and its status have in common."""
+        """The operations that objects and their statuses share."""
         yield self.operation("get", path, name, f"Read {what}.")
         yield self.operation("patch", path, name, f"Change parts of {what}.", body=structs.PATCH)
         yield self.operation("put", path, name, f"Replace {what}.", body=self.struct)
@@ -236,7 +236,7 @@ class Catalog:
     kinds: dict[str, list[GroupVersionKind]] = field(default_factory=dict)
 
     def describe(self, struct: Struct, kind: GroupVersionKind) -> None:
-        """Say that a struct describes a kind."""
+        """Record that a struct describes a kind."""
         self.kinds.setdefault(full_name(struct), []).append(kind)
 
 
@@ -273,7 +273,7 @@ def eviction_operation(pods: Resource, gvk: GroupVersionKind) -> Operation:
 
 
 def discovery_operations(discovery: Discovery) -> Iterator[Operation]:
-    """Those of discovery and of `/version`."""
+    """The operations of discovery and `/version`."""
 
     def get(document: str, id_: str, tag: str, description: str, answer: Struct) -> Operation:
         return Operation(document, f"/{document}/", "get", id_, description, tag, {200: answer})

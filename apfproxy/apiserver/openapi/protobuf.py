@@ -1,7 +1,7 @@
 """The Swagger 2.0 document in the protobuf form of gnostic, which kubectl asks for.
 
-kubectl reads `/openapi/v2` in this form only.  What is encoded is what `v2.document` makes, and no
-more: this is no general encoder of OpenAPI.
+kubectl reads `/openapi/v2` in this form only.  It encodes what `v2.document` makes; this is no
+general encoder of OpenAPI.
 
 Sources: gnostic-models, `openapiv2/OpenAPIv2.proto`, for the numbers of fields; Protocol Buffers
 documentation, "Encoding".

@@ -60,13 +60,13 @@ def describe(operation: Operation, definitions: Definitions) -> Object:
 
 
 def place(parameter: Parameter) -> Object:
-    """What and where a parameter is, in both versions."""
+    """Name, description and place of a parameter, in both versions."""
     where = {"in": "path", "required": True} if parameter.is_in_path else {"in": "query"}
     return {"name": parameter.name, "description": parameter.description, **where}
 
 
 def names(operation: Operation) -> Object:
-    """What tells an operation from others, in both versions."""
+    """Description, name and tag of an operation, in both versions."""
     return {
         "description": operation.description,
         "operationId": operation.id,
@@ -75,7 +75,7 @@ def names(operation: Operation) -> Object:
 
 
 def extensions(operation: Operation) -> Object:
-    """What Kubernetes adds to an operation, in both versions."""
+    """Kubernetes' extensions of an operation, in both versions."""
     found: Object = {}
     if operation.action:
         found["x-kubernetes-action"] = operation.action

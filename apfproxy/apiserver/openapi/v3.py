@@ -43,7 +43,7 @@ def document(operations: list[Operation], catalog: Catalog, version: str) -> Obj
 
 
 def share_parameters(item: Object) -> None:
-    """Say at a path what all operations there have in common, sorted by name."""
+    """Move parameters that all operations of a path share to the path, sorted by name."""
     operations = list(item.values())
     listed = [operation.get("parameters", []) for operation in operations]
     shared = [one for one in listed[0] if all(one in others for others in listed[1:])]

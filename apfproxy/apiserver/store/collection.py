@@ -1,4 +1,4 @@
-"""The objects of one resource in memory: lookups, ordered snapshots of now and then, watches."""
+"""The objects of one resource in memory: lookups, ordered present and past snapshots, watches."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ class Collection:
         self._window.restore(changes, floor)
 
     def apply(self, change: Change) -> None:
-        """Make a change visible; `wake` tells those who wait for it."""
+        """Make a change visible; `wake` wakes its watchers."""
         entry = change.entry
         key = f"{entry.namespace}/{entry.name}"
         if change.type is ChangeType.DELETED:
@@ -142,14 +142,14 @@ class Collection:
         self._window.append(change)
 
     def wake(self) -> None:
-        """Let all watchers that wait go on, in the order in which they began to wait."""
+        """Wake all waiting watchers, in the order in which they began to wait."""
         waiting, self._waiting = self._waiting, {}
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     def close(self) -> None:
-        """Tell all watchers that nothing more will come."""
+        """End all watchers."""
         self._is_closed = True
         self.wake()
 

@@ -1,4 +1,4 @@
-"""What the store holds: states of objects, and the changes that led from one to the next."""
+"""States of objects, and the changes between them."""
 
 from __future__ import annotations
 
@@ -31,15 +31,14 @@ class ObjectTooLargeError(StoreError):
 
 
 class ChangeType(enum.StrEnum):
-    """What a change did, in the words of watch events."""
+    """The type of a change, in the words of watch events."""
 
     ADDED = "ADDED"
     MODIFIED = "MODIFIED"
     DELETED = "DELETED"
 
 
-# No reference can lead back from an entry to itself, so the garbage collector need not visit
-# hundreds of thousands of them.
+# Entries are in no reference cycle, so the garbage collector need not visit hundreds of thousands.
 class Entry(msgspec.Struct, frozen=True, gc=False):
     """One state of an object; never changes.
 

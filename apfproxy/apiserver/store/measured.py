@@ -1,4 +1,4 @@
-"""Measures what a store's backend does, and says when it fails."""
+"""Measures the commits of a store's backend, and reports failures."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class MeasuredBackend:
         self._tell(None)
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Release all resources."""
         self._backend.close()
 
     def _tell(self, problem: str | None) -> None:

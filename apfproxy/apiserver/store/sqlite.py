@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 APPLICATION_ID = 0x41504650
-"""In the file's header, so that `file` and we know what it is: the letters APFP."""
+"""In the file's header, the letters APFP, by which `file` and this program recognise it."""
 
 FORMAT = 1
-"""Goes up when an older program could not read the file any more."""
+"""Incremented when older programs can no longer read the file."""
 
 SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -82,7 +82,7 @@ SET_FLOOR = "INSERT OR REPLACE INTO floors VALUES (?, ?)"
 SET_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 
 LOG_BYTES = 64 * 1024 * 1024
-"""What the write-ahead log is cut back to after a burst; it is about 4 MiB otherwise."""
+"""The write-ahead log is truncated to this after a burst; it is about 4 MiB otherwise."""
 
 ADVICE = {
     "SQLITE_BUSY": "another process uses it; stop that one, or give another file",
@@ -95,7 +95,7 @@ ADVICE = {
     "SQLITE_PERM": "it cannot be opened; let this user write to the file and its folder",
     "SQLITE_IOERR": "the disk fails; see the system's log",
 }
-"""What to do, by the names of SQLite's errors without what they add behind."""
+"""Advice by the beginning of SQLite's error names."""
 
 encode = msgspec.json.Encoder().encode
 decode_strings = msgspec.json.Decoder(dict[str, str]).decode
@@ -155,7 +155,7 @@ class SqliteBackend:
         }
         try:
             if connection.in_transaction:
-                connection.execute("ROLLBACK")  # what the failure before could not
+                connection.execute("ROLLBACK")  # the rollback that failed before
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(ADD_VERSION, map(version_row, changes))
             connection.executemany(ADD_CHANGE, map(change_row, changes))
@@ -173,11 +173,11 @@ class SqliteBackend:
         self._floors.update(moved)
 
     def close(self) -> None:
-        """Let another process have the file; harmless once done."""
+        """Close the file, and release its lock; may be called twice."""
         self._connection.close()
 
     def _open(self) -> None:
-        """Take the lock, look at what the file is, make the tables of a new one."""
+        """Take the lock, check the format, create the tables of a new file."""
         run = self._connection.execute
         run("PRAGMA locking_mode = EXCLUSIVE")
         ((application_id,),) = run("PRAGMA application_id")
@@ -199,7 +199,7 @@ class SqliteBackend:
             )
         run("PRAGMA synchronous = FULL")
         run(f"PRAGMA journal_size_limit = {LOG_BYTES}")
-        # Takes the lock also where there is nothing to write.
+        # Takes the lock also if there is nothing to write.
         run("BEGIN IMMEDIATE")
         if is_new:
             for statement in SCHEMA.split(";")[:-1]:
@@ -213,7 +213,7 @@ class SqliteBackend:
             raise self._damaged(found[0])
 
     def _load(self) -> Loaded:
-        """Read all tables, and check that they belong together."""
+        """Read all tables, and check that they agree."""
         run = self._connection.execute
         row = run("SELECT value FROM meta WHERE key = 'resource_version'").fetchone()
         if row is None or not isinstance(row[0], int):
@@ -287,7 +287,7 @@ def create(path: Path) -> None:
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        # SQLite says "disk I/O error" to a lock on what it may only read.
+        # SQLite reports "disk I/O error" for a lock on a file that is read-only.
         if not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
         return
@@ -299,7 +299,7 @@ def create(path: Path) -> None:
 
 
 def identity(path: Path) -> list[tuple[int, int] | None]:
-    """What tells the file and the log beside it from all others; None for one that is not there."""
+    """Device and inode of the file and of its log; None for a missing one."""
     found: list[tuple[int, int] | None] = []
     for each in (path, path.with_name(f"{path.name}-wal")):
         try:
@@ -312,7 +312,7 @@ def identity(path: Path) -> list[tuple[int, int] | None]:
 
 
 def refusal(path: Path, error: sqlite3.Error) -> StoreError:
-    """What SQLite says, with the file and with what to do."""
+    """SQLite's message, with the file and advice."""
     name = getattr(error, "sqlite_errorname", "")
     advice = next((text for key, text in ADVICE.items() if name.startswith(key)), "see sqlite.org")
     return StoreError(f"store {path}: {advice} ({error})")

@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_RESOURCE_VERSION = 1
-"""Of a store without any change, as etcd has it: 0 means "any" in requests."""
+"""Of an empty store, as in etcd: 0 means "any" in requests."""
 
 MAX_BATCH_CHANGES = 1000
-"""Changes handed to the backend at once: publishing them takes the event loop about 10 ms."""
+"""Changes handed to the backend at once; publishing them takes about 10 ms."""
 
 LARGEST_OBJECT_BYTES = 2 * 1024 * 1024
-"""Of an object as JSON: about what fits into etcd's 1.5 MiB, since protobuf is shorter."""
+"""Of an object as JSON: about what fits into etcd's 1.5 MiB of protobuf, which is shorter."""
 
 
 class Loaded(NamedTuple):
@@ -64,7 +64,7 @@ class Loaded(NamedTuple):
 
 
 class Backend(Protocol):
-    """What keeps changes for good.  Its methods block and are never called two at a time."""
+    """Makes changes durable.  Its methods block; only one is called at a time."""
 
     def load(self) -> Loaded:
         """Everything that is kept; StoreError if it cannot be read."""
@@ -76,11 +76,11 @@ class Backend(Protocol):
         """
 
     def close(self) -> None:
-        """Let go of what is held."""
+        """Release all resources."""
 
 
 class Pending(NamedTuple):
-    """A write that was handed over and is not kept yet."""
+    """A write that was handed over and is not durable yet."""
 
     change: Change
     future: asyncio.Future[Entry]
@@ -143,7 +143,7 @@ class Store:
 
     @property
     def pending(self) -> int:
-        """Writes that were handed over and are not kept yet."""
+        """Writes that were handed over and are not durable yet."""
         return len(self._queue) + len(self._in_flight)
 
     def collection(self, resource: str) -> Collection:
@@ -277,7 +277,7 @@ class Store:
         self._queue.append(Pending(change, future))
         self._drained.clear()
         if not self._is_scheduled and not self._in_flight:
-            # What else is handed over before the loop comes round belongs to the same batch.
+            # All writes of one turn of the event loop share a batch.
             self._is_scheduled = True
             loop.call_soon(self._write)
         return future
@@ -294,7 +294,7 @@ class Store:
             asyncio.get_running_loop().run_in_executor(
                 self._executor, self._backend.write, changes, floors
             ).add_done_callback(self._on_written)
-        except Exception as error:  # noqa: BLE001  whatever it is, who waits is told
+        except Exception as error:  # noqa: BLE001  the writers get any error
             report(Part.STORE, error)
             self._fail(error)
             self._drained.set()
@@ -306,7 +306,7 @@ class Store:
                 self._publish()
             else:
                 self._fail(error)
-        except Exception as failure:  # noqa: BLE001  whatever it is, the next batch must not wait
+        except Exception as failure:  # noqa: BLE001  the next batch goes on
             report(Part.STORE, failure)
             refuse(batch, failure)
         if self._queue:
@@ -315,7 +315,7 @@ class Store:
             self._drained.set()
 
     def _publish(self) -> None:
-        """Make the batch that is kept visible."""
+        """Make a durable batch visible."""
         batch, self._in_flight = self._in_flight, []
         touched: dict[str, Collection] = {}
         for change, _ in batch:
@@ -333,7 +333,7 @@ class Store:
         self._wake_waiters()
 
     def _fail(self, error: BaseException) -> None:
-        """Take back everything that is not kept."""
+        """Discard all writes that are not durable."""
         failed = self._in_flight + self._queue
         self._in_flight = []
         self._queue.clear()
@@ -363,10 +363,10 @@ class Store:
 
 
 def refuse(batch: Iterable[Pending], error: BaseException) -> None:
-    """Tell those who wait for changes that they are not kept, or that nobody knows."""
+    """Fail the writers of changes that are not durable, or may not be."""
     for _, future in batch:
         if not future.done():
             refusal = StoreError(str(error))
             refusal.__cause__ = error
             future.set_exception(refusal)
-            future.exception()  # asyncio need not report it once more if the caller is gone
+            future.exception()  # retrieved: asyncio need not report it

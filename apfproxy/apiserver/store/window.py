@@ -1,9 +1,9 @@
 """The newest changes of a resource: what watches read and past snapshots are rebuilt from.
 
-A reader is a position, a running number of the change that it reads next; it costs nothing while
-it waits and holds nothing back.  The window is bounded by a number of changes and by bytes; what
-leaves it raises the floor, the resource version before which nobody can start any more.  It is cut
-in steps of an eighth, so that a change costs the same however wide the window is.
+A reader is a position, the running number of the change that it reads next; it costs nothing while
+it waits and delays nothing.  The window is bounded in changes and in bytes; a change that leaves it
+raises the floor, the oldest resource version to start from.  It is cut by an eighth at a time, so
+the cost of a change does not depend on the width of the window.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ DEFAULT_BYTES = 64 * 1024 * 1024
 """Bytes of old and new states kept of a resource: 10 000 changes of 3 KiB objects fit."""
 
 CHANGE_BYTES = 1024
-"""What a change is taken to weigh beside its JSON: two states with labels and fields."""
+"""The assumed weight of a change beside its JSON: two states with labels and fields."""
 
 SHARED_CHANGES = 1024
-"""Newest changes that keep what watchers encoded; who is further behind encodes alone."""
+"""The newest changes keep what watchers encoded; slower watchers encode for themselves."""
 
 SHARED_BYTES = 8 * 1024 * 1024
-"""Bytes of the JSON of these changes; what watchers encode is about as large, for each kind."""
+"""Bytes of JSON of these changes; each form that watchers encode is about as large."""
 
 
 def weight(change: Change) -> int:
@@ -109,7 +109,7 @@ class Window:
             raise TooOldError(0, self.floor)
         found = self._changes[start : start + limit]
         if (alone := min(self._shared_from - position, len(found))) > 0:
-            # What readers far behind encode must not fill the memory: it ends with them.
+            # Copies, so that what slow readers encode is freed with them.
             found[:alone] = [
                 Change(change.resource_version, change.type, change.entry, change.old)
                 for change in found[:alone]
@@ -126,7 +126,7 @@ class Window:
             yield change
 
     def _cut(self) -> None:
-        """Let the oldest go: down to the limit, and to seven eighths of the bytes if too many."""
+        """Drop the oldest changes: down to the limit, and to 7/8 of the bytes if too many."""
         is_heavy = self._bytes > self._max_bytes
         most_bytes = self._max_bytes - self._max_bytes // 8 if is_heavy else self._max_bytes
         cut = max(0, len(self._changes) - self._limit)
@@ -141,6 +141,6 @@ class Window:
         self._bytes = left
         self._first += cut
         if self._shared_from < self._first:
-            # Only where the window is narrower than what is shared.
+            # Only if the window is narrower than the shared part.
             self._shared_from = self._first
             self._shared_bytes = sum(len(change.entry.data) for change in self._changes)
