@@ -1,8 +1,8 @@
 """Parts of FlowSchemas that no request can match.
 
-Judged is each subject, verb, URL, group, resource and scope.  What is told to match nothing does so
-for any request that a client makes in earnest to a Kubernetes API; what may be of use to somebody,
-such as a resource of an API group that is not Kubernetes' own, is left alone.
+Each subject, verb, URL, group, resource and scope is checked.  A part is reported if it matches no
+real request to a Kubernetes API; parts that may be useful, such as resources of other API groups,
+are not.
 """
 
 from __future__ import annotations

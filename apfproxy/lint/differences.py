@@ -108,6 +108,6 @@ def yaml_lines(obj: FlowControlObject | None) -> list[str]:
         # By way of JSON, since converting to builtins would leave tuples as they are.
         "spec": msgspec.json.decode(msgspec.json.encode(obj.spec)),
     }
-    # What is no ASCII is escaped, so nothing in it can move the cursor of a terminal.
+    # Only ASCII, so that nothing in it can move the cursor of a terminal.
     text = yaml.safe_dump(shown, sort_keys=False, default_flow_style=None, width=LINE_WIDTH)
     return text.splitlines()

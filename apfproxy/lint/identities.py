@@ -1,4 +1,4 @@
-"""Sets of users: what a subject matches, whether one such set holds another, and whether two meet.
+"""Sets of users: those of a subject, whether one contains another, and whether two intersect.
 
 What is known of every user, by the way in which requests are authenticated:
 

@@ -1,8 +1,8 @@
-"""Where the renewals of important leases go, and who else goes there.
+"""Levels of the renewals of important leases, and other requests at these levels.
 
-Requests that stand for many are classified as the proxy does it: renewals of the leases that elect
-controllers and of those that tell that a node is healthy; what pods, people and strangers ask; and
-what else the holders of the leases ask.
+Sample requests are classified as in the proxy: renewals of the leases that elect controllers and of
+those that show that a node is healthy; requests of pods, people and strangers; and other requests
+of the holders of the leases.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Holder:
 
 
 LIST_OF_PODS = parse_attributes("GET", b"/api/v1/pods")
-"""What holders ask too, whoever they are."""
+"""Another request of every holder."""
 
 HOLDERS = (
     Holder(
@@ -78,7 +78,7 @@ CROWD = (
     ("people", User("alice@example.com", (AUTHENTICATED_GROUP,)), LIST_OF_PODS),
     ("strangers", ANONYMOUS, LIST_OF_PODS),
 )
-"""Who else asks, as whom, and what."""
+"""Other clients: title, user and a request."""
 
 
 def lease_findings(

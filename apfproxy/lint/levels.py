@@ -1,4 +1,4 @@
-"""Priority levels whose seats, hands or queues will not do."""
+"""Priority levels with unsuitable seats, hands or queues."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LENDABLE = "spec.limited.lendablePercent"
 QUEUING = "spec.limited.limitResponse.queuing"
 
 SHORT_SERVICE_NS = 10_000_000
-"""What a small request takes of a seat; longer ones make a queue longer in time."""
+"""Time that a small request takes of a seat; longer ones wait longer."""
 
 
 def level_findings(

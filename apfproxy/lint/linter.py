@@ -1,4 +1,4 @@
-"""Finds what will not do as meant, in a configuration as a whole."""
+"""Finds what will not work as intended, in a configuration as a whole."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def dangling(
 
 
 def additions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:
-    """Annotations of ours that have an error."""
+    """Annotations under `apfproxy.io/` with errors."""
     for each in objects:
         for error in addition_errors(each):
             message = str(error).removeprefix(f"{error.field}: ")

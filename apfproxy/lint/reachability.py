@@ -1,4 +1,4 @@
-"""FlowSchemas that no request reaches, and those whose order depends on their names alone."""
+"""FlowSchemas that no request reaches, and those whose order depends only on their names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets of requests: what a rule matches, whether others together hold it, and whether two meet.
+"""Sets of requests: those of a rule, whether others contain it together, whether two intersect.
 
 A rule is cut into pieces, each of one subject and one resource or non-resource rule.  Whether
 earlier pieces hold a piece is answered for each of its smallest parts, of one verb, group, resource

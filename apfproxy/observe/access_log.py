@@ -1,14 +1,14 @@
-"""The access log's file: lines are gathered in the event loop and written by one thread.
+"""The access log's file: the event loop gathers lines, and one thread writes them.
 
-1. Whoever has lines never waits: with too many waiting to be written they are dropped.
-2. Lines are handed to the thread every tenth of a second or thousand lines, since the thread and
-   the event loop are in each other's way while they hand over.
-3. An error is logged once, until writing works again; what could not be written is lost.  A line
-   that was written in part, as to a full disk, is ended before the next one.
-4. What was written is asked out of the page cache every few MiB: it is read again rarely, and other
-   files are worth more there.  Where memory comes from a host, page by page, it also saves 0.7 us a
-   line to use the same pages again.
-5. Opening again, as after a rotation, is in the lines' order: none is in the wrong file.
+1. Writers never wait: if too many lines are queued, new ones are dropped.
+2. The thread gets lines every tenth of a second or thousand lines, since a hand-over delays both
+   the thread and the event loop.
+3. An error is logged once, until writing works again; lines that cannot be written are lost.  A
+   line written in part, as to a full disk, is ended before the next one.
+4. The system is advised to drop the file from the page cache every few MiB: it is rarely read
+   again, and other files need the cache more.  On virtual machines it also saves 0.7 us a line to
+   use the same pages again.
+5. The file is opened again, as after a rotation, in the order of lines: none is in the wrong file.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ Chunk = tuple[bytes, int]
 STDOUT = "-"
 FLUSH_PERIOD_NS = 100_000_000
 MAX_GATHERED = 1024
-"""Lines; with at most this many more what waits can be above its bound."""
+"""Lines; the queue can exceed its bound by so many."""
 MAX_BUFFERS = 1024
-"""Of one call: the least IOV_MAX of today's systems."""
+"""Buffers of one call: the smallest IOV_MAX of current systems."""
 CACHED_BYTES = 8 << 20
-"""Written since the page cache was asked to let the file go: who follows the log reads it there."""
+"""Written before the page cache drops the file; programs that follow the log read it from there."""
 CLOSE_TIMEOUT_S = 5.0
-"""For whoever reads our stdout, say, and reads it no more."""
+"""For a reader of standard output that stopped reading, for example."""
 STALLED_NS = 5_000_000_000
-"""Without a line written, though some wait: as where a pipe's reader hangs."""
+"""Without a line written while some are queued, as when a pipe's reader hangs."""
 MODE = 0o640
-"""The log names users."""
+"""The log contains names of users."""
 
 
 class AccessLogError(OperatorError):
@@ -67,7 +67,7 @@ class AccessLog:
         self._descriptor = -1
         self._thread: threading.Thread | None = None
         self._orders: queue.SimpleQueue[list[Chunk] | None] = queue.SimpleQueue()
-        """What to write; an empty list for opening again, None for the end."""
+        """Lines to write; an empty list to open the file again, None to end."""
         self._chunks: list[Chunk] = []
         self._gathered = 0
         """Lines in the chunks."""
@@ -81,13 +81,13 @@ class AccessLog:
         self.write_errors = 0
         self._failure: str | None = None
         self._progress_ns = 0
-        """When the last order was done, or the first after a rest was given."""
+        """When the thread last finished an order, or got the first after a pause."""
         # Written by the loop only:
         self._refused = 0
 
     @property
     def dropped(self) -> int:
-        """Lines that are in no file."""
+        """Lines that were not written."""
         return self._refused + self._lost
 
     @property
@@ -118,7 +118,7 @@ class AccessLog:
         self._thread.start()
 
     def write(self, data: bytes, lines: int = 1) -> None:
-        """Take so many lines, each with its line feed."""
+        """Queue so many lines, each with its line feed."""
         if self._taken - self._done >= self._max_queued:
             self._refused += lines
             return
@@ -133,7 +133,7 @@ class AccessLog:
             self._hand_over()
 
     def reopen(self) -> None:
-        """Write what comes from now on to the file that has the path now."""
+        """Write all later lines to the file that is now at the path."""
         self._hand_over()
         self._orders.put([])
 
@@ -180,7 +180,7 @@ class AccessLog:
                     self._write_chunks(chunks)
                 else:
                     self._open_again()
-            except Exception as error:  # noqa: BLE001  whatever it is, later lines may be written
+            except Exception as error:  # noqa: BLE001  later lines may be written
                 self._lost += done - self._done
                 self._done = done
                 self._fail(f"cannot be written: {error!r}")
@@ -196,7 +196,7 @@ class AccessLog:
         size = sum(map(len, buffers))
         done = 0
         try:
-            # One call, which lets the event loop have the interpreter's lock, and no copy.
+            # One call without a copy, which releases the interpreter's lock.
             done = os.writev(self._descriptor, buffers[:MAX_BUFFERS])
             if done < size:
                 rest = memoryview(b"".join(buffers))
@@ -216,11 +216,11 @@ class AccessLog:
             self._leave_cache()
 
     def _leave_cache(self) -> None:
-        """Have the system write what it has of the file, and forget what it has written."""
+        """Advise the system to drop the file from the page cache."""
         self._cached_bytes = 0
         is_file = stat.S_ISREG(os.fstat(self._descriptor).st_mode)
         if is_file and hasattr(os, "posix_fadvise"):
-            # Advice: where a file system does not take it, the log is as well without.
+            # Only advice: some file systems do not support it.
             with contextlib.suppress(OSError):
                 os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 

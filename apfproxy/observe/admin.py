@@ -1,7 +1,7 @@
 """The admin listener's pages: the live page, metrics, health, and the debug dumps.
 
-Everything shown is read when it is asked for.  The pages name users and paths; the listener is
-meant for the operator's network alone.
+Everything is read at the request.  The pages name users and paths; the listener is meant for the
+operator's network only.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ INDEX = {
 }
 
 ITEMS_AT_ONCE = 500
-"""Of a dump: to read them takes the event loop 1 ms."""
+"""Items of a dump that are read at once, which takes 1 ms."""
 
 Item = TypeVar("Item")
 
@@ -93,7 +93,7 @@ class AdminPages:
         ]
 
     async def index(self, request: web.Request) -> web.Response:
-        """Say what is there; to a browser by the live page."""
+        """List the pages; a browser gets the live page."""
         if wants_page(header(request, "Accept")):
             return await self._live.page(request)
         if wants_json(header(request, "Accept")):
@@ -164,7 +164,7 @@ def build_admin_app(
 
 
 async def gathered(items: Iterator[Item]) -> list[Item]:
-    """All items, with the event loop's other work in between."""
+    """All items, read in steps between which other tasks run."""
     found: list[Item] = []
     while some := list(islice(items, ITEMS_AT_ONCE)):
         found += some
@@ -180,6 +180,6 @@ async def _table(
         text = await asyncio.to_thread(lambda: table_json(columns, rows()))
         return await page_response(request, text.encode(), "application/json; charset=utf-8")
     text = await asyncio.to_thread(lambda: table_text(columns, rows()))
-    # A user's name may hold bytes that are no UTF-8, which Python keeps as lone surrogates.
+    # A user's name may have bytes that are no UTF-8, which Python keeps as lone surrogates.
     body = text.encode(errors="backslashreplace")
     return await page_response(request, body, "text/plain; charset=utf-8")

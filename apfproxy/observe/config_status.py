@@ -1,4 +1,4 @@
-"""What became of the configuration: written by whoever loads it, read at scrape."""
+"""Counts of configuration loads: written by the loader, read at scrape."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MAX_EVENTS = 50
-"""Kept; older ones are in the log."""
+"""Events that are kept; older ones are in the log."""
 
 MAX_MESSAGE_CHARACTERS = 1000
-"""Of one event: names in objects may be long, and there may be thousands of problems."""
+"""Of one event: names may be long, and there may be thousands of problems."""
 
 MAX_NAMED = 10
-"""Problems or FlowSchemas that one event names; the others it counts."""
+"""Problems or FlowSchemas that one event names; it counts the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ConfigurationEvent:
 
 
 class ConfigurationEvents:
-    """The last `MAX_EVENTS`; written by whoever loads the configuration."""
+    """The last `MAX_EVENTS`; written by the loader of the configuration."""
 
     def __init__(self) -> None:
         self._events: deque[ConfigurationEvent] = deque(maxlen=MAX_EVENTS)

@@ -1,11 +1,10 @@
-"""Lets no web page read the admin listener by way of a name of its own.
+"""Protects the admin listener from web pages that use DNS rebinding.
 
-A page may have its own host name resolve to 127.0.0.1 once it is loaded ("DNS rebinding"): a
-browser on this machine, or behind a tunnel to it, then takes the listener for the page's server,
-and lets the page read who asks for what.  Such requests have that name as their `Host`.  So over
-loopback `Host` has to be an address, or a name that nobody can have in public: localhost, one
-without a dot, or that of this machine.  Who comes from elsewhere may use any name.  Writing has a
-guard of its own.
+A page may let its own host name resolve to 127.0.0.1 once it is loaded ("DNS rebinding"): a browser
+on this machine, or behind a tunnel to it, then takes the listener for the page's server, and lets
+the page read it.  Such requests have that name as their `Host`.  So over loopback `Host` has to be
+an address, or a name that cannot be public: localhost, one without a dot, or that of this machine.
+Clients from elsewhere may use any name.  `write_guard` protects writes.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ REFUSAL = (
 
 @web.middleware
 async def own_names_only(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Refuse to be read over loopback by a name that a web page may have."""
+    """Refuse reads over loopback with a name that a web page may have."""
     if request.method in READING and is_over_loopback(request):
         host = header(request, "Host")
         if not is_own_name(host, socket.gethostname()):

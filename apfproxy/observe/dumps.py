@@ -6,9 +6,8 @@ names, queues by index; of each queue first what waits, oldest first, then what 
 executes without a queue.  A request outside a queue has the queue index -1, an executing one the
 request index -1, and a waiting one a start time of Go's zero.
 
-Everything is read when a page is asked for; nothing is kept for it.  Rows and views come one by
-one: a thousand levels have so many that others want their turn in between.  The requests of a level
-are those of one moment.
+Everything is read at the request.  Rows and views are generated one by one: a thousand levels have
+so many that other tasks must run in between.  The requests of a level are of one moment.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ REQUEST_DETAIL_COLUMNS = (
 
 
 class RequestDetails(Protocol):
-    """What a ticket's `details` tell about its request."""
+    """A ticket's `details`: its request."""
 
     @property
     def user_name(self) -> str:

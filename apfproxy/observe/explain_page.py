@@ -1,8 +1,8 @@
-"""`/debug/explain`: what would become of a request, by configuration and queues as they are.
+"""`/debug/explain`: how flow control would treat a request, by current configuration and queues.
 
     /debug/explain?method=GET&target=/api/v1/pods&user=alice&group=dev&group=ops
 
-Nothing of the request need be true: whoever may read the page may ask about anybody.
+The request need not exist: a reader of the page may ask about any user.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Metric families built straight from plain integers.
 
-prometheus_client's own `add_metric` copies labels and converts buckets for each sample; these build
-its `Sample` tuples directly, which makes a scrape a third cheaper.
+prometheus_client's `add_metric` copies labels and converts buckets for each sample; these functions
+build its `Sample` tuples directly, which makes a scrape a third cheaper.
 
-A family of many samples comes in parts: metrics of the same name, one after the other, each with
-some of its samples.  So a page of any size is made in slices of bounded time.
+A large family comes in parts: consecutive metrics of the same name, each with some of its samples.
+So a page of any size is made in slices of bounded time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NO_LABELS: Labels = {}
 NS_PER_S = 1_000_000_000
 
 MOST_SAMPLES = 500
-"""Of one part of a family: to make and encode them takes the event loop 2 ms."""
+"""Of one part of a family: making and encoding them takes 2 ms."""
 
 
 def gauge(name: str, help_text: str, values: Iterable[tuple[Labels, float]]) -> Metric:
@@ -52,7 +52,7 @@ def info(name: str, help_text: str, labels: Mapping[str, str]) -> Metric:
 
 
 def build_info() -> Metric:
-    """What runs."""
+    """The version of the program and of Python."""
     labels = {"version": apfproxy.__version__, "python_version": platform.python_version()}
     return info("apfproxy_build_info", "What runs", labels)
 

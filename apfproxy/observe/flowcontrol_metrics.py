@@ -1,11 +1,11 @@
 """The flow-control metrics of kube-apiserver, with its names, labels and buckets.
 
-Left out are the two that it has deprecated.  R and the bounds of S are those of the moment of the
-scrape; kube-apiserver sets them at each change and each dispatch, for which it visits all queues.
+Two deprecated ones are left out.  R and the bounds of S are computed at the scrape; kube-apiserver
+sets them at each change and each dispatch, for which it visits all queues.
 
-As there, what has a FlowSchema as a label appears when it is first used: gauges and counters with
-the FlowSchema's first request, a series of a histogram with its first observation.  Families come
-in parts (see `families`), each read when it is made: a series is of one moment, the page is not.
+As there, a series with the label of a FlowSchema appears at its first use: gauges and counters with
+the FlowSchema's first request, a histogram with its first observation.  Families come in parts (see
+`families`), each read when it is made: a series is of one moment, the page is not.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ ADDED_REJECTIONS: tuple[tuple[str, SchemaValue], ...] = (
     ("long-running", lambda counters: counters.rejected_long_running),
     ("rate", lambda counters: counters.rejected_rate),
 )
-"""By additions to objects, which few have: shown once there are any."""
+"""Reasons by additions to objects, which are rare: shown if there are any."""
 
 SCHEMA_HISTOGRAMS: tuple[
     tuple[str, str, tuple[float, ...], int, tuple[tuple[Labels, SchemaHistogram], ...]], ...

@@ -1,8 +1,8 @@
 """Named health checks, and the pages `/livez`, `/readyz` and `/healthz` over them.
 
 Other parts report into a `HealthRegistry` when something changes; a page only reads what was
-reported or is at hand, so asking for it costs nothing elsewhere.  The wording is kube-apiserver's,
-but for the reason of a failure, which it withholds: the admin listener is the operator's own.
+reported or is at hand, so a request for it is cheap.  The wording is kube-apiserver's, except for
+the reason of a failure, which it withholds: the admin listener is the operator's own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PAGES = (LIVEZ, READYZ, HEALTHZ)
 
 @dataclass(slots=True)
 class HealthCheck:
-    """One thing that can be well or not.
+    """A health check.
 
     Attributes:
         name: As shown, and as the last part of the path of the check's own page.
@@ -39,7 +39,7 @@ class HealthCheck:
 
     @property
     def problem(self) -> str | None:
-        """One line that says what is wrong; None while all is well."""
+        """The problem in one line; None while the check passes."""
         return one_line(self.reported if self.look is None else self.look())
 
 
@@ -52,7 +52,7 @@ class HealthReport:
 
 
 class HealthRegistry:
-    """The checks of one process, in the order in which they were added; `ping` is always well."""
+    """The checks of a process, in the order in which they were added; `ping` never fails."""
 
     def __init__(self) -> None:
         self._checks: dict[str, HealthCheck] = {}
@@ -76,11 +76,11 @@ class HealthRegistry:
         self._checks[name] = HealthCheck(name, pages, is_blocking, problem, look)
 
     def report(self, name: str, problem: str | None) -> None:
-        """Say that a check is well (None) or what is wrong with it."""
+        """Report that a check passes (None), or its problem."""
         self._checks[name].reported = problem
 
     def problem(self, name: str) -> str | None:
-        """What is wrong with a check; None while all is well."""
+        """The problem of a check; None while it passes."""
         return self._checks[name].problem
 
     def is_healthy(self, page: str) -> bool:

@@ -1,4 +1,4 @@
-"""The pages that every listener for operators has: health and metrics."""
+"""The pages of every operators' listener: health and metrics."""
 
 from __future__ import annotations
 

@@ -1,13 +1,12 @@
-"""Server-sent events of the live page: who listens, and what each of them gets when.
+"""Server-sent events of the live page: its listeners, and what each of them gets.
 
-1. Nothing is done while nobody listens.  The first listener starts the work, the last one ends it.
-2. The state is made and encoded once for all listeners, at most ten times a second, and so seldom
-   that it takes no more than a twentieth of the loop's time.  One that is as the last one was is
-   not sent.
-3. A listener that is still being written to is skipped: it gets the newest state when it has taken
-   what it got, never a queue of old ones.  Of the seconds of the history it gets all that are kept.
-4. There are at most `MAX_LISTENERS`.  All end at once when the feed closes; whoever is being
-   written to then is cut.
+1. Without listeners nothing is done.  The first listener starts the work, the last one ends it.
+2. The state is made and encoded once for all listeners, at most ten times a second, and within a
+   twentieth of the event loop's time.  An unchanged state is not sent.
+3. A listener that is still being written to is skipped: it gets the newest state afterwards, never
+   a queue of old ones.  It gets all seconds of the history that are kept.
+4. There are at most `MAX_LISTENERS`.  All end when the feed closes; one that is being written to is
+   cut off.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from apfproxy.observe.live_history import LiveHistory
 
 MAX_LISTENERS = 32
-"""Pages and terminals of a team; each costs the encoded state in its buffer at worst."""
+"""Pages and terminals of a team; each costs at most the encoded state in its buffer."""
 
 INTERVAL_S = 0.1
 MAX_LOOP_SHARE = 0.05
@@ -59,12 +58,12 @@ class Listener:
         return f"<Listener{' being written to' if self.is_writing else ''}>"
 
     def offer(self, state: bytes) -> None:
-        """Give it the newest state, in the place of one that it has not taken."""
+        """Give it the newest state, which replaces one that it has not taken."""
         self._state = state or self._state
         self._changed.set()
 
     async def take(self) -> bytes:
-        """Wait for something new; empty if only the history or the feed's end is."""
+        """Wait for a new state; empty if there is only new history, or the feed ended."""
         await self._changed.wait()
         self._changed.clear()
         state, self._state = self._state, b""
@@ -98,7 +97,7 @@ class LiveFeed:
 
         self._listeners: set[Listener] = set()
         self._task: asyncio.Task[None] | None = None
-        self._last: dict[str, Any] | None = None  # None: whoever listens is to get one
+        self._last: dict[str, Any] | None = None  # None: listeners need one
         self._seconds = 0
         self.is_closed = False
 
@@ -107,7 +106,7 @@ class LiveFeed:
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody more may listen."""
+        """Whether no further listener may join."""
         return len(self._listeners) >= MAX_LISTENERS
 
     def state_json(self) -> bytes:
@@ -115,20 +114,20 @@ class LiveFeed:
         return _encode({"time": self._unix_s(), **self._state()})
 
     def join(self, listener: Listener) -> None:
-        """Let somebody listen; not if the feed is closed or full."""
+        """Add a listener; the feed must be neither closed nor full."""
         self._listeners.add(listener)
         self._last = None
         if self._task is None:
             self._task = spawn(self._run(), name="serving the live page")
 
     def leave(self, listener: Listener) -> None:
-        """Let somebody go."""
+        """Remove a listener."""
         self._listeners.discard(listener)
         if not self._listeners:
             self._end()
 
     def close(self) -> None:
-        """End all, at once."""
+        """End all listeners at once."""
         self.is_closed = True
         for listener in list(self._listeners):
             if listener.is_writing:
@@ -142,7 +141,7 @@ class LiveFeed:
         return event("seconds", self._history.columns(since)) if listener.seconds > since else b""
 
     def serve(self) -> None:
-        """Offer every listener what is new."""
+        """Offer new state and history to every listener."""
         state = self._state()
         is_new = state != self._last
         if is_new:

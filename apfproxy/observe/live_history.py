@@ -1,7 +1,7 @@
 """The last 15 minutes of each priority level, second by second, for the plots of the live page.
 
-A sample is taken once a second, whether anybody looks or not: a page that opens shows what was.
-It reads counters that are kept anyway: with 8 levels in 65 us; the 900 that are kept take 500 kB.
+A sample is taken once a second, also without listeners, so a new page shows the past.  It reads
+existing counters, in 65 us with 8 levels; the 900 samples that are kept take 500 kB.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SAMPLES = 900
 """15 minutes of seconds."""
 
 MAX_LEVELS = 64
-"""That have a history: those with most seats.  A page could not draw more in different colours."""
+"""Levels with a history: those with most seats.  A page cannot draw more in distinct colours."""
 
 FIELDS = ("dispatched", "rejected", "waitSeconds", "waitP99Seconds", "waiting", "seatsInUse")
 """Requests dispatched and rejected a second; the mean wait of the dispatched ones, and the least
@@ -54,7 +54,7 @@ class Sample:
 
 @dataclass(slots=True)
 class Totals:
-    """What a level has counted since its start."""
+    """Totals of a level since its start."""
 
     dispatched: int = 0
     rejected: int = 0

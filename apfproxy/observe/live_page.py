@@ -1,8 +1,7 @@
-"""The live page of the admin listener, and what it lives on: server-sent events and JSON.
+"""The live page of the admin listener, with its server-sent events and JSON.
 
-The page is plain files beside this module.  Everything that it shows of users, FlowSchemas and
-errors it puts in as text, never as markup, and its policy lets nothing be loaded or run but these
-files.
+The page is plain files beside this module.  It inserts everything about users, FlowSchemas and
+errors as text, never as markup, and its policy allows only these files to be loaded or run.
 """
 
 from __future__ import annotations
@@ -60,12 +59,12 @@ LIVE_INDEX = {
 }
 
 TOP_FLOWS_NS = 1_000_000_000
-"""They are made anew so seldom: they cost more than all the rest, and change slowly."""
+"""Between updates of the top flows, which are expensive and change slowly."""
 RECONNECT_MS = 1000
 FULL_RETRY_S = "10"
 STALLED_S = 60.0
-"""A listener that takes nothing for so long is cut: its machine sleeps or is gone, and others may
-want its place.  TCP alone would wait a quarter of an hour for it, or for ever."""
+"""A listener that reads nothing for so long is cut off, to free its place: its machine sleeps or is
+gone.  TCP alone would wait a quarter of an hour, or for ever."""
 
 
 class LivePage:
@@ -207,7 +206,7 @@ class LivePage:
 
 
 def wants_page(accept: str) -> bool:
-    """Whether it is a browser that asks: wildcards mean text, as for the other pages."""
+    """Whether the client is a browser; wildcards mean text, as for the other pages."""
     return qualities(accept).get("text/html", 0.0) > 0
 
 

@@ -1,7 +1,7 @@
-"""What the live page shows of the present: one JSON object, read of the controller when asked for.
+"""The present state on the live page: one JSON object, read from the controller at the request.
 
-Limits and what is lent and borrowed are seats.  A level lends what its current limit is below its
-nominal one, and borrows what it is above.
+Limits, lent and borrowed amounts are seats.  A level lends what its current limit is below its
+nominal limit, and borrows what it is above.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ State = dict[str, Any]
 """As JSON has it."""
 
 MAX_QUEUES = 4096
-"""Of one level, first ones first; a level may have millions, which nobody could look at."""
+"""Of one level, the first ones; a level may have millions, which no page could show."""
 
 TOP_FLOW_TEXTS = ("flowSchema", "priorityLevel", "flow")
 
@@ -35,7 +35,7 @@ def _no_flows() -> Iterable[Mapping[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class LiveInputs:
-    """What the page shows that the controller does not know.
+    """What the page shows beside the controller's state.
 
     Attributes:
         enforcement: `enforce` or `observe`, as set.
@@ -53,7 +53,7 @@ class LiveInputs:
 def live_state(
     controller: Controller, inputs: LiveInputs, top_flows: Iterable[Mapping[str, Any]]
 ) -> State:
-    """The state now, but for the time; the top flows are from when they were last wanted."""
+    """The current state, without the time; the top flows are those of their last update."""
     return {
         "serverConcurrencyLimit": controller.server_concurrency_limit,
         "seatFairFrac": controller.seat_fair_frac,
@@ -75,7 +75,7 @@ def live_state(
 
 
 def displayable(text: str) -> str:
-    """The text with what is no Unicode, which a header may hold, written as escapes."""
+    """The text with escapes for what is no Unicode, which a header may contain."""
     return text.encode(errors="backslashreplace").decode()
 
 
@@ -106,7 +106,7 @@ def _level(level: PriorityLevel) -> State:
 
 
 def _flow(flow: Mapping[str, Any]) -> State:
-    """A flow; a name that is cut, or has escapes, cannot tell which queues its hand has."""
+    """A flow; `isWhole` if its name is complete, so that its hand can be computed."""
     shown = {name: displayable(flow[name]) for name in TOP_FLOW_TEXTS}
     is_whole = shown["flow"] == flow["flow"] and len(flow["flow"]) < MAX_NAME
     return {**flow, **shown, "isWhole": is_whole}

@@ -1,7 +1,7 @@
 """The metrics page: all families of a process, in the format that the scraper wants.
 
-The parts of the process count with plain integers; nothing but a scrape turns them into metrics.
-A page may have millions of samples: it is made in slices, and nobody holds all of it at once.
+The parts of the process count with plain integers; only a scrape turns them into metrics.  A page
+may have millions of samples: it is made in slices, and never held as a whole.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ END = b"# EOF\n"
 
 
 class Collected(Collector):
-    """What all of these make, in the form that registries and encoders take."""
+    """Families of several sources as one collector."""
 
     def __init__(self, *sources: Families) -> None:
         self._sources = sources

@@ -116,11 +116,11 @@ COUNTERS: tuple[tuple[str, str, ProxyValue], ...] = (
 )
 
 STATUS_CODES = range(100, 600)
-"""The codes that get a label value of their own; an origin may send any three digits."""
+"""Codes with their own label value; an origin may send any three digits."""
 
 
 class PoolState(Protocol):
-    """What a pool of upstream connections tells of itself, all of it as of now."""
+    """The current state of a pool of upstream connections."""
 
     @property
     def open_count(self) -> int:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 MIN_COMPRESSED_BYTES = 1024
-"""Below about one packet compressing saves no time."""
+"""Compressing less than about one packet saves no time."""
 
 
 @web.middleware
 async def plain_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Point from an unknown path to the index, and keep pages out of caches and sniffers."""
+    """Name the index in answers for unknown paths, and set the safety headers."""
     try:
         response = await handler(request)
     except web.HTTPNotFound:
@@ -40,7 +40,7 @@ def header(request: web.Request, name: str) -> str:
 
 
 async def page_response(request: web.Request, body: bytes, content_type: str) -> web.Response:
-    """An answer, compressed in a thread if it is long and the client takes it so."""
+    """An answer, compressed in a thread if it is long and the client accepts it."""
     headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding"}
     if len(body) >= MIN_COMPRESSED_BYTES and accepts_gzip(header(request, "Accept-Encoding")):
         body = await asyncio.to_thread(gzip.compress, body, GZIP_LEVEL, mtime=0)
@@ -51,7 +51,7 @@ async def page_response(request: web.Request, body: bytes, content_type: str) ->
 async def sliced_response(
     request: web.Request, slices: Iterable[bytes], content_type: str
 ) -> web.StreamResponse:
-    """An answer that is written slice by slice, with the event loop's other work in between.
+    """An answer that is written slice by slice; other tasks run in between.
 
     If making a slice fails the connection is cut: an answer that ends in order would seem whole.
     """

@@ -17,7 +17,7 @@ GZIP_WINDOW = 31
 """zlib's way to ask for gzip's framing."""
 
 SAFETY = {"Cache-Control": "no-cache, private", "X-Content-Type-Options": "nosniff"}
-"""What keeps pages out of caches and sniffers."""
+"""Keeps pages out of caches, and their types from being guessed."""
 
 _slicing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 """Held while a slice is made, and for a turn of the loop after it."""

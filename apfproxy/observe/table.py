@@ -39,7 +39,7 @@ def table_text(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
 
 def table_json(header: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:
     """The table as a JSON array of objects whose keys are the names of the columns."""
-    # Row by row: a thread that makes all of a large table in one call stops all others.
+    # Row by row: one call for a large table would block all other threads.
     texts = (json.dumps(dict(zip(header, row, strict=True))) for row in rows)
     return f"[{', '.join(texts)}]"
 

@@ -1,4 +1,4 @@
-"""Which flows take the most seats, wait longest and are rejected most, now, in bounded memory.
+"""The flows that use most seats, wait longest and are rejected most, in bounded memory.
 
 Each measure has a sketch of its own.  When a sketch counts more keys than twice its capacity, all
 counts are lowered by the one that comes next after the capacity's largest, and
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 HALF_LIFE_S = 300.0
 FOLD_PERIOD_NS = 1_000_000_000
-"""Much less than the half-life, so it does not matter when within it something came."""
+"""Much shorter than the half-life, so the order within it does not matter."""
 MAX_BATCH = 1024
 """Flows met since the last fold."""
 MAX_NAME = 256
 """Characters of a distinguisher; those that begin alike for so long are one."""
 MAX_EXPONENT = 64.0
-"""Half-lives after which the counts are scaled anew: far from a float's largest, 2**1023."""
+"""Half-lives after which the counts are scaled down: far from a float's maximum, 2**1023."""
 
 NAMES = ("flowSchema", "priorityLevel", "flow")
 MEASURES = ("seatSeconds", "waitSeconds", "rejected")
@@ -102,7 +102,7 @@ class Measure:
 
 
 class TopFlows:
-    """Gathers what flows take, and tells the largest; `capacity` flows by each measure.
+    """Sums what flows use, and finds the largest; `capacity` flows by each measure.
 
     Sums are kept by flow until the next fold, which costs 0.3 us per request; the sketches see each
     flow once a second.
@@ -116,7 +116,7 @@ class TopFlows:
         """Flow to its seats times nanoseconds, nanoseconds of waiting, rejections."""
         self._timer: Timer | None = None
         self._zero_ns = clock.now_ns()
-        """When a weight of 1 counts as 1 in the sketches."""
+        """The time at which a weight of 1 counts as 1 in the sketches."""
 
     def on_seats_back(self, ticket: Ticket, now_ns: int) -> None:
         """A request, which was dispatched, gives its seats back."""
@@ -153,7 +153,7 @@ class TopFlows:
     def _fold(self) -> None:
         """Put what was gathered into the sketches."""
         batch, self._batch = self._batch, {}
-        with contained(Part.TOP_FLOWS):  # whoever meets it has nothing to do with it
+        with contained(Part.TOP_FLOWS):  # the current request is not the cause
             self._put(batch)
 
     def _put(self, batch: dict[Flow, list[int]]) -> None:
@@ -219,7 +219,7 @@ class TopFlows:
         ]
 
     def close(self) -> None:
-        """Gather no more."""
+        """Stop."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

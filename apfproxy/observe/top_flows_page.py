@@ -1,4 +1,4 @@
-"""The admin listener's page `/debug/top_flows`: who takes the most seats, waits and is rejected."""
+"""The admin page `/debug/top_flows`: the flows that use most seats, wait and are rejected most."""
 
 from __future__ import annotations
 
@@ -63,6 +63,6 @@ def _as_json(top_flows: TopFlows, flows: Sequence[Mapping[str, str | float]]) ->
 
 def _cell(name: str, value: str | float) -> str:
     if isinstance(value, str):
-        # A user's name may hold bytes that are no UTF-8, which Python keeps as lone surrogates.
+        # A user's name may have bytes that are no UTF-8, which Python keeps as lone surrogates.
         return value.encode(errors="backslashreplace").decode()
     return f"{value:.0f}" if name == REJECTED else f"{value:.3f}"
