@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from apfproxy.app.raw_request import request_of_line
@@ -15,16 +16,20 @@ if TYPE_CHECKING:
     from apfproxy.app.admin_listener import AdminParts
     from apfproxy.app.places import Places
     from apfproxy.observe.live_history import LiveHistory
+    from apfproxy.observe.metrics import MetricsPage
 
 SHUTDOWN_S = 1.0
 """For a scrape that is under way; the listener closes last, when there is nothing more to see."""
 
 
-def admin_runner(parts: AdminParts, history: LiveHistory, places: Places) -> WebRunner:
+def admin_runner(
+    parts: AdminParts, metrics: MetricsPage, history: LiveHistory, places: Places
+) -> WebRunner:
     """Put the pages together.
 
     Args:
         parts: What they show.
+        metrics: The page of metrics.
         history: Of the live page; the application goes on with its samples.
         places: Of the connections.
     """
@@ -37,9 +42,9 @@ def admin_runner(parts: AdminParts, history: LiveHistory, places: Places) -> Web
     )
     app = build_admin_app(
         parts.controller,
-        parts.metrics,
+        metrics,
         parts.health,
-        parts.wall_offset_ns,
+        lambda: time.time_ns() - parts.clock.now_ns(),
         parts.api_routes,
         LiveInputs(enforcement, parts.events, parts.flows, history),
         parts.top_flows,

@@ -20,14 +20,23 @@ if TYPE_CHECKING:
 
     from aiohttp import web
 
+    from apfproxy.app.descriptors import DescriptorWatch
+    from apfproxy.app.identities import Identities
     from apfproxy.app.places import Places
     from apfproxy.app.web_runner import WebRunner
+    from apfproxy.clock import Clock
+    from apfproxy.faults import Faults
     from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.kind_meter import KindMeter
     from apfproxy.flowcontrol.learned_costs import LearnedCosts
+    from apfproxy.observe.access_log import AccessLog
+    from apfproxy.observe.config_status import ConfigStatus
     from apfproxy.observe.configuration_events import ConfigurationEvents
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.metrics import MetricsPage
     from apfproxy.observe.top_flows import TopFlows
+    from apfproxy.proxy.counters import ProxyCounters
+    from apfproxy.proxy.pool import Pool
     from apfproxy.settings import Address, Settings
 
 
@@ -38,19 +47,25 @@ class AdminParts:
     Attributes:
         settings: Those in force.
         flows: The top flows, for the live page.
-        wall_offset_ns: Nanoseconds since 1970 less the controller's clock, now.
         api_routes: Of the API of the objects; none without a store.
     """
 
+    settings: Callable[[], Settings]
+    clock: Clock
     controller: Controller
     costs: LearnedCosts
-    metrics: MetricsPage
+    kinds: KindMeter
+    counters: ProxyCounters
+    pool: Pool
+    identities: Identities
+    config_status: ConfigStatus
     health: HealthRegistry
-    settings: Callable[[], Settings]
+    faults: Faults
+    descriptors: DescriptorWatch
     events: ConfigurationEvents
+    access_log: AccessLog | None
     top_flows: TopFlows | None
     flows: Callable[[], Iterable[Mapping[str, Any]]]
-    wall_offset_ns: Callable[[], int]
     api_routes: tuple[web.RouteDef, ...]
 
 
@@ -63,8 +78,9 @@ class AdminListener:
         self._history = LiveHistory(parts.controller, time.monotonic_ns())
         loop = asyncio.get_running_loop()
         self._sampling = Recurring(Part.LIVE_PAGE, loop, SAMPLE_S, math.inf, self._sample)
-        probes = Probes(places, parts.health, parts.metrics, self._start_others)
+        probes = Probes(places, parts.health, self._metrics_page, self._start_others)
         self._listener = Listener(probes.connection, places)
+        self._metrics: MetricsPage | None = None
         self._runner: WebRunner | None = None
 
     def __repr__(self) -> str:
@@ -92,10 +108,18 @@ class AdminListener:
             await self._runner.close()
         self._listener.close()
 
+    async def _metrics_page(self) -> MetricsPage:
+        """Import the metrics, in a thread, and make their page at the first scrape."""
+        if self._metrics is None:
+            module = await asyncio.to_thread(importlib.import_module, "apfproxy.app.metrics_page")
+            self._metrics = module.metrics_page(self._parts, self._places)
+        return self._metrics
+
     async def _start_others(self) -> Callable[[], asyncio.Protocol]:
         """Import aiohttp and all pages, in a thread, and serve them."""
         module = await asyncio.to_thread(importlib.import_module, "apfproxy.app.admin_app")
-        runner: WebRunner = module.admin_runner(self._parts, self._history, self._places)
+        metrics = await self._metrics_page()
+        runner: WebRunner = module.admin_runner(self._parts, metrics, self._history, self._places)
         self._sampling.stop()  # the live page goes on with it
         await runner.start()
         self._runner = runner

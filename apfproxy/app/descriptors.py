@@ -12,14 +12,10 @@ import logging
 import socket
 from typing import TYPE_CHECKING
 
-from apfproxy.observe.families import NO_LABELS, counter
-from apfproxy.observe.proxy_metrics import PREFIX
 from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from prometheus_client.core import Metric
+    from collections.abc import Callable
 
 LOOK_S = 1.0
 NONE_LEFT = frozenset((errno.EMFILE, errno.ENFILE))
@@ -72,11 +68,3 @@ class DescriptorWatch:
                 self.look()
             except OSError:
                 log.exception("whether there are descriptors left cannot be told")
-
-    def families(self) -> Iterator[Metric]:
-        """All metric families of it, as of now."""
-        yield counter(
-            f"{PREFIX}descriptor_shortages_total",
-            "Seconds in which the process had no file descriptor left for a connection",
-            [(NO_LABELS, self.shortages)],
-        )

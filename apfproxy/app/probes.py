@@ -54,7 +54,7 @@ class Probes:
     Args:
         places: Of the connections.
         health: Checks of the health pages.
-        metrics: Makes `/metrics`.
+        metrics: Makes the page of metrics, at the first scrape.
         others: Starts aiohttp, and returns what makes its protocols.
     """
 
@@ -62,7 +62,7 @@ class Probes:
         self,
         places: Places,
         health: HealthRegistry,
-        metrics: ScrapedPage,
+        metrics: Callable[[], Awaitable[ScrapedPage]],
         others: Callable[[], Awaitable[Make]],
     ) -> None:
         self.places = places
@@ -222,7 +222,8 @@ class ProbeConnection(asyncio.Protocol):
         self._transport.pause_reading()
         with self._probes.places.handling(self._place, is_lasting=False):
             is_gzip = accepts_gzip(fields.get("accept-encoding", ""))
-            content_type, slices = self._probes.metrics.slices(fields.get("accept", ""))
+            metrics = await self._probes.metrics()
+            content_type, slices = metrics.slices(fields.get("accept", ""))
             headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **SAFETY}
             if is_gzip:
                 headers["Content-Encoding"] = "gzip"

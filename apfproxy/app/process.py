@@ -26,17 +26,9 @@ from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.loopback import is_loopback
-from apfproxy.observe.authentication_metrics import AuthenticationMetrics
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.configuration_events import ConfigurationEvents, shortfall
 from apfproxy.observe.health import READYZ, HealthRegistry
-from apfproxy.observe.metrics import MetricsPage
-from apfproxy.observe.process_metrics import (
-    access_log_families,
-    admin_families,
-    fault_families,
-    health_families,
-)
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import ProxyServer
@@ -46,12 +38,11 @@ from apfproxy.sources.files import ObjectFiles
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from apfproxy.api.decode import Problem
     from apfproxy.app.flow_control_api import FlowControlApi
     from apfproxy.app.signals import Signals
-    from apfproxy.observe.metrics import Families
     from apfproxy.settings import Settings
     from apfproxy.sources.kubernetes import KubernetesObjects
     from apfproxy.sources.object_counts import ObjectCounts
@@ -306,23 +297,22 @@ class ProxyProcess:
         limits = place_limits(min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART))
         places = Places("admin", limits, self.clock.now_ns)
         parts = AdminParts(
+            settings=lambda: self.settings,
+            clock=self.clock,
             controller=self.controller,
             costs=self.costs,
-            metrics=MetricsPage(
-                self.clock,
-                self.controller,
-                self.kinds,
-                self.counters,
-                self.server.pool,
-                self.config_status,
-                (*self._other_families(), partial(admin_families, places)),
-            ),
+            kinds=self.kinds,
+            counters=self.counters,
+            pool=self.server.pool,
+            identities=self.identities,
+            config_status=self.config_status,
             health=self.health,
-            settings=lambda: self.settings,
+            faults=self.faults,
+            descriptors=self.descriptors,
             events=self.configuration_events,
+            access_log=self.observation.access_log,
             top_flows=self.observation.top_flows,
             flows=self.observation.flows,
-            wall_offset_ns=self._wall_offset_ns,
             api_routes=() if self._api is None else tuple(self._api.routes()),
         )
         self._admin = AdminListener(parts, places)
@@ -330,17 +320,6 @@ class ProxyProcess:
             await self._admin.start(admin)
         except OSError as error:
             raise ListenError(admin, "admin", error) from error
-
-    def _other_families(self) -> Iterator[Families]:
-        identities, access_log = self.identities, self.observation.access_log
-        yield AuthenticationMetrics(
-            identities.authenticator.counters, identities.review_apis
-        ).collect
-        if access_log is not None:
-            yield partial(access_log_families, access_log)
-        yield partial(health_families, self.health)
-        yield self.descriptors.families
-        yield partial(fault_families, self.faults)
 
     def configure(self, settings: Settings) -> None:
         """Put other settings in force, for what comes from now on.
@@ -483,6 +462,3 @@ class ProxyProcess:
                 settings.flow_control.store,
                 admin,
             )
-
-    def _wall_offset_ns(self) -> int:
-        return time.time_ns() - self.clock.now_ns()

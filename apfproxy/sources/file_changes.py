@@ -21,8 +21,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-import watchfiles
-
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
@@ -209,6 +207,8 @@ def watch_roots(paths: tuple[str, ...]) -> Roots:
 
 async def notifications(roots: Roots) -> AsyncGenerator[object, None]:
     """Yield after changes in the directories, and every few seconds anyway."""
+    import watchfiles  # noqa: PLC0415 - for those who have files to watch
+
     yield None  # for changes before the watch began
     directories = sorted({path for path, _, _ in roots})
     started = time.monotonic()

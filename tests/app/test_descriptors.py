@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.app import descriptors
 from apfproxy.app.descriptors import DescriptorWatch
+from apfproxy.app.metrics_page import descriptor_families
 from apfproxy.rare_log import PERIOD_S
 from apfproxy.tasks import spawn
 
@@ -35,7 +36,7 @@ def test_shortage(caplog: pytest.LogCaptureFixture) -> None:
     watch = DescriptorWatch(lambda: now_ns[0], full)
     for now_ns[0] in (5, 6, 5 + round(PERIOD_S * 1e9)):
         watch.look()
-    (family,) = watch.families()
+    (family,) = descriptor_families(watch)
 
     assert "<DescriptorWatch: 3 shortages>" == repr(watch)
     assert [3] == [sample.value for sample in family.samples]

@@ -95,9 +95,12 @@ class Site:
         self.places = Places("test", place_limits(100), time.monotonic_ns)
         self.others = 0
         self.made: list[Other] = []
-        page = cast("ScrapedPage", metrics or Metrics())
-        self.probes = Probes(self.places, self.health, page, self._start)
+        self._metrics = cast("ScrapedPage", metrics or Metrics())
+        self.probes = Probes(self.places, self.health, self._page, self._start)
         self.listener = Listener(self.probes.connection, self.places)
+
+    async def _page(self) -> ScrapedPage:
+        return self._metrics
 
     async def _start(self) -> Callable[[], Other]:
         self.others += 1

@@ -6,18 +6,15 @@ The files lie in `config/bootstrap/`; an installed package carries them beside t
 from __future__ import annotations
 
 import functools
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import decode_documents
 
 if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
-
     from apfproxy.api.flowcontrol.types import FlowControlObject
 
-INSTALLED = resources.files("apfproxy.api.flowcontrol") / "bootstrap_objects"
+INSTALLED = Path(__file__).with_name("bootstrap_objects")
 CHECKOUT = Path(__file__).parents[3] / "config" / "bootstrap"
 
 
@@ -38,12 +35,12 @@ def bootstrap_objects() -> tuple[FlowControlObject, ...]:
     return mandatory_objects() + suggested_objects()
 
 
-def directory(installed: Traversable, checkout: Path) -> Traversable:
+def directory(installed: Path, checkout: Path) -> Path:
     """Where the files are: with the package if it was installed, else in the checkout."""
     return installed if installed.is_dir() else checkout
 
 
-def load(where: Traversable, name: str) -> tuple[FlowControlObject, ...]:
+def load(where: Path, name: str) -> tuple[FlowControlObject, ...]:
     """The objects of a file of ours.
 
     Raises:

@@ -1,0 +1,59 @@
+"""The proxy's metrics: all families in one page."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from apfproxy.observe.authentication_metrics import AuthenticationMetrics
+from apfproxy.observe.families import NO_LABELS, counter
+from apfproxy.observe.metrics import MetricsPage
+from apfproxy.observe.process_metrics import (
+    access_log_families,
+    admin_families,
+    fault_families,
+    health_families,
+)
+from apfproxy.observe.proxy_metrics import PREFIX
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from prometheus_client.core import Metric
+
+    from apfproxy.app.admin_listener import AdminParts
+    from apfproxy.app.descriptors import DescriptorWatch
+    from apfproxy.app.places import Places
+    from apfproxy.observe.metrics import Families
+
+
+def metrics_page(parts: AdminParts, places: Places) -> MetricsPage:
+    """Put the page together."""
+    return MetricsPage(
+        parts.clock,
+        parts.controller,
+        parts.kinds,
+        parts.counters,
+        parts.pool,
+        parts.config_status,
+        (*_families(parts), partial(admin_families, places)),
+    )
+
+
+def _families(parts: AdminParts) -> Iterator[Families]:
+    identities = parts.identities
+    yield AuthenticationMetrics(identities.authenticator.counters, identities.review_apis).collect
+    if parts.access_log is not None:
+        yield partial(access_log_families, parts.access_log)
+    yield partial(health_families, parts.health)
+    yield partial(descriptor_families, parts.descriptors)
+    yield partial(fault_families, parts.faults)
+
+
+def descriptor_families(watch: DescriptorWatch) -> Iterator[Metric]:
+    """The metric of missing file descriptors."""
+    yield counter(
+        f"{PREFIX}descriptor_shortages_total",
+        "Seconds in which the process had no file descriptor left for a connection",
+        [(NO_LABELS, watch.shortages)],
+    )
