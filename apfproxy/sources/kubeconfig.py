@@ -160,7 +160,7 @@ def access(data: bytes, path: str, context: str | None = None) -> ApiAccess:
     chosen = top.entry("contexts", name, "context", "choose another one with --context")
     cluster_name, user_name = chosen.text("cluster"), chosen.text("user")
     if not cluster_name:
-        raise KubeconfigError(f"{chosen.place('cluster')}: missing")
+        raise chosen.error("cluster", "missing")
     cluster = top.entry("clusters", cluster_name, "cluster", "which the context names")
     if user_name:
         user = top.entry("users", user_name, "user", "which the context names")
@@ -171,36 +171,29 @@ def access(data: bytes, path: str, context: str | None = None) -> ApiAccess:
 
 def _access(cluster: Fields, user: Fields) -> ApiAccess:
     if user.has("auth-provider"):
-        raise KubeconfigError(
-            f"{user.place('auth-provider')}: is not done, by client-go neither any more; let the"
-            " cluster's own tool write the kubeconfig anew, with exec, or give a token"
+        raise user.error(
+            "auth-provider",
+            "is not done, by client-go neither any more; let the cluster's own tool write the"
+            " kubeconfig anew, with exec, or give a token",
         )
     for name, what in NOT_DONE.items():
         if user.has(name):
-            raise KubeconfigError(
-                f"{user.place(name)}: {what} is not done; use a context whose user has the rights"
-            )
+            raise user.error(name, f"{what} is not done; use a context whose user has the rights")
     if cluster.has("proxy-url"):
-        raise KubeconfigError(
-            f"{cluster.place('proxy-url')}: not supported; use a cluster that can be reached"
-            " without a proxy"
-        )
+        problem = "not supported; use a cluster that can be reached without a proxy"
+        raise cluster.error("proxy-url", problem)
     certificate, key = user.pem("client-certificate"), user.pem("client-key")
     if (certificate is None) != (key is None):
         missing = "client-key" if key is None else "client-certificate"
-        raise KubeconfigError(f"{user.place(missing)}: missing: certificate and key go together")
+        raise user.error(missing, "missing: certificate and key go together")
     program = _program(user.part("exec"), cluster) if user.has("exec") else None
     if program is not None and certificate is not None:
-        raise KubeconfigError(
-            f"{user.place('exec')}: makes no sense with a client-certificate; remove one"
-        )
+        raise user.error("exec", "makes no sense with a client-certificate; remove one")
     is_unverified = cluster.truth("insecure-skip-tls-verify")
     authorities = cluster.pem("certificate-authority")
     if is_unverified and authorities is not None:
-        raise KubeconfigError(
-            f"{cluster.place('insecure-skip-tls-verify')}: makes no sense with a"
-            " certificate-authority; remove one"
-        )
+        problem = "makes no sense with a certificate-authority; remove one"
+        raise cluster.error("insecure-skip-tls-verify", problem)
     return ApiAccess(
         server=cluster.server(),
         authorities=authorities,
@@ -219,17 +212,14 @@ def _access(cluster: Fields, user: Fields) -> ApiAccess:
 def _program(fields: Fields, cluster: Fields) -> ExecCommand:
     command, version = fields.text("command"), fields.text("apiVersion")
     if not command:
-        raise KubeconfigError(f"{fields.place('command')}: missing")
+        raise fields.error("command", "missing")
     if version not in API_VERSIONS:
-        raise KubeconfigError(f"{fields.place('apiVersion')}: want {' or '.join(API_VERSIONS)}")
+        raise fields.error("apiVersion", f"want {' or '.join(API_VERSIONS)}")
     if fields.text("interactiveMode") == "Always":
-        raise KubeconfigError(
-            f"{fields.place('interactiveMode')}: the program needs a terminal, and there is none;"
-            " use a user who can be known without"
+        problem = (
+            "the program needs a terminal, and there is none; use a user who can be known without"
         )
-    told = None
-    if fields.truth("provideClusterInfo"):
-        told = _told(cluster)
+        raise fields.error("interactiveMode", problem)
     return ExecCommand(
         # A name is looked for on the PATH, and a path begins at the kubeconfig.
         path=str(Path(fields.path("command") or "").absolute()) if "/" in command else command,
@@ -237,7 +227,7 @@ def _program(fields: Fields, cluster: Fields) -> ExecCommand:
         environment=fields.pairs("env"),
         api_version=version,
         hint=one_line(" ".join(fields.text("installHint").split())),
-        cluster=told,
+        cluster=_told(cluster) if fields.truth("provideClusterInfo") else None,
     )
 
 
@@ -250,8 +240,7 @@ def _told(cluster: Fields) -> dict[str, Any]:
     }
     authorities = cluster.pem("certificate-authority")
     if authorities is not None:
-        encoded = base64.b64encode(content(authorities)).decode()
-        told["certificate-authority-data"] = encoded
+        told["certificate-authority-data"] = base64.b64encode(content(authorities)).decode()
     config = cluster.extension(f"{GROUP}/exec")
     if config is not None:
         told["config"] = config
@@ -268,9 +257,10 @@ class Fields:
             raise KubeconfigError(f"{file}{where and ': '}{where}: want a mapping of fields")
         self._content: dict[Any, Any] = content
 
-    def place(self, name: str) -> str:
-        """Where a field is, for messages."""
-        return f"{self._file}: {self._where}{self._where and '.'}{name}"
+    def error(self, name: str, problem: str) -> KubeconfigError:
+        """The error that a field is, with its place."""
+        where = f"{self._where}.{name}" if self._where else name
+        return KubeconfigError(f"{self._file}: {where}: {problem}")
 
     def has(self, name: str) -> bool:
         """Whether a field has a value."""
@@ -282,20 +272,20 @@ class Fields:
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise KubeconfigError(f"{self.place(name)}: want a string")
+            raise self.error(name, "want a string")
         return self._checked(name, value)
 
     def _checked(self, name: str, text: str) -> str:
         """The text, unless no file or program could be named by it."""
         if not is_text(text):
-            raise KubeconfigError(f"{self.place(name)}: has a character that no text has")
+            raise self.error(name, "has a character that no text has")
         return text
 
     def texts(self, name: str) -> tuple[str, ...]:
         """The texts of a list."""
         values = self._list(name)
         if not all(isinstance(value, str) for value in values):
-            raise KubeconfigError(f"{self.place(name)}: want a list of strings")
+            raise self.error(name, "want a list of strings")
         return tuple(self._checked(name, value) for value in values)
 
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
@@ -313,14 +303,14 @@ class Fields:
     def _list(self, name: str) -> list[Any]:
         values = self._content.get(name) or []
         if not isinstance(values, list):
-            raise KubeconfigError(f"{self.place(name)}: want a list")
+            raise self.error(name, "want a list")
         return values
 
     def truth(self, name: str) -> bool:
         """The boolean of a field; False without one."""
         value = self._content.get(name)
         if value is not None and not isinstance(value, bool):
-            raise KubeconfigError(f"{self.place(name)}: want true or false")
+            raise self.error(name, "want true or false")
         return bool(value)
 
     def path(self, name: str) -> str | None:
@@ -335,7 +325,7 @@ class Fields:
             try:
                 return Pem(data=base64.b64decode("".join(encoded.split()), validate=True))
             except (binascii.Error, ValueError):
-                raise KubeconfigError(f"{self.place(name)}-data: is no base64") from None
+                raise self.error(f"{name}-data", "is no base64") from None
         path = self.path(name)
         return None if path is None else Pem(path=path)
 
@@ -343,17 +333,17 @@ class Fields:
         """The token in the field `token`."""
         text = self.text("token").strip()
         if text and not (text.isascii() and text.isprintable() and " " not in text):
-            raise KubeconfigError(f"{self.place('token')}: is no bearer token")
+            raise self.error("token", "is no bearer token")
         return text or None
 
     def server(self) -> str:
         """The URL in the field `server`."""
         url = self.text("server")
         if not url:
-            raise KubeconfigError(f"{self.place('server')}: missing")
+            raise self.error("server", "missing")
         problem = server_problem(url)
         if problem:
-            raise KubeconfigError(f"{self.place('server')}: {problem}")
+            raise self.error("server", problem)
         return urlsplit(url).geturl().rstrip("/")  # with the scheme in small letters
 
     def extension(self, wanted: str) -> object:
@@ -364,9 +354,7 @@ class Fields:
                 try:
                     json.dumps(found)
                 except (TypeError, ValueError, RecursionError):
-                    raise KubeconfigError(
-                        f"{self.place('extensions')}: {wanted}: has what JSON has not"
-                    ) from None
+                    raise self.error("extensions", f"{wanted}: has what JSON has not") from None
                 return found
         return None
 
