@@ -17,6 +17,7 @@ from apfproxy.api.metadata import carry_over, drop_repeated_owners, validate_any
 from apfproxy.api.ownership.applied import AppliedTypeError, shown_kind
 from apfproxy.api.ownership.managed import (
     AppliedObjectError,
+    Writer,
     apply,
     copied,
     keep_times,
@@ -122,17 +123,8 @@ def applied(
     patch = copied(patch)  # what comes of it may share parts with it
     set_type(patch, kind, version)
     try:
-        merged = apply(
-            in_version(kind, version, entry) if entry else None,
-            patch,
-            version.schema,
-            manager=write.manager,
-            api_version=kind.api_version(version.name),
-            subresource=write.subresource,
-            time=write.time,
-            reset=reset_fields(kind, write.subresource),
-            force=force,
-        )
+        live = in_version(kind, version, entry) if entry else None
+        merged = apply(writer_of(write), live, patch, force=force)
         new = read(version.schema, merged).obj
     except AppliedObjectError as error:
         raise bad_request(str(error)) from error
@@ -155,15 +147,18 @@ def applied(
 def own(write: Write, live: Object | None, new: Object) -> None:
     """Record which fields of the new object the writer owns."""
     keep_entries(write.kind, new["metadata"])
-    update_managed(
-        live,
-        new,
+    update_managed(writer_of(write), live, new)
+
+
+def writer_of(write: Write) -> Writer:
+    """Who writes, for the account of who owns which fields."""
+    return Writer(
+        write.manager,
         write.version.schema,
-        manager=write.manager,
-        api_version=write.kind.api_version(write.version.name),
-        subresource=write.subresource,
-        time=write.time,
-        reset=reset_fields(write.kind, write.subresource),
+        write.kind.api_version(write.version.name),
+        write.time,
+        write.subresource,
+        reset_fields(write.kind, write.subresource),
     )
 
 

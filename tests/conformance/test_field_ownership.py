@@ -12,7 +12,7 @@ import pytest
 from apfproxy.api.core.pod_schema import POD_OBJECT
 from apfproxy.api.flowcontrol.schema import FLOW_SCHEMA_V1, PRIORITY_LEVEL_V1
 from apfproxy.api.ownership.conflicts import OwnershipConflicts
-from apfproxy.api.ownership.managed import apply, update_managed
+from apfproxy.api.ownership.managed import Writer, apply, update_managed
 from apfproxy.api.policy.schema import BUDGET
 from apfproxy.api.resource.schema import BETA_RESOURCE_SLICE_OBJECT, RESOURCE_SLICE_OBJECT
 from tests.conformance.vectors import load
@@ -54,22 +54,15 @@ def apply_condition(live: dict[str, Any], after: dict[str, Any], schema: Struct)
     dangling = [one for one in conditions if one["type"] == "Dangling"]
     if not dangling or live["status"].get("conditions"):
         return live
-    return apply(
-        live,
-        {
-            "apiVersion": live["apiVersion"],
-            "kind": live["kind"],
-            "metadata": {"name": live["metadata"]["name"]},
-            "status": {"conditions": dangling},
-        },
-        schema,
-        manager="api-priority-and-fairness-config-consumer-v1",
-        api_version=live["apiVersion"],
-        subresource="status",
-        time=TIME,
-        reset=(("spec",),),
-        force=True,
-    )
+    patch = {
+        "apiVersion": live["apiVersion"],
+        "kind": live["kind"],
+        "metadata": {"name": live["metadata"]["name"]},
+        "status": {"conditions": dangling},
+    }
+    manager = "api-priority-and-fairness-config-consumer-v1"
+    writer = Writer(manager, schema, live["apiVersion"], TIME, "status", (("spec",),))
+    return apply(writer, live, patch, force=True)
 
 
 def replay() -> list[Any]:
@@ -108,22 +101,16 @@ def test_managed_fields_are_those_of_kubernetes(
     live = apply_condition(before, after, schema) if before else None
     manager = query.get("fieldManager", ["unknown"])[0]
     reset = (("spec",),) if subresource else (("status",),)
-    how: dict[str, Any] = {
-        "manager": manager,
-        "api_version": after["apiVersion"],
-        "subresource": subresource,
-        "time": TIME,
-        "reset": reset,
-    }
+    writer = Writer(manager, schema, after["apiVersion"], TIME, subresource, reset)
     if "apply" in step.get("content_type", ""):
-        new = apply(live, step["body"], schema, force="force" in query, **how)
+        new = apply(writer, live, step["body"], force="force" in query)
     else:
         new = copy.deepcopy(after)
         del new["metadata"]["managedFields"]
         if live is None:
             for name in ADDED_BY_ADMISSION:
                 new["spec"].pop(name, None)
-        update_managed(live, new, schema, **how)
+        update_managed(writer, live, new)
 
     assert entries(after) == entries(new)
 
@@ -135,16 +122,8 @@ def test_an_eviction_takes_what_it_changes_in_the_budget() -> None:
     new = copy.deepcopy(after)
     del new["metadata"]["managedFields"]
 
-    update_managed(
-        steps["pdb-status"],
-        new,
-        BUDGET,
-        manager="kube-apiserver",
-        api_version="policy/v1",
-        subresource="status",
-        time=TIME,
-        reset=(("spec",),),
-    )
+    writer = Writer("kube-apiserver", BUDGET, "policy/v1", TIME, "status", (("spec",),))
+    update_managed(writer, steps["pdb-status"], new)
 
     assert entries(after) == entries(new)
 
@@ -156,7 +135,7 @@ def test_a_recorded_conflict_is_told_in_the_same_words() -> None:
     version = live["apiVersion"]
 
     with pytest.raises(OwnershipConflicts) as caught:
-        apply(live, refused["body"], FLOW_SCHEMA_V1, manager="m2", api_version=version, time=TIME)
+        apply(Writer("m2", FLOW_SCHEMA_V1, version, TIME), live, refused["body"])
 
     status = refused["expect"]["body"]
     assert status["message"] == caught.value.message

@@ -7,7 +7,7 @@ Source: apimachinery, package managedfields.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.api.ownership.field_set import (
@@ -73,9 +73,9 @@ class Identity:
         return f"{name} using {self.api_version}" if self.operation == UPDATE else name
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Owned:
-    """What one entry says.  Replaced by another when that changes, never changed itself.
+    """What one entry says.
 
     Attributes:
         fields: Never empty.
@@ -100,16 +100,15 @@ def identity(manager: str, operation: str, api_version: str, subresource: str) -
 
 
 def managers_of(entries: Iterable[Object]) -> Managers:
-    """Read entries that this package has written."""
+    """Read valid entries."""
     managers: Managers = {}
     for entry in entries:
-        operation = entry["operation"]
-        version = entry["apiVersion"]
+        version, operation = entry["apiVersion"], entry["operation"]
         key = Identity(
-            entry.get("manager", ""),
+            entry.get("manager") or "",
             operation,
             "" if operation == APPLY else version,
-            entry.get("subresource", ""),
+            entry.get("subresource") or "",
         )
         managers[key] = Owned(entry["fieldsV1"], version, entry.get("time") or "", entry)
     return managers
@@ -121,61 +120,48 @@ def sent_managers(entries: object) -> Managers:
     Raises:
         FieldSetError: One of them is no valid entry.
     """
-    managers: Managers = {}
     if not isinstance(entries, list):
         message = "managedFields must be a list"
         raise FieldSetError(message)
-    for position, entry in enumerate(entries):
-        if not isinstance(entry, dict) or entry.get("operation") not in {APPLY, UPDATE}:
-            message = "operation must be `Apply` or `Update`"
-            raise FieldSetError(message)
-        if not entry.get("apiVersion"):
-            message = "apiVersion must not be empty"
-            raise FieldSetError(message)
-        if entry.get("fieldsType") != "FieldsV1":
-            message = f"invalid fieldsType in managed fields entry {position}"
-            raise FieldSetError(message)
-        version, operation = entry["apiVersion"], entry["operation"]
-        key = Identity(
-            entry.get("manager") or "",
-            operation,
-            "" if operation == APPLY else version,
-            entry.get("subresource") or "",
+    for entry in entries:
+        is_valid = (
+            isinstance(entry, dict)
+            and entry.get("operation") in {APPLY, UPDATE}
+            and bool(entry.get("apiVersion"))
+            and entry.get("fieldsType") == "FieldsV1"
         )
-        managers[key] = Owned(parse(entry.get("fieldsV1")), version, entry.get("time") or "")
-    return managers
+        if not is_valid:
+            message = "an entry has no operation, no version or fields of another type"
+            raise FieldSetError(message)
+    valid = managers_of({**entry, "fieldsV1": parse(entry.get("fieldsV1"))} for entry in entries)
+    return {key: replace(owned, entry=None) for key, owned in valid.items()}
 
 
 def entries_of(managers: Managers) -> list[Object]:
     """The entries, in the order of Kubernetes: appliers first, then by age and name."""
-    entries = []
-    for key, owned in managers.items():
-        entry = owned.entry
-        if entry is None:
-            entry = {"manager": key.manager} if key.manager else {}
-            entry["operation"] = key.operation
-            entry["apiVersion"] = owned.api_version
-            if owned.time:
-                entry["time"] = owned.time
-            entry["fieldsType"] = "FieldsV1"
-            entry["fieldsV1"] = in_order(owned.fields)
-            if key.subresource:
-                entry["subresource"] = key.subresource
-        entries.append(entry)
-    if len(entries) > 1:
-        entries.sort(key=age)
+    entries = [owned.entry or entry_of(key, owned) for key, owned in managers.items()]
+    entries.sort(key=age)
     return entries
 
 
-def age(entry: Object) -> tuple[str, str, str, str, str]:
+def entry_of(key: Identity, owned: Owned) -> Object:
+    """The entry that says who owns what."""
+    entry = {
+        "manager": key.manager,
+        "operation": key.operation,
+        "apiVersion": owned.api_version,
+        "time": owned.time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": in_order(owned.fields),
+        "subresource": key.subresource,
+    }
+    return {name: value for name, value in entry.items() if value != ""}
+
+
+def age(entry: Object) -> tuple[str, ...]:
     """What entries are sorted by."""
-    return (
-        entry["operation"],
-        entry.get("time") or EPOCH,
-        entry.get("manager", ""),
-        entry["apiVersion"],
-        entry.get("subresource", ""),
-    )
+    names = ("operation", "time", "manager", "apiVersion", "subresource")
+    return tuple(entry.get(name) or (EPOCH if name == "time" else "") for name in names)
 
 
 def cap_updaters(managers: Managers) -> None:

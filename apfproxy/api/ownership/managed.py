@@ -13,7 +13,9 @@ apimachinery, package managedfields.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.api.ownership.applied import AppliedTypeError, check_types, shown_kind
@@ -21,7 +23,6 @@ from apfproxy.api.ownership.conflicts import OwnershipConflicts
 from apfproxy.api.ownership.entries import (
     APPLY,
     UPDATE,
-    Identity,
     Managers,
     Owned,
     cap_updaters,
@@ -68,53 +69,52 @@ STRIPPED_SET: FieldSet = of_paths(
 )
 """Paths that nobody owns."""
 
-LEAF_SET: FieldSet = {}
-"""The part of a set below a path that is a member, with none below it."""
-
 
 class AppliedObjectError(ValueError):
     """What is applied is no configuration of this object.  At fault: the client; code 400."""
 
 
-def update_managed(  # noqa: PLR0913  all of it is what a write consists of
-    live: Object | None,
-    new: Object,
-    schema: Struct,
-    *,
-    manager: str,
-    api_version: str,
-    subresource: str = "",
-    time: str,
-    reset: tuple[Path, ...] = (),
-    is_reset: bool = False,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Who writes an object, and how.
+
+    Attributes:
+        manager: Field manager; "" for `unknown`.
+        schema: Of the object, in the version of the request.
+        api_version: Of the request, such as `flowcontrol.apiserver.k8s.io/v1`.
+        time: Now, RFC 3339 in whole seconds, UTC.
+        subresource: That is written; "" for the object itself.
+        reset: Fields that this kind of write does not own, by name from the root.
+    """
+
+    manager: str
+    schema: Struct
+    api_version: str
+    time: str
+    subresource: str = ""
+    reset: tuple[Path, ...] = ()
+
+
+def update_managed(writer: Writer, live: Object | None, new: Object) -> None:
     """Set the managed fields of an object that is created, or replaces another.
 
-    The entries that the new object has are taken for the live one's if they are valid; to have one
-    empty entry, or an empty list, resets them.  Writes to a subresource always keep the live ones.
-    An object that is there without managed fields stays so until something is applied to it.
+    The entries that the new object has are taken for the live one's if they are valid; one empty
+    entry, or an empty list, resets them.  Writes to a subresource always keep the live ones.  An
+    object that is there without managed fields stays so until something is applied to it.
 
     Args:
+        writer: Who writes.
         live: What is stored, in the canonical form; None for a creation.  Not changed.
         new: What is to be stored, in the canonical form, defaults included; its
             `metadata.managedFields` are set, or removed where there are none.
-        schema: Of both.
-        manager: Field manager who writes; "" for `unknown`.
-        api_version: Of both objects, such as `flowcontrol.apiserver.k8s.io/v1`.
-        subresource: That is written; "" for the object itself.
-        time: Now, RFC 3339 in whole seconds, UTC.
-        reset: Fields that this kind of write does not own, by name from the root.
-        is_reset: Whether the client sent an empty list, where decoding has dropped it.
     """
     metadata = new.setdefault("metadata", {})
     sent = metadata.pop("managedFields", None)
     stored = live.get("metadata", {}).get("managedFields") or [] if live is not None else []
-    managers = managers_before(stored, sent, is_subresource=bool(subresource), is_reset=is_reset)
+    managers = managers_before(stored, sent, is_subresource=bool(writer.subresource))
     if managers or live is None:
-        old = empty(schema) if live is None else live
-        writer = identity(manager, UPDATE, api_version, subresource)
         try:
-            take(managers, old, new, schema, writer, api_version, time, reset)
+            take(writer, managers, empty(writer.schema) if live is None else live, new)
         except FieldSetError:
             # An item of a list has not the keys that it must have: who owns it cannot be told.
             managers = managers_of(stored)
@@ -122,13 +122,11 @@ def update_managed(  # noqa: PLR0913  all of it is what a write consists of
         metadata["managedFields"] = entries_of(managers)
 
 
-def managers_before(
-    stored: list[Object], sent: object, *, is_subresource: bool, is_reset: bool
-) -> Managers:
+def managers_before(stored: list[Object], sent: object, *, is_subresource: bool) -> Managers:
     """Who owns what before a write: what the client says if that is valid, else what is stored."""
-    if is_subresource or (sent is None and not is_reset) or (sent and sent == stored):
+    if is_subresource or sent is None or (sent and sent == stored):
         return managers_of(stored)
-    if is_reset or sent in ([], [{}]):
+    if sent in ([], [{}]):
         return {}
     try:
         return sent_managers(sent) or managers_of(stored)
@@ -136,34 +134,23 @@ def managers_before(
         return managers_of(stored)
 
 
-def take(
-    managers: Managers,
-    old: Object,
-    new: Object,
-    schema: Struct,
-    writer: Identity,
-    api_version: str,
-    time: str,
-    reset: tuple[Path, ...],
-) -> None:
+def take(writer: Writer, managers: Managers, old: Object, new: Object) -> None:
     """Give the writer of an update what he changed, and take it from the others."""
-    changed, removed = changes(schema, old, new, reset)
+    changed, removed = changes(writer, old, new)
     lose(managers, changed, removed)
     own = difference(changed, removed)
     if own:
-        known = managers.get(writer)
+        key = identity(writer.manager, UPDATE, writer.api_version, writer.subresource)
+        known = managers.get(key)
         fields = own if known is None else union(own, known.fields)
-        managers[writer] = Owned(fields, api_version, time)
+        managers[key] = Owned(fields, writer.api_version, writer.time)
     cap_updaters(managers)
 
 
-def changes(
-    schema: Struct, old: Object, new: Object, reset: tuple[Path, ...]
-) -> tuple[FieldSet, FieldSet]:
-    """What is added or modified, and what is removed, in fields that a write may own."""
-    tables = structure(schema)
-    unowned, deeper = ignored(reset)
-    changed, removed = compare_objects(tables, old, new, unowned)
+def changes(writer: Writer, old: Object, new: Object) -> tuple[FieldSet, FieldSet]:
+    """What is added or modified, and what is removed, in fields that the writer may own."""
+    unowned, deeper = ignored(writer.reset)
+    changed, removed = compare_objects(structure(writer.schema), old, new, unowned)
     if deeper:
         changed = recursive_difference(changed, deeper)
         removed = recursive_difference(removed, deeper)
@@ -191,31 +178,15 @@ def lose(managers: Managers, changed: FieldSet, removed: FieldSet) -> None:
             managers[key] = Owned(fields, owned.api_version, owned.time)
 
 
-def apply(  # noqa: PLR0913  all of it is what an apply consists of
-    live: Object | None,
-    patch: Object,
-    schema: Struct,
-    *,
-    manager: str,
-    api_version: str,
-    subresource: str = "",
-    time: str,
-    reset: tuple[Path, ...] = (),
-    force: bool = False,
-) -> Object:
+def apply(writer: Writer, live: Object | None, patch: Object, *, force: bool = False) -> Object:
     """Merge an applied configuration into an object, and set its managed fields.
 
     Args:
+        writer: Who applies.
         live: What is stored, in the canonical form of the request's version; None for a creation.
             Not changed.
         patch: The configuration as parsed, neither decoded nor given defaults: what it does not
             say is not owned.  Not changed.
-        schema: Of both.
-        manager: Field manager who applies.
-        api_version: Of the request.
-        subresource: That is applied to; "" for the object itself.
-        time: Now, RFC 3339 in whole seconds, UTC.
-        reset: Fields that this kind of write does not own, by name from the root.
         force: Whether to take what others own.
 
     Returns:
@@ -229,17 +200,16 @@ def apply(  # noqa: PLR0913  all of it is what an apply consists of
             a key of a list's item.
         OwnershipConflicts: Others own what would change, and it is not forced.
     """
-    check_applied(patch, schema, api_version)
-    applier = identity(manager, APPLY, api_version, subresource)
+    check_applied(patch, writer.schema, writer.api_version)
     try:
-        new, managers = applied(live, patch, schema, applier, api_version, time, reset, force=force)
+        new, managers = applied(writer, live, patch, force=force)
     except FieldSetError as error:
         message = f"failed to compare objects: {error}"
         raise AppliedTypeError(message) from error
     result: Object = copied(new)
     metadata = result.setdefault("metadata", {})
     metadata.pop("managedFields", None)
-    if manager == KUBECTL:
+    if writer.manager == KUBECTL:
         renew(result, patch)
     if managers:
         metadata["managedFields"] = entries_of(managers)
@@ -247,15 +217,7 @@ def apply(  # noqa: PLR0913  all of it is what an apply consists of
 
 
 def applied(
-    live: Object | None,
-    patch: Object,
-    schema: Struct,
-    applier: Identity,
-    api_version: str,
-    time: str,
-    reset: tuple[Path, ...],
-    *,
-    force: bool,
+    writer: Writer, live: Object | None, patch: Object, *, force: bool
 ) -> tuple[Object, Managers]:
     """The merged object, which shares parts with both others, and who owns what.
 
@@ -265,27 +227,29 @@ def applied(
     """
     stored = live["metadata"].get("managedFields") or [] if live is not None else []
     managers = managers_of(stored)
-    base = empty(schema) if live is None else live
+    base = empty(writer.schema) if live is None else live
     if not managers and live is not None:
-        first = identity(BEFORE_FIRST_APPLY, UPDATE, api_version, applier.subresource)
-        take(managers, empty(schema), live, schema, first, api_version, time, reset)
+        first = dataclasses.replace(writer, manager=BEFORE_FIRST_APPLY)
+        take(first, managers, empty(writer.schema), live)
+    applier = identity(writer.manager, APPLY, writer.api_version, writer.subresource)
     last = managers.pop(applier, None)
-    tables = structure(schema)
-    unowned, deeper = ignored(reset)
-    shallow = {f"f:{name}": LEAF_SET for name in unowned}
+    tables = structure(writer.schema)
+    unowned, deeper = ignored(writer.reset)
+    shallow: FieldSet = {f"f:{name}": {} for name in unowned}
     fields = recursive_difference(fields_of(tables, patch), union(deeper, shallow))
     new = merged(tables, base, patch)
     if last is not None:
         owned = functools.reduce(union, (each.fields for each in managers.values()), fields)
         new = pruned(tables, new, last.fields, owned)
-    changed, removed = changes(schema, base, new, reset)
+    changed, removed = changes(writer, base, new)
     if not force:
-        check_conflicts(managers, changed, live, schema, applier.manager, api_version)
+        check_conflicts(writer, managers, changed, live)
     lose(managers, changed, removed)
-    when = time if new != base else ""
-    own = applied_entry(difference(fields, STRIPPED_SET), api_version, when, last)
-    if own is not None:
-        managers[applier] = own
+    fields = difference(fields, STRIPPED_SET)
+    if fields:
+        # An apply that changes nothing is as old as the one before.
+        time = writer.time if new != base else last.time if last is not None else ""
+        managers[applier] = Owned(fields, writer.api_version, time)
     return new, managers
 
 
@@ -307,33 +271,8 @@ def check_applied(patch: Object, schema: Struct, api_version: str) -> None:
     check_types(patch, schema)
 
 
-def applied_entry(
-    fields: FieldSet, api_version: str, time: str, last: Owned | None
-) -> Owned | None:
-    """What the applier owns now; None for nothing.
-
-    Args:
-        fields: That he applied.
-        api_version: That they are named in.
-        time: Now; "" if the object is the same as before.
-        last: What he owned before; None for nothing.
-    """
-    if not fields:
-        return None
-    if last is None or time:
-        return Owned(fields, api_version, time)
-    if fields == last.fields and api_version == last.api_version:
-        return last
-    return Owned(fields, api_version, last.time)
-
-
 def check_conflicts(
-    managers: Managers,
-    changed: FieldSet,
-    live: Object | None,
-    schema: Struct,
-    manager: str,
-    api_version: str,
+    writer: Writer, managers: Managers, changed: FieldSet, live: Object | None
 ) -> None:
     """Check that nobody else owns what an apply would change.
 
@@ -344,8 +283,8 @@ def check_conflicts(
         OwnershipConflicts: Somebody does.
     """
     conflicts = {key: intersection(owned.fields, changed) for key, owned in managers.items()}
-    if manager == KUBECTL and live is not None and any(conflicts.values()):
-        allowed = still_as_applied(live, schema, api_version)
+    if writer.manager == KUBECTL and live is not None and any(conflicts.values()):
+        allowed = still_as_applied(live, writer.schema, writer.api_version)
         conflicts = {key: difference(fields, allowed) for key, fields in conflicts.items()}
     listed = [
         (key.shown, shown(path))
@@ -372,8 +311,7 @@ def keep_times(new: Object, old: Object) -> None:
     would be a change of its own.
 
     Args:
-        new: What is to be stored, complete but for its `resourceVersion`.  Its
-            `metadata.managedFields` may be set to those of the old object.
+        new: What is to be stored, except for its `resourceVersion`; changed in place.
         old: What is stored.
     """
     after = new["metadata"].get("managedFields") or []

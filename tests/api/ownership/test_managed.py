@@ -16,6 +16,7 @@ from apfproxy.api.ownership.field_set import FieldSet, difference, intersection
 from apfproxy.api.ownership.last_applied import ANNOTATION
 from apfproxy.api.ownership.managed import (
     AppliedObjectError,
+    Writer,
     apply,
     keep_times,
     update_managed,
@@ -31,18 +32,22 @@ TCP = {"port": 80, "protocol": "TCP"}
 TCP_ELEMENT = 'k:{"port":80,"protocol":"TCP"}'
 
 
+def writer(manager: str, **how: Any) -> Writer:  # noqa: ANN401  any option
+    """Who writes, in the usual version and at the usual time."""
+    return Writer(manager, THING, **{"api_version": VERSION, "time": TIME, **how})
+
+
 def updated(live: Object | None, new: Object, manager: str = "m", **how: Any) -> Object:  # noqa: ANN401  any option
     """The new object with its managed fields."""
     new = copy.deepcopy(new)
-    options = {"api_version": VERSION, "time": TIME, **how}
-    update_managed(live, new, THING, manager=manager, **options)
+    update_managed(writer(manager, **how), live, new)
     return new
 
 
 def applied(live: Object | None, patch: Object, manager: str = "m", **how: Any) -> Object:  # noqa: ANN401  any option
     """What applying gives."""
-    options = {"api_version": VERSION, "time": TIME, **how}
-    return apply(live, patch, THING, manager=manager, **options)
+    force = how.pop("force", False)
+    return apply(writer(manager, **how), live, patch, force=force)
 
 
 def owners(obj: Object) -> dict[str, FieldSet]:
@@ -184,7 +189,6 @@ SENT = {
         ),
         pytest.param([], {}, {}, id="empty-resets"),
         pytest.param([{}], {}, {}, id="empty-entry-resets"),
-        pytest.param(None, {"is_reset": True}, {}, id="told-to-reset"),
         pytest.param(
             None, {}, {"one": {"f:size": {}, "f:title": {}}, "m": {"f:isOn": {}}}, id="none"
         ),
