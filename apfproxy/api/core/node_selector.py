@@ -9,19 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.core.structs import STRING, STRINGS, struct
-from apfproxy.api.field_errors import FieldError, checked, forbidden, invalid, required
-from apfproxy.api.names import check_dns_subdomain, check_label_value, check_qualified_name
+from apfproxy.api.field_errors import FieldError, checked, invalid, required
+from apfproxy.api.names import check_dns_subdomain
 from apfproxy.api.schema.types import Field, List
 from apfproxy.api.schema.types import required as required_field
+from apfproxy.api.selectors.labels import WRONG_OPERATOR, validate_expression, validate_words
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
 
 LISTING = frozenset({"In", "NotIn"})
-EXISTING = frozenset({"Exists", "DoesNotExist"})
 COMPARING = frozenset({"Gt", "Lt"})
-OPERATORS = tuple(sorted(LISTING | EXISTING | COMPARING))
-WRONG_OPERATOR = "not a valid selector operator"
+OPERATORS = ("DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn")
 
 NODE_SELECTOR_REQUIREMENT = struct(
     "NodeSelectorRequirement",
@@ -71,25 +70,14 @@ def validate_node_selector(node_selector: Object, path: str) -> list[FieldError]
 
 
 def label_requirement(requirement: dict[str, Any], path: str) -> list[FieldError]:
-    """All errors of a requirement of a node's labels."""
+    """All errors of a requirement of a node's labels, which may be compared as numbers, too."""
+    if requirement.get("operator") not in COMPARING:
+        return validate_expression(requirement, path)
     errors: list[FieldError] = []
-    operator = requirement.get("operator", "")
-    values: list[str] = requirement.get("values") or []
-    if operator in LISTING and not values:
-        detail = "must be specified when `operator` is 'In' or 'NotIn'"
-        errors.append(required(f"{path}.values", detail))
-    elif operator in EXISTING and values:
-        detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-        errors.append(forbidden(f"{path}.values", detail))
-    elif operator in COMPARING and len(values) != 1:
+    if len(requirement.get("values") or ()) != 1:
         detail = "must be specified single value when `operator` is 'Lt' or 'Gt'"
         errors.append(required(f"{path}.values", detail))
-    elif operator not in OPERATORS:
-        errors.append(invalid(f"{path}.operator", operator, WRONG_OPERATOR))
-    errors += checked(f"{path}.key", requirement.get("key", ""), check_qualified_name)
-    for index, value in enumerate(values):
-        errors += checked(f"{path}.values[{index}]", value, check_label_value)
-    return errors
+    return errors + validate_words(requirement, path)
 
 
 def field_requirement(requirement: dict[str, Any], path: str) -> list[FieldError]:

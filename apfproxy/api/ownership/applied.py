@@ -58,8 +58,7 @@ def check_types(applied: Object, schema: Struct) -> None:
         name = f"{names.get('namespace') or ''}/{names.get('name') or ''}"
         kind = shown_kind(applied["apiVersion"], applied["kind"])
         listed = errors[0] if len(errors) == 1 else "\n  ".join(("errors:", *errors))
-        message = f"failed to create typed patch object ({name}; {kind}): {listed}"
-        raise AppliedTypeError(message)
+        raise AppliedTypeError(f"failed to create typed patch object ({name}; {kind}): {listed}")
 
 
 def shown_kind(api_version: object, kind: object) -> str:

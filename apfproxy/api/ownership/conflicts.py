@@ -13,7 +13,15 @@ class OwnershipConflicts(Exception):  # noqa: N818  what the caller asks for is 
 
     def __init__(self, conflicts: list[tuple[str, str]]) -> None:
         self.conflicts = conflicts
-        self.message = message_of(conflicts)
+        if len(conflicts) == 1:
+            manager, path = conflicts[0]
+            self.message = f"Apply failed with 1 conflict: conflict with {manager}: {path}"
+        else:
+            lines: dict[str, list[str]] = {}
+            for manager, path in conflicts:
+                lines.setdefault(manager, [f"conflicts with {manager}:"]).append(f"- {path}")
+            listed = "\n".join(line for of_one in lines.values() for line in of_one)
+            self.message = f"Apply failed with {len(conflicts)} conflicts: {listed}"
         super().__init__(self.message)
 
     def causes(self) -> list[dict[str, str]]:
@@ -22,18 +30,3 @@ class OwnershipConflicts(Exception):  # noqa: N818  what the caller asks for is 
             {"reason": "FieldManagerConflict", "message": f"conflict with {manager}", "field": path}
             for manager, path in self.conflicts
         ]
-
-
-def message_of(conflicts: list[tuple[str, str]]) -> str:
-    """What conflicts there are, by manager."""
-    if len(conflicts) == 1:
-        manager, path = conflicts[0]
-        return f"Apply failed with 1 conflict: conflict with {manager}: {path}"
-    by_manager: dict[str, list[str]] = {}
-    for manager, path in conflicts:
-        by_manager.setdefault(manager, []).append(path)
-    lines = []
-    for manager, owned in by_manager.items():
-        lines.append(f"conflicts with {manager}:")
-        lines += [f"- {path}" for path in owned]
-    return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)

@@ -121,8 +121,7 @@ def sent_managers(entries: object) -> Managers:
         FieldSetError: One of them is no valid entry.
     """
     if not isinstance(entries, list):
-        message = "managedFields must be a list"
-        raise FieldSetError(message)
+        raise FieldSetError("managedFields must be a list")
     for entry in entries:
         is_valid = (
             isinstance(entry, dict)
@@ -131,8 +130,7 @@ def sent_managers(entries: object) -> Managers:
             and entry.get("fieldsType") == "FieldsV1"
         )
         if not is_valid:
-            message = "an entry has no operation, no version or fields of another type"
-            raise FieldSetError(message)
+            raise FieldSetError("an entry has no operation, no version or fields of another type")
     valid = managers_of({**entry, "fieldsV1": parse(entry.get("fieldsV1"))} for entry in entries)
     return {key: replace(owned, entry=None) for key, owned in valid.items()}
 

@@ -137,11 +137,6 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
     return result
 
 
-def leaves(whole: FieldSet) -> FieldSet:
-    """The paths that have none below them in the set."""
-    return {element: leaves(node) for element, node in whole.items() if element != SELF}
-
-
 def paths(whole: FieldSet) -> Iterator[Path]:
     """All paths of the set, in its order; a path comes before those below it."""
     for element, node in whole.items():
@@ -165,36 +160,32 @@ def of_paths(*all_paths: Path) -> FieldSet:
 
 def in_order(whole: FieldSet) -> FieldSet:
     """The set with its elements in the order that Kubernetes writes."""
-    if len(whole) > 1:
-        elements = sorted(whole)
-        # Text order is right for names, and what has a name comes before what has not.
-        if elements[-1] >= "i":
-            elements.sort(key=rank)
-        return {element: in_order(whole[element]) for element in elements}
-    return {element: in_order(node) for element, node in whole.items()} if whole else {}
+    elements = sorted(whole)
+    # Text order is right for names, and what has a name comes before what has not.
+    if len(elements) > 1 and elements[-1] >= "i":
+        elements.sort(key=rank)
+    return {element: in_order(whole[element]) for element in elements}
 
 
 @functools.lru_cache(maxsize=4096)
 def rank(element: str) -> tuple[int, object]:
     """What path elements below one node are sorted by."""
     order = ORDER_OF_TYPES[element[0]]
-    if element[0] == "k":
-        keys = msgspec.json.decode(element[2:])
-        return order, [(name, rank_of_value(value)) for name, value in keys.items()]
-    if element[0] == "v":
-        return order, rank_of_value(msgspec.json.decode(element[2:]))
+    if element[0] in "kv":
+        value = msgspec.json.decode(element[2:])
+        is_item = element[0] == "k"
+        by = [(name, rank_of(each)) for name, each in value.items()] if is_item else rank_of(value)
+        return order, by
     return order, int(element[2:]) if element[0] == "i" else element
 
 
-def rank_of_value(value: object) -> tuple[int, Any]:
+def rank_of(value: object) -> tuple[int, Any]:
     """What values are sorted by: numbers, then text, then the rest."""
     if isinstance(value, bool):
         return 2, value
     if isinstance(value, int | float):
         return 0, value
-    if isinstance(value, str):
-        return 1, value
-    return 3, as_json(value)
+    return (1, value) if isinstance(value, str) else (3, as_json(value))
 
 
 def as_json(value: object) -> str:
@@ -222,12 +213,9 @@ def shown_element(element: str) -> str:
 
 
 def parse(raw: object) -> FieldSet:
-    """Read a set that a client sent.
+    """Read a set that a client sent, the value of `fieldsV1`.
 
     Elements of a type that nobody knows are left out.
-
-    Args:
-        raw: The value of `fieldsV1`.
 
     Raises:
         FieldSetError: It is no object of known path elements, or too deep or too large.
@@ -248,32 +236,27 @@ def parse_below(raw: object, depth: int, budget: list[int]) -> FieldSet:
     if raw is None:
         return {}
     if not isinstance(raw, dict):
-        message = f"must be an object, not {msgspec.json.encode(raw)[:100].decode()}"
-        raise FieldSetError(message)
+        raise FieldSetError(f"must be an object, not {msgspec.json.encode(raw)[:100].decode()}")
     budget[0] -= len(raw)
     if depth == 0 or budget[0] < 0:
-        message = f"must not have more than {DEEPEST} levels or {MOST_ELEMENTS} elements"
-        raise FieldSetError(message)
+        limits = f"{DEEPEST} levels or {MOST_ELEMENTS} elements"
+        raise FieldSetError(f"must not have more than {limits}")
     result: FieldSet = {}
-    is_self = False
     for text, below in raw.items():
-        if text == SELF:
-            is_self = True
-        elif (element := parse_element(text)) is not None:
+        element = None if text == SELF else parse_element(text)
+        if element is not None:
             node = parse_below(below, depth - 1, budget)
             known = result.get(element)
             result[element] = node if known is None else union_below(known, node)
-    return joined(result, is_self=is_self) or {}
+    return joined(result, is_self=SELF in raw) or {}
 
 
 def parse_element(text: str) -> str | None:
     """The path element in its one form; None for a type that nobody knows."""
     if len(text) < 2:  # noqa: PLR2004  a letter and a colon
-        message = f"key must be 2 characters long: {text}"
-        raise FieldSetError(message)
+        raise FieldSetError(f"key must be 2 characters long: {text}")
     if text[1] != ":":
-        message = f"missing colon: {text}"
-        raise FieldSetError(message)
+        raise FieldSetError(f"missing colon: {text}")
     if text[0] == "f":
         return text
     if text[0] not in ORDER_OF_TYPES:
@@ -281,12 +264,9 @@ def parse_element(text: str) -> str | None:
     try:
         value = msgspec.json.decode(text[2:])
     except (msgspec.DecodeError, RecursionError) as error:
-        message = f"{text[:100]}: {error}"
-        raise FieldSetError(message) from error
+        raise FieldSetError(f"{text[:100]}: {error}") from error
     if text[0] == "k" and not isinstance(value, dict):
-        message = f"keys must be an object: {text[:100]}"
-        raise FieldSetError(message)
+        raise FieldSetError(f"keys must be an object: {text[:100]}")
     if text[0] == "i" and type(value) is not int:
-        message = f"position must be a whole number: {text[:100]}"
-        raise FieldSetError(message)
+        raise FieldSetError(f"position must be a whole number: {text[:100]}")
     return f"{text[0]}:{as_json(value)}"

@@ -28,12 +28,9 @@ MOST_ANNOTATIONS: Final = 256 * 1024
 
 
 def still_as_applied(live: Object, schema: Struct, api_version: str) -> FieldSet:
-    """What client-side apply has set and nobody has changed since; empty if that cannot be told.
+    """What client-side apply has set in this version and nobody has changed since.
 
-    Args:
-        live: In the canonical form.
-        schema: Of the object.
-        api_version: Of the request; a configuration of another version does not count.
+    Empty if that cannot be told.
     """
     text = (live["metadata"].get("annotations") or {}).get(ANNOTATION)
     if not text:
@@ -52,12 +49,7 @@ def still_as_applied(live: Object, schema: Struct, api_version: str) -> FieldSet
 
 
 def renew(obj: Object, applied: Object) -> None:
-    """Let the annotation say what has been applied now, if the object has it.
-
-    Args:
-        obj: The result of an apply; changed in place.
-        applied: The configuration.
-    """
+    """Let the annotation say what has been applied now, if the result has it; in place."""
     annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
     if not annotations.get(ANNOTATION):
         return

@@ -204,8 +204,7 @@ def apply(writer: Writer, live: Object | None, patch: Object, *, force: bool = F
     try:
         new, managers = applied(writer, live, patch, force=force)
     except FieldSetError as error:
-        message = f"failed to compare objects: {error}"
-        raise AppliedTypeError(message) from error
+        raise AppliedTypeError(f"failed to compare objects: {error}") from error
     result: Object = copied(new)
     metadata = result.setdefault("metadata", {})
     metadata.pop("managedFields", None)
@@ -262,12 +261,10 @@ def check_applied(patch: Object, schema: Struct, api_version: str) -> None:
     """
     sent = patch.get("apiVersion", ""), patch.get("kind", "")
     if sent != (api_version, schema.name):
-        message = f"invalid object type: {shown_kind(*sent)}"
-        raise AppliedObjectError(message)
+        raise AppliedObjectError(f"invalid object type: {shown_kind(*sent)}")
     metadata = patch.get("metadata")
     if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
-        message = "metadata.managedFields must be nil"
-        raise AppliedObjectError(message)
+        raise AppliedObjectError("metadata.managedFields must be nil")
     check_types(patch, schema)
 
 

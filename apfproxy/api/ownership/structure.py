@@ -84,20 +84,14 @@ class Items:
                 raise FieldSetError(NOT_IN_SETS[type(item)])
             return f"v:{as_json(item)}"
         if not isinstance(item, dict):
-            message = "associative list with keys may not have non-map elements"
-            raise FieldSetError(message)
-        values: dict[str, object] = {}
+            raise FieldSetError("associative list with keys may not have non-map elements")
+        values = self.defaults | {key: item[key] for key in self.keys if key in item}
         for key in self.keys:
-            if key in item:
-                values[key] = item[key]
-            elif key in self.defaults:
-                values[key] = self.defaults[key]
-            else:
-                message = (
+            if key not in values:
+                raise FieldSetError(
                     f'associative list with keys has an element that omits key field "{key}" '
                     "(and doesn't have default value)"
                 )
-                raise FieldSetError(message)
         return f"k:{as_json(values)}"
 
 

@@ -49,16 +49,13 @@ STRIPPED_METADATA: Final = frozenset(
 def compare_objects(
     structure: Node, old: dict[str, Any], new: dict[str, Any], unowned: frozenset[str]
 ) -> tuple[FieldSet, FieldSet]:
-    """Find what differs between two objects, in fields that can be owned.
+    """What is added or modified between two canonical objects, and what is removed.
 
     Args:
         structure: Of the whole object.
-        old: In the canonical form.
-        new: In the canonical form.
+        old: The object before.
+        new: The object after.
         unowned: Fields of the root that do not count, `STRIPPED` included.
-
-    Returns:
-        The set of what is added or modified, and the set of what is removed.
     """
     assert isinstance(structure, Branch)
     changed: FieldSet = {}
@@ -68,16 +65,12 @@ def compare_objects(
             continue
         before, after = old.get(name, ABSENT), new.get(name, ABSENT)
         if name == "metadata":
-            before, after = owned_metadata(before), owned_metadata(after)
+            before, after = (
+                {key: value for key, value in each.items() if key not in STRIPPED_METADATA}
+                for each in (old.get(name) or {}, new.get(name) or {})
+            )
         compare_into(changed, removed, element, node, before, after)
     return changed, removed
-
-
-def owned_metadata(metadata: Value) -> dict[str, Any]:
-    """The metadata without what nobody owns; empty where there is none."""
-    if metadata is ABSENT or not metadata:
-        return {}
-    return {name: value for name, value in metadata.items() if name not in STRIPPED_METADATA}
 
 
 def compare_into(
@@ -123,11 +116,7 @@ def everything(node: Node, value: Value) -> FieldSet:
 
 
 def differences(node: Node, before: Value, after: Value) -> tuple[FieldSet | None, FieldSet | None]:
-    """What differs between two values that are not equal.
-
-    Returns:
-        What is added or modified, and what is removed; None for nothing.
-    """
+    """What is added or modified between two values that are not equal, and what is removed."""
     node = resolved(node, before, after)
     if isinstance(node, Leaf) or not (before or after):
         return {}, None
@@ -154,17 +143,16 @@ def compare_items(
         if len(olds) <= 1 and len(news) <= 1:
             one, other = (olds or [ABSENT])[0], (news or [ABSENT])[0]
             compare_into(changed, removed, element, node.item, one, other)
-        elif len(olds) > 1 and len(news) > 1:
-            if olds != news:
+        elif olds != news:
+            # Items that are not unique are owned as one.
+            if len(news) > 1:
                 changed[element] = {}
-        elif len(olds) > 1:
-            if news:
+            elif news:
                 changed[element] = everything(node.item, news[0])
-            removed[element] = {}
-        else:
-            if olds:
+            if len(olds) > 1 and len(news) <= 1:
+                removed[element] = {}
+            elif len(olds) == 1:
                 removed[element] = everything(node.item, olds[0])
-            changed[element] = {}
 
 
 def by_element(node: Items, items: list[Any]) -> dict[str, list[Any]]:
@@ -286,26 +274,26 @@ def merged_items(node: Items, live: list[Any], applied: list[Any]) -> list[Any]:
     old = by_element(node, live)
     shared = [element for element in new if element in old]
     shared.reverse()
-    waiting = iter(new)
+    waiting = list(reversed(new))
     result = []
 
-    def take(element: str) -> None:
-        olds = old.get(element, [])
-        # Of items that are not unique, none can be told to be the one that is applied.
-        one = olds[0] if len(olds) == 1 else ABSENT
-        result.append(merged(node.item, one, new[element]))
+    def take_to(last: str | None) -> None:
+        while waiting:
+            element = waiting.pop()
+            olds = old.get(element, [])
+            # Of items that are not unique, none can be told to be the one that is applied.
+            one = olds[0] if len(olds) == 1 else ABSENT
+            result.append(merged(node.item, one, new[element]))
+            if element == last:
+                return
 
     for item in live:
         element = node.element(item)
         if element not in new:
             result.append(item)
         elif shared and element == shared[-1]:
-            shared.pop()
-            while (next_one := next(waiting)) != element:
-                take(next_one)
-            take(element)
-    for next_one in waiting:
-        take(next_one)
+            take_to(shared.pop())
+    take_to(None)
     return result
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from apfproxy.api.field_errors import invalid, too_long
+from apfproxy.api.field_errors import invalid, limited
 
 if TYPE_CHECKING:
     from apfproxy.api.field_errors import FieldError
@@ -21,7 +21,7 @@ LONGEST_SUBRESOURCE: Final = 256
 
 def validate_managed_fields(entries: list[Object], field: str) -> list[FieldError]:
     """What is wrong with entries that are to be stored."""
-    errors = []
+    errors: list[FieldError] = []
     for position, entry in enumerate(entries):
         path = f"{field}[{position}]"
         operation = entry.get("operation", "")
@@ -32,17 +32,14 @@ def validate_managed_fields(entries: list[Object], field: str) -> list[FieldErro
         if fields_type not in {"", "FieldsV1"}:
             errors.append(invalid(f"{path}.fieldsType", fields_type, "must be `FieldsV1`"))
         errors += validate_manager(entry.get("manager", ""), f"{path}.manager")
-        if len(entry.get("subresource", "").encode()) > LONGEST_SUBRESOURCE:
-            errors.append(too_long(f"{path}.subresource", LONGEST_SUBRESOURCE))
+        subresource = entry.get("subresource", "")
+        errors += limited(f"{path}.subresource", subresource, LONGEST_SUBRESOURCE)
     return errors
 
 
 def validate_manager(manager: str, field: str = "fieldManager") -> list[FieldError]:
     """What is wrong with the name of a field manager; "" stands for none."""
-    errors = []
-    # Lone surrogates, which a query may have, count as one byte.
-    if len(manager.encode(errors="replace")) > LONGEST_MANAGER:
-        errors.append(too_long(field, LONGEST_MANAGER))
+    errors = limited(field, manager, LONGEST_MANAGER)
     if manager.isprintable():
         return errors
     offset = 0

@@ -36,6 +36,5 @@ def scaled(value: int | str, total: int) -> int:
         return value
     percent = percentage(value)
     if percent is None:
-        message = "invalid value for IntOrString: invalid type: string is not a percentage"
-        raise ValueError(message)
+        raise ValueError("invalid value for IntOrString: invalid type: string is not a percentage")
     return -(-percent * total // 100)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from apfproxy.api.field_errors import FieldError, checked, forbidden, invalid, required
 from apfproxy.api.integers import parse_int64
@@ -40,6 +40,7 @@ BINARY_OPERATORS = (IN, NOT_IN, "=", "==", "!=", "gt", "lt")
 
 OBJECT_OPERATORS = {"In": IN, "NotIn": NOT_IN, "Exists": EXISTS, "DoesNotExist": ABSENT}
 """Operator of a LabelSelector object to that of a requirement."""
+WRONG_OPERATOR = "not a valid selector operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +79,6 @@ class Requirement:
             return False
         return number < self.bound if self.operator == "<" else number > self.bound
 
-    def __str__(self) -> str:
-        match self.operator:
-            case "exists":
-                return self.key
-            case "!":
-                return f"!{self.key}"
-            case "<" | ">":
-                return f"{self.key}{self.operator}{self.bound}"
-        return f"{self.key} {self.operator} ({','.join(self.values)})"
-
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
@@ -111,9 +102,6 @@ class LabelSelector:
         if self.is_nothing:
             return False
         return all(requirement.matches(labels) for requirement in self.requirements)
-
-    def __str__(self) -> str:
-        return ",".join(map(str, self.requirements))
 
 
 _LABEL_WORD = r"(?=[-.\w]{1,63}(?![-.\w]))[A-Za-z0-9]++(?:[-_.]++[A-Za-z0-9]++)*+"
@@ -308,10 +296,7 @@ def _take_values(tokens: list[tuple[str, bool]]) -> set[str]:
 
 
 def selector_of(label_selector: Object | None) -> LabelSelector:
-    """The selector that a LabelSelector object describes.
-
-    Args:
-        label_selector: Valid or not; None selects nothing, an empty one everything.
+    """The selector that a LabelSelector object describes, valid or not; None selects nothing.
 
     Raises:
         SelectorError: An operator is unknown or has no use for its values.
@@ -334,48 +319,36 @@ def selector_of(label_selector: Object | None) -> LabelSelector:
     return LabelSelector(tuple(requirements)) if requirements else EVERYTHING
 
 
-def validate_label_selector(
-    label_selector: Object | None, path: str, *, allows_any_values: bool = False
-) -> list[FieldError]:
-    """Find what is wrong with a LabelSelector object.
-
-    Args:
-        label_selector: In canonical form; None is right.
-        path: Of the selector.
-        allows_any_values: Whether `values` may be what no label can have.
-    """
+def validate_label_selector(label_selector: Object | None, path: str) -> list[FieldError]:
+    """All errors of a LabelSelector object in canonical form; None is right."""
     if label_selector is None:
         return []
-    labels: dict[str, str] = label_selector.get("matchLabels") or {}
-    errors = validate_labels(labels, f"{path}.matchLabels")
-    expressions: list[Object] = label_selector.get("matchExpressions") or []
-    for index, expression in enumerate(expressions):
-        place = f"{path}.matchExpressions[{index}]"
-        errors += _validate_expression(expression, place, allows_any_values=allows_any_values)
+    errors = validate_labels(label_selector.get("matchLabels", {}), f"{path}.matchLabels")
+    for index, expression in enumerate(label_selector.get("matchExpressions", ())):
+        errors += validate_expression(expression, f"{path}.matchExpressions[{index}]")
     return errors
 
 
-def _validate_expression(
-    expression: dict[str, Any], path: str, *, allows_any_values: bool
-) -> list[FieldError]:
-    """Find what is wrong with one of a LabelSelector's expressions."""
+def validate_expression(expression: Object, path: str) -> list[FieldError]:
+    """All errors of one condition on a label, of a pod or of a node."""
     operator = expression.get("operator", "")
-    key: str = expression.get("key", "")
     values: list[str] = expression.get("values") or []
     errors: list[FieldError] = []
-    match operator:
-        case "In" | "NotIn":
-            if not values:
-                detail = "must be specified when `operator` is 'In' or 'NotIn'"
-                errors.append(required(f"{path}.values", detail))
-        case "Exists" | "DoesNotExist":
-            if values:
-                detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
-                errors.append(forbidden(f"{path}.values", detail))
-        case _:
-            errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
-    errors += checked(f"{path}.key", key, check_qualified_name)
-    if not allows_any_values:
-        for index, value in enumerate(values):
-            errors += checked(f"{path}.values[{index}]", value, check_label_value)
+    if operator not in OBJECT_OPERATORS:
+        errors.append(invalid(f"{path}.operator", operator, WRONG_OPERATOR))
+    elif OBJECT_OPERATORS[operator] in {IN, NOT_IN}:
+        if not values:
+            detail = "must be specified when `operator` is 'In' or 'NotIn'"
+            errors.append(required(f"{path}.values", detail))
+    elif values:
+        detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+        errors.append(forbidden(f"{path}.values", detail))
+    return errors + validate_words(expression, path)
+
+
+def validate_words(expression: Object, path: str) -> list[FieldError]:
+    """The errors of the key and the values of a condition."""
+    errors = checked(f"{path}.key", expression.get("key", ""), check_qualified_name)
+    for index, value in enumerate(expression.get("values") or ()):
+        errors += checked(f"{path}.values[{index}]", value, check_label_value)
     return errors

@@ -17,7 +17,6 @@ from apfproxy.api.ownership.field_set import (
     difference,
     in_order,
     intersection,
-    leaves,
     of_paths,
     parse,
     paths,
@@ -67,18 +66,6 @@ def test_recursive_difference_takes_what_lies_below(left: set[Path], right: set[
     expected = {path for path in left if not any(path[: i + 1] in right for i in range(len(path)))}
 
     assert expected == listed(recursive_difference(made(left), made(right)))
-
-
-@given(some_paths)
-def test_leaves_have_nothing_below(members: set[Path]) -> None:
-    """A path stays if it begins no other one."""
-    expected = {
-        path
-        for path in members
-        if not any(other[: len(path)] == path for other in members - {path})
-    }
-
-    assert expected == listed(leaves(made(members)))
 
 
 @given(some_paths)

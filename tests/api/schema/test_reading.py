@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from apfproxy.api.core.kinds import POD
 from apfproxy.api.flowcontrol.schema import FLOW_SCHEMA_V1
-from apfproxy.api.schema.reading import MOST_UNKNOWN, MismatchError, canonical, read, read_in_order
+from apfproxy.api.schema.reading import (
+    MOST_UNKNOWN,
+    MismatchError,
+    canonical,
+    read,
+    read_in_order,
+)
 from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct, pointer, required
 
 INNER = Struct("Inner", (required("name", Scalar.STRING), Field("size", Scalar.INT32)), "x.v1")
@@ -218,3 +224,11 @@ def test_first_wrong_type_of_the_document() -> None:
         )  # Go stops there, whatever it has met before
 
     assert "number into Go struct field PodSpec.spec.restartPolicy of" in str(error.value)
+
+
+def test_nulls_are_of_any_type() -> None:
+    """They are passed over in search of the first wrong value."""
+    raw = {"maps": {"a": None}, "list": [None], "lists": {"a": [None, "x"]}, "text": None}
+
+    with pytest.raises(MismatchError, match="string into Go struct field"):
+        read_in_order(OUTER, raw)

@@ -23,6 +23,14 @@ from apfproxy.api.selectors.labels import (
 )
 
 
+def told(requirement: Requirement) -> str:
+    """A condition as the text of a selector."""
+    key, operator = requirement.key, requirement.operator
+    if operator in {"in", "notin"}:
+        return f"{key} {operator} ({','.join(requirement.values)})"
+    return {"exists": key, "!": f"!{key}"}.get(operator, f"{key}{operator}{requirement.bound}")
+
+
 @pytest.mark.parametrize(
     ("text", "requirements"),
     [
@@ -47,7 +55,7 @@ from apfproxy.api.selectors.labels import (
 )
 def test_parse_label_selector(text: str, requirements: list[str]) -> None:
     """What Kubernetes takes is taken, sorted by key."""
-    assert requirements == [str(part) for part in parse_label_selector(text).requirements]
+    assert requirements == [told(part) for part in parse_label_selector(text).requirements]
 
 
 UNABLE = "unable to parse requirement: "
@@ -123,7 +131,7 @@ def test_text(parts: list[Requirement]) -> None:
     """The text of a selector is read as the same selector."""
     selector = LabelSelector(tuple(sorted(parts, key=lambda part: part.key)))
 
-    assert selector == parse_label_selector(str(selector))
+    assert selector == parse_label_selector(",".join(map(told, parts)))
 
 
 pieces = st.sampled_from(
@@ -212,7 +220,7 @@ def test_selector_of() -> None:
         }
     )
 
-    assert "a in (y,z),b in (x),c notin (y),d,!e" == str(selector)
+    assert "a in (y,z),b in (x),c notin (y),d,!e" == ",".join(map(told, selector.requirements))
 
 
 @pytest.mark.parametrize(
@@ -277,10 +285,3 @@ def test_validate_label_selector(
     found = validate_label_selector(selector, "s")
 
     assert errors == [(error.field, error.reason) for error in found]
-
-
-def test_validate_any_values() -> None:
-    """Old objects may keep values that no label can have."""
-    selector = {"matchExpressions": [{"key": "a", "operator": "In", "values": ["-"]}]}
-
-    assert [] == validate_label_selector(selector, "s", allows_any_values=True)
