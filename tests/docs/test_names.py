@@ -187,3 +187,11 @@ def test_dependencies() -> None:
     text = page("docs/contributing.md").text.lower()
 
     assert [] == [name[0] for name in names if name and name[0] not in text]
+
+
+def test_recorded_requests() -> None:
+    """The page of differences says how many recorded requests there are."""
+    recorded = ROOT / "tests" / "conformance" / "vectors" / "differential.jsonl"
+    number = f"{len(recorded.read_bytes().splitlines()):,}".replace(",", " ")
+
+    assert f"sends it {number} requests" in page("docs/differences.md").text
