@@ -48,6 +48,7 @@ def metric(page: str, name: str) -> float:
 )
 def test_connections_without_end(tmp_path: Path, first: bytes, reason: str) -> None:
     """Twice as many of them as there are descriptors: clients are served, health is answered."""
+    ended = f'apfproxy_admin_connections_ended_total{{reason="{reason}"}}'
     settings = tmp_path / "settings.yaml"
     # Where the machine is busy with other things, that is no reason to refuse anybody.
     settings.write_text("downstream: {overload: {loopDelay: null}}\n")
@@ -63,17 +64,16 @@ def test_connections_without_end(tmp_path: Path, first: bytes, reason: str) -> N
         with connections(admin_port, MANY, first):
             answers = [ask(port, "/healthz")[0] for _ in range(10)]
             health = [ask(admin_port, "/livez") for _ in range(10)]
-            status, page = ask(admin_port, "/metrics")
-            log = served.line("the admin listener, of at most")[0]
+            served.line("the admin listener, of at most")
+            # The connections come in the order in which the kernel has them.
+            while not metric(page := ask(admin_port, "/metrics")[1], ended):
+                pass
         code, _ = served.end()
 
     assert [200] * 10 == answers
     assert [(200, "ok")] * 10 == health
-    assert 200 == status
     assert 1 <= metric(page, "apfproxy_admin_connections") <= PLACES
-    assert metric(page, f'apfproxy_admin_connections_ended_total{{reason="{reason}"}}') > 0
     assert metric(page, "process_open_fds") < DESCRIPTORS // 2
-    assert "the admin listener, of at most" in log
     assert 0 == code
 
 
