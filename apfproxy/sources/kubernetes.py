@@ -68,7 +68,6 @@ class KubernetesObjects:
         self._sleep = sleep
         self._wake = asyncio.Event()
         self._waited = asyncio.Event()
-        self._is_first_done = False  # whether the API's objects were taken
         self._read: dict[int, tuple[Json, FlowControlObject | Problem]] = {}  # by identity
         self.reflectors = {
             kind: Reflector(
@@ -120,8 +119,8 @@ class KubernetesObjects:
         if self._on_load is not None:
             self._on_load((), ())
 
-    async def wait_until_synced(self, timeout_s: float) -> bool:
-        """Wait until the API's objects are in force, while `watch` runs; whether they are."""
+    async def wait_until_synced(self, timeout_s: float) -> None:
+        """Wait until the API's objects are in force, while `watch` runs."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._waited.wait()
@@ -131,7 +130,6 @@ class KubernetesObjects:
                 self.name,
                 timeout_s,
             )
-        return self._is_first_done
 
     def stop_waiting(self) -> None:
         """Let nobody wait for the objects any more."""
@@ -139,11 +137,8 @@ class KubernetesObjects:
 
     async def reload(self) -> None:
         """Put the API's valid objects in force, as far as they are known."""
-        self._in_force.put(await asyncio.to_thread(self._prepare, self._known()))
-
-    def _known(self) -> list[tuple[str, dict[str, Json]]]:
-        """Kinds and their objects by name, which are replaced, never changed."""
-        return [(kind, reflector.objects) for kind, reflector in self.reflectors.items()]
+        known = [(kind, reflector.objects) for kind, reflector in self.reflectors.items()]
+        self._in_force.put(await asyncio.to_thread(self._prepare, known))
 
     def _prepare(self, objects: list[tuple[str, dict[str, Json]]]) -> Prepared:
         """Read all objects, each once for each of its states; a thread may call this."""
@@ -172,7 +167,6 @@ class KubernetesObjects:
         try:
             await self.reload()
         finally:
-            self._is_first_done = True
             self._waited.set()
             if self.status is not None:
                 self.status.wake()

@@ -396,7 +396,8 @@ async def test_any_cluster(path: str | None, tmp_path: Path) -> None:
         source.load_first()
         watching = spawn(source.watch(), name="watching")
         try:
-            is_synced = await source.wait_until_synced(30)
+            await source.wait_until_synced(30)
+            is_synced = source.is_synced
             problems = source.problems
         finally:
             watching.cancel()

@@ -86,7 +86,8 @@ async def test_follows() -> None:
     source = Source()
     source.api.put(LEVELS, level("mine"))
     async with source.followed():
-        is_synced = await source.objects.wait_until_synced(10)
+        await source.objects.wait_until_synced(10)
+        is_synced = source.objects.is_synced
         first = set(source.controller.levels)
         source.api.put(LEVELS, level("other"))
         await until(lambda: "other" in source.controller.levels)
@@ -111,7 +112,8 @@ async def test_one_resource_is_not_enough(caplog: pytest.LogCaptureFixture) -> N
     source.api.refused = {SCHEMAS}
     async with source.followed():
         await until(lambda: source.objects.reflectors["PriorityLevelConfiguration"].is_synced)
-        is_synced = await source.objects.wait_until_synced(0)
+        await source.objects.wait_until_synced(0)
+        is_synced = source.objects.is_synced
         before = set(source.controller.levels)
         problem = source.objects.problem() or ""
         source.api.refused = set()
