@@ -23,6 +23,9 @@ COMMIT_BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5,
 """An fsync takes half a millisecond on a good disk, and seconds on a failing one."""
 COMMIT_BOUNDS_NS = tuple(round(bound * NS_PER_S) for bound in COMMIT_BOUNDS_S)
 
+MUTATING, READ_ONLY = "mutating", "readOnly"
+"""Kinds of requests, in the words of Kubernetes' metrics."""
+
 
 class RequestLabels(NamedTuple):
     """The labels that requests are counted by; all have bounded variety.
@@ -66,12 +69,11 @@ class RequestCounters:
 
 @dataclass(slots=True)
 class ApiServerCounters:
-    """Counts of the API server; `in_flight_*` are gauges, all others only grow.
+    """Counts of the API server; those of requests in flight are gauges, all others only grow.
 
     Attributes:
         requests: By their labels.
-        in_flight_read_only: Requests now that change nothing; without watches.
-        in_flight_mutating: Requests now that may change something.
+        in_flight: Current requests, of `MUTATING` and `READ_ONLY` ones; without watches.
         injected_faults: Kind of fault to the number of requests that got it.
         commit_ns: Of batches of writes that are kept, from hand-over to fsync.
         committed_changes: That are kept.
@@ -81,8 +83,7 @@ class ApiServerCounters:
     requests: defaultdict[RequestLabels, RequestCounters] = field(
         default_factory=lambda: defaultdict(RequestCounters)
     )
-    in_flight_read_only: int = 0
-    in_flight_mutating: int = 0
+    in_flight: dict[str, int] = field(default_factory=lambda: {MUTATING: 0, READ_ONLY: 0})
     injected_faults: Counter[str] = field(default_factory=Counter)
     commit_ns: Histogram = field(default_factory=lambda: Histogram(COMMIT_BOUNDS_NS))
     committed_changes: int = 0

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from apfproxy.apiserver.answers import failure
-from apfproxy.apiserver.counters import RequestLabels
+from apfproxy.apiserver.counters import MUTATING, READ_ONLY, RequestLabels
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.load import Fault
 from apfproxy.apiserver.patches import APPLY_PATCH
@@ -22,7 +22,7 @@ from apfproxy.flowcontrol.counters import NS_PER_S
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
     from apfproxy.api.kind import Kind
     from apfproxy.apiserver.counters import ApiServerCounters
@@ -81,9 +81,8 @@ class Gate:
         attributes = attributes_of(request)
         counters = self._counters.requests[self._labels(request, attributes)]
         code = 0
-        self._enter(attributes.is_mutating)
         share = contextlib.ExitStack()
-        share.callback(self._leave, attributes.is_mutating)
+        share.enter_context(self._in_flight(MUTATING if attributes.is_mutating else READ_ONLY))
         if attributes.long_running:
             counters.long_running += 1
             ON_INITIAL.set(share.close)
@@ -105,35 +104,26 @@ class Gate:
             async with asyncio.timeout(timeout_s):
                 await self._idle.wait()
 
-    def _enter(self, is_mutating: bool) -> None:
+    @contextlib.contextmanager
+    def _in_flight(self, kind: str) -> Iterator[None]:
         """Count a request as part of the load."""
-        counters = self._counters
-        if is_mutating:
-            counters.in_flight_mutating += 1
-        else:
-            counters.in_flight_read_only += 1
-        if self._load is not None:
-            self._load.concurrency += 1
+        in_flight = self._counters.in_flight
+        in_flight[kind] += 1
         self._idle.clear()
-
-    def _leave(self, is_mutating: bool) -> None:
-        """Count a request as part of the load no longer."""
-        counters = self._counters
-        if is_mutating:
-            counters.in_flight_mutating -= 1
-        else:
-            counters.in_flight_read_only -= 1
-        if self._load is not None:
-            self._load.concurrency -= 1
-        if not counters.in_flight_mutating and not counters.in_flight_read_only:
-            self._idle.set()
+        try:
+            yield
+        finally:
+            in_flight[kind] -= 1
+            if not any(in_flight.values()):
+                self._idle.set()
 
     async def _answer(
         self, request: web.Request, attributes: RequestAttributes
     ) -> web.StreamResponse:
         load = self._load
         if load is not None:
-            fault, delay_s = load.fault(), load.delay_s(attributes.verb)
+            fault = load.fault()
+            delay_s = load.delay_s(attributes.verb, sum(self._counters.in_flight.values()))
             if delay_s > 0:
                 await asyncio.sleep(delay_s)
             if fault is not None:

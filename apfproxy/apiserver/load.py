@@ -102,26 +102,21 @@ class LoadSettings:
 
 
 class Load:
-    """Draws a latency and a fault for each request, from separate generators.
-
-    Attributes:
-        concurrency: Requests that are there now.
-    """
+    """Draws a latency and a fault for each request, from separate generators."""
 
     def __init__(
         self, settings: LoadSettings, latency_chance: random.Random, fault_chance: random.Random
     ) -> None:
         self.settings = settings
-        self.concurrency = 0
         self._latency_chance = latency_chance
         self._fault_chance = fault_chance
         self._default = settings.latency.get(EVERY_VERB)
 
-    def delay_s(self, verb: str) -> float:
-        """How long a request waits that has just been added to `concurrency`."""
+    def delay_s(self, verb: str, concurrency: int) -> float:
+        """How long a request waits, which is one of so many."""
         latency = self.settings.latency.get(verb, self._default)
         drawn_s = 0.0 if latency is None else latency.draw(self._latency_chance)
-        factor = overload(self.concurrency, self.settings.capacity)
+        factor = overload(concurrency, self.settings.capacity)
         base_s = DEFAULT_SERVICE_S if latency is None else drawn_s
         return drawn_s + base_s * (factor - 1.0)
 

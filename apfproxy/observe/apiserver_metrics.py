@@ -108,10 +108,7 @@ class ApiServerMetrics(Collector):
         yield gauge(
             "apiserver_current_inflight_requests",
             "Requests now, without watches that have their initial events",
-            [
-                ({"request_kind": "mutating"}, counters.in_flight_mutating),
-                ({"request_kind": "readOnly"}, counters.in_flight_read_only),
-            ],
+            [({"request_kind": kind}, number) for kind, number in counters.in_flight.items()],
         )
         yield counter(
             PREFIX + "injected_faults_total",

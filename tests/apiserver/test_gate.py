@@ -106,10 +106,10 @@ async def test_in_flight() -> None:
 
     async def look(_request: web.Request) -> web.Response:
         counters = gated.counters
-        seen.append((counters.in_flight_read_only, counters.in_flight_mutating))
+        seen.append((counters.in_flight["readOnly"], counters.in_flight["mutating"]))
         if (on_initial := ON_INITIAL.get()) is not None:
             on_initial()
-            seen.append((counters.in_flight_read_only, counters.in_flight_mutating))
+            seen.append((counters.in_flight["readOnly"], counters.in_flight["mutating"]))
             seen.append((sum(each.long_running for each in counters.requests.values()), 0))
         return web.Response()
 
@@ -120,8 +120,7 @@ async def test_in_flight() -> None:
         await gated.gate.drain(1)
 
     assert [(1, 0), (0, 1), (1, 0), (0, 0), (1, 0)] == seen
-    assert gated.load is not None
-    assert 0 == gated.load.concurrency
+    assert {"mutating": 0, "readOnly": 0} == gated.counters.in_flight
     assert 0 == sum(each.long_running for each in gated.counters.requests.values())
 
 
@@ -212,8 +211,7 @@ async def test_latency(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
 
     assert 12.5 in waits
-    assert gated.load is not None
-    assert 0 == gated.load.concurrency
+    assert {"mutating": 0, "readOnly": 0} == gated.counters.in_flight
 
 
 async def read_to_end(request: web.Request) -> web.Response:
@@ -249,7 +247,7 @@ async def test_slow_bodies(
         status = await response.json()
 
     assert (504, "Timeout") == (status["code"], status["reason"])
-    assert 0 == gated.counters.in_flight_mutating
+    assert 0 == gated.counters.in_flight["mutating"]
     assert [] == caplog.messages
 
 

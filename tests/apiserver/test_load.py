@@ -94,18 +94,16 @@ def test_delay(verb: str, concurrency: int, delay_s: float) -> None:
         EVERY_VERB: Latency(Shape.FIXED, 0.005),
     }
     found = load(LoadSettings(latency=fixed, capacity=20))
-    found.concurrency = concurrency
 
-    assert delay_s == pytest.approx(found.delay_s(verb))
+    assert delay_s == pytest.approx(found.delay_s(verb, concurrency))
 
 
 @pytest.mark.parametrize(("concurrency", "delay_s"), [(20, 0), (80, 7 * DEFAULT_SERVICE_S)])
 def test_capacity_alone(concurrency: int, delay_s: float) -> None:
     """Without a latency only the overload takes time."""
     found = load(LoadSettings(capacity=20))
-    found.concurrency = concurrency
 
-    assert delay_s == pytest.approx(found.delay_s("get"))
+    assert delay_s == pytest.approx(found.delay_s("get", concurrency))
 
 
 def test_faults() -> None:
@@ -128,7 +126,7 @@ def test_faults_do_not_change_latencies() -> None:
     drawn = []
     for _ in range(10):
         faulty.fault()
-        drawn.append(faulty.delay_s("get"))
+        drawn.append(faulty.delay_s("get", 1))
 
-    assert [plain.delay_s("get") for _ in range(10)] == drawn
+    assert [plain.delay_s("get", 1) for _ in range(10)] == drawn
     assert plain.fault() is None

@@ -67,7 +67,7 @@ def test_requests() -> None:
 def test_own(line: str) -> None:
     """What the server has and does is all there."""
     counters = ApiServerCounters()
-    counters.in_flight_read_only = 7
+    counters.in_flight["readOnly"] = 7
     counters.injected_faults["500"] += 1
     counters.commit_ns.observe(1_000_000)
     counters.committed_changes = 5

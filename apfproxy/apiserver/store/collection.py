@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.store.entries import Change, ChangeType, Entry, TooOldError, key_of
-from apfproxy.apiserver.store.window import DEFAULT_BYTES, DEFAULT_CHANGES, Window
+from apfproxy.apiserver.store.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -17,27 +17,19 @@ if TYPE_CHECKING:
 class Collection:
     """The published objects of one resource, in the order of `namespace/name`."""
 
-    def __init__(
-        self,
-        resource: str,
-        newest: Callable[[], int],
-        *,
-        window: int = DEFAULT_CHANGES,
-        window_bytes: int = DEFAULT_BYTES,
-    ) -> None:
+    def __init__(self, resource: str, newest: Callable[[], int], window: int) -> None:
         """An empty collection.
 
         Args:
             resource: Its name.
             newest: The resource version of the newest change that the store's readers see.
             window: Changes that are kept, for watches and for snapshots of the past.
-            window_bytes: The most that they may weigh.
         """
         self.resource = resource
         self.newest = newest
         self._objects: dict[str, Entry] = {}
         self._keys: list[str] = []
-        self._window = Window(changes=window, max_bytes=window_bytes)
+        self._window = Window(changes=window)
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._is_closed = False
         self.watchers = 0

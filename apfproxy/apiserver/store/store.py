@@ -29,7 +29,7 @@ from apfproxy.apiserver.store.entries import (
     entry_of,
     key_of,
 )
-from apfproxy.apiserver.store.window import DEFAULT_BYTES, DEFAULT_CHANGES
+from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.faults import Part, report
 
 if TYPE_CHECKING:
@@ -97,7 +97,6 @@ class Store:
         self,
         *,
         window: int = DEFAULT_CHANGES,
-        window_bytes: int = DEFAULT_BYTES,
         backend: Backend | None = None,
     ) -> None:
         """A store with what the backend has; blocks while it loads.
@@ -105,14 +104,12 @@ class Store:
         Args:
             window: Changes of each resource that watches can go back; at least so many, unless
                 they weigh too much, and at most an eighth more.
-            window_bytes: The most that the changes of one resource may weigh.
             backend: Keeps what is written; None to have it in memory only.
 
         Raises:
             StoreError: The backend cannot be read.
         """
         self._window = window
-        self._window_bytes = window_bytes
         self._backend = backend
         self.resource_version = FIRST_RESOURCE_VERSION
         self._collections: dict[str, Collection] = {}
@@ -151,10 +148,7 @@ class Store:
         found = self._collections.get(resource)
         if found is None:
             found = self._collections[resource] = Collection(
-                resource,
-                lambda: self.resource_version,
-                window=self._window,
-                window_bytes=self._window_bytes,
+                resource, lambda: self.resource_version, self._window
             )
             if self._is_closed:
                 found.close()
