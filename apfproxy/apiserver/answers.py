@@ -10,7 +10,7 @@ import logging
 import unicodedata
 import zlib
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -21,8 +21,6 @@ from apfproxy.apiserver.rendering import as_yaml, encode, indented
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
-
-Made = TypeVar("Made")
 
 log = logging.getLogger(__name__)
 
@@ -118,7 +116,7 @@ async def document(
     return web.Response(body=body, status=status, headers=headers)
 
 
-async def in_thread_if_large(change: Callable[[bytes], Made], body: bytes) -> Made:
+async def in_thread_if_large(change: Callable[[bytes], bytes], body: bytes) -> bytes:
     """Apply a change to a body, in a thread if the body is large."""
     if len(body) < COMPRESSED_BYTES:
         return change(body)

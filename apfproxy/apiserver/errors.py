@@ -63,6 +63,11 @@ class StatusError(Exception):
         return body
 
 
+def success(**parts: object) -> dict[str, Any]:
+    """The Status object of a success, with further parts."""
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", **parts}
+
+
 def bad_request(message: str) -> StatusError:
     """400: the request cannot be understood."""
     return StatusError(400, "BadRequest", message)

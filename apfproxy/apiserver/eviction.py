@@ -27,7 +27,7 @@ from apfproxy.api.policy.eviction_rules import (
 )
 from apfproxy.api.policy.kinds import GROUP, POD_DISRUPTION_BUDGET
 from apfproxy.api.times import rfc3339
-from apfproxy.apiserver.errors import StatusError, bad_request, forbidden, unknown_error
+from apfproxy.apiserver.errors import StatusError, bad_request, forbidden, success, unknown_error
 from apfproxy.apiserver.identity import check_preconditions
 from apfproxy.apiserver.registry import WriteOptions
 
@@ -39,14 +39,6 @@ MANAGER = "kube-apiserver"
 """Field manager of the writes to budgets and pods."""
 ATTEMPTS = 20
 """How often a deletion is tried while the pod keeps changing: Kubernetes' number."""
-
-SUCCESS: Object = {
-    "kind": "Status",
-    "apiVersion": "v1",
-    "metadata": {},
-    "status": "Success",
-    "code": 201,
-}
 
 
 async def evict(
@@ -71,7 +63,7 @@ async def evict(
         raise bad_request("name in URL does not match name in Eviction object")
     pod = await delete_unprotected(registry, namespace, name, options)
     if pod is None:
-        return dict(SUCCESS)
+        return success(code=201)
     budgets = budgets_of(pod, registry.objects(POD_DISRUPTION_BUDGET, namespace))
     if len(budgets) > 1:
         raise unknown_error(SEVERAL_BUDGETS)
@@ -82,7 +74,7 @@ async def evict(
     else:
         await count(registry, budgets[0], name, is_dry_run=options.is_dry_run)
         await delete(registry, namespace, name, options)
-    return dict(SUCCESS)
+    return success(code=201)
 
 
 async def delete_unprotected(

@@ -41,7 +41,14 @@ from apfproxy.apiserver.bodies import (
     too_large,
     versions,
 )
-from apfproxy.apiserver.errors import bad_request, method_not_allowed, not_found, unknown_error
+from apfproxy.apiserver.errors import (
+    bad_request,
+    method_not_allowed,
+    not_found,
+    object_details,
+    success,
+    unknown_error,
+)
 from apfproxy.apiserver.eviction import evict
 from apfproxy.apiserver.identity import check_identity, is_version, place
 from apfproxy.apiserver.large_writes import worked_out
@@ -220,7 +227,9 @@ class Call:
         if not written.is_gone or kind.answers_deleted:
             status = 202 if options.is_cascading and not written.is_gone else 200
             return await self._written(form, written, status=status)
-        return await self._document(form, encode(self._success(written)))
+        details = object_details(kind.group, kind.plural, target.name)
+        details["uid"] = written.obj["metadata"]["uid"]
+        return await self._document(form, encode(success(details=details)))
 
     async def _delete_collection(self) -> web.StreamResponse:
         """Delete all objects that are selected."""
@@ -385,23 +394,6 @@ class Call:
 
     async def _document(self, form: Form, body: bytes, *, status: int = 200) -> web.Response:
         return await document(self._request, form, body, status=status, pretty=self._pretty)
-
-    def _success(self, written: Written) -> Object:
-        """The Status that says that an object is deleted."""
-        metadata, kind = written.obj["metadata"], self._kind
-        details = {
-            "name": metadata["name"],
-            "group": kind.group,
-            "kind": kind.plural,
-            "uid": metadata["uid"],
-        }
-        return {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Success",
-            "details": {name: value for name, value in details.items() if value},
-        }
 
 
 def warn_all(texts: Iterable[str]) -> None:

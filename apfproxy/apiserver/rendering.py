@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import yaml
@@ -24,7 +24,7 @@ from apfproxy.apiserver.outcomes import decoded, in_version
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from apfproxy.api.kind import Kind, Object, Version
+    from apfproxy.api.kind import Column, Kind, Object, Version
     from apfproxy.apiserver.store.entries import Entry
 
 CHUNK_ITEMS = 64
@@ -171,9 +171,9 @@ class Renderer:
             "rows": [{"cells": cells, "object": partial}],
         }
 
-    def _columns(self) -> list[dict[str, Any]] | None:
+    def _columns(self) -> Sequence[Column] | None:
         """The column definitions of a Table; only the first Table of a watch has them."""
-        return None if self._has_columns else columns(self._kind)
+        return None if self._has_columns else self._kind.columns
 
     def _in_order_of_rows(self, entries: Sequence[Entry]) -> Sequence[Entry]:
         """The objects in the order of rows, which is for readers."""
@@ -220,20 +220,6 @@ def not_convertible(shape: Shape, what: str) -> StatusError:
 def type_bytes(kind: str, api_version: str) -> bytes:
     """The beginning of an object, up to its metadata."""
     return b'{"kind":%b,"apiVersion":%b,' % (encode(kind), encode(api_version))
-
-
-def columns(kind: Kind) -> list[dict[str, Any]]:
-    """The column definitions of a Table."""
-    return [
-        {
-            "name": column.name,
-            "type": column.type,
-            "format": column.format,
-            "description": column.description,
-            "priority": column.priority,
-        }
-        for column in kind.columns
-    ]
 
 
 def indented(body: bytes) -> bytes:
