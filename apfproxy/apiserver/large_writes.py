@@ -71,9 +71,4 @@ async def worked_out(size: int, work: Callable[[], Made]) -> Made:
 
     The function must not touch anything that others change.
     """
-    return work() if size < LARGE_BYTES else await asyncio.to_thread(_work_undisturbed, work)
-
-
-def _work_undisturbed(work: Callable[[], Made]) -> Made:
-    with COLLECTOR_PAUSE.hold():
-        return work()
+    return work() if size < LARGE_BYTES else await asyncio.to_thread(COLLECTOR_PAUSE.hold()(work))

@@ -108,12 +108,6 @@ def check_route(accept: str, available: tuple[str, ...] = AVAILABLE) -> None:
     raise StatusError(406, "NotAcceptable", message, {})
 
 
-def not_acceptable(available: tuple[str, ...] = AVAILABLE) -> StatusError:
-    """406: no form that the client accepts can be written."""
-    message = f"only the following media types are accepted: {', '.join(available)}"
-    return StatusError(406, "NotAcceptable", message)
-
-
 @lru_cache(maxsize=256)
 def choices(accept: str) -> tuple[Choice, ...]:
     """The choices of a client, best first."""
@@ -188,4 +182,6 @@ def chosen(accept: str, *, shapes: frozenset[Shape] = NO_SHAPES, streams: bool =
             form = form_of(media_type, choice, shapes)
             if form is not None and not (streams and form.is_yaml):
                 return form
-    raise not_acceptable(EVENTS if streams else AVAILABLE)
+    available = ", ".join(EVENTS if streams else AVAILABLE)
+    message = f"only the following media types are accepted: {available}"
+    raise StatusError(406, "NotAcceptable", message)

@@ -62,16 +62,13 @@ class Patch:
         try:
             self._parsed = parse_json(data)
         except BodyError as error:
-            raise bad_request(self._undecodable(str(error))) from error
+            prefix = "" if patch_type == STRATEGIC_MERGE_PATCH else "error decoding patch: "
+            raise bad_request(f"{prefix}{error}") from error
         if patch_type == STRATEGIC_MERGE_PATCH:
             if self._parsed.raw is None:
                 self._parsed = Parsed({})
             if not isinstance(self._parsed.raw, dict):
                 raise bad_request(not_a_map(self._parsed.raw))
-
-    def _undecodable(self, reason: str) -> str:
-        is_strategic = self._type == STRATEGIC_MERGE_PATCH
-        return reason if is_strategic else f"error decoding patch: {reason}"
 
     def change(self, live: Object) -> Object:
         """The patched object, canonical and with defaults; StatusError if the patch fails."""

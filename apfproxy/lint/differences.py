@@ -78,15 +78,9 @@ def differences(objects: Iterable[FlowControlObject]) -> list[Difference]:
             )
         )
         if lines:
-            found.append(Difference(change_of(old, new), kind, name, lines))
+            change = Change.CHANGED if old and new else Change.ADDED if new else Change.MISSING
+            found.append(Difference(change, kind, name, lines))
     return found
-
-
-def change_of(old: FlowControlObject | None, new: FlowControlObject | None) -> Change:
-    """What became of an object, of which at least one is there."""
-    if old is None:
-        return Change.ADDED
-    return Change.MISSING if new is None else Change.CHANGED
 
 
 def yaml_lines(obj: FlowControlObject | None) -> list[str]:

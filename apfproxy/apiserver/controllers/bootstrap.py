@@ -76,14 +76,6 @@ def flow_control_objects(file_name: str, *, is_mandatory: bool) -> list[BuiltIn]
     ]
 
 
-def system_namespaces() -> list[BuiltIn]:
-    """The built-in namespaces."""
-    return [
-        BuiltIn(NAMESPACE, completed(NAMESPACE, {"metadata": {"name": name}}), is_mandatory=False)
-        for name in SYSTEM_NAMESPACES
-    ]
-
-
 def revised(built_in: BuiltIn, current: Object) -> Object | None:
     """The corrected form of an existing flow-control object; None if it is right."""
     metadata = current["metadata"]
@@ -122,10 +114,16 @@ class Bootstrap:
         self._registry = registry
         kinds = (PRIORITY_LEVEL_CONFIGURATION, FLOW_SCHEMA, NAMESPACE)
         self.kinds = tuple(kind for kind in kinds if kind in registry.kinds)
+        namespaces = (
+            BuiltIn(
+                NAMESPACE, completed(NAMESPACE, {"metadata": {"name": name}}), is_mandatory=False
+            )
+            for name in SYSTEM_NAMESPACES
+        )
         self._built_in = {
             (built_in.kind.plural, built_in.name): built_in
             for built_in in (
-                *system_namespaces(),
+                *namespaces,
                 *flow_control_objects("suggested.yaml", is_mandatory=False),
                 *flow_control_objects("mandatory.yaml", is_mandatory=True),
             )

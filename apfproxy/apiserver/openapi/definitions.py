@@ -160,12 +160,8 @@ class Definitions:
         schema = self.named(FIELDS) if field.name == "fieldsV1" else self.type_schema(field.type)
         if field.enum and isinstance(field.type, List):
             schema["items"]["enum"] = list(field.enum)
-        return self.beside(schema, extra)
-
-    def beside(self, schema: Object, extra: Object) -> Object:
-        """The schema with siblings, which version 3 forbids beside references."""
         if extra and "$ref" in schema and self.style is Style.V3:
-            return {"allOf": [schema], **extra}
+            return {"allOf": [schema], **extra}  # version 3 forbids siblings of references
         return {**schema, **extra}
 
     def type_schema(self, type_: Type) -> Object:
