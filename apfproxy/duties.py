@@ -26,15 +26,7 @@ STEADY_S = 60.0
 
 
 class Recurring:
-    """A plain call on the event loop, once a period.
-
-    Args:
-        part: Of the program.
-        loop: That it runs in.
-        period_s: Between two calls.
-        stale_after_s: The age of the last whole one after which something is wrong.
-        work: Is called.
-    """
+    """A plain call on the event loop, once a period."""
 
     def __init__(
         self,

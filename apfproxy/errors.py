@@ -14,13 +14,7 @@ class OperatorError(ValueError):
 
 
 class ListenError(OperatorError):
-    """An address cannot be listened on.
-
-    Args:
-        address: The address.
-        setting: The setting that names it, such as `admin`.
-        error: Why.
-    """
+    """An address cannot be listened on."""
 
     def __init__(self, address: Address, setting: str, error: OSError) -> None:
         reason = (error.strerror or str(error)).rpartition(": ")[2]

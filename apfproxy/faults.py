@@ -60,9 +60,6 @@ class Part(enum.StrEnum):
 class Faults:
     """Counts and logs them.
 
-    Args:
-        now_ns: A monotonic clock.
-
     Attributes:
         totals: By part.
     """
@@ -98,14 +95,7 @@ def report(
     *,
     loop: asyncio.AbstractEventLoop | None = None,
 ) -> None:
-    """Tell of an error that was contained.
-
-    Args:
-        part: Where it came up.
-        error: What it is.
-        message: What became of it.
-        loop: That is told; the running one if None.
-    """
+    """Tell of an error that was contained."""
     (loop or asyncio.get_running_loop()).call_exception_handler(
         {"message": message, "exception": error, PART: part}
     )

@@ -34,14 +34,7 @@ class _Line:
 
 
 class RareLog:
-    """Writes at most one line of each key in a period.
-
-    Args:
-        logger: Where the lines go.
-        now_ns: A clock that never goes backwards, in nanoseconds.
-        period_s: The time between two lines of one key, in seconds.
-        max_keys: Keys that are told apart; >= 1.
-    """
+    """Writes at most one line of each key in a period."""
 
     __slots__ = ("_lines", "_logger", "_max_keys", "_now_ns", "_period_ns", "_tidy_ns")
 

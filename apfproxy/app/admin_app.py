@@ -25,14 +25,7 @@ SHUTDOWN_S = 1.0
 def admin_runner(
     parts: AdminParts, metrics: MetricsPage, history: LiveHistory, places: Places
 ) -> WebRunner:
-    """Put the pages together.
-
-    Args:
-        parts: What they show.
-        metrics: The page of metrics.
-        history: Of the live page; the application goes on with its samples.
-        places: Of the connections.
-    """
+    """Put the pages together."""
     enforcement = parts.settings().flow_control.enforcement
     explain_page = ExplainPage(
         parts.controller,

@@ -104,9 +104,6 @@ class ApiServerProcess:
     """The API server with its store and controllers.
 
     Make it in the loop that it is to run in; call `start`, and `drain` or `stop` at the end.
-
-    Args:
-        settings: All of them.
     """
 
     ENDING = "stopping"

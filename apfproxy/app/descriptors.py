@@ -26,10 +26,6 @@ log = logging.getLogger(__name__)
 class DescriptorWatch:
     """Looks whether there is a descriptor left.
 
-    Args:
-        now_ns: A clock that never goes backwards, in nanoseconds.
-        open_one: Opens a socket, and raises if it cannot.
-
     Attributes:
         shortages: Looks at which there was none.
     """

@@ -45,12 +45,6 @@ logger = logging.getLogger(__name__)
 class Identities:
     """Loads certificates, keys and tokens, and keeps them as their files have them.
 
-    Args:
-        settings: All of them.
-        clock: Of the process.
-        on_clients_change: Called when what tells clients apart has changed.
-        on_own_change: Called when what the proxy is to the origin has changed.
-
     Attributes:
         authenticator: Finds out who asks.
         review_apis: The upstream's, by the kind of what it is asked, `token` or `access`.

@@ -67,12 +67,7 @@ class StalledClients:
 
 
 class Listener:
-    """Connections at one address.
-
-    Args:
-        make: Makes the protocol of a connection.
-        places: For the connections.
-    """
+    """Connections at one address."""
 
     def __init__(self, make: Callable[[], asyncio.Protocol], places: Places) -> None:
         self.places = places
@@ -96,10 +91,6 @@ class Listener:
 
     async def start(self, address: Address, *, backlog: int = BACKLOG) -> None:
         """Listen.
-
-        Args:
-            address: Where.
-            backlog: Connections that the kernel holds for us.
 
         Raises:
             OSError: It cannot be listened on.

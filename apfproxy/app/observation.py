@@ -23,10 +23,6 @@ ACCESS_LOG = "access-log"
 class Observation:
     """The access log and the top flows of one process.
 
-    Args:
-        settings: All of them.
-        clock: Of the process.
-
     Attributes:
         access_log: None without one.
         top_flows: None if they are not watched, or nobody could ask for them.

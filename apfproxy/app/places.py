@@ -78,10 +78,6 @@ class PlaceLimits:
 class Place(asyncio.Protocol):
     """A connection between the loop and aiohttp's own protocol, which it passes everything to.
 
-    Args:
-        places: Where it has its place.
-        inner: aiohttp's protocol.
-
     Attributes:
         address: Of the client.
         is_handling: Whether a handler is at its request.
@@ -150,11 +146,6 @@ class Place(asyncio.Protocol):
 
 class Places:
     """The connections of one listener.
-
-    Args:
-        name: Of the listener, for the log.
-        limits: How many there may be.
-        now_ns: A clock that never goes backwards, in nanoseconds.
 
     Attributes:
         limits: As given.

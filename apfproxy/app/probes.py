@@ -49,14 +49,7 @@ TEXT = "text/plain; charset=utf-8"
 
 
 class Probes:
-    """The pages, and what answers other requests.
-
-    Args:
-        places: Of the connections.
-        health: Checks of the health pages.
-        metrics: Makes the page of metrics, at the first scrape.
-        others: Starts aiohttp, and returns what makes its protocols.
-    """
+    """The pages, and what answers other requests."""
 
     def __init__(
         self,
@@ -88,11 +81,7 @@ class Probes:
 
 
 class ProbeConnection(asyncio.Protocol):
-    """One connection.
-
-    Args:
-        probes: Has the answers.
-    """
+    """One connection."""
 
     def __init__(self, probes: Probes) -> None:
         self._probes = probes

@@ -14,6 +14,7 @@ from apfproxy import __version__
 from apfproxy.app.admin_listener import AdminListener, AdminParts
 from apfproxy.app.descriptors import DescriptorWatch
 from apfproxy.app.identities import Identities
+from apfproxy.app.object_source import STALE_FILES_S, ObjectSource
 from apfproxy.app.observation import Observation
 from apfproxy.app.places import Places, place_limits
 from apfproxy.app.reloading import SETTINGS, Reloading
@@ -33,22 +34,15 @@ from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.settings import OBSERVE, PROMPT
-from apfproxy.sources.file_changes import REREAD_PERIOD_S
-from apfproxy.sources.files import ObjectFiles
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.api.decode import Problem
-    from apfproxy.app.flow_control_api import FlowControlApi
     from apfproxy.app.signals import Signals
     from apfproxy.settings import Settings
-    from apfproxy.sources.kubernetes import KubernetesObjects
     from apfproxy.sources.object_counts import ObjectCounts
-    from apfproxy.sources.stored_objects import StoredObjects
-
-    Source = ObjectFiles | StoredObjects | KubernetesObjects
 
 ADMIN_CONNECTIONS = 64
 """Scrapers, probes, a team's live pages and terminals, and watches of the store."""
@@ -57,18 +51,13 @@ ADMIN_PART = 8
 
 STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
 """Two adjustments in a row that did not come to their end."""
-STALE_FILES_S = 6 * REREAD_PERIOD_S
-"""Files are read every few seconds, unless their file system hangs."""
 
 CONFIGURATION = "configuration"
 ENFORCEMENT = "enforcement"
 IDENTIFICATION = "identification"
-KUBERNETES = "kubernetes"
 LIMITS = "limits"
 OBJECT_COUNTS = "object-counts"
-OBJECTS = "objects"
 SHUTDOWN = "shutdown"
-STORE = "store"
 SWEEP = "sweep"
 
 OBSERVES = "flow control only observes: no request is rejected or delayed (flowControl.enforcement)"
@@ -112,8 +101,8 @@ class ProxyProcess:
         self.identities = Identities(
             settings,
             self.clock,
-            on_clients_change=self._forget_identities,
-            on_own_change=self._renew_pool,
+            on_clients_change=lambda: self.server.forget_identities(),  # noqa: PLW0108 - made below
+            on_own_change=lambda: self.server.pool.renew(),  # noqa: PLW0108 - made below
         )
         self.kinds = KindMeter(self.clock.now_ns())
         self.costs = LearnedCosts(self.clock.now_ns)
@@ -137,9 +126,10 @@ class ProxyProcess:
         self.health = HealthRegistry()
         self.health.add(SWEEP, look=self.server.sweep.problem)
         # Without adjustments the limits stay as they are: no reason to lose the requests.
-        self.health.add(LIMITS, pages=(READYZ,), is_blocking=False, look=self._adjustments.problem)
-        self.health.add(CONFIGURATION, pages=(READYZ,), is_blocking=False)
-        self.health.add(SETTINGS, pages=(READYZ,), is_blocking=False)
+        listed = partial(self.health.add, pages=(READYZ,), is_blocking=False)
+        listed(LIMITS, look=self._adjustments.problem)
+        listed(CONFIGURATION)
+        listed(SETTINGS)
         self._watching_identities = Supervised(
             Part.IDENTITY_FILES,
             "watching certificates, keys and tokens",
@@ -147,22 +137,18 @@ class ProxyProcess:
             stale_after_s=STALE_FILES_S,
         )
         if self.identities.can_fail:
-            self.health.add(
+            listed(
                 IDENTIFICATION,
-                pages=(READYZ,),
-                is_blocking=False,
                 look=lambda: self._watching_identities.problem() or self.identities.problem(),
             )
         if flow_control.enforcement == OBSERVE:
-            self.health.add(ENFORCEMENT, pages=(READYZ,), is_blocking=False, problem=OBSERVES)
+            listed(ENFORCEMENT, problem=OBSERVES)
         self.observation = Observation(settings, self.clock)
         self.observation.attach(self.server, self.health)
         self.health.add(SHUTDOWN, pages=(READYZ,))
         self.config_status = ConfigStatus()
         self.configuration_events = ConfigurationEvents()
-        self.source: Source | None = None
-        self.kubernetes: KubernetesObjects | None = None  # the source, if it is this one
-        self._api: FlowControlApi | None = None
+        self.objects = ObjectSource(settings, self.controller, self.health, self._on_load)
         self.object_counts: ObjectCounts | None = None
         self._reading_counts: Supervised | None = None
         if flow_control.object_counts_from is not None:
@@ -177,13 +163,7 @@ class ProxyProcess:
             self._reading_counts = reading = Supervised(
                 Part.OBJECT_COUNTS, "reading object counts", lambda _beat: counts.run()
             )
-            self.health.add(
-                OBJECT_COUNTS,
-                pages=(READYZ,),
-                is_blocking=False,
-                look=lambda: counts.problem or reading.problem(),
-            )
-
+            listed(OBJECT_COUNTS, look=lambda: counts.problem or reading.problem())
         self.descriptors = descriptors = DescriptorWatch(self.clock.now_ns)
         self._watching_descriptors = Supervised(
             Part.ADMIN, "looking for a descriptor", lambda _beat: descriptors.run()
@@ -215,14 +195,8 @@ class ProxyProcess:
         """
         try:
             self.observation.open()
-            self.source = await self._objects()
-            self.source.load_first()
-            watching = self._watching(self.source)
-            self.health.add(OBJECTS, pages=(READYZ,), is_blocking=False, look=watching.problem)
-            self._tasks.append(watching.start())
-            if self.kubernetes is not None:
-                timeout_s = self.settings.flow_control.kubernetes.first_sync_timeout_s
-                await self.kubernetes.wait_until_synced(timeout_s)
+            self._tasks.append(await self.objects.start(self._is_admin_local))
+            await self.objects.wait()
             await self._listen()
         except BaseException:
             await self.stop()
@@ -233,53 +207,6 @@ class ProxyProcess:
             self._tasks.append(self._watching_identities.start())
         if self._reading_counts is not None:
             self._tasks.append(self._reading_counts.start())
-
-    def _watching(self, source: Source) -> Supervised:
-        """The task that keeps what is in force as its source has it."""
-        name = "watching the objects"
-        if isinstance(source, ObjectFiles):
-            return Supervised(Part.OBJECTS, name, source.watch, stale_after_s=STALE_FILES_S)
-        # The others are told of changes, and say by themselves when they are not.
-        return Supervised(Part.OBJECTS, name, lambda _beat: source.watch())
-
-    async def _objects(self) -> Source:
-        """Where the objects come from; a store has the built-in ones by then."""
-        flow_control = self.settings.flow_control
-        if flow_control.kubernetes.is_enabled:
-            from apfproxy.app.kubernetes_source import (  # noqa: PLC0415 - only for who uses it
-                kubernetes_objects,
-            )
-
-            self.kubernetes = source = kubernetes_objects(
-                flow_control, self.controller, partial(self._on_load, is_whole=False)
-            )
-            self.health.add(KUBERNETES, pages=(READYZ,), is_blocking=False, look=source.problem)
-            return source
-        if flow_control.store is None:
-            return ObjectFiles(
-                flow_control.objects,
-                self.controller,
-                with_suggested=flow_control.suggested_objects,
-                on_load=partial(self._on_load, is_whole=True),
-            )
-        from apfproxy.app.flow_control_api import FlowControlApi  # noqa: PLC0415 - as above
-        from apfproxy.sources.stored_objects import StoredObjects  # noqa: PLC0415 - as above
-
-        # The proxy goes on with what it has, and only the next write can tell that all is well.
-        self.health.add(STORE, pages=(READYZ,), is_blocking=False)
-        self._api = FlowControlApi(
-            flow_control.store,
-            self.settings,
-            is_local=self._is_admin_local,
-            on_problem=lambda problem: self.health.report(STORE, problem),
-        )
-        await self._api.start()
-        return StoredObjects(
-            self._api.store,
-            flow_control.store,
-            self.controller,
-            on_load=partial(self._on_load, is_whole=False),
-        )
 
     def _is_admin_local(self) -> bool:
         """Whether the admin listener is on loopback addresses only."""
@@ -313,7 +240,7 @@ class ProxyProcess:
             access_log=self.observation.access_log,
             top_flows=self.observation.top_flows,
             flows=self.observation.flows,
-            api_routes=() if self._api is None else tuple(self._api.routes()),
+            api_routes=() if self.objects.api is None else tuple(self.objects.api.routes()),
         )
         self._admin = AdminListener(parts, places)
         try:
@@ -341,13 +268,11 @@ class ProxyProcess:
         """Take what has changed of all files, as is done when they change by themselves."""
         self.observation.reopen()
         await self.identities.check()
-        if isinstance(self.source, ObjectFiles):
-            await self.source.reload()
+        await self.objects.read_again()
 
     def hurry(self, _cancel: Callable[[], object]) -> None:
         """Do not wait for objects that are yet to come: the process is to end."""
-        if self.kubernetes is not None:
-            self.kubernetes.stop_waiting()
+        self.objects.stop_waiting()
 
     def attend(self, signals: Signals) -> None:
         """Log the start; from now on SIGHUP reads everything again, SIGUSR1 opens the log again."""
@@ -382,11 +307,7 @@ class ProxyProcess:
         await self.server.stop()
         await self.observation.close()  # after the last request's end
         await self.identities.close()
-        if self.kubernetes is not None:
-            await self.kubernetes.close()
-        if self._api is not None:
-            await self._api.stop()  # watches end by this
-            self._api = None
+        await self.objects.close()
         if self._admin is not None:
             await self._admin.close()
             self._admin = None
@@ -396,22 +317,10 @@ class ProxyProcess:
             self._reloading.cancel()
             self._reloading = None
 
-    def _forget_identities(self) -> None:
-        self.server.forget_identities()
-
-    def _renew_pool(self) -> None:
-        self.server.pool.renew()
-
     def _on_load(
         self, problems: tuple[Problem, ...], dangling: tuple[str, ...], *, is_whole: bool
     ) -> None:
-        """Say everywhere what became of the configuration.
-
-        Args:
-            problems: As a `LoadObserver` has them.
-            dangling: Likewise.
-            is_whole: Whether the source takes a load as a whole or not at all.
-        """
+        """Say everywhere what became of the configuration."""
         texts = tuple(map(str, problems))
         self.config_status.loaded(len(problems), time.time())
         self.configuration_events.loaded(
@@ -450,11 +359,11 @@ class ProxyProcess:
                 "flow control only observes: no request is rejected or delayed;"
                 " apiserver_flowcontrol_* metrics tell what would have happened"
             )
-        if self.kubernetes is not None:
+        if (kubernetes := self.objects.kubernetes) is not None:
             logger.info(
                 "objects are those of %s%s",
-                self.kubernetes.name,
-                "" if self.kubernetes.is_synced else ", which are not here yet",
+                kubernetes.name,
+                "" if kubernetes.is_synced else ", which are not here yet",
             )
         if settings.flow_control.store is not None:
             logger.info(

@@ -93,11 +93,6 @@ def request_of_line(
 ) -> RawRequest:
     """The request of somebody anonymous that has no fields to speak of.
 
-    Args:
-        method: Of its first line.
-        target: Likewise.
-        settings: With the limits of the proxy; the default ones if None.
-
     Raises:
         ValueError: The proxy would refuse it; says with which status.
     """

@@ -69,10 +69,6 @@ class Signals:
     async def before_second(self, ending: Coroutine[Any, Any, None], *, name: str) -> bool:
         """End something in order, but cancel that at the second signal.
 
-        Args:
-            ending: Ends it; what it raises is raised.
-            name: Of its task.
-
         Returns:
             Whether it came to its end.
         """

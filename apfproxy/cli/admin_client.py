@@ -20,10 +20,6 @@ MAX_SHOWN = 300
 def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
     """Get a page as JSON.
 
-    Args:
-        address: Of the admin listener.
-        target: The path and query.
-
     Raises:
         CommandError: There is no such listener, or it has no such answer.
     """
@@ -47,11 +43,6 @@ def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
 
 def answer_json(url: str, status: int, body: bytes) -> Any:  # noqa: ANN401 - any JSON
     """What an answer of the admin listener says.
-
-    Args:
-        url: Of the listener.
-        status: Of the answer.
-        body: Of the answer.
 
     Raises:
         CommandError: It is an error, or no JSON.

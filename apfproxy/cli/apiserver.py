@@ -153,10 +153,6 @@ async def run(
 ) -> int:
     """Serve until a signal, then stop.
 
-    Args:
-        settings: All of them.
-        on_started: Called when everything is there.
-
     Returns:
         `OK` after a stop in order, `FAILED` if a second signal cut it short.
 

@@ -93,9 +93,6 @@ def cli(context: click.Context) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run a command; errors go to stderr, a line for each.
 
-    Args:
-        arguments: Without the program's name; by default those of the process.
-
     Returns:
         The exit code.
     """

@@ -71,15 +71,7 @@ class Tally:
 
 
 class ClientConnection(asyncio.Protocol):
-    """Keeps one request in flight, as one user, until it is closed.
-
-    Args:
-        loop: For pauses and connections.
-        port: Of the proxy, on this machine.
-        user: Who the requests say they are from.
-        path: What they ask for.
-        tally: Counts what comes back.
-    """
+    """Keeps one request in flight, as one user, until it is closed."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, port: int, user: str, path: str, tally: Tally
@@ -152,12 +144,7 @@ class ClientConnection(asyncio.Protocol):
 
 
 class Load:
-    """All clients at work against one proxy.
-
-    Args:
-        kinds: Which clients there are.
-        port: Of the proxy, on this machine.
-    """
+    """All clients at work against one proxy."""
 
     def __init__(self, kinds: Iterable[ClientKind], port: int) -> None:
         loop = asyncio.get_running_loop()

@@ -12,11 +12,7 @@ EXIT_CODES = "Exit codes: 0 ok, 1 failed, 2 wrong usage (flags, or the settings 
 
 
 class CommandError(click.ClickException):
-    """The command failed; its message says in one line what to do.
-
-    Args:
-        *lines: One for each problem.
-    """
+    """The command failed; its message says in one line what to do."""
 
     exit_code = FAILED
 

@@ -26,11 +26,6 @@ def key_reader(
     """Call back with each key, without echo; where there is no terminal, do nothing.
 
     Ctrl-C still interrupts.  Ctrl-Z does nothing, as it would leave the screen as it is.
-
-    Args:
-        descriptor: Of standard input.
-        loop: The running one.
-        on_key: Gets one character at a time.
     """
     if not os.isatty(descriptor):
         yield

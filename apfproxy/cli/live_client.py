@@ -127,11 +127,7 @@ def rates_between(before: LiveState | None, now: LiveState) -> dict[str, Rates]:
 
 
 class LiveClient:
-    """Asks one admin listener, over a connection that it keeps.
-
-    Args:
-        address: Of the listener.
-    """
+    """Asks one admin listener, over a connection that it keeps."""
 
     def __init__(self, address: Address) -> None:
         self.url = f"{'https' if address.is_tls else 'http'}://{address}"
@@ -187,10 +183,6 @@ class LiveClient:
 
 def state_of(url: str, answer: object) -> LiveState:
     """Read the state.
-
-    Args:
-        url: Whose answer it is.
-        answer: What JSON is made of.
 
     Raises:
         CommandError: It is something else.

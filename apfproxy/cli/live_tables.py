@@ -74,12 +74,7 @@ class View:
 
 
 def render(view: View, width: int) -> RenderableType:
-    """Everything, from the top of the screen to its last line.
-
-    Args:
-        view: What is shown.
-        width: Columns that there are.
-    """
+    """Everything, from the top of the screen to its last line."""
     head = [*_head(view)]
     foot = [*_events(view)]
     if view.height is not None:
@@ -153,12 +148,7 @@ class SeatBar:
         yield self.text(options.max_width, is_plain=options.ascii_only)
 
     def text(self, width: int, *, is_plain: bool) -> Text:
-        """The bar.
-
-        Args:
-            width: Its columns.
-            is_plain: Whether it is of ASCII.
-        """
+        """The bar."""
         level = self._level
         solid, shaded, dotted, mark = "#=.|" if is_plain else "█░·│"
         full = max(level.nominal, level.current, level.seats_in_use)

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command.
 
-    Args:
-        arguments: Without the program's name; by default those of the process.
-
     Returns:
         The exit code.
     """

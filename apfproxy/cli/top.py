@@ -140,12 +140,6 @@ async def print_once(admin: Address, interval_s: float, console: Console) -> int
 async def run(admin: Address, interval_s: float, console: Console, descriptor: int) -> int:
     """Show the state until told to end.
 
-    Args:
-        admin: The admin listener.
-        interval_s: Seconds between two looks.
-        console: A terminal.
-        descriptor: Of what keys come from.
-
     Raises:
         CommandError: There is nothing to show from the beginning.
     """
@@ -184,11 +178,6 @@ def _signals(loop: asyncio.AbstractEventLoop, screen: Screen) -> Iterator[None]:
 
 class Screen:
     """What is to be shown, and when it changes.
-
-    Args:
-        client: Looks at the proxy.
-        state: Of its first look.
-        now_s: A clock.
 
     Attributes:
         is_ended: Whether it was told to end.

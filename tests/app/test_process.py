@@ -130,10 +130,10 @@ async def test_objects_take_effect_and_problems_show(
     # Only this test is to say when the file is read.
     monkeypatch.setattr(ObjectFiles, "watch", lambda _files, _beat: asyncio.Event().wait())
     await process.start()
-    assert isinstance(process.source, ObjectFiles)
+    assert isinstance(process.objects.source, ObjectFiles)
     for text in ("broken", SCHEMA.replace("NAME", "x").replace("LEVEL", "gone"), level("second")):
         path.write_text(text)
-        await process.source.reload()
+        await process.objects.source.reload()
         seen.append(process.health.problem("configuration"))
     is_ready = process.health.is_healthy("readyz")
     await process.stop()
@@ -166,11 +166,11 @@ async def test_an_object_that_is_not_valid(
         monkeypatch.setattr(kind, "watch", lambda _source: asyncio.Event().wait())
     process = ProxyProcess(settings_for(9, flow_control))
     await process.start()
-    assert isinstance(process.source, StoredObjects | KubernetesObjects)
+    assert isinstance(process.objects.source, StoredObjects | KubernetesObjects)
     prepare = InForce.prepare
     bad = Problem("there", ("no good",), None, "FlowSchema", "bad")
     monkeypatch.setattr(InForce, "prepare", lambda in_force, read: prepare(in_force, [*read, bad]))
-    await process.source.reload()
+    await process.objects.source.reload()
     problem = process.health.problem("configuration")
     *_, event = process.configuration_events
     generation = process.controller.generation

@@ -73,8 +73,8 @@ async def test_proxies_get_their_objects(tmp_path: Path) -> None:
     await process.start()
     async with aiohttp.ClientSession() as session:
         await create(session, process.admin_port or 0, LIMITED)
-    assert process.source is not None
-    process.source.load_first()
+    assert process.objects.source is not None
+    process.objects.source.load_first()
     await process.stop()
 
     assert {"demo", "exempt", "catch-all"} == set(process.controller.levels)

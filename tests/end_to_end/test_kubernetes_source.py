@@ -17,7 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from apfproxy.api.flowcontrol.objects import read_object, with_type
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.kubernetes_source import kubernetes_objects
-from apfproxy.app.process import KUBERNETES, ProxyProcess
+from apfproxy.app.object_source import KUBERNETES
+from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import FlowControlSettings, KubernetesSettings
 from apfproxy.sources.object_files import effective_objects
@@ -223,8 +224,8 @@ async def following(path: str, **changes: Any) -> AsyncIterator[ProxyProcess]:  
 
 def source_of(process: ProxyProcess) -> KubernetesObjects:
     """Where the objects of a process come from."""
-    assert process.source is not None
-    source: Any = process.source
+    assert process.objects.source is not None
+    source: Any = process.objects.source
     assert source.reflectors
     return source  # type: ignore[no-any-return]
 

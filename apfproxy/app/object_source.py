@@ -1,0 +1,158 @@
+"""The source of a proxy's objects, as the settings name it: files, a store or a Kubernetes API.
+
+A source's modules are imported only by settings that name it.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from apfproxy.duties import Supervised
+from apfproxy.faults import Part
+from apfproxy.observe.health import READYZ
+from apfproxy.sources.file_changes import REREAD_PERIOD_S
+from apfproxy.sources.files import ObjectFiles
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from apfproxy.api.decode import Problem
+    from apfproxy.app.flow_control_api import FlowControlApi
+    from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.settings import Settings
+    from apfproxy.sources.kubernetes import KubernetesObjects
+    from apfproxy.sources.stored_objects import StoredObjects
+
+STALE_FILES_S = 6 * REREAD_PERIOD_S
+"""Files are read every few seconds, unless their file system hangs."""
+
+KUBERNETES = "kubernetes"
+OBJECTS = "objects"
+STORE = "store"
+
+
+class OnLoad(Protocol):
+    """Takes the outcome of a load, as `LoadObserver` does."""
+
+    def __call__(
+        self, problems: tuple[Problem, ...], dangling: tuple[str, ...], *, is_whole: bool
+    ) -> None:
+        """`is_whole`: whether the source takes a load as a whole or not at all."""
+
+
+class ObjectSource:
+    """The source, and the task that keeps in force what it has.
+
+    Attributes:
+        source: None before the start.
+        kubernetes: The source, if it is a Kubernetes API.
+        api: Over the store, if there is one.
+    """
+
+    def __init__(
+        self, settings: Settings, controller: Controller, health: HealthRegistry, on_load: OnLoad
+    ) -> None:
+        self._settings = settings
+        self._controller = controller
+        self._health = health
+        self._on_load = on_load
+        self.source: ObjectFiles | StoredObjects | KubernetesObjects | None = None
+        self.kubernetes: KubernetesObjects | None = None
+        self.api: FlowControlApi | None = None
+
+    def __repr__(self) -> str:
+        return f"<ObjectSource {self.source!r}>"
+
+    async def start(self, is_admin_local: Callable[[], bool]) -> asyncio.Task[None]:
+        """Put in force what the source has, and from now on what it gets.
+
+        Args:
+            is_admin_local: Whether the admin listener, which has a store's API, is on loopback
+                addresses only.
+
+        Returns:
+            The task that follows the source.
+
+        Raises:
+            OperatorError: The source cannot be used.
+        """
+        source = self.source = await self._open(is_admin_local)
+        source.load_first()
+        if isinstance(source, ObjectFiles):
+            watch, stale_after_s = source.watch, STALE_FILES_S
+            watching = Supervised(
+                Part.OBJECTS, "watching the objects", watch, stale_after_s=stale_after_s
+            )
+        else:  # the others are told of changes, and say by themselves when they are not
+            follow = source.watch
+            watching = Supervised(Part.OBJECTS, "watching the objects", lambda _beat: follow())
+        self._health.add(OBJECTS, pages=(READYZ,), is_blocking=False, look=watching.problem)
+        return watching.start()
+
+    async def wait(self) -> None:
+        """Wait for the objects of a Kubernetes API, for as long as the settings say."""
+        if self.kubernetes is not None:
+            timeout_s = self._settings.flow_control.kubernetes.first_sync_timeout_s
+            await self.kubernetes.wait_until_synced(timeout_s)
+
+    async def _open(
+        self, is_admin_local: Callable[[], bool]
+    ) -> ObjectFiles | StoredObjects | KubernetesObjects:
+        """The source; a store has the built-in objects by then."""
+        flow_control = self._settings.flow_control
+        if flow_control.kubernetes.is_enabled:
+            from apfproxy.app.kubernetes_source import kubernetes_objects  # noqa: PLC0415
+
+            self.kubernetes = kubernetes_objects(
+                flow_control, self._controller, partial(self._on_load, is_whole=False)
+            )
+            self._health.add(
+                KUBERNETES, pages=(READYZ,), is_blocking=False, look=self.kubernetes.problem
+            )
+            return self.kubernetes
+        if flow_control.store is None:
+            return ObjectFiles(
+                flow_control.objects,
+                self._controller,
+                with_suggested=flow_control.suggested_objects,
+                on_load=partial(self._on_load, is_whole=True),
+            )
+        from apfproxy.app.flow_control_api import FlowControlApi  # noqa: PLC0415
+        from apfproxy.sources.stored_objects import StoredObjects  # noqa: PLC0415
+
+        # The proxy goes on with what it has, and only the next write can tell that all is well.
+        self._health.add(STORE, pages=(READYZ,), is_blocking=False)
+        self.api = FlowControlApi(
+            flow_control.store,
+            self._settings,
+            is_local=is_admin_local,
+            on_problem=partial(self._health.report, STORE),
+        )
+        await self.api.start()
+        return StoredObjects(
+            self.api.store,
+            flow_control.store,
+            self._controller,
+            on_load=partial(self._on_load, is_whole=False),
+        )
+
+    def stop_waiting(self) -> None:
+        """Do not wait for objects that are yet to come."""
+        if self.kubernetes is not None:
+            self.kubernetes.stop_waiting()
+
+    async def read_again(self) -> None:
+        """Take what has changed of files."""
+        if isinstance(self.source, ObjectFiles):
+            await self.source.reload()
+
+    async def close(self) -> None:
+        """End watches, finish writes; harmless once done."""
+        if self.kubernetes is not None:
+            await self.kubernetes.close()
+        if self.api is not None:
+            await self.api.stop()
+            self.api = None
