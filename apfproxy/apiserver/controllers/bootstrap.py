@@ -17,11 +17,11 @@ import copy
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import yaml
-
 from apfproxy.api.core.kinds import NAMESPACE
+from apfproxy.api.documents import split_documents
 from apfproxy.api.flowcontrol.bootstrap import CHECKOUT, INSTALLED, directory
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
+from apfproxy.api.flowcontrol.objects import KINDS
 from apfproxy.apiserver.controllers.runner import is_not_found
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.registry import DeleteOptions, WriteOptions, completed, entry_metadata
@@ -68,11 +68,12 @@ class BuiltIn:
 
 def flow_control_objects(file_name: str, *, is_mandatory: bool) -> list[BuiltIn]:
     """The objects of one of the bootstrap files."""
-    kinds = {kind.name: kind for kind in (FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION)}
-    text = (directory(INSTALLED, CHECKOUT) / file_name).read_text()
+    documents, problem = split_documents((directory(INSTALLED, CHECKOUT) / file_name).read_bytes())
+    assert problem is None, problem
     return [
-        BuiltIn(kinds[raw["kind"]], completed(kinds[raw["kind"]], raw), is_mandatory)
-        for raw in yaml.safe_load_all(text)
+        BuiltIn(KINDS[raw["kind"]], completed(KINDS[raw["kind"]], raw), is_mandatory)
+        for raw in (document.content for document in documents)
+        if isinstance(raw, dict)
     ]
 
 
