@@ -146,10 +146,10 @@ async def stream(request: web.Request, form: Form, chunks: Iterator[bytes]) -> w
         if compressor:
             await response.write(compressor.flush())
 
-    return await written_piecemeal(request, headers, write)
+    return await respond_in_parts(request, headers, write)
 
 
-async def written_piecemeal(
+async def respond_in_parts(
     request: web.Request,
     headers: list[tuple[str, str]],
     write: Callable[[web.StreamResponse], Awaitable[None]],

@@ -22,10 +22,10 @@ from apfproxy.apiserver.answers import (
     STREAMED_ITEMS,
     document,
     headers_for,
+    respond_in_parts,
     stream,
     wants_indented,
     warn,
-    written_piecemeal,
 )
 from apfproxy.apiserver.bodies import (
     LARGEST_BYTES,
@@ -51,8 +51,8 @@ from apfproxy.apiserver.errors import (
 )
 from apfproxy.apiserver.eviction import evict
 from apfproxy.apiserver.identity import check_identity, is_version, place
-from apfproxy.apiserver.large_writes import worked_out
-from apfproxy.apiserver.lists import Selection, page, reach
+from apfproxy.apiserver.large_writes import compute
+from apfproxy.apiserver.lists import Selection, page, wait_until_visible
 from apfproxy.apiserver.negotiation import (
     ALL_SHAPES,
     AVAILABLE,
@@ -139,7 +139,7 @@ class Call:
     async def _get(self) -> web.StreamResponse:
         """Read one object."""
         form = self._form()
-        await reach(self._store, parameters.asked_version(self._query))
+        await wait_until_visible(self._store, parameters.asked_version(self._query))
         target, kind = self._target, self._kind
         entry = self._collection.get(target.namespace, target.name)
         if entry is None:
@@ -199,7 +199,7 @@ class Call:
         write = self._write_options(options, data)
         if patch_type == APPLY_PATCH:
             read_configuration = partial(applied, kind, version, data, options.field_validation)
-            configuration, warnings = await worked_out(len(data), read_configuration)
+            configuration, warnings = await compute(len(data), read_configuration)
             warn_all(warnings)
             written = await self._registry.apply(
                 kind, target.namespace, target.name, configuration, write, force=options.force
@@ -208,7 +208,7 @@ class Call:
         if self._store.head(kind.resource, target.namespace, target.name) is None:
             raise not_found(kind.group, kind.plural, target.name)
         read_patch = partial(Patch, kind, version, patch_type, data, options.field_validation)
-        patch = await worked_out(len(data), read_patch)
+        patch = await compute(len(data), read_patch)
 
         def patched(live: Object) -> Object:
             new = patch.change(live)
@@ -261,7 +261,7 @@ class Call:
             api_version = "policy/v1"
         expected = Expected("Eviction", api_version, EVICTIONS[api_version])
         read_eviction = partial(decode, expected, parsed, options.field_validation, data)
-        eviction, warnings = await worked_out(len(data), read_eviction)
+        eviction, warnings = await compute(len(data), read_eviction)
         warn_all(warnings)
         target = self._target
         place(eviction["metadata"], target.namespace)
@@ -305,7 +305,7 @@ class Call:
         async def write(response: web.StreamResponse) -> None:
             await watch.run(response.write, ON_INITIAL.get())
 
-        return await written_piecemeal(self._request, headers_for(form), write)
+        return await respond_in_parts(self._request, headers_for(form), write)
 
     def _form(self, *, has_table: bool = True, streams: bool = False) -> Form:
         shapes = ALL_SHAPES if has_table else WITHOUT_TABLE
@@ -346,13 +346,13 @@ class Call:
 
     async def _parsed(self, data: bytes, kind_name: str, schema_for: SchemaFor) -> Parsed:
         """The request's body, parsed."""
-        return await worked_out(
+        return await compute(
             len(data), partial(parse, self._content_type, data, kind_name, schema_for)
         )
 
     async def _sent(self, data: bytes, validation: str) -> Object:
         """The object in the request's body."""
-        return await worked_out(len(data), partial(self._decoded, data, validation))
+        return await compute(len(data), partial(self._decoded, data, validation))
 
     def _decoded(self, data: bytes, validation: str) -> Object:
         expected = expected_of(self._kind, self._version)

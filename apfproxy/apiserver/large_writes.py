@@ -66,7 +66,7 @@ class CollectorPause:
 COLLECTOR_PAUSE = CollectorPause()
 
 
-async def worked_out(size: int, work: Callable[[], Made]) -> Made:
+async def compute(size: int, work: Callable[[], Made]) -> Made:
     """The result of a function: computed in a thread for a large write, at once for a small one.
 
     The function must not touch anything that others change.

@@ -70,18 +70,18 @@ class Page:
     metadata: Object
 
 
-def too_large(resource_version: int, current: int) -> StatusError:
+def in_the_future(resource_version: int, current: int) -> StatusError:
     """504: the resource version is in the future."""
     message = f"Timeout: Too large resource version: {resource_version}, current: {current}"
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return StatusError(504, "Timeout", message, {"causes": [cause]}, retry_after_s=1)
 
 
-async def reach(store: Store, resource_version: int) -> None:
+async def wait_until_visible(store: Store, resource_version: int) -> None:
     """Wait until readers see a resource version; StatusError 504 after `NEWER_WAIT_S`."""
     is_there = resource_version <= store.resource_version
     if not is_there and not await store.wait_for(resource_version, NEWER_WAIT_S):
-        raise too_large(resource_version, store.resource_version)
+        raise in_the_future(resource_version, store.resource_version)
 
 
 async def page(
@@ -100,7 +100,7 @@ async def page(
         limit = 0  # as from Kubernetes' watch cache, which ignores the limit
     elif options.resource_version:
         wanted = int(options.resource_version)
-        await reach(store, wanted)
+        await wait_until_visible(store, wanted)
         is_paged = limit > 0 and not options.resource_version_match
         if options.resource_version_match == EXACT or is_paged:
             at = wanted

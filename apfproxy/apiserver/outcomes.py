@@ -70,11 +70,11 @@ class Replacement:
     is_change: bool
 
 
-def begun(write: Write, obj: Object) -> Object:
+def prepare_creation(write: Write, obj: Object) -> Object:
     """The object to create, in the storage version; `obj`, canonical with defaults, is changed."""
     warn_all(write.warn, drop_repeated_owners(obj["metadata"]))
-    wipe(obj["metadata"])
-    own(write, None, obj)
+    drop_server_fields(obj["metadata"])
+    record_owner(write, None, obj)
     return as_stored(write, obj)
 
 
@@ -99,7 +99,7 @@ def updated(write: Write, entry: Entry, change: Callable[[Object], Object]) -> R
     new = change(in_version(kind, version, entry))
     set_type(new, kind, version)
     warn_all(write.warn, drop_repeated_owners(new["metadata"]))
-    own(write, live, new)
+    record_owner(write, live, new)
     return replaced(write, entry, new)
 
 
@@ -144,9 +144,9 @@ def applied(
     return as_stored(write, new) if entry is None else replaced(write, entry, new)
 
 
-def own(write: Write, live: Object | None, new: Object) -> None:
+def record_owner(write: Write, live: Object | None, new: Object) -> None:
     """Record which fields of the new object the writer owns."""
-    keep_entries(write.kind, new["metadata"])
+    drop_unknown_versions(write.kind, new["metadata"])
     update_managed(writer_of(write), live, new)
 
 
@@ -162,7 +162,7 @@ def writer_of(write: Write) -> Writer:
     )
 
 
-def keep_entries(kind: Kind, metadata: Object) -> None:
+def drop_unknown_versions(kind: Kind, metadata: Object) -> None:
     """Drop owners of fields in versions that the kind does not have."""
     if entries := metadata.get("managedFields"):
         known = {kind.api_version(version.name) for version in kind.versions}
@@ -171,7 +171,7 @@ def keep_entries(kind: Kind, metadata: Object) -> None:
         ]
 
 
-def wipe(metadata: Object) -> None:
+def drop_server_fields(metadata: Object) -> None:
     """Remove what a client cannot set from a new object's metadata."""
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(field, None)

@@ -39,17 +39,17 @@ from apfproxy.apiserver.identity import (
     is_version,
     place,
 )
-from apfproxy.apiserver.large_writes import LARGE_BYTES, LargeWrites, worked_out
+from apfproxy.apiserver.large_writes import LARGE_BYTES, LargeWrites, compute
 from apfproxy.apiserver.outcomes import (
     Replacement,
     Warn,
     Write,
     applied,
-    begun,
     complete_creation,
     decoded,
+    drop_server_fields,
+    prepare_creation,
     updated,
-    wipe,
 )
 from apfproxy.apiserver.store.entries import ObjectTooLargeError
 
@@ -173,7 +173,7 @@ class Registry:
         size = options.sent_bytes
         async with self._large_writes.turn(size):
             write = self._write(kind, options)
-            made = await worked_out(size, partial(begun, write, obj))
+            made = await compute(size, partial(prepare_creation, write, obj))
             return await self._create(kind, namespace, made, options)
 
     async def update(
@@ -201,7 +201,7 @@ class Registry:
                 entry = self._entry(kind, namespace, name)
                 check_uid(kind, entry, uid)
                 write = self._write(kind, options)
-                made = await worked_out(size, partial(updated, write, entry, change))
+                made = await compute(size, partial(updated, write, entry, change))
                 if self.store.head(kind.resource, namespace, name) is entry:
                     return await self._replace(kind, made, options)
 
@@ -239,7 +239,7 @@ class Registry:
                     check_no_uid(kind, name, patch)
                 write = self._write(kind, options)
                 make = partial(applied, write, entry, (namespace, name), patch, force=force)
-                made = await worked_out(size, make)
+                made = await compute(size, make)
                 if self.store.head(kind.resource, namespace, name) is not entry:
                     continue
                 if isinstance(made, Replacement):
@@ -258,7 +258,7 @@ class Registry:
         async with self._large_writes.turn(size):
             while True:
                 entry = self._entry(kind, namespace, name)
-                made = await worked_out(size, partial(self._ending, kind, entry, options))
+                made = await compute(size, partial(self._ending, kind, entry, options))
                 if self.store.head(kind.resource, namespace, name) is entry:
                     break
             if not options.is_dry_run:
@@ -318,14 +318,14 @@ class Registry:
             # Names are generated after admission.
             name = metadata.get("name") or metadata.get("generateName") or "Unknown"
             raise forbidden(kind.group, kind.plural, name, objection)
-        wipe(metadata)
+        drop_server_fields(metadata)
         metadata["uid"] = str(uuid.UUID(int=self._chance.getrandbits(128), version=4))
         metadata["creationTimestamp"] = rfc3339(self.clock())
         prefix = "" if metadata.get("name") else metadata.get("generateName", "")
         if prefix:
             metadata["name"] = self._new_name(kind, namespace, prefix)
         name = metadata.get("name", "")
-        await worked_out(options.sent_bytes, partial(complete_creation, kind, obj, options.warn))
+        await compute(options.sent_bytes, partial(complete_creation, kind, obj, options.warn))
         if options.sent_bytes >= LARGE_BYTES and self._has_namespaces and kind.is_namespaced:
             self._check_namespace(kind, metadata)  # the namespace may be gone meanwhile
         is_taken = self.store.head(kind.resource, namespace, name) is not None

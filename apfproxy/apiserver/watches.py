@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from apfproxy.apiserver.errors import StatusError, expired
-from apfproxy.apiserver.lists import reach
+from apfproxy.apiserver.lists import wait_until_visible
 from apfproxy.apiserver.negotiation import Shape
 from apfproxy.apiserver.options import ANY_VERSION
 from apfproxy.apiserver.store.entries import ChangeType, Entry, TooOldError
@@ -98,7 +98,7 @@ class Watch:
             is_initial = is_any
         if not is_any and is_initial:
             try:
-                await reach(store, int(options.resource_version))
+                await wait_until_visible(store, int(options.resource_version))
             except StatusError as error:
                 self._failure = error
                 return

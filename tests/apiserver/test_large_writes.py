@@ -15,7 +15,7 @@ from apfproxy.api.core.kinds import NAMESPACE, POD
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver import registry as registry_module
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.large_writes import LARGE_BYTES, CollectorPause, LargeWrites, worked_out
+from apfproxy.apiserver.large_writes import LARGE_BYTES, CollectorPause, LargeWrites, compute
 from apfproxy.apiserver.registry import WriteOptions, completed
 from apfproxy.tasks import spawn
 from tests.apiserver.controllers.scene import TESTER, Scene
@@ -40,11 +40,9 @@ LARGE = WriteOptions("tester", sent_bytes=LARGE_BYTES)
 
 
 @pytest.mark.parametrize(("size", "is_here"), [(LARGE_BYTES - 1, True), (LARGE_BYTES, False)])
-async def test_where_it_is_worked_out(size: int, is_here: bool) -> None:
+async def test_where_it_is_computed(size: int, is_here: bool) -> None:
     """A small write does not leave its thread; a large one does, and the collector rests."""
-    thread, is_enabled = await worked_out(
-        size, lambda: (threading.current_thread(), gc.isenabled())
-    )
+    thread, is_enabled = await compute(size, lambda: (threading.current_thread(), gc.isenabled()))
 
     assert is_here == (threading.current_thread() is thread)
     assert is_here == is_enabled
@@ -56,7 +54,7 @@ async def test_the_loop_goes_round() -> None:
     done = threading.Event()
     asyncio.get_running_loop().call_later(0, done.set)
 
-    assert await worked_out(LARGE_BYTES, lambda: done.wait(10))
+    assert await compute(LARGE_BYTES, lambda: done.wait(10))
 
 
 async def test_turns() -> None:
@@ -176,10 +174,10 @@ async def test_a_large_update_from_a_version_that_changes() -> None:
 
 
 async def test_large_writes_leave_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Creating, applying, changing and deleting large objects is worked out in other threads."""
+    """Creating, applying, changing and deleting large objects is computed in other threads."""
     scene = Scene()
     here, threads = threading.current_thread(), []
-    for name in ("begun", "complete_creation", "updated", "applied"):
+    for name in ("prepare_creation", "complete_creation", "updated", "applied"):
         work = getattr(registry_module, name)
 
         def recorded(*args: Any, work: Any = work, **kwargs: Any) -> Any:  # noqa: ANN401 - any

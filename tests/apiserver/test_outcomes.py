@@ -10,7 +10,7 @@ import pytest
 
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.apiserver.errors import StatusError
-from apfproxy.apiserver.outcomes import Replacement, Write, applied, begun, updated
+from apfproxy.apiserver.outcomes import Replacement, Write, applied, prepare_creation, updated
 from apfproxy.apiserver.store.entries import Entry
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_fields_of_other_versions_are_nobodys() -> None:
     obj = {**copy.deepcopy(PATCH), "status": {}}
     obj["metadata"] |= {"managedFields": entries, "deletionGracePeriodSeconds": 5}
 
-    made = begun(WRITE, obj)["metadata"]
+    made = prepare_creation(WRITE, obj)["metadata"]
 
     assert ["known", "tester"] == [entry["manager"] for entry in made["managedFields"]]
     assert "deletionGracePeriodSeconds" not in made
