@@ -156,7 +156,7 @@ class ProxyProcess:
 
             self.object_counts = counts = ObjectCounts(
                 flow_control.object_counts_from,
-                self.costs,
+                self.costs.set_object_counts,
                 self.clock.now_ns,
                 flow_control.object_counts_interval_s,
             )

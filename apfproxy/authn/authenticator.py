@@ -72,16 +72,14 @@ class Refusal:
     problem: str
 
 
+@dataclass(slots=True)
 class AuthenticationCounters:
     """Authentications, cached ones excluded, by outcome."""
 
-    __slots__ = ("anonymous", "authenticated", "refused", "unavailable")
-
-    def __init__(self) -> None:
-        self.anonymous = 0
-        self.authenticated = 0
-        self.refused = 0
-        self.unavailable = 0  # another server did not answer
+    anonymous: int = 0
+    authenticated: int = 0
+    refused: int = 0
+    unavailable: int = 0  # another server did not answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections import OrderedDict
+from dataclasses import dataclass, field
 
 V6_NETWORK_BITS = 64
 """Hosts choose the rest of their addresses themselves."""
@@ -23,15 +24,13 @@ class LineFullError(Exception):
     """No place is left, or the place went to another."""
 
 
+@dataclass(eq=False, slots=True)
 class Line:
     """The places of one address; `waiting` is in the order of their turns."""
 
-    __slots__ = ("address", "under_way", "waiting")
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-        self.waiting: OrderedDict[Place, None] = OrderedDict()
-        self.under_way = 0
+    address: str
+    waiting: OrderedDict[Place, None] = field(default_factory=OrderedDict)
+    under_way: int = 0
 
 
 class Place:

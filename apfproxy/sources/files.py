@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from apfproxy.errors import OperatorError
 from apfproxy.sources.file_changes import at_rest, notifications, watch_files
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from apfproxy.sources.file_changes import Roots
     from apfproxy.sources.object_files import FileContents
 
+    LoadObserver = Callable[[tuple[Problem, ...], tuple[str, ...]], None]
+    """Is told why parts of a load are not in force, and a line for each unused FlowSchema."""
+
 MAX_LOGGED_PROBLEMS = 20
 
 logger = logging.getLogger(__name__)
@@ -36,13 +39,6 @@ class ObjectsError(OperatorError):
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
-
-
-class LoadObserver(Protocol):
-    """Is told the outcome of each load."""
-
-    def __call__(self, problems: tuple[Problem, ...], dangling: tuple[str, ...]) -> None:
-        """Take why parts of a load are not in force, and a line for each unused FlowSchema."""
 
 
 @dataclass(frozen=True, slots=True)

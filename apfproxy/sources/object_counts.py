@@ -11,7 +11,7 @@ import asyncio
 import logging
 import math
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import aiohttp
 import yarl
@@ -38,13 +38,6 @@ logger = logging.getLogger(__name__)
 
 class CountsError(Exception):
     """The metrics page cannot be read; the server's fault, or that of the URL."""
-
-
-class CountsSink(Protocol):
-    """Who wants the counts; `flowcontrol.learned_costs.LearnedCosts` does."""
-
-    def set_object_counts(self, counts: Mapping[str, int], now_ns: int) -> None:
-        """Take the counts by resource, such as `pods` or `deployments.apps`."""
 
 
 class CountsParser:
@@ -107,21 +100,21 @@ class ObjectCounts:
     """Reads the counts periodically, and logs once when that fails or works again.
 
     Args:
-        sink: Gets the counts, and decides when old ones no longer count.
+        on_counts: Gets the counts by resource, and their time in nanoseconds.
         interval_s: Between the end of a reading and the next.
     """
 
     def __init__(
         self,
         url: str,
-        sink: CountsSink,
+        on_counts: Callable[[Mapping[str, int], int], None],
         now_ns: Callable[[], int],
         interval_s: float,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.url = yarl.URL(url)
-        self._sink = sink
+        self._on_counts = on_counts
         self._now_ns = now_ns
         self._interval_s = interval_s
         self._sleep = sleep
@@ -161,7 +154,7 @@ class ObjectCounts:
         if self.problem is not None or self.reads_total == 1:
             logger.info("object counts of %d resources from %s", len(counts), self.shown_url)
         self.problem = None
-        self._sink.set_object_counts(counts, self._now_ns())
+        self._on_counts(counts, self._now_ns())
 
     async def _fetch(self, session: aiohttp.ClientSession) -> dict[str, int]:
         parser = CountsParser()

@@ -19,6 +19,7 @@ from apfproxy.app.process import ProxyProcess
 from apfproxy.errors import ListenError
 from apfproxy.faults import Part
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
@@ -224,21 +225,16 @@ async def test_object_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     async with origin() as server:
         url = str(server.make_url("/metrics"))
         flow_control = FlowControlSettings(object_counts_from=url, hash_seed=1)
-        process = ProxyProcess(settings_for(server.port or 0, flow_control))
         arrived = asyncio.Event()
-        assert process.object_counts is not None
-        process.health.report("object-counts", "not read yet")
         told: list[Mapping[str, int]] = []
 
-        class Sink:
-            """Keeps the counts."""
+        def take(_costs: LearnedCosts, counts: Mapping[str, int], _now_ns: int) -> None:
+            told.append(counts)
+            arrived.set()
 
-            def set_object_counts(self, counts: Mapping[str, int], now_ns: int) -> None:
-                del now_ns
-                told.append(counts)
-                arrived.set()
-
-        monkeypatch.setattr(process.object_counts, "_sink", Sink())
+        monkeypatch.setattr(LearnedCosts, "set_object_counts", take)
+        process = ProxyProcess(settings_for(server.port or 0, flow_control))
+        process.health.report("object-counts", "not read yet")
         await process.start()
         await arrived.wait()
         problem = process.health.problem("object-counts")

@@ -128,7 +128,7 @@ async def test_reading_a_server(caplog: pytest.LogCaptureFixture) -> None:
     problems = []
     async with TestServer(application) as server, aiohttp.ClientSession() as session:
         url = str(server.make_url("/metrics?token=secret").with_user("u").with_password("p"))
-        counts = ObjectCounts(url, sink, lambda: 42, interval_s=30)
+        counts = ObjectCounts(url, sink.set_object_counts, lambda: 42, interval_s=30)
         shown = str(server.make_url("/metrics"))
         with caplog.at_level(logging.INFO, logger=object_counts.__name__):
             for _ in answers:
@@ -166,7 +166,8 @@ async def test_reading_again_and_again() -> None:
             raise asyncio.CancelledError
 
     # Port 0 of this machine takes no connection.
-    counts = ObjectCounts("http://127.0.0.1:0/metrics", Sink(), lambda: 0, 1.5, sleep=sleep)
+    sink = Sink().set_object_counts
+    counts = ObjectCounts("http://127.0.0.1:0/metrics", sink, lambda: 0, 1.5, sleep=sleep)
     with pytest.raises(asyncio.CancelledError):
         await counts.run()
 
@@ -176,7 +177,7 @@ async def test_reading_again_and_again() -> None:
 
 async def test_odd_host() -> None:
     """A host whose name no resolver takes is a failure like any other."""
-    counts = ObjectCounts("http://a..b/metrics", Sink(), lambda: 0, 1)
+    counts = ObjectCounts("http://a..b/metrics", Sink().set_object_counts, lambda: 0, 1)
     async with aiohttp.ClientSession() as session:
         await counts.read_once(session)
 
