@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from apfproxy.observe.authentication_metrics import AuthenticationMetrics
+from apfproxy.observe.authentication_metrics import authentication_families
 from apfproxy.observe.families import NO_LABELS, counter
 from apfproxy.observe.metrics import MetricsPage
 from apfproxy.observe.process_metrics import (
@@ -42,7 +42,8 @@ def metrics_page(parts: AdminParts, places: Places) -> MetricsPage:
 
 def _families(parts: AdminParts) -> Iterator[Families]:
     identities = parts.identities
-    yield AuthenticationMetrics(identities.authenticator.counters, identities.review_apis).collect
+    counters = identities.authenticator.counters
+    yield partial(authentication_families, counters, identities.review_apis)
     if parts.access_log is not None:
         yield partial(access_log_families, parts.access_log)
     yield partial(health_families, parts.health)

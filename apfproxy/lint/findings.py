@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from functools import partial
 
 
 class Severity(enum.StrEnum):
@@ -66,49 +67,44 @@ FINDING_KINDS: dict[str, FindingKind] = {}
 """By id, in the order of the ids."""
 
 
-def _kind(id_: str, title: str, severity: Severity, meaning: str, advice: str) -> FindingKind:
-    """A kind of finding, entered into `FINDING_KINDS`."""
+def _kind(severity: Severity, name: str, meaning: str, advice: str) -> FindingKind:
+    """A kind of finding, entered into `FINDING_KINDS`; its name is the id and the title."""
+    id_, _, title = name.partition(" ")
     kind = FINDING_KINDS[id_] = FindingKind(id_, title, severity, meaning, advice)
     return kind
 
 
-INVALID = _kind(
-    "APF001",
-    "invalid",
-    Severity.ERROR,
+_error = partial(_kind, Severity.ERROR)
+_warning = partial(_kind, Severity.WARNING)
+_info = partial(_kind, Severity.INFO)
+
+INVALID = _error(
+    "APF001 invalid",
     "A file cannot be read, or an object in it breaks a rule of the API.  The proxy does not use"
     " it, and kube-apiserver would refuse it.  It cannot be ignored.",
     "Correct what the message names.",
 )
-NOTHING_GIVEN = _kind(
-    "APF002",
-    "no objects",
-    Severity.WARNING,
+NOTHING_GIVEN = _warning(
+    "APF002 no objects",
     "A path holds no object: it changes nothing.  If none does, the built-in ones alone would be in"
     " force.",
     "Name the files or directories that have the objects.",
 )
 
-DANGLING = _kind(
-    "APF101",
-    "dangling reference",
-    Severity.WARNING,
+DANGLING = _warning(
+    "APF101 dangling reference",
     "The FlowSchema names a priority level that does not exist.  It matches nothing until the"
     " level is there.",
     "Create the PriorityLevelConfiguration, correct it if it is invalid, or name another.",
 )
-UNREACHABLE = _kind(
-    "APF102",
-    "unreachable",
-    Severity.WARNING,
+UNREACHABLE = _warning(
+    "APF102 unreachable",
     "FlowSchemas that are tried earlier match every request that this one could match, so it is"
     " never chosen.",
     "Give it a smaller matchingPrecedence, narrow the earlier ones, or delete it.",
 )
-REACHED_WITHOUT_GROUPS = _kind(
-    "APF103",
-    "reached only by who lacks the usual groups",
-    Severity.WARNING,
+REACHED_WITHOUT_GROUPS = _warning(
+    "APF103 reached only by who lacks the usual groups",
     "FlowSchemas that are tried earlier match every request that this one could match, if service"
     " accounts are in system:serviceaccounts and in the group of their namespace, whoever is known"
     " is in system:authenticated, and who is not in system:unauthenticated.  Only somebody who"
@@ -116,163 +112,125 @@ REACHED_WITHOUT_GROUPS = _kind(
     " far as this one.",
     "Give it a smaller matchingPrecedence than that of the FlowSchemas that match before.",
 )
-SAME_PRECEDENCE = _kind(
-    "APF104",
-    "same precedence",
-    Severity.INFO,
+SAME_PRECEDENCE = _info(
+    "APF104 same precedence",
     "Two FlowSchemas of the same matchingPrecedence can match the same request.  The one whose"
     " name sorts first gets it.",
     "Give them different precedences, so that the order is the one you mean.",
 )
-MATCHES_NOTHING = _kind(
-    "APF110",
-    "matches nothing",
-    Severity.WARNING,
+MATCHES_NOTHING = _warning(
+    "APF110 matches nothing",
     "The FlowSchema has no rules, or none of its rules can match any request.",
     "Give it a rule that can match, or delete it.",
 )
-NOBODY = _kind(
-    "APF111",
-    "subject that nobody is",
-    Severity.WARNING,
+NOBODY = _warning(
+    "APF111 subject that nobody is",
     "No user has this name, or no group: a pattern where names are compared as they are, a group"
     " where a user has to stand, a user where a group has to, or a service account's name that is"
     " none.",
     "Write the name as it is, with the kind that it has; `*` alone stands for all, and a subject"
     " of kind ServiceAccount with the name `*` for those of a namespace.",
 )
-NO_SUCH_VERB = _kind(
-    "APF112",
-    "verb that no request has",
-    Severity.WARNING,
+NO_SUCH_VERB = _warning(
+    "APF112 verb that no request has",
     "The verb of a request for a non-resource URL is its HTTP method in small letters: create,"
     " update, list, watch, deletecollection and proxy are the verbs of resources.",
     "Use get, delete, patch, or `*`, which is the only one that matches HEAD, POST and PUT.",
 )
-NO_SUCH_URL = _kind(
-    "APF113",
-    "URL that no such request has",
-    Severity.WARNING,
+NO_SUCH_URL = _warning(
+    "APF113 URL that no such request has",
     "Requests for this path are requests for resources, which only resourceRules match; or it is"
     " no path at all: a query and a fragment are no part of it.",
     "Write a resource rule, or the path alone.",
 )
-NO_SUCH_GROUP = _kind(
-    "APF114",
-    "API group that does not exist",
-    Severity.WARNING,
+NO_SUCH_GROUP = _warning(
+    "APF114 API group that does not exist",
     "The name of an API group has no version and no capital letters, and that of the core group"
     ' is "".',
     'Write "" for the core group, and `apps` instead of `apps/v1`.',
 )
-NO_SUCH_RESOURCE = _kind(
-    "APF115",
-    "resource that does not exist",
-    Severity.WARNING,
+NO_SUCH_RESOURCE = _warning(
+    "APF115 resource that does not exist",
     "No resource has this name: it is a pattern, a kind instead of a resource, a subresource that"
     " this resource does not have, or the resource of another API group.",
     "Write the plural in small letters, as `kubectl api-resources` shows it, with the API group"
     " that it is in; `*` alone stands for all resources and subresources.",
 )
-NO_SUCH_SCOPE = _kind(
-    "APF116",
-    "scope that no request has",
-    Severity.WARNING,
+NO_SUCH_SCOPE = _warning(
+    "APF116 scope that no request has",
     "Requests for resources without a namespace are matched only with clusterScope, those in"
     " namespaces only with namespaces.  These rules have the wrong one of the two.",
     "Set clusterScope for resources such as nodes, and namespaces for others; only a LIST or a"
     " WATCH of all namespaces at once is of cluster scope too.  Requests that name a Namespace"
     " are in it.",
 )
-MANAGED = _kind(
-    "APF117",
-    "change that the server takes back",
-    Severity.WARNING,
+MANAGED = _warning(
+    "APF117 change that the server takes back",
     'With the annotation apf.kubernetes.io/autoupdate-spec: "true" kube-apiserver keeps the'
     " specification as it suggests it: it undoes changes, and deletes objects that it does not"
     " suggest.",
     'Set the annotation to "false".',
 )
 
-NO_SEATS = _kind(
-    "APF201",
-    "level without seats",
-    Severity.WARNING,
+NO_SEATS = _warning(
+    "APF201 level without seats",
     "The level has no seats of its own at this server concurrency limit, because its"
     " nominalConcurrencyShares are 0.  Its requests wait for seats that it borrows; while it"
     " borrows none, they wait in vain and are rejected when their time in the queue is over.",
     "Give it nominalConcurrencyShares.",
 )
-REJECTS_ALL = _kind(
-    "APF202",
-    "level that turns away",
-    Severity.INFO,
+REJECTS_ALL = _info(
+    "APF202 level that turns away",
     "The level has no seats of its own and no queues: unless it borrows, it serves one request at"
     " a time and rejects the others.",
     "Give it nominalConcurrencyShares if its requests are to be served, or the annotation"
     ' apfproxy.io/ban: "true" if none of them is.',
 )
-ROUNDED_UP = _kind(
-    "APF203",
-    "less than one seat",
-    Severity.INFO,
+ROUNDED_UP = _info(
+    "APF203 less than one seat",
     "The level's shares buy less than one seat at this server concurrency limit; it gets one, so"
     " that the proportions are not those of the shares.",
     "Raise the server concurrency limit or the level's shares, or merge small levels.",
 )
-UNUSED = _kind(
-    "APF204",
-    "unused level",
-    Severity.WARNING,
+UNUSED = _warning(
+    "APF204 unused level",
     "No FlowSchema sends requests to this level, but its shares make the other levels smaller.",
     "Delete it, or name it in a FlowSchema.",
 )
-WHOLE_HAND = _kind(
-    "APF205",
-    "hand of all queues",
-    Severity.WARNING,
+WHOLE_HAND = _warning(
+    "APF205 hand of all queues",
     "The hand is as large as the number of queues, so that every flow may use every queue:"
     " shuffle sharding protects no flow from another.",
     "Choose many more queues than cards in a hand, such as 64 and 6.",
 )
-LARGE_HAND = _kind(
-    "APF206",
-    "large hand",
-    Severity.WARNING,
+LARGE_HAND = _warning(
+    "APF206 large hand",
     "The hand is larger than half of the queues, so that any two flows share queues, and a few"
     " busy flows fill them all.",
     "Choose many more queues than cards in a hand, such as 64 and 6.",
 )
-WIDE_HAND = _kind(
-    "APF207",
-    "hand larger than the level",
-    Severity.INFO,
+WIDE_HAND = _info(
+    "APF207 hand larger than the level",
     "The hand has more queues than the level has seats.  A request may take as many seats as the"
     " nominal limit has for each card, and at least one: here every LIST, however long, counts as"
     " one seat.",
     "Choose a smaller hand, or give the level more seats.",
 )
-ONE_QUEUE = _kind(
-    "APF208",
-    "one queue",
-    Severity.INFO,
+ONE_QUEUE = _info(
+    "APF208 one queue",
     "With one queue requests are served in the order of their arrival: a busy flow holds up all"
     " others.",
     "Choose more queues, such as 64 with a hand of 6.",
 )
-LONG_QUEUE = _kind(
-    "APF209",
-    "queue length limit without effect",
-    Severity.INFO,
+LONG_QUEUE = _info(
+    "APF209 queue length limit without effect",
     "One flow may queue more requests than the level's seats serve in the longest time that a"
     " request waits (60 seconds, or the annotation apfproxy.io/wait-limit), even if each takes only"
     " 10 milliseconds: they time out instead of being rejected at once.",
     "Choose a queueLengthLimit that the level can work off, such as 50.",
 )
-TOO_FEW_SEATS = _kind(
-    "APF210",
-    "server concurrency limit too small",
-    Severity.WARNING,
+TOO_FEW_SEATS = _warning(
+    "APF210 server concurrency limit too small",
     "At this server concurrency limit the level is entitled to so few seats that, by rounding, it"
     " may lend all of them.  While it is idle its limit is 0: its next requests are served one at"
     " a time, or with flowControl.limitAdjustment: kubernetes not at all, until limits are adjusted"
@@ -281,53 +239,41 @@ TOO_FEW_SEATS = _kind(
     " lower its lendablePercent, or merge small levels.",
 )
 
-CROWDED_LEASE = _kind(
-    "APF301",
-    "lease that others crowd out",
-    Severity.WARNING,
+CROWDED_LEASE = _warning(
+    "APF301 lease that others crowd out",
     "Renewals of the leases that keep a controller elected, or a node healthy, come to a level"
     " that pods and people use as well.  When these fill it, leases expire, controllers restart"
     " and work is moved away from healthy nodes.",
     "Send leases to a level of their own by an early FlowSchema, as system-leader-election and"
     " system-node-high of the suggested objects do.",
 )
-SELF_CROWDED_LEASE = _kind(
-    "APF302",
-    "lease beside its holder's own requests",
-    Severity.INFO,
+SELF_CROWDED_LEASE = _info(
+    "APF302 lease beside its holder's own requests",
     "Renewals of the lease come to the same level as all else that its holder asks: a controller"
     " that is busy can lose its own lease.",
     "Send leases to a level of their own by an early FlowSchema, as system-leader-election of the"
     " suggested objects does.",
 )
 
-ADDITION = _kind(
-    "APF401",
-    "addition that does not count",
-    Severity.ERROR,
+ADDITION = _error(
+    "APF401 addition that does not count",
     "An annotation under apfproxy.io/ is unknown, has a value that cannot be read, or has no"
     " meaning on its object.  The proxy goes on without it.",
     "Correct what the message names, or remove the annotation.",
 )
 
-CHANGED = _kind(
-    "APF501",
-    "differs from the suggested object",
-    Severity.INFO,
+CHANGED = _info(
+    "APF501 differs from the suggested object",
     "Only with --diff.  The object has the name of a built-in one and says something else.",
     "Nothing, if it is meant.",
 )
-MISSING = _kind(
-    "APF502",
-    "suggested object is missing",
-    Severity.INFO,
+MISSING = _info(
+    "APF502 suggested object is missing",
     "Only with --diff and --no-suggested-objects.  A suggested object is not among the given ones.",
     "Nothing, if it is meant.",
 )
-ADDED = _kind(
-    "APF503",
-    "not among the suggested objects",
-    Severity.INFO,
+ADDED = _info(
+    "APF503 not among the suggested objects",
     "Only with --diff.  No built-in object has this name.",
     "Nothing, if it is meant.",
 )

@@ -7,77 +7,66 @@ from typing import TYPE_CHECKING
 from apfproxy.observe.families import counter, gauge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from prometheus_client.core import Metric
 
     from apfproxy.authn.authenticator import AuthenticationCounters
     from apfproxy.authn.upstream_api import UpstreamApi
 
+    ReviewValue = Callable[[UpstreamApi], int]
+
 PREFIX = "apfproxy_"
 
+REVIEW_COUNTERS: tuple[tuple[str, str, ReviewValue], ...] = (
+    (
+        "reviews_total",
+        "Reviews that the upstream was asked for: of tokens, and of access to impersonate",
+        lambda api: api.asked_total,
+    ),
+    ("review_failures_total", "Reviews that failed", lambda api: api.failures_total),
+    (
+        "review_stand_ins_total",
+        "Earlier answers that were used because no new one could be had",
+        lambda api: api.stand_ins_total,
+    ),
+)
+REVIEW_GAUGES: tuple[tuple[str, str, ReviewValue], ...] = (
+    ("reviews_waiting", "Reviews that wait for their turn", lambda api: api.waiting),
+    (
+        "reviews_under_way",
+        "Reviews that were sent and have no answer yet",
+        lambda api: api.under_way,
+    ),
+)
 
-class AuthenticationMetrics:
-    """Makes metric families of authentication.
 
-    Args:
-        counters: Of the authenticator.
-        reviews: The clients of the upstream's API that are on, by the kind of their reviews.
-    """
-
-    def __init__(
-        self, counters: AuthenticationCounters, reviews: Mapping[str, UpstreamApi]
-    ) -> None:
-        self._counters = counters
-        self._reviews = reviews
-
-    def collect(self) -> Iterator[Metric]:
-        """All families, as of now."""
-        counters = self._counters
-        yield counter(
-            PREFIX + "authentications_total",
-            "Authentications of requests, by result; cached ones are not counted",
-            [
-                ({"result": "authenticated"}, counters.authenticated),
-                ({"result": "anonymous"}, counters.anonymous),
-                ({"result": "refused"}, counters.refused),
-                ({"result": "unavailable"}, counters.unavailable),
-            ],
-        )
-        reviews = self._reviews
-        if not reviews:
-            return
-        yield counter(
-            PREFIX + "reviews_total",
-            "Reviews that the upstream was asked for: of tokens, and of access to impersonate",
-            (({"kind": kind}, counts.asked_total) for kind, counts in reviews.items()),
-        )
-        yield counter(
-            PREFIX + "review_failures_total",
-            "Reviews that failed",
-            (({"kind": kind}, counts.failures_total) for kind, counts in reviews.items()),
-        )
-        yield counter(
-            PREFIX + "reviews_refused_total",
-            "Reviews that were dropped before they were sent, by reason: queue-full or time-out",
-            (
-                ({"kind": kind, "reason": reason}, number)
-                for kind, counts in reviews.items()
-                for reason, number in counts.unasked_total.items()
-            ),
-        )
-        yield counter(
-            PREFIX + "review_stand_ins_total",
-            "Earlier answers that were used because no new one could be had",
-            (({"kind": kind}, counts.stand_ins_total) for kind, counts in reviews.items()),
-        )
-        yield gauge(
-            PREFIX + "reviews_waiting",
-            "Reviews that wait for their turn",
-            (({"kind": kind}, counts.waiting) for kind, counts in reviews.items()),
-        )
-        yield gauge(
-            PREFIX + "reviews_under_way",
-            "Reviews that were sent and have no answer yet",
-            (({"kind": kind}, counts.under_way) for kind, counts in reviews.items()),
-        )
+def authentication_families(
+    counters: AuthenticationCounters, reviews: Mapping[str, UpstreamApi]
+) -> Iterator[Metric]:
+    """All families of authentication, and of the reviews that are on, by their kind."""
+    yield counter(
+        PREFIX + "authentications_total",
+        "Authentications of requests, by result; cached ones are not counted",
+        [
+            ({"result": "authenticated"}, counters.authenticated),
+            ({"result": "anonymous"}, counters.anonymous),
+            ({"result": "refused"}, counters.refused),
+            ({"result": "unavailable"}, counters.unavailable),
+        ],
+    )
+    if not reviews:
+        return
+    for family_of, rows in ((counter, REVIEW_COUNTERS), (gauge, REVIEW_GAUGES)):
+        for name, help_text, value in rows:
+            values = [({"kind": kind}, value(api)) for kind, api in reviews.items()]
+            yield family_of(PREFIX + name, help_text, values)
+    yield counter(
+        PREFIX + "reviews_refused_total",
+        "Reviews that were dropped before they were sent, by reason: queue-full or time-out",
+        [
+            ({"kind": kind, "reason": reason}, number)
+            for kind, api in reviews.items()
+            for reason, number in api.unasked_total.items()
+        ],
+    )

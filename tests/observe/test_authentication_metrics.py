@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 
 from apfproxy.authn.authenticator import AuthenticationCounters
 from apfproxy.authn.upstream_api import UpstreamApi
-from apfproxy.observe.authentication_metrics import AuthenticationMetrics
+from apfproxy.observe.authentication_metrics import authentication_families
+from apfproxy.observe.metrics import Collected
 
 
 def counted(asked: int, failures: int, unasked: dict[str, int], *more: int) -> UpstreamApi:
@@ -33,7 +34,7 @@ def registry_of(reviews: dict[str, UpstreamApi]) -> CollectorRegistry:
     counters.authenticated, counters.anonymous, counters.refused = 1, 2, 3
     counters.unavailable = 4
     registry = CollectorRegistry()
-    registry.register(AuthenticationMetrics(counters, reviews))
+    registry.register(Collected(lambda: authentication_families(counters, reviews)))
     return registry
 
 
