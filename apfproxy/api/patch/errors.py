@@ -16,16 +16,9 @@ class PatchError(ValueError):
         code: HTTP status: 400 for a patch that is none, 413 for one too large, 422 for one that
             does not fit the object; 500 where Kubernetes blames itself, though wrongly.
         reason: As a Status has it.
-        cause: What is wrong, in words for a log; the message itself may hide it, as Kubernetes'.
     """
 
-    def __init__(self, code: int, message: str, cause: str = "") -> None:
+    def __init__(self, code: int, message: str = REJECTED) -> None:
         super().__init__(message)
         self.code = code
         self.reason = REASONS[code]
-        self.cause = cause or message
-
-
-def rejected(cause: str) -> PatchError:
-    """The error of a patch that does not fit the object."""
-    return PatchError(422, REJECTED, cause)

@@ -22,8 +22,10 @@ import jsonpatch
 import jsonpointer
 import msgspec
 
-from apfproxy.api.patch.errors import PatchError, rejected
-from apfproxy.api.patch.merge import DEEPEST, GO_TYPES
+from apfproxy.api.documents import is_deep
+from apfproxy.api.patch.errors import PatchError
+from apfproxy.api.patch.merge import DEEPEST
+from apfproxy.api.schema.go_names import value_name
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
@@ -42,14 +44,7 @@ MEMBERS = frozenset({*TEXT_MEMBERS, "value"})
 
 
 def json_patch(obj: Object, operations: object) -> Object:
-    """Apply a JSON patch.
-
-    Args:
-        obj: The object; it is not changed.
-        operations: Decoded JSON.
-
-    Returns:
-        A new object, which shares nothing with `obj`.
+    """The object that a JSON patch makes of another, which is not changed and shares nothing.
 
     Raises:
         PatchError: The patch is none (400), too large (413), or does not fit the object (422).
@@ -66,16 +61,14 @@ def json_patch(obj: Object, operations: object) -> Object:
                 source = jsonpointer.JsonPointer(adapted["from"]).resolve(patched)
                 left_bytes -= len(msgspec.json.encode(source))
                 if left_bytes < 0:
-                    raise rejected(f"copies make more than {MOST_COPIED_BYTES} bytes")
+                    raise PatchError(422)
             patched = jsonpatch.apply_patch(patched, [adapted], in_place=True)
     except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
-        raise rejected(str(error)) from error
+        raise PatchError(422) from error
     except RecursionError:
-        raise rejected(f"the result has more than {DEEPEST} levels") from None
-    if not isinstance(patched, dict):
-        raise rejected("the result is no object")
-    if not _is_within(patched, DEEPEST):
-        raise rejected(f"the result has more than {DEEPEST} levels")
+        raise PatchError(422) from None
+    if not isinstance(patched, dict) or is_deep(patched, DEEPEST):
+        raise PatchError(422)
     return patched
 
 
@@ -92,53 +85,46 @@ def unknown_members(operations: object) -> tuple[str, ...]:
     )
 
 
-def _checked(operations: object) -> list[dict[str, Any]]:
+def _checked(operations: object) -> list[Object]:
     """The operations, after a look at their number and the types of their members."""
     if operations is None:
         return []
     if not isinstance(operations, list):
-        found = "object" if isinstance(operations, dict) else GO_TYPES[type(operations)]
-        raise _mismatch(found, "value of type []handlers.jsonPatchOp")
+        raise _mismatch(operations, "value of type []handlers.jsonPatchOp")
     if len(operations) > MOST_OPERATIONS:
         raise PatchError(
             413,
             f"Request entity too large: The allowed maximum operations in a JSON patch is"
             f" {MOST_OPERATIONS}, got {len(operations)}",
         )
-    checked: list[dict[str, Any]] = []
     for operation in operations:
-        if operation is None:
-            checked.append({})
-            continue
-        if not isinstance(operation, dict):
-            raise _mismatch(GO_TYPES[type(operation)], "value of type handlers.jsonPatchOp")
+        if operation is not None and not isinstance(operation, dict):
+            raise _mismatch(operation, "value of type handlers.jsonPatchOp")
         for name in TEXT_MEMBERS:
-            value = operation.get(name)
+            value = (operation or {}).get(name)
             if value is not None and not isinstance(value, str):
-                found = "object" if isinstance(value, dict) else GO_TYPES[type(value)]
-                raise _mismatch(found, f"struct field jsonPatchOp.{name} of type string")
-        checked.append(operation)
-    return checked
+                raise _mismatch(value, f"struct field jsonPatchOp.{name} of type string")
+    return [operation or {} for operation in operations]
 
 
-def _mismatch(found: str, wanted: str) -> PatchError:
+def _mismatch(found: object, wanted: str) -> PatchError:
     """The error of a patch with a value of a wrong type."""
-    return PatchError(400, f"error decoding patch: json: cannot unmarshal {found} into Go {wanted}")
+    cannot = f"json: cannot unmarshal {value_name(found)} into Go {wanted}"
+    return PatchError(400, f"error decoding patch: {cannot}")
 
 
-def _adapted(document: object, operation: dict[str, Any]) -> dict[str, Any] | None:
+def _adapted(document: object, operation: Object) -> Object | None:
     """The operation in the library's terms; None for one that has nothing left to do."""
     kind, path, source = operation.get("op"), operation.get("path"), operation.get("from")
-    if kind not in jsonpatch.JsonPatch.operations:
-        raise rejected(f"Unexpected kind: {kind or 'unknown'}")
-    if path is None or (path == "" and kind not in {"test", "replace"}):
-        raise rejected(f"{kind} operation does not apply: doc is missing path: {path!r}")
+    is_known = kind in jsonpatch.JsonPatch.operations
+    if not is_known or path is None or (path == "" and kind not in {"test", "replace"}):
+        raise PatchError(422)
     value = operation.get("value")
     path = _plain_path(document, path, is_addition=kind in {"add", "copy", "move"})
     adapted = {"op": kind, "path": path, "value": value}
     if kind in {"copy", "move"}:
         if not source:
-            raise rejected(f"{kind} operation does not apply: doc is missing from path")
+            raise PatchError(422)
         source = _plain_path(document, source, is_addition=False)
         if kind == "copy" and _is_absent_member(document, source):
             adapted["op"] = "add"
@@ -152,11 +138,11 @@ def _adapted(document: object, operation: dict[str, Any]) -> dict[str, Any] | No
 
 
 def _plain_path(document: object, path: str, *, is_addition: bool) -> str:
-    """The path with the indices that RFC 6901 has.
+    """The path with the indices that RFC 6901 has, for others, which may be beyond their lists.
 
     Args:
         document: That the path leads into.
-        path: Perhaps with other indices, which may be beyond their lists.
+        path: Of a value in it.
         is_addition: Whether the place behind the end of the last list counts, too.
     """
     if not UNUSUAL_INDEX.search(path):
@@ -180,13 +166,3 @@ def _is_absent_member(document: object, path: str) -> bool:
     """Whether the path names a member that its object, which is there, does not have."""
     parent, name = jsonpointer.JsonPointer(path).to_last(document)
     return isinstance(parent, dict) and name is not None and name not in parent
-
-
-def _is_within(value: object, levels: int) -> bool:
-    """Whether a value has no more levels than these."""
-    children: Any = ()
-    if isinstance(value, dict):
-        children = value.values()
-    elif isinstance(value, list):
-        children = value
-    return levels > 0 and all(_is_within(child, levels - 1) for child in children)

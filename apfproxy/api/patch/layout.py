@@ -28,13 +28,7 @@ def touched_by(operations: object) -> Touched:
 
 
 def laid_out(type_: Type | None, value: Any, touched: object) -> Any:  # noqa: ANN401 - JSON
-    """A value with its members in order.
-
-    Args:
-        type_: Of the value; None for one that is not known.
-        value: After the patch.
-        touched: What of it the patch touches.
-    """
+    """A patched value with its members in order, of a type that may be unknown."""
     if isinstance(value, list):
         below = touched if isinstance(touched, dict) else {}
         item = type_.item if isinstance(type_, List) else None
@@ -46,7 +40,11 @@ def laid_out(type_: Type | None, value: Any, touched: object) -> Any:  # noqa: A
             name: laid_out(member(type_, name), value[name], touched.get(name))
             for name in sorted(value)
         }
-    return {name: laid_out(member(type_, name), value[name], None) for name in order(type_, value)}
+    names = sorted(value) if isinstance(type_, Map) else list(value)
+    if isinstance(type_, Struct):
+        fields = list(type_.by_name)
+        names.sort(key=lambda name: fields.index(name) if name in fields else len(fields))
+    return {name: laid_out(member(type_, name), value[name], None) for name in names}
 
 
 def member(type_: Type | None, name: str) -> Type | None:
@@ -55,11 +53,3 @@ def member(type_: Type | None, name: str) -> Type | None:
         field = type_.by_name.get(name)
         return field.type if field else None
     return type_.value if isinstance(type_, Map) else None
-
-
-def order(type_: Type | None, value: dict[str, Any]) -> list[str]:
-    """The names of members in the order of a struct's fields, of a map's keys, or as they are."""
-    if isinstance(type_, Struct):
-        names = list(type_.by_name)
-        return sorted(value, key=lambda name: names.index(name) if name in names else len(names))
-    return sorted(value) if isinstance(type_, Map) else list(value)

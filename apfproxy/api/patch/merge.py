@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.patch.errors import PatchError
+from apfproxy.api.schema.go_names import value_name
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
@@ -15,46 +16,21 @@ if TYPE_CHECKING:
 DEEPEST = 200
 """Levels of a patch: far more than any object has, far fewer than exhaust the stack."""
 
-GO_TYPES: dict[type, str] = {
-    list: "array",
-    str: "string",
-    bool: "bool",
-    int: "number",
-    float: "number",
-}
-
 
 def merge_patch(obj: Object, patch: object) -> Object:
-    """Apply a merge patch.
+    """The object that a merge patch makes of another, which is not changed.
 
-    Args:
-        obj: The object; it is not changed.
-        patch: Decoded JSON.
-
-    Returns:
-        A new object, which shares with `obj` and `patch` what it has of only one of them.
+    It shares with both arguments what it has of only one of them.
 
     Raises:
         PatchError: The patch is no object (400), or too deep (400).
     """
-    return _merged(obj, patch_object(patch), DEEPEST)
-
-
-def patch_object(patch: object) -> Object:
-    """The patch, which has to be an object.
-
-    Raises:
-        PatchError: It is none.
-    """
-    if isinstance(patch, dict):
-        return patch
     if patch is None:
         raise PatchError(400, "Invalid JSON Patch")
-    raise PatchError(
-        400,
-        f"error decoding patch: json: cannot unmarshal {GO_TYPES[type(patch)]} into Go value of"
-        " type map[string]interface {}",
-    )
+    if not isinstance(patch, dict):
+        cannot = f"json: cannot unmarshal {value_name(patch)} into Go value of type"
+        raise PatchError(400, f"error decoding patch: {cannot} map[string]interface {{}}")
+    return _merged(obj, patch, DEEPEST)
 
 
 def _merged(old: object, patch: Object, levels: int) -> Object:

@@ -30,11 +30,11 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.go_text import printed
 from apfproxy.api.patch.errors import PatchError
-from apfproxy.api.patch.merge import DEEPEST, patch_object
+from apfproxy.api.patch.merge import DEEPEST
 from apfproxy.api.schema.types import List, Map, Scalar, Struct, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from apfproxy.api.kind import Object
 
@@ -54,22 +54,17 @@ Identity = tuple[type, object]
 """What tells a value apart from others: 1, 1.0 and true differ."""
 
 
-def strategic_merge(schema: Struct, obj: Object, patch: object) -> Object:
-    """Apply a strategic merge patch.
+def strategic_merge(schema: Struct, obj: Object, patch: Object) -> Object:
+    """The object that a strategic merge patch makes of another, which is not changed.
 
-    Args:
-        schema: Of the object.
-        obj: The object; it is not changed.
-        patch: Decoded JSON.  Fields that the schema does not have are merged like others, where
-            the object has no such member, for the reader of the result to judge.
-
-    Returns:
-        A new object, which shares with `obj` and `patch` what it has of only one of them.
+    It shares with both arguments what it has of only one of them.  Fields that the schema does not
+    have are merged like others, where the object has no such member, for the reader of the result
+    to judge.
 
     Raises:
         PatchError: The patch or one of its instructions is none (400), or cannot be followed.
     """
-    return _merged_object(schema, obj, patch_object(patch), DEEPEST)
+    return _merged_object(schema, obj, patch, DEEPEST)
 
 
 def _merged_object(schema: Type, old: Object, patch: Object, levels: int) -> Object:
@@ -237,15 +232,7 @@ def _check_order(change: list[Any], order: list[Any], identify: Callable[[Any], 
 def _merged_list(
     list_type: Type, old: list[Any], patch: list[Any], levels: int, *, is_deletion: bool = False
 ) -> list[Any]:
-    """A list merged with a patch of it.
-
-    Args:
-        list_type: Its type.
-        old: What is there.
-        patch: What is to be merged with it.
-        levels: That the patch may have yet.
-        is_deletion: Whether the patch has values that are to go.
-    """
+    """A list merged with a patch of it, of so many levels at most, or without values that go."""
     if not isinstance(list_type, List) or not list_type.is_merged:
         return patch
     if not old and not patch:
@@ -262,9 +249,7 @@ def _merged_list(
     identify = _identifier(list_type.merge_key)
     old, patch = _directed_list(old, patch, identify)
     merged = list(old)
-    places: dict[Identity, int] = {}
-    for place, item in enumerate(old):
-        places.setdefault(identify(item), place)
+    places = _places(old, identify)
     for item in patch:
         identity = identify(item)
         if identity in places:
@@ -281,24 +266,15 @@ def _directed_list(
 ) -> tuple[list[Any], list[Any]]:
     """What is left of a list and of its patch when the patch's instructions are followed."""
     changes = [item for item in patch if PATCH not in item]
-    if len(changes) == len(patch):
-        return old, patch
-    deleted = set()
-    is_replaced = False
-    for item in patch:
-        if PATCH not in item:
-            continue
-        match item[PATCH]:
-            case "delete":
-                deleted.add(identify(item))
-            case "replace":
-                is_replaced = True
-            case "merge":
-                raise PatchError(500, "merging lists cannot yet be specified in the patch")
-            case unknown:
-                message = f"unknown patch type: {_shown(unknown)} in map: {_shown(item)}"
-                raise PatchError(500, message)
-    if is_replaced:
+    instructions = [item for item in patch if PATCH in item]
+    for item in instructions:
+        if item[PATCH] == "merge":
+            raise PatchError(500, "merging lists cannot yet be specified in the patch")
+        if item[PATCH] not in ("delete", "replace"):  # which may be of any type
+            shown = _shown(item[PATCH])
+            raise PatchError(500, f"unknown patch type: {shown} in map: {_shown(item)}")
+    deleted = {identify(item) for item in instructions if item[PATCH] == "delete"}
+    if any(item[PATCH] == "replace" for item in instructions):
         return changes, []
     return [item for item in old if identify(item) not in deleted], changes
 
@@ -339,7 +315,7 @@ def _identifier(merge_key: str) -> Callable[[Any], Identity]:
 
 
 def _arranged(
-    items: Iterable[Any],
+    items: list[Any],
     wanted: list[Any],
     before: list[Any],
     identify: Callable[[Any], Identity],
@@ -355,35 +331,22 @@ def _arranged(
         before: In the order that was.
         identify: Tells them apart.
     """
-    wanted_places = _places(wanted, identify)
-    places = _places(before, identify)
-    named: list[tuple[int, int, Any]] = []
-    others: list[tuple[int, int, Any]] = []
+    wanted_places, places = _places(wanted, identify), _places(before, identify)
     nowhere = len(places)
-    for index, item in enumerate(items):
-        identity = identify(item)
-        place = places.get(identity, nowhere)
-        if identity in wanted_places:
-            named.append((wanted_places[identity], index, (place, item)))
-        else:
-            others.append((place, index, (place, item)))
-    named.sort(key=_sort_key)
-    others.sort(key=_sort_key)
+
+    def place(item: object) -> int:
+        return places.get(identify(item), nowhere)
+
+    named = [item for item in items if identify(item) in wanted_places]
+    named.sort(key=lambda item: wanted_places[identify(item)])
+    others = [item for item in items if identify(item) not in wanted_places]
+    others.sort(key=place, reverse=True)  # the next one is last
     arranged = []
-    other = 0
-    for _, _, (place, item) in named:
-        if place < nowhere:
-            while other < len(others) and others[other][0] < place:
-                arranged.append(others[other][2][1])
-                other += 1
+    for item in named:
+        while others and place(others[-1]) < place(item) < nowhere:
+            arranged.append(others.pop())
         arranged.append(item)
-    arranged.extend(item for _, _, (_, item) in others[other:])
-    return arranged
-
-
-def _sort_key(entry: tuple[int, int, Any]) -> tuple[int, int]:
-    """The place that an item is sorted by, and its index for those of one place."""
-    return entry[:2]
+    return [*arranged, *reversed(others)]
 
 
 def _places(items: list[Any], identify: Callable[[Any], Identity]) -> dict[Identity, int]:

@@ -139,7 +139,7 @@ def test_copies_are_bounded() -> None:
     with pytest.raises(PatchError) as caught:
         json_patch({"l": ["a"]}, double * 30)
 
-    assert "copies make more than 3145728 bytes" == caught.value.cause
+    assert 422 == caught.value.code
 
 
 @pytest.mark.parametrize("times", [DEEPEST, 3000])
@@ -154,7 +154,7 @@ def test_depth_is_bounded(times: int) -> None:
     with pytest.raises(PatchError) as caught:
         json_patch({"a": {}}, operations)
 
-    assert "the result has more than 200 levels" == caught.value.cause
+    assert 422 == caught.value.code
 
 
 @pytest.mark.parametrize(

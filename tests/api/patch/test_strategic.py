@@ -256,7 +256,6 @@ def test_twice(live: list[str], patch: list[str]) -> None:
 @pytest.mark.parametrize(
     ("obj", "patch", "code", "message"),
     [
-        ({}, None, 400, "Invalid JSON Patch"),
         ({}, {"$patch": "merge"}, 500, "unknown patch type: merge in map"),
         ({}, {"$retainKeys": "a"}, 400, "invalid patch format of retainKeys"),
         ({}, {"$retainKeys": ["a"], "size": 1}, 400, "invalid patch format of retainKeys"),
@@ -314,13 +313,13 @@ def test_twice(live: list[str], patch: list[str]) -> None:
         ),
     ],
 )
-def test_refused(obj: dict[str, Any], patch: object, code: int, message: str) -> None:
+def test_refused(obj: dict[str, Any], patch: dict[str, Any], code: int, message: str) -> None:
     """What cannot be followed is refused, with Kubernetes' status."""
     with pytest.raises(PatchError) as caught:
         strategic_merge(SCHEMA, obj, patch)
 
     assert code == caught.value.code
-    assert message in caught.value.cause
+    assert message in str(caught.value)
 
 
 def test_deletions_have_no_place_in_an_order() -> None:
