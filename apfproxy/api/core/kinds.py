@@ -8,11 +8,7 @@ from apfproxy.api.core import namespaces, pod_strategy
 from apfproxy.api.core.pod_defaults import set_pod_defaults
 from apfproxy.api.core.pod_schema import POD_OBJECT
 from apfproxy.api.core.pod_table import POD_COLUMNS, ROW_CONDITIONS, pod_cells
-from apfproxy.api.core.pod_validation import (
-    validate_pod,
-    validate_pod_status,
-    validate_pod_update,
-)
+from apfproxy.api.core.pod_validation import validate_pod, validate_pod_status, validate_pod_update
 from apfproxy.api.kind import Kind, Rules, Version
 
 if TYPE_CHECKING:

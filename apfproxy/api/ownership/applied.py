@@ -44,10 +44,6 @@ class AppliedTypeError(ValueError):
 def check_types(applied: Object, schema: Struct) -> None:
     """Check the types of everything that is applied.
 
-    Args:
-        applied: As parsed; nothing is decoded yet but `apiVersion` and `kind`.
-        schema: Of the whole object.
-
     Raises:
         AppliedTypeError: Something does not fit.
     """
@@ -68,13 +64,7 @@ def shown_kind(api_version: object, kind: object) -> str:
 
 
 def wrong_types(type_: Type, value: object, path: str) -> Iterator[str]:
-    """Everything in a value that does not fit its type.
-
-    Args:
-        type_: What should be there.
-        value: What is there; null fits everything.
-        path: From the object's root, as messages name it.
-    """
+    """Everything in a value that does not fit its type."""
     if value is None:
         return
     if isinstance(type_, Scalar):

@@ -306,27 +306,22 @@ def keep_times(new: Object, old: Object) -> None:
 
     Without that, a write that changes nothing but passes through defaults or other normal forms
     would be a change of its own.
-
-    Args:
-        new: What is to be stored, except for its `resourceVersion`; changed in place.
-        old: What is stored.
     """
-    after = new["metadata"].get("managedFields") or []
-    before = old["metadata"].get("managedFields") or []
-    if after == before or len(after) != len(before):
-        return
-    for one, other in zip(after, before, strict=True):
-        if {**one, "time": ""} != {**other, "time": ""}:
-            return
-    if timeless(new) == timeless(old):
-        new["metadata"]["managedFields"] = list(before)
+    entries = old["metadata"].get("managedFields")
+    if (
+        entries
+        and entries != new["metadata"].get("managedFields")
+        and timeless(new) == timeless(old)
+    ):
+        new["metadata"]["managedFields"] = list(entries)
 
 
-def timeless(obj: Object) -> tuple[Object, Object]:
-    """The metadata and the rest of an object, without what a write that changes nothing changes."""
+def timeless(obj: Object) -> Object:
+    """The object without what a write that changes nothing changes."""
+    entries = obj["metadata"].get("managedFields") or []
     metadata = {
-        name: value
-        for name, value in obj["metadata"].items()
-        if name not in {"managedFields", "resourceVersion"}
+        **obj["metadata"],
+        "managedFields": [{**entry, "time": ""} for entry in entries],
+        "resourceVersion": "",
     }
-    return metadata, {name: value for name, value in obj.items() if name != "metadata"}
+    return {**obj, "metadata": metadata}

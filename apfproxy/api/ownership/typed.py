@@ -49,14 +49,7 @@ STRIPPED_METADATA: Final = frozenset(
 def compare_objects(
     structure: Node, old: dict[str, Any], new: dict[str, Any], unowned: frozenset[str]
 ) -> tuple[FieldSet, FieldSet]:
-    """What is added or modified between two canonical objects, and what is removed.
-
-    Args:
-        structure: Of the whole object.
-        old: The object before.
-        new: The object after.
-        unowned: Fields of the root that do not count, `STRIPPED` included.
-    """
+    """What is added or modified between canonical objects, and what is removed, `unowned` apart."""
     assert isinstance(structure, Branch)
     changed: FieldSet = {}
     removed: FieldSet = {}

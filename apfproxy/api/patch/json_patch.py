@@ -138,13 +138,7 @@ def _adapted(document: object, operation: Object) -> Object | None:
 
 
 def _plain_path(document: object, path: str, *, is_addition: bool) -> str:
-    """The path with the indices that RFC 6901 has, for others, which may be beyond their lists.
-
-    Args:
-        document: That the path leads into.
-        path: Of a value in it.
-        is_addition: Whether the place behind the end of the last list counts, too.
-    """
+    """The path with the indices that RFC 6901 has, for others, which may be beyond their lists."""
     if not UNUSUAL_INDEX.search(path):
         return path
     parts = jsonpointer.JsonPointer(path).parts

@@ -123,13 +123,7 @@ def expected_pods(spec: Object, pods: Collection[PodState]) -> tuple[int, int]:
 def still_disrupted(
     disrupted: Object, pods: Iterable[PodState], now_s: float
 ) -> tuple[Object, float | None]:
-    """The evicted pods that are neither gone nor spared, and when the first of them will be spared.
-
-    Args:
-        disrupted: Names of pods to the times of their evictions.
-        pods: All pods that the budget is about.
-        now_s: Seconds since 1970.
-    """
+    """The evicted pods that still count as disrupted, and when the first of them no longer does."""
     still: Object = {}
     deadlines = []
     for pod in pods if disrupted else ():
@@ -144,13 +138,7 @@ def still_disrupted(
 
 
 def set_disruption_allowed(status: Object, now: str, failure: str = "") -> None:
-    """Let the condition `DisruptionAllowed` say what `disruptionsAllowed` does, in place.
-
-    Args:
-        status: Of the budget.
-        now: RFC 3339.
-        failure: Why the status cannot be worked out; "" if it can.
-    """
+    """Let the condition say what `disruptionsAllowed` does, or a failure to tell; in place."""
     is_allowed = status["disruptionsAllowed"] > 0
     reason = SYNC_FAILED if failure else "SufficientPods" if is_allowed else "InsufficientPods"
     condition = {

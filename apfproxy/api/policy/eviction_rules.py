@@ -70,11 +70,9 @@ def may_start(pod: Object) -> bool:
 
 def is_matched(budget: Object, pod: Object) -> bool:
     """Whether a budget of the pod's namespace is about the pod."""
-    selector = budget["spec"].get("selector")
-    if selector is None:
-        return False
     try:
-        return selector_of(selector).matches(pod["metadata"].get("labels", {}))
+        selector = selector_of(budget["spec"].get("selector"))
+        return selector.matches(pod["metadata"].get("labels", {}))
     except SelectorError:
         return False
 
@@ -101,13 +99,7 @@ def unprocessed(name: str) -> Refusal:
 
 
 def charge(budget: Object, pod_name: str, now: str) -> Refusal | None:
-    """Count the eviction of a pod.
-
-    Args:
-        budget: The only one that is about the pod; its status is changed in place unless it
-            refuses.
-        pod_name: The pod.
-        now: RFC 3339.
+    """Count the eviction of a pod in the only budget about it, in place unless that refuses.
 
     Returns:
         Why not; None if the pod may be evicted.

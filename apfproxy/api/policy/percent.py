@@ -23,11 +23,7 @@ def percentage(value: str) -> int | None:
 
 
 def scaled(value: int | str, total: int) -> int:
-    """The number that a value stands for.
-
-    Args:
-        value: A number, which is the result, or a percentage of `total`, which is rounded up.
-        total: What 100 % is.
+    """The number that a value stands for: itself, or a percentage of `total`, rounded up.
 
     Raises:
         ValueError: The value is a text but no percentage.

@@ -16,11 +16,7 @@ from apfproxy.api.field_errors import NOT_NEGATIVE, FieldError, invalid, not_sup
 from apfproxy.api.metadata import validate_metadata
 from apfproxy.api.names import check_path_segment
 from apfproxy.api.policy.percent import PERCENT, PERCENT_RULE, percentage
-from apfproxy.api.policy.schema import (
-    BUDGET_SPEC,
-    STATUS_NUMBERS,
-    UNHEALTHY_POD_EVICTION_POLICIES,
-)
+from apfproxy.api.policy.schema import BUDGET_SPEC, STATUS_NUMBERS, UNHEALTHY_POD_EVICTION_POLICIES
 from apfproxy.api.selectors.labels import validate_label_selector
 
 if TYPE_CHECKING:

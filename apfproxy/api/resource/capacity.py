@@ -8,14 +8,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from apfproxy.api.field_errors import (
-    FieldError,
-    forbidden,
-    invalid,
-    repeated,
-    required,
-    too_many,
-)
+from apfproxy.api.field_errors import FieldError, forbidden, invalid, repeated, required, too_many
 from apfproxy.api.quantity import NANO, Quantity, parse
 
 if TYPE_CHECKING:

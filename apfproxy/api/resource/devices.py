@@ -54,13 +54,7 @@ NOT_FALSE_RULE = "must be either unset or set to true"
 
 
 def validate_device(device: Object, path: str, *, chooses_nodes: bool) -> list[FieldError]:
-    """All errors of a device.
-
-    Args:
-        device: Of the right types.
-        path: Of it.
-        chooses_nodes: Whether each device of the slice says which nodes reach it.
-    """
+    """All errors of a device, which says which nodes reach it if the slice asks for that."""
     errors = checked(f"{path}.name", device.get("name", ""), check_dns_label)
     attributes, capacities = device.get("attributes", {}), device.get("capacity", {})
     count = len(attributes) + len(capacities)
@@ -156,15 +150,7 @@ def validate_node_name(name: str | None, field: str, empty: str) -> list[FieldEr
 def validate_choice(
     obj: Object, flags: tuple[str, ...], path: str, none: str, several: str
 ) -> list[FieldError]:
-    """All errors of which of some fields choose the nodes.
-
-    Args:
-        obj: A device or the specification of a slice.
-        flags: Those of the fields that are true, or absent.
-        path: Of the object.
-        none: What is wrong where none of them chooses.
-        several: What is wrong where several do.
-    """
+    """All errors of which fields of a device or a slice choose the nodes; flags are never false."""
     errors = [
         invalid(f"{path}.{flag}", obj[flag], NOT_FALSE_RULE)
         for flag in flags

@@ -48,11 +48,8 @@ def validate_pool_name(name: str, path: str) -> list[FieldError]:
 def validate_key(key: str, path: str) -> list[FieldError]:
     """All errors of the name of an attribute or a capacity: an identifier, perhaps with a domain.
 
-    A name with several slashes is let through without any check, as in Kubernetes 1.36.
-
-    Args:
-        key: The name.
-        path: Of the map that it is a key of, as Kubernetes blames that.
+    A name with several slashes is let through without any check, as in Kubernetes 1.36, and what
+    is blamed is the map that it is a key of.
     """
     domain, slash, identifier = key.rpartition("/")
     if "/" in domain:

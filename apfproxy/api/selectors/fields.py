@@ -98,12 +98,7 @@ def is_field_selector(text: str) -> bool:
 
 
 def required_value(text: str, field: str) -> str | None:
-    """The value that the first condition of a selector demands of a field; None if there is none.
-
-    Args:
-        text: Of a selector that can be parsed.
-        field: Its path.
-    """
+    """The value that a valid selector's first condition demands of a field; None for none."""
     if field not in text:
         return None
     terms = TERM.findall(text) if "\\" in text else text.split(",")
@@ -136,12 +131,6 @@ def check_fields(
     selector: FieldSelector, selectable: Collection[str], *, is_namespaced: bool, kind: str = ""
 ) -> None:
     """Check that a kind has all fields that a selector names.
-
-    Args:
-        selector: Names them.
-        selectable: The kind's own fields, beside `metadata.name`.
-        is_namespaced: Whether it has `metadata.namespace` as well; a kind without own fields has.
-        kind: For the message, such as `resource.k8s.io/v1, Kind=ResourceSlice`; may be "".
 
     Raises:
         SelectorError: It does not have one of them.
