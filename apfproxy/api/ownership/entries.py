@@ -7,7 +7,7 @@ Source: apimachinery, package managedfields.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from apfproxy.api.ownership.field_set import (
@@ -56,13 +56,9 @@ class Identity:
     @property
     def text(self) -> str:
         """As Kubernetes writes it; what entries of the same age are sorted by."""
-        parts = {
-            "manager": self.manager,
-            "operation": self.operation,
-            "apiVersion": self.api_version,
-            "subresource": self.subresource,
-        }
-        return ",".join(f"{as_json(name)}:{as_json(part)}" for name, part in parts.items() if part)
+        names = ("manager", "operation", "apiVersion", "subresource")
+        parts = zip(names, astuple(self), strict=True)
+        return ",".join(f"{as_json(name)}:{as_json(part)}" for name, part in parts if part)
 
     @property
     def shown(self) -> str:
@@ -168,14 +164,12 @@ def cap_updaters(managers: Managers) -> None:
     Only entries of the same API version are merged, into one of the manager `ANCIENT`.
     """
     updaters = [key for key in managers if key.operation == UPDATE]
-    excess = len(updaters) - MOST_UPDATERS
-    if excess <= 0:
-        return
     updaters.sort(key=lambda key: (managers[key].time or EPOCH, key.text))
+    excess = len(updaters) - MOST_UPDATERS
     firsts: dict[str, Identity] = {}
     for key in updaters:
-        if excess == 0:
-            break
+        if excess <= 0:
+            return
         owned = managers[key]
         first = firsts.setdefault(owned.api_version, key)
         if first is key:

@@ -96,17 +96,11 @@ class Writer:
 
 
 def update_managed(writer: Writer, live: Object | None, new: Object) -> None:
-    """Set the managed fields of an object that is created, or replaces another.
+    """Set the managed fields of a canonical object that is created, or replaces a live one.
 
     The entries that the new object has are taken for the live one's if they are valid; one empty
     entry, or an empty list, resets them.  Writes to a subresource always keep the live ones.  An
     object that is there without managed fields stays so until something is applied to it.
-
-    Args:
-        writer: Who writes.
-        live: What is stored, in the canonical form; None for a creation.  Not changed.
-        new: What is to be stored, in the canonical form, defaults included; its
-            `metadata.managedFields` are set, or removed where there are none.
     """
     metadata = new.setdefault("metadata", {})
     sent = metadata.pop("managedFields", None)
@@ -184,15 +178,12 @@ def apply(writer: Writer, live: Object | None, patch: Object, *, force: bool = F
     Args:
         writer: Who applies.
         live: What is stored, in the canonical form of the request's version; None for a creation.
-            Not changed.
-        patch: The configuration as parsed, neither decoded nor given defaults: what it does not
-            say is not owned.  Not changed.
+        patch: The configuration as parsed: what it does not say is not owned.
         force: Whether to take what others own.
 
     Returns:
-        The merged object.  It has to be decoded and given defaults again: it has what the patch
-        has, nulls included, and nulls where nothing is left.  It shares nothing that may change
-        with its arguments.
+        The merged object, to be decoded and given defaults again: it has what the patch has, nulls
+        included, and nulls where nothing is left.  It shares nothing with the others.
 
     Raises:
         AppliedObjectError: The patch is of another kind or version, or has managed fields.

@@ -7,6 +7,7 @@ fields or keys, and by what the items of a list are told apart.
 from __future__ import annotations
 
 import functools
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.ownership.field_set import FieldSetError, as_json
@@ -17,18 +18,15 @@ if TYPE_CHECKING:
     from apfproxy.api.schema.types import Type
 
 
+@dataclass(frozen=True, slots=True)
 class Leaf:
     """Owned as one: a scalar, or something atomic."""
-
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        return "<Leaf>"
 
 
 LEAF = Leaf()
 
 
+@dataclass(slots=True, eq=False)
 class Branch:
     """Owned by its fields or keys.
 
@@ -37,14 +35,8 @@ class Branch:
         value: Of a map, and of a struct that keeps unknown fields: what is at every other key.
     """
 
-    __slots__ = ("fields", "value")
-
-    def __init__(self, fields: dict[str, tuple[str, Node]], value: Node | None = None) -> None:
-        self.fields = fields
-        self.value = value
-
-    def __repr__(self) -> str:
-        return f"<Branch {' '.join(self.fields)}>"
+    fields: dict[str, tuple[str, Node]]
+    value: Node | None = None
 
     def at(self, key: str) -> tuple[str, Node] | None:
         """The path element of a field or key and what is there; None if nothing may be there."""
@@ -54,6 +46,7 @@ class Branch:
         return found
 
 
+@dataclass(frozen=True, slots=True, eq=False)
 class Items:
     """A list whose items are owned one by one.
 
@@ -63,15 +56,9 @@ class Items:
         defaults: Of keys: their values where an item leaves them out.
     """
 
-    __slots__ = ("defaults", "item", "keys")
-
-    def __init__(self, item: Node, keys: tuple[str, ...], defaults: dict[str, object]) -> None:
-        self.item = item
-        self.keys = tuple(sorted(keys))
-        self.defaults = defaults
-
-    def __repr__(self) -> str:
-        return f"<Items by {', '.join(self.keys) or 'value'}>"
+    item: Node
+    keys: tuple[str, ...]
+    defaults: dict[str, object]
 
     def element(self, item: object) -> str:
         """The path element of an item.
@@ -132,7 +119,7 @@ def node_of(type_: Type) -> Node:
 
 def items_of(list_: List) -> Items:
     """The tables of a list that is owned by its items."""
-    return Items(node_of(list_.item), list_.list_keys, defaults_of(list_))
+    return Items(node_of(list_.item), tuple(sorted(list_.list_keys)), defaults_of(list_))
 
 
 def defaults_of(list_: List) -> dict[str, object]:

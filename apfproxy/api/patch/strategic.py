@@ -9,18 +9,14 @@ What a patch is merged with is an object; of its members
 
 The instructions:
 
-- `$patch: replace` in an object: it takes the place of the other.  As an item of a list: the other
-  items take the place of the list.
-- `$patch: delete` in an object: it becomes empty.  As an item of a list: the item of the same merge
-  key goes.
+- `$patch: replace` in an object replaces the other; as an item of a list, the other items do.
+- `$patch: delete` empties an object; as an item of a list, the item of the same merge key goes.
 - `$deleteFromPrimitiveList/x`: these values go from the list `x`.
-- `$setElementOrder/x`: the list `x` gets this order, as far as it is possible without moving items
-  that are not named.
+- `$setElementOrder/x`: the list `x` gets this order; items that are not named are not moved.
 - `$retainKeys`: all members but these go.
 
 Sources: Kubernetes' contributor documentation, "Strategic Merge Patch"; apimachinery
-`pkg/util/strategicpatch` v0.36, for what it makes of odd patches and which of them are called a
-fault of the server's (500).
+`pkg/util/strategicpatch` v0.36, which calls some odd patches a fault of the server's (500).
 """
 
 from __future__ import annotations

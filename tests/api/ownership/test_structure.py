@@ -113,12 +113,3 @@ def test_a_set_tells_items_apart_by_value() -> None:
 def test_tables_are_made_once() -> None:
     """The tables of a struct are kept."""
     assert structure(SPEC) is structure(SPEC)
-
-
-def test_tables_say_what_they_are() -> None:
-    """Tables are readable in a debugger."""
-    shown = repr(node_of(Struct("A", (pointer("b", Scalar.ANY),))))
-
-    assert "<Branch b> <Leaf> <Items by port, protocol> <Items by value>" == " ".join(
-        [shown, repr(Leaf()), repr(node_of(PORTS)), repr(Items(Leaf(), (), {}))]
-    )
