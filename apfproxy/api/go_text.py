@@ -51,7 +51,11 @@ def escaped(character: str) -> str:
 
 def as_json(value: object) -> str:
     """The value as `json.Marshal` writes it, which is safe to put into HTML."""
-    text = msgspec.json.encode(value).decode()
+    return html_safe(msgspec.json.encode(value).decode())
+
+
+def html_safe(text: str) -> str:
+    """JSON without characters that mean something in HTML."""
     return HTML.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 

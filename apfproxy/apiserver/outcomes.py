@@ -129,7 +129,7 @@ def applied(
     except AppliedObjectError as error:
         raise bad_request(str(error)) from error
     except AppliedTypeError as error:
-        raise unknown_error(error.message) from error
+        raise unknown_error(str(error)) from error
     except MismatchError as error:
         shown = shown_kind(patch["apiVersion"], patch["kind"])
         own_namespace = patch.get("metadata", {}).get("namespace", "")

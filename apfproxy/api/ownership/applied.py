@@ -30,15 +30,8 @@ NUMBERS: Final = frozenset({Scalar.INT32, Scalar.INT64})
 class AppliedTypeError(ValueError):
     """An applied configuration has not the types of its kind.  At fault: the client.
 
-    Kubernetes answers with code 500 and no reason.
-
-    Attributes:
-        message: Names the object and every field that is wrong.
+    Kubernetes answers with code 500 and no reason, and names every field that is wrong.
     """
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
 
 
 def check_types(applied: Object, schema: Struct) -> None:

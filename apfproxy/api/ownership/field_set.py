@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from apfproxy.api.go_text import html_safe
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -190,10 +192,7 @@ def rank_of(value: object) -> tuple[int, Any]:
 
 def as_json(value: object) -> str:
     """The value as Go writes it: compact, sorted, and safe inside HTML."""
-    text = msgspec.json.encode(value, order="sorted").decode()
-    if "&" in text or "<" in text or ">" in text:
-        text = text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
-    return text
+    return html_safe(msgspec.json.encode(value, order="sorted").decode())
 
 
 def shown(path: Path) -> str:

@@ -18,7 +18,7 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.api.ownership.applied import AppliedTypeError, check_types, shown_kind
+from apfproxy.api.ownership.applied import AppliedTypeError, check_types
 from apfproxy.api.ownership.conflicts import OwnershipConflicts
 from apfproxy.api.ownership.entries import (
     APPLY,
@@ -186,12 +186,15 @@ def apply(writer: Writer, live: Object | None, patch: Object, *, force: bool = F
         included, and nulls where nothing is left.  It shares nothing with the others.
 
     Raises:
-        AppliedObjectError: The patch is of another kind or version, or has managed fields.
+        AppliedObjectError: The patch has managed fields.
         AppliedTypeError: The patch has not the types of its kind, or would leave the object without
             a key of a list's item.
         OwnershipConflicts: Others own what would change, and it is not forced.
     """
-    check_applied(patch, writer.schema, writer.api_version)
+    sent = patch.get("metadata")
+    if isinstance(sent, dict) and sent.get("managedFields") is not None:
+        raise AppliedObjectError("metadata.managedFields must be nil")
+    check_types(patch, writer.schema)
     try:
         new, managers = applied(writer, live, patch, force=force)
     except FieldSetError as error:
@@ -241,22 +244,6 @@ def applied(
         time = writer.time if new != base else last.time if last is not None else ""
         managers[applier] = Owned(fields, writer.api_version, time)
     return new, managers
-
-
-def check_applied(patch: Object, schema: Struct, api_version: str) -> None:
-    """Check that a patch can be applied to this kind of object.
-
-    Raises:
-        AppliedObjectError: It is of another kind or version, or has managed fields.
-        AppliedTypeError: It has not the types of its kind.
-    """
-    sent = patch.get("apiVersion", ""), patch.get("kind", "")
-    if sent != (api_version, schema.name):
-        raise AppliedObjectError(f"invalid object type: {shown_kind(*sent)}")
-    metadata = patch.get("metadata")
-    if isinstance(metadata, dict) and metadata.get("managedFields") is not None:
-        raise AppliedObjectError("metadata.managedFields must be nil")
-    check_types(patch, schema)
 
 
 def check_conflicts(

@@ -95,7 +95,7 @@ def test_what_does_not_fit_is_told(spec: dict[str, Any], expected: str) -> None:
     with pytest.raises(AppliedTypeError) as caught:
         check_types(configuration(**spec), THING)
 
-    assert OBJECT + expected == caught.value.message
+    assert OBJECT + expected == str(caught.value)
 
 
 def test_all_that_is_wrong_is_told() -> None:
@@ -106,7 +106,7 @@ def test_all_that_is_wrong_is_told() -> None:
     assert (
         f"{OBJECT}errors:\n  .spec.x: field not declared in schema"
         "\n  .spec.y: field not declared in schema"
-    ) == caught.value.message
+    ) == str(caught.value)
 
 
 def test_metadata_may_be_of_any_type() -> None:

@@ -401,15 +401,6 @@ def test_kubectl_takes_over_from_client_side_apply() -> None:
     ("patch", "message"),
     [
         pytest.param(
-            {**configuration(), "apiVersion": "v2"}, "invalid object type: /v2, Kind=Thing", id="v"
-        ),
-        pytest.param(
-            {**configuration(), "kind": "Other"},
-            "invalid object type: example.com/v1, Kind=Other",
-            id="kind",
-        ),
-        pytest.param({}, "invalid object type: /, Kind=", id="nothing"),
-        pytest.param(
             with_entries(configuration(), []), "metadata.managedFields must be nil", id="managed"
         ),
     ],
