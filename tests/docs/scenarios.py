@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import io
 import json
 from typing import TYPE_CHECKING
@@ -16,7 +17,7 @@ from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import Reloading
 from apfproxy.cli.main import main
-from apfproxy.settings import Address, FlowControlSettings
+from apfproxy.settings import AccessLogSettings, Address, FlowControlSettings
 from apfproxy.sources.settings_file import parse_settings
 from tests.app.test_process import settings_for
 from tests.docs.traced import traced
@@ -132,7 +133,11 @@ async def site(objects: Path) -> AsyncIterator[Site]:
     server = TestServer(app)
     await server.start_server()
     control = FlowControlSettings(server_concurrency_limit=1, objects=(str(objects),))
-    process = ProxyProcess(settings_for(server.port or 0, control))
+    settings = dataclasses.replace(
+        settings_for(server.port or 0, control),
+        access_log=AccessLogSettings(path=str(objects.with_name("access.log"))),
+    )
+    process = ProxyProcess(settings)
     async with aiohttp.ClientSession() as session:
         yield Site(origin, process, session)
     await process.stop()
