@@ -7,8 +7,9 @@ otherwise.  A rule that may change an object changes the new one in place, and n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 if TYPE_CHECKING:
     from apfproxy.api.field_errors import FieldError
@@ -53,8 +54,7 @@ def has_finalizers(obj: Object) -> bool:
     return bool(obj["metadata"].get("finalizers"))
 
 
-@dataclass(frozen=True, slots=True)
-class Version:
+class Version(msgspec.Struct, frozen=True):
     """One version of a kind.
 
     Attributes:
@@ -75,8 +75,7 @@ class Version:
     deprecation: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
+class Rules(msgspec.Struct, frozen=True):
     """What happens to objects on the way to the store: the "strategy" of a kind.
 
     Attributes:
@@ -121,8 +120,7 @@ class Rules:
     reset_status_fields: tuple[Path, ...] = (("spec",),)
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """A column of a Table.
 
     Attributes:
@@ -140,8 +138,7 @@ class Column:
     priority: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """One kind of object.
 
     Attributes:

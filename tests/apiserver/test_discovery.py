@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import platform
 import sys
 from typing import TYPE_CHECKING
 
+import msgspec
 import pytest
 
 from apfproxy import __version__
@@ -159,7 +159,7 @@ def test_api_resource_list_that_is_none(discovery: Discovery, group: str, versio
 
 def test_versions_have_the_kinds_that_they_have() -> None:
     """A kind without an older version is not listed there."""
-    gadget = dataclasses.replace(
+    gadget = msgspec.structs.replace(
         WIDGET, name="Gadget", plural="gadgets", versions=WIDGET.versions[:1]
     )
     discovery = Discovery((WIDGET, gadget))
@@ -234,8 +234,8 @@ def test_aggregated_without_core() -> None:
 
 def test_finalize() -> None:
     """A kind whose finalizers in the spec can be removed has a subresource for that."""
-    rules = dataclasses.replace(NAMESPACE.rules, prepare_finalize=nothing)
-    kind = dataclasses.replace(NAMESPACE, rules=rules)
+    rules = msgspec.structs.replace(NAMESPACE.rules, prepare_finalize=nothing)
+    kind = msgspec.structs.replace(NAMESPACE, rules=rules)
     listed = found(Discovery((kind,)).api_resource_list("", "v1"))["resources"]
 
     assert {

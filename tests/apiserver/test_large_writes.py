@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import dataclasses
 import gc
 import threading
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from apfproxy.api.core.kinds import NAMESPACE, POD
@@ -210,8 +210,8 @@ async def test_a_namespace_that_ends_during_a_large_creation() -> None:
         race()
         POD.rules.prepare_create(obj)
 
-    rules = dataclasses.replace(POD.rules, prepare_create=prepare)
-    kind = dataclasses.replace(POD, rules=rules)
+    rules = msgspec.structs.replace(POD.rules, prepare_create=prepare)
+    kind = msgspec.structs.replace(POD, rules=rules)
 
     with pytest.raises(StatusError) as caught:
         await scene.registry.create(kind, "n", completed(POD, pod("p", namespace="n")), LARGE)

@@ -6,7 +6,7 @@ Kubernetes 1.36, `api/flowcontrol/{v1,v1beta3}/generated.proto`.
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from apfproxy.api.schema.shared_structs import object_struct
 from apfproxy.api.schema.types import (
@@ -197,7 +197,7 @@ V1BETA3_LIMITED = struct(
     "Limits of a level, and what becomes of requests beyond them.",
     written(SHARES, INT32, f"{SHARES_DESCRIPTION} or 0.", number=1),
     Field("limitResponse", LIMIT_RESPONSE, LIMIT_RESPONSE.description, number=2),
-    dataclasses.replace(LENDABLE, number=3),
+    msgspec.structs.replace(LENDABLE, number=3),
     pointer(
         "borrowingLimitPercent",
         INT32,
@@ -226,7 +226,7 @@ EXEMPT = struct(
         "The level's share in the division of seats, which it lends. 0 if absent.",
         number=1,
     ),
-    dataclasses.replace(LENDABLE, number=2),
+    msgspec.structs.replace(LENDABLE, number=2),
 )
 
 

@@ -8,7 +8,7 @@ Sources: Kubernetes API reference, "ResourceSlice"; `api/resource/*/generated.pr
 
 from __future__ import annotations
 
-import dataclasses
+import msgspec
 
 from apfproxy.api.core.node_selector import NODE_SELECTOR
 from apfproxy.api.schema.shared_structs import object_struct
@@ -94,7 +94,7 @@ def slice_structs(package: str) -> tuple[Struct, tuple[Field, ...]]:
         "Keeps claims that do not tolerate it away from a device.",
         required("key", STRING, "A label's key.", number=1),
         Field("value", STRING, "A label's value.", number=2),
-        dataclasses.replace(
+        msgspec.structs.replace(
             required("effect", STRING, "What it does to pods.", number=3), enum=EFFECTS
         ),
         pointer("timeAdded", Scalar.TIME, "When it was added; now if absent.", number=4),
@@ -130,7 +130,7 @@ def slice_structs(package: str) -> tuple[Struct, tuple[Field, ...]]:
         "Device",
         "One device.",
         required("name", STRING, "Unique in the pool; a DNS label.", number=1),
-        *(dataclasses.replace(field, number=field.number + 1) for field in device_fields),
+        *(msgspec.structs.replace(field, number=field.number + 1) for field in device_fields),
     )
     spec = struct(
         "ResourceSliceSpec",

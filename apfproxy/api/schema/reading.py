@@ -10,10 +10,9 @@ Sources: Go's `encoding/json`, "Unmarshal" and "Marshal"; RFC 3339; Kubernetes A
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from apfproxy.api.go_text import number, type_name
 from apfproxy.api.quantity import QuantityError, canonical_quantity
@@ -112,8 +111,7 @@ class MismatchError(ValueError):
         return f"json: cannot unmarshal {self.text} into Go {place} of type {self.go_type}"
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(NamedTuple):
     """What reading has found.
 
     Attributes:

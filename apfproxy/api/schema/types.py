@@ -15,6 +15,8 @@ import enum
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
+
 
 class Scalar(enum.Enum):
     """A type whose value is one JSON value."""
@@ -42,8 +44,7 @@ class ListType(enum.StrEnum):
     MAP = "map"
 
 
-@dataclass(frozen=True, slots=True)
-class Map:
+class Map(msgspec.Struct, frozen=True):
     """A JSON object with any keys.
 
     Attributes:
@@ -55,8 +56,7 @@ class Map:
     is_atomic: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class List:
+class List(msgspec.Struct, frozen=True):
     """A JSON array.
 
     Attributes:
@@ -77,8 +77,7 @@ class List:
     retains_keys: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Union:
+class Union(msgspec.Struct, frozen=True):
     """Fields of a struct of which only one has a value.
 
     Attributes:
@@ -125,8 +124,7 @@ class Struct:
 Type = Scalar | Map | List | Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One field of a struct.
 
     Attributes:
@@ -185,10 +183,12 @@ def in_package(struct: Struct, package: str) -> Struct:
 
     def moved(kind: Type) -> Type:
         if isinstance(kind, List):
-            return dataclasses.replace(kind, item=moved(kind.item))
+            return msgspec.structs.replace(kind, item=moved(kind.item))
         if isinstance(kind, Struct) and kind.package == struct.package:
             return in_package(kind, package)
         return kind
 
-    fields = tuple(dataclasses.replace(field, type=moved(field.type)) for field in struct.fields)
+    fields = tuple(
+        msgspec.structs.replace(field, type=moved(field.type)) for field in struct.fields
+    )
     return dataclasses.replace(struct, fields=fields, package=package)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-
+import msgspec
 import pytest
 
 from apfproxy.api.kind import Rules, nothing
@@ -109,7 +108,7 @@ def test_namespaces_are_not_deleted_together(found: Catalog) -> None:
 
 def test_finalize() -> None:
     """A kind whose finalizers are in the spec has an operation for them."""
-    kind = dataclasses.replace(NAMESPACE, rules=Rules(prepare_finalize=nothing))
+    kind = msgspec.structs.replace(NAMESPACE, rules=Rules(prepare_finalize=nothing))
     path = "/api/v1/namespaces/{name}/finalize"
 
     assert {("put", path, "replaceCoreV1NamespaceFinalize")} == ids(catalog((kind,)), path)
@@ -161,7 +160,7 @@ def test_action_and_codes(found: Catalog, id_: str, action: str, codes: list[int
 def test_answers(found: Catalog) -> None:
     """A deletion answers with a Status, or with the object where the kind says so."""
     deleted = next(one for one in found.operations if one.id == "deleteCoreV1NamespacedPod")
-    kind = dataclasses.replace(POD, answers_deleted=True)
+    kind = msgspec.structs.replace(POD, answers_deleted=True)
     with_object = next(
         one for one in catalog((kind,)).operations if one.id == "deleteCoreV1NamespacedPod"
     )
