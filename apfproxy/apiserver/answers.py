@@ -94,15 +94,7 @@ def takes_gzip(request: web.Request) -> bool:
 async def document(
     request: web.Request, form: Form, body: bytes, *, status: int = 200, pretty: bool | None = None
 ) -> web.Response:
-    """An answer of one document.
-
-    Args:
-        request: That is answered.
-        form: Of the answer.
-        body: JSON, whatever the form.
-        status: Of the answer.
-        pretty: The parameter; None where it is not given.
-    """
+    """An answer of one document, given as JSON; `pretty` is the parameter, None if absent."""
     if form.is_yaml:
         body = await in_thread_if_large(as_yaml, body)
     elif wants_indented(request, pretty):

@@ -56,13 +56,7 @@ OF_GROUP = 2
 
 
 class Api:
-    """The API over one registry.
-
-    Args:
-        registry: Of the objects.
-        chance: Draws how long watches last.
-        external_address: What `/api` tells clients to connect to.
-    """
+    """The API over one registry; `external_address` is what `/api` tells clients to connect to."""
 
     def __init__(
         self, registry: Registry, chance: random.Random, external_address: str = EXTERNAL_ADDRESS

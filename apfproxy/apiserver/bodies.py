@@ -124,16 +124,9 @@ def any_version(kind: str, schema: Struct) -> SchemaFor:
 
 
 def parse(content_type: str, data: bytes, kind_name: str, schema_for: SchemaFor) -> Parsed:
-    """Parse a body.
+    """Parse a body; StatusError 400 or 415.
 
-    Args:
-        content_type: The request's header.
-        data: The body.
-        kind_name: What it must be, for messages.
-        schema_for: Knows the structs that it may have: protobuf cannot be read without.
-
-    Raises:
-        StatusError: 400 or 415.
+    `schema_for` knows the structs that it may have: protobuf cannot be read without.
     """
     check_media_type(content_type)
     try:
@@ -167,16 +160,9 @@ def unrecognized(kind_name: str, message: str, data: bytes) -> str:
 def decode(
     expected: Expected, parsed: Parsed, validation: str, data: bytes = b""
 ) -> tuple[Object, tuple[str, ...]]:
-    """Make a canonical object, and warnings of dropped fields, of a parsed body.
+    """Make a canonical object, and warnings of dropped fields, of a parsed body; StatusError 400.
 
-    Args:
-        expected: What it must be, if it says what it is.
-        parsed: The body.
-        validation: `Strict`, `Warn` or `Ignore`, what becomes of unknown and repeated fields.
-        data: The body, for messages.
-
-    Raises:
-        StatusError: 400.
+    The validation, `Strict`, `Warn` or `Ignore`, says what becomes of unknown and repeated fields.
     """
     raw = {} if parsed.raw is None else parsed.raw  # null leaves Go's objects as they are
     check_type(expected, raw, data)

@@ -51,7 +51,7 @@ async def evict(
         namespace: Of the pod.
         name: Of the pod, as the request's path has it.
         eviction: Canonical.
-        options: How to delete: the eviction's `deleteOptions`, and `dryRun` of the request.
+        options: The eviction's `deleteOptions`, and `dryRun` of the request.
 
     Returns:
         The Status of a success, to be answered with 201.

@@ -48,14 +48,7 @@ log = logging.getLogger(__name__)
 
 
 class Gate:
-    """Before the handler of the API.
-
-    Args:
-        handler: Answers requests.
-        kinds: That are served: only their names are labels.
-        counters: Get what happens.
-        load: How slow and how faulty requests are; None for neither.
-    """
+    """Before the API's handler; only served kinds are labels, and no `load` delays nothing."""
 
     def __init__(
         self,

@@ -106,18 +106,11 @@ def updated(write: Write, entry: Entry, change: Callable[[Object], Object]) -> R
 def applied(
     write: Write, entry: Entry | None, place_: tuple[str, str], patch: Object, *, force: bool
 ) -> Object | Replacement:
-    """The result of an applied configuration on an object, or on none.
-
-    Args:
-        write: Who applies.
-        entry: The object that is there.
-        place_: Namespace and name of the object.
-        patch: The configuration, as decoded JSON.
-        force: Whether to take fields from other managers.
+    """The result of an applied configuration on an object, or on none, at a namespace and name.
 
     Raises:
         StatusError: It may not become that.
-        OwnershipConflicts: Other managers own fields with other values.
+        OwnershipConflicts: Other managers own fields with other values, and `force` is not set.
     """
     kind, version = write.kind, write.version
     patch = copied(patch)  # what comes of it may share parts with it

@@ -38,14 +38,9 @@ def unsupported_patch_type() -> StatusError:
 
 
 class Patch:
-    """A patch of one request, other than an applied configuration.
+    """A patch of one request, other than an applied configuration, in the form of a version.
 
-    Args:
-        kind: Of the object that it is for.
-        version: In whose form it is.
-        patch_type: One of `PATCH_TYPES` but `APPLY_PATCH`.
-        data: The body.
-        validation: `Strict`, `Warn` or `Ignore`, what becomes of unknown and repeated fields.
+    The validation, `Strict`, `Warn` or `Ignore`, says what becomes of unknown and repeated fields.
 
     Raises:
         StatusError: 400, the body is no such patch.

@@ -138,14 +138,7 @@ class Written:
 
 
 class Registry:
-    """All objects of some kinds in one store.
-
-    Args:
-        kinds: That are served.
-        store: Keeps them.
-        clock: Seconds since 1970.
-        chance: Makes uids and the suffixes of generated names.
-    """
+    """All objects of some kinds in one store; the clock gives seconds since 1970."""
 
     def __init__(
         self, kinds: Iterable[Kind], store: Store, clock: Callable[[], float], chance: random.Random
@@ -215,19 +208,11 @@ class Registry:
         *,
         force: bool,
     ) -> Written:
-        """Make an object have the fields of an applied configuration; create it if need be.
-
-        Args:
-            kind: Of the object.
-            namespace: "" for a kind without.
-            name: Of the object.
-            patch: The fields that `options.manager` wants to own, as decoded JSON.
-            options: Who and how.
-            force: Whether to take fields from other managers.
+        """Make an object have the fields that `options.manager` wants to own; create it if need be.
 
         Raises:
             StatusError: It may not become that.
-            OwnershipConflicts: Other managers own fields with other values.
+            OwnershipConflicts: Other managers own fields with other values, and `force` is not set.
         """
         size = self._size(kind, namespace, name, options)
         async with self._large_writes.turn(size):

@@ -55,14 +55,7 @@ so much, and one event."""
 class Watch:
     """One watch of one client.
 
-    Args:
-        store: Of the collection.
-        collection: What is watched.
-        selection: Which of it.
-        options: Of the client.
-        renderer: Writes events.
-        cache_key: Names the form of events that watchers have in common; "" for a form of its own.
-        chance: Draws the duration.
+    The cache key names a form of events that watchers share; "" for one of its own.
     """
 
     def __init__(

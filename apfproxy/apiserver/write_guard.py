@@ -45,8 +45,8 @@ class WriteGuard:
     Args:
         handler: Answers what may pass.
         is_local: Whether only this machine can reach the listener.
-        token: The token that writers have to have, as of now; None if there is none to have.
-            May raise ValueError, with what is wrong with it.
+        token: The current token of writers; None if none is needed.  ValueError says why there is
+            none to compare with.
         checks_host: Whether `Host` has to be a name of this machine; not so behind a proxy.
     """
 

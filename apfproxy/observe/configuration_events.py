@@ -52,15 +52,7 @@ class ConfigurationEvents:
         *,
         is_whole: bool,
     ) -> None:
-        """Record one load of the objects; see `shortfall`.
-
-        Args:
-            unix_s: Now, in seconds since 1970.
-            generation: Of the configuration that is in force now.
-            problems: Why the load, or a part of it, was not taken; empty if all is well.
-            dangling: A line for each FlowSchema that is not used, and for each wrong addition.
-            is_whole: Whether a load is taken as a whole or not at all.
-        """
+        """Record one load of the objects, after which a generation is in force; see `shortfall`."""
         lacking = shortfall(problems, dangling, is_whole=is_whole)
         text = f"Generation {generation} is in force"
         if problems and is_whole:

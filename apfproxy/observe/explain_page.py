@@ -56,11 +56,8 @@ The answer is JSON; apfproxy explain --admin shows it as text.
 class ExplainPage:
     """The handler of `/debug/explain`.
 
-    Args:
-        controller: Whose configuration and queues explain.
-        costs: What is known of costs.
-        judge: Raises ValueError for a method and a target that the proxy would refuse.
-        notes: What else is to be known of this proxy, a line each.
+    `judge` raises ValueError for a method and a target that the proxy would refuse; notes are lines
+    about this proxy.
     """
 
     def __init__(

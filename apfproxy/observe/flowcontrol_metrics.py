@@ -249,14 +249,7 @@ METER_HISTOGRAMS: tuple[
 
 
 class FlowControlMetrics:
-    """Makes metric families of a controller and its counters.
-
-    Args:
-        clock: The one that the kind meter's times are of.
-        controller: Whose levels and schemas.
-        kind_meter: Counts mutating and read-only requests.
-        is_canonical: Whether bucket bounds are written as OpenMetrics wants them.
-    """
+    """Makes metric families of a controller and its counters, with canonical bounds or not."""
 
     def __init__(
         self, clock: Clock, controller: Controller, kind_meter: KindMeter, *, is_canonical: bool

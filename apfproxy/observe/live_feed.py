@@ -71,15 +71,7 @@ class Listener:
 
 
 class LiveFeed:
-    """The listeners and the task that serves them.
-
-    Args:
-        state: Makes the state, but for its time.
-        history: Whose seconds the listeners get.
-        now_ns: A clock that measures what making the state takes.
-        unix_s: Seconds since 1970.
-        sleep: Waits so many seconds.
-    """
+    """The listeners and the task that serves them; `state` makes the state without its time."""
 
     def __init__(
         self,

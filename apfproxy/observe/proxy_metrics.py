@@ -136,15 +136,7 @@ class PoolState(Protocol):
 
 
 class ProxyMetrics:
-    """Makes metric families of the data plane and of the configuration.
-
-    Args:
-        counters: What the data plane did.
-        pool: Its connections to the origin.
-        config_status: What became of the configuration.
-        controller: For what is in force.
-        is_canonical: Whether bucket bounds are written as OpenMetrics wants them.
-    """
+    """Makes metric families of the data plane and of the configuration."""
 
     def __init__(
         self,

@@ -18,12 +18,9 @@ class Collection:
     """The published objects of one resource, in the order of `namespace/name`."""
 
     def __init__(self, resource: str, newest: Callable[[], int], window: int) -> None:
-        """An empty collection.
+        """An empty collection that keeps so many changes, for watches and past snapshots.
 
-        Args:
-            resource: Its name.
-            newest: The resource version of the newest change that the store's readers see.
-            window: Changes that are kept, for watches and for snapshots of the past.
+        `newest` gives the resource version of the newest change that the store's readers see.
         """
         self.resource = resource
         self.newest = newest

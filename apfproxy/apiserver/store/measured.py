@@ -17,12 +17,8 @@ if TYPE_CHECKING:
 class MeasuredBackend:
     """A backend whose commits are counted.
 
-    Args:
-        backend: Does the work.
-        counters: Get what it did.
-        now_ns: A clock that never goes backwards.
-        on_problem: Called in the store's thread when writing begins to fail, with the reason, and
-            with None when it works again.
+    `on_problem` is called in the store's thread when writing begins to fail, with the reason, and
+    with None when it works again.
     """
 
     def __init__(

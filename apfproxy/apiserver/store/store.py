@@ -99,15 +99,10 @@ class Store:
         window: int = DEFAULT_CHANGES,
         backend: Backend | None = None,
     ) -> None:
-        """A store with what the backend has; blocks while it loads.
+        """A store with what the backend has, or in memory only; blocks while it loads.
 
-        Args:
-            window: Changes of each resource that watches can go back; at least so many, unless
-                they weigh too much, and at most an eighth more.
-            backend: Keeps what is written; None to have it in memory only.
-
-        Raises:
-            StoreError: The backend cannot be read.
+        The window is the number of changes of each resource that watches can go back; fewer if they
+        weigh too much, and at most an eighth more.  StoreError if the backend cannot be read.
         """
         self._window = window
         self._backend = backend
