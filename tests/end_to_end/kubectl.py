@@ -13,11 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import IO, TYPE_CHECKING, Any
 
+from tests.end_to_end.manifests import listed
 from tests.end_to_end.programs import installed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from tests.end_to_end.manifests import Object
 
 PROGRAM = "APFPROXY_KUBECTL"
 """Names another kubectl than the one on the path."""
@@ -153,6 +156,10 @@ class Kubectl:
         result = self.run(*arguments, stdin=stdin, **variables)
         assert 0 == result.code, result
         return result.out
+
+    def create(self, *objects: Object) -> str:
+        """Create objects from its standard input: what it writes."""
+        return self("create", "-f", "-", stdin=listed(*objects))
 
     def fail(self, *arguments: str, stdin: str = "", code: int = 1) -> str:
         """Run a command that fails: what it complained about."""

@@ -11,7 +11,6 @@ from tests.end_to_end.manifests import (
     budget,
     flow_schema,
     level,
-    listed,
     namespace,
     pod,
     resource_slice,
@@ -61,18 +60,13 @@ def test_get_as_tables(targets: Targets, tmp_path: Path) -> None:
     """Each kind has the columns that Kubernetes gives it."""
 
     def scenario(kubectl: Kubectl) -> None:
-        kubectl(
-            "create",
-            "-f",
-            "-",
-            stdin=listed(
-                namespace("tables"),
-                level("tables"),
-                flow_schema("tables", "tables", 7000),
-                resource_slice("tables"),
-                budget("tables", "tables", "50%", app="tables"),
-                pod("tables", "tables", app="tables"),
-            ),
+        kubectl.create(
+            namespace("tables"),
+            level("tables"),
+            flow_schema("tables", "tables", 7000),
+            resource_slice("tables"),
+            budget("tables", "tables", "50%", app="tables"),
+            pod("tables", "tables", app="tables"),
         )
         kubectl("wait", "flowschema/tables", "--for=condition=Dangling=False")
         assert [
@@ -115,7 +109,7 @@ def test_get_in_other_forms(targets: Targets, tmp_path: Path) -> None:
 
     def scenario(kubectl: Kubectl) -> None:
         pods = [pod(name, "forms", app=name) for name in ("one", "two")]
-        kubectl("create", "-f", "-", stdin=listed(namespace("forms"), *pods))
+        kubectl.create(namespace("forms"), *pods)
         get = ("get", "pods", "-n", "forms")
         one = kubectl.json(*get, "one")
         assert ("Pod", "one", "Always") == (
@@ -150,18 +144,13 @@ def test_get_what_is_selected(targets: Targets, tmp_path: Path) -> None:
     """Labels, fields and namespaces select."""
 
     def scenario(kubectl: Kubectl) -> None:
-        kubectl(
-            "create",
-            "-f",
-            "-",
-            stdin=listed(
-                *(namespace(f"choice-{letter}") for letter in "ab"),
-                pod("first", "choice-a", tier="front", of="choice"),
-                pod("second", "choice-a", tier="back", of="choice"),
-                pod("third", "choice-b", tier="back", of="choice"),
-                resource_slice("choice-1", "choice-node", of="choice"),
-                resource_slice("choice-2", "other-node", of="choice"),
-            ),
+        kubectl.create(
+            *(namespace(f"choice-{letter}") for letter in "ab"),
+            pod("first", "choice-a", tier="front", of="choice"),
+            pod("second", "choice-a", tier="back", of="choice"),
+            pod("third", "choice-b", tier="back", of="choice"),
+            resource_slice("choice-1", "choice-node", of="choice"),
+            resource_slice("choice-2", "other-node", of="choice"),
         )
 
         def names(*arguments: str) -> list[str]:
@@ -199,18 +188,13 @@ def test_describe(targets: Targets, tmp_path: Path) -> None:
     """Each kind is described, those that kubectl knows in words of their own."""
 
     def scenario(kubectl: Kubectl) -> None:
-        kubectl(
-            "create",
-            "-f",
-            "-",
-            stdin=listed(
-                namespace("described"),
-                level("described"),
-                flow_schema("described", "described"),
-                resource_slice("described"),
-                budget("described", "described", app="described"),
-                pod("described", "described", app="described"),
-            ),
+        kubectl.create(
+            namespace("described"),
+            level("described"),
+            flow_schema("described", "described"),
+            resource_slice("described"),
+            budget("described", "described", app="described"),
+            pod("described", "described", app="described"),
         )
         inside = ("-n", "described")
         kubectl("wait", "flowschema/described", "--for=condition=Dangling=False")
@@ -338,7 +322,7 @@ def test_watch(targets: Targets, tmp_path: Path) -> None:
     """A watch shows objects as they come, change and go."""
 
     def scenario(kubectl: Kubectl) -> None:
-        kubectl("create", "-f", "-", stdin=listed(namespace("watched"), pod("one", "watched")))
+        kubectl.create(namespace("watched"), pod("one", "watched"))
         with (
             kubectl.running("get", "pods", "-n", "watched", "--watch", "-o", "name") as names,
             kubectl.running("get", "pods", "-n", "watched", "--watch") as table,
@@ -357,7 +341,7 @@ def test_watch(targets: Targets, tmp_path: Path) -> None:
             assert POD_COLUMNS == table.readline().split()
             assert ["one", "0/1", "Pending", "0"] == table.readline().split()[:4]
             assert "ADDED one" == events.readline().strip()
-            kubectl("create", "-f", "-", stdin=json.dumps(pod("two", "watched")))
+            kubectl.create(pod("two", "watched"))
             assert "pod/two\n" == names.readline()
             assert ["two", "0/1", "Pending", "0"] == table.readline().split()[:4]
             assert "ADDED two" == events.readline().strip()
@@ -377,11 +361,11 @@ def test_wait(targets: Targets, tmp_path: Path) -> None:
     """One waits for conditions, for fields and for the end of objects."""
 
     def scenario(kubectl: Kubectl) -> None:
-        kubectl("create", "-f", "-", stdin=json.dumps(flow_schema("waiting", "waiting")))
+        kubectl.create(flow_schema("waiting", "waiting"))
         wait = ("wait", "flowschema/waiting", "--timeout=20s")
         assert "condition met" in kubectl(*wait, "--for=condition=Dangling")
         with kubectl.running(*wait, "--for=condition=Dangling=False") as words:
-            kubectl("create", "-f", "-", stdin=json.dumps(level("waiting")))
+            kubectl.create(level("waiting"))
             assert words.readline().endswith("/waiting condition met\n")
         if kubectl.minor >= WAIT_JSONPATH:
             kubectl(*wait, "--for=jsonpath={.spec.matchingPrecedence}=5000")

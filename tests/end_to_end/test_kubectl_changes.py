@@ -295,7 +295,7 @@ def test_edit(targets: Targets, tmp_path: Path) -> None:
     target = ("prioritylevelconfiguration", "edited")
 
     def scenario(kubectl: Kubectl) -> None:
-        kubectl("create", "-f", "-", stdin=json.dumps(level("edited")))
+        kubectl.create(level("edited"))
         done = kubectl.run("edit", *target, KUBE_EDITOR=str(editor))
         assert (0, f"{LEVEL}/edited edited\n") == (done.code, done.out)
         seen = (kubectl.home / "seen").read_text()
@@ -316,7 +316,7 @@ def test_label_and_annotate(targets: Targets, tmp_path: Path) -> None:
     """Labels and annotations are added, changed only if meant, and taken off."""
 
     def scenario(kubectl: Kubectl) -> None:
-        kubectl("create", "-f", "-", stdin=json.dumps(level("labelled")))
+        kubectl.create(level("labelled"))
         target = ("prioritylevelconfiguration", "labelled")
         assert "/labelled labeled\n" in kubectl("label", *target, "colour=red", "size=xl")
         assert "already has a value (red)" in kubectl.fail("label", *target, "colour=blue")
@@ -367,7 +367,7 @@ def test_patch(
     before["metadata"]["finalizers"] = ["a.test/a", "b.test/b"]
 
     def scenario(kubectl: Kubectl) -> None:
-        kubectl("create", "-f", "-", stdin=json.dumps(before))
+        kubectl.create(before)
         command = ("patch", "resourceslice", name, f"--type={kind}", "-p")
         done = f"resourceslice.resource.k8s.io/{name} patched"
         assert f"{done}\n" == kubectl(*command, json.dumps(patch))
@@ -388,7 +388,7 @@ def test_replace(targets: Targets, tmp_path: Path) -> None:
     """An object is replaced if it is still the one that was read, or by a new one."""
 
     def scenario(kubectl: Kubectl) -> None:
-        kubectl("create", "-f", "-", stdin=json.dumps(resource_slice("replaced")))
+        kubectl.create(resource_slice("replaced"))
         live = kubectl.read("/apis/resource.k8s.io/v1/resourceslices/replaced")
         live["spec"]["devices"][0]["attributes"]["model"]["string"] = "b200"
         replace = ("replace", "-f", "-")
@@ -431,16 +431,11 @@ def test_evict(targets: Targets, tmp_path: Path) -> None:
             )
 
         inside = ("-n", "evicted")
-        kubectl(
-            "create",
-            "-f",
-            "-",
-            stdin=listed(
-                namespace("evicted"),
-                budget("evicted", "evicted", app="evicted"),
-                pod("one", "evicted", app="evicted"),
-                pod("two", "evicted", app="evicted"),
-            ),
+        kubectl.create(
+            namespace("evicted"),
+            budget("evicted", "evicted", app="evicted"),
+            pod("one", "evicted", app="evicted"),
+            pod("two", "evicted", app="evicted"),
         )
         get_ready("one")
         wait("False")

@@ -28,6 +28,7 @@ from tests.app.test_process import settings_for
 from tests.end_to_end.api_servers import ANY_PORT, api_server, restarted, url_of
 from tests.end_to_end.programs import free_port
 from tests.end_to_end.real_cluster import KUBECONFIGS
+from tests.sources.kubernetes_double import level
 from tests.sources.test_stored_objects import until
 from tests.virtual_clock import VirtualClock
 
@@ -55,17 +56,6 @@ InForce = dict[tuple[str, str], tuple[str, object]]
 def path_of(resource: str, name: str = "") -> str:
     """Of a resource, or of one object."""
     return f"/apis/{API_VERSION}/{resource}{name and '/'}{name}"
-
-
-def level(name: str, shares: int) -> dict[str, Any]:
-    """A level that rejects."""
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "type": "Limited",
-            "limited": {"nominalConcurrencyShares": shares, "limitResponse": {"type": "Reject"}},
-        },
-    }
 
 
 def schema(name: str, level_name: str, precedence: int) -> dict[str, Any]:

@@ -15,9 +15,9 @@ Json = dict[str, Any]
 LEVELS, SCHEMAS = "prioritylevelconfigurations", "flowschemas"
 
 
-def level(name: str) -> Json:
+def level(name: str, shares: int = 5) -> Json:
     """A level that rejects."""
-    limited = {"nominalConcurrencyShares": 5, "limitResponse": {"type": "Reject"}}
+    limited = {"nominalConcurrencyShares": shares, "limitResponse": {"type": "Reject"}}
     return {"metadata": {"name": name}, "spec": {"type": "Limited", "limited": limited}}
 
 

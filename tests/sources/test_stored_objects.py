@@ -19,6 +19,7 @@ from apfproxy.sources.in_force import InForce
 from apfproxy.sources.stored_objects import StoredObjects
 from apfproxy.tasks import spawn
 from tests.apiserver.controllers.scene import Scene
+from tests.sources.kubernetes_double import level, schema
 from tests.sources.test_files import Loads, Threads
 from tests.virtual_clock import VirtualClock
 
@@ -27,27 +28,7 @@ if TYPE_CHECKING:
 
     from apfproxy.api.decode import Problem
     from apfproxy.api.flowcontrol.types import FlowControlObject
-    from apfproxy.api.kind import Object
     from apfproxy.sources.in_force import Prepared
-
-
-def level(name: str, shares: int = 10) -> Object:
-    """A level that rejects."""
-    return {
-        "metadata": {"name": name},
-        "spec": {
-            "type": "Limited",
-            "limited": {"nominalConcurrencyShares": shares, "limitResponse": {"type": "Reject"}},
-        },
-    }
-
-
-def schema(name: str, level_name: str) -> Object:
-    """A FlowSchema of a level."""
-    return {
-        "metadata": {"name": name},
-        "spec": {"priorityLevelConfiguration": {"name": level_name}, "matchingPrecedence": 5},
-    }
 
 
 async def until(condition: Callable[[], bool]) -> None:
