@@ -129,7 +129,7 @@ class TunnelSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontProxySettings:
-    """Authenticating proxies in front of this one, which say who asks in header fields.
+    """Authenticating proxies in front of this one, which name the user in header fields.
 
     Attributes:
         ca_file: PEM; a client whose certificate these CAs signed, for client authentication, ...
@@ -209,11 +209,11 @@ class ImpersonationSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticationSettings:
-    """Who asks; without any of this everybody is anonymous.
+    """Authentication of clients; without any of this all are anonymous.
 
     Attributes:
         client_ca_file: PEM of the CAs of clients' certificates: the common name is the user.
-        front_proxy: Who may say who asks.
+        front_proxy: Proxies whose header fields name the user.
         token_file: Static bearer tokens, Kubernetes' CSV: token,user,uid,"group1,group2".
         jwt: Issuers of tokens.
         token_review: Asking the upstream what a token is.
@@ -266,7 +266,7 @@ class UpstreamTlsSettings:
 
 
 PASS_THROUGH, FRONT_PROXY, IMPERSONATE = "passThrough", "frontProxy", "impersonate"
-"""How the origin learns who asks: the client's own credentials go on; the proxy says so in
+"""How the origin learns who the user is: the client's own credentials go on; the proxy says so in
 X-Remote-* fields under its certificate; or it impersonates under its own token."""
 
 
@@ -400,7 +400,7 @@ class TopFlowsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """All of it."""
+    """All settings of a proxy."""
 
     downstream: DownstreamSettings = field(default_factory=DownstreamSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)

@@ -1,8 +1,8 @@
 """Keeps signals from ending the process before their handlers are there.
 
-A process that serves heeds SIGHUP, and ignores signals that mean nothing to it.  While its modules
-are imported it has no handlers yet, and such a signal would end it.  So the kernel holds them back
-from the first moment until the handlers are set, and delivers them then.
+A process that serves handles SIGHUP, and ignores signals that mean nothing to it.  While its
+modules are imported it has no handlers yet, and such a signal would end it.  So the kernel holds
+them back from the first moment until the handlers are set, and delivers them then.
 """
 
 from __future__ import annotations

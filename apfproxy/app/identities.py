@@ -46,7 +46,7 @@ class Identities:
     """Loads certificates, keys and tokens, and keeps them as their files have them.
 
     Attributes:
-        authenticator: Finds out who asks.
+        authenticator: Authenticates clients.
         review_apis: The upstream's, by the kind of what it is asked, `token` or `access`.
         server_tls: TLS towards clients; None if they speak plain HTTP.
         client_tls: TLS towards the origin; None if it speaks plain HTTP.
@@ -92,7 +92,7 @@ class Identities:
 
     @property
     def identification(self) -> Identification:
-        """What the proxy needs of it."""
+        """The parts that the proxy server uses."""
         certificates = self if self._certificates is not None else None
         return Identification(self.authenticator, certificates, self.server_tls, self.client_tls)
 
@@ -107,7 +107,7 @@ class Identities:
         return self.has_files or bool(self.review_apis or self._issuers)
 
     def problem(self) -> str | None:
-        """What cannot be asked, fetched or taken anew at the moment; None while all is well."""
+        """Files, keys and reviews that fail at the moment; None while all is well."""
         problems = [
             *self._files.problems,
             *filter(None, (issuer.problem for issuer in self._issuers)),

@@ -29,14 +29,12 @@ class Observation:
     """
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
-        self._settings = settings.access_log
-        self._clock = clock
+        log = settings.access_log
         self._request_log: RequestLog | None = None
         self.access_log: AccessLog | None = None
-        if settings.access_log.path is not None:
-            self.access_log = AccessLog(
-                settings.access_log.path, settings.access_log.max_queued, clock
-            )
+        if log.path is not None:
+            self.access_log = AccessLog(log.path, log.max_queued, clock)
+            self._request_log = RequestLog(log, clock, self.access_log.write)
         self.top_flows: TopFlows | None = None
         if settings.top_flows.is_enabled and settings.admin is not None:
             self.top_flows = TopFlows(settings.top_flows.capacity, clock)
@@ -45,7 +43,6 @@ class Observation:
         """Have the server tell of its requests, and the health pages of the log."""
         if self.access_log is not None:
             access_log = self.access_log
-            self._request_log = RequestLog(self._settings, self._clock, access_log.write)
             health.add(
                 ACCESS_LOG, pages=(READYZ,), is_blocking=False, look=lambda: access_log.problem
             )
@@ -62,7 +59,6 @@ class Observation:
 
     def configure(self, settings: AccessLogSettings) -> None:
         """Log other requests from now on, in the same file."""
-        self._settings = settings
         if self._request_log is not None:
             self._request_log.configure(settings)
 

@@ -1,12 +1,12 @@
-"""Places for the connections of a listener that aiohttp serves: bounded, and not for idlers.
+"""Places for the connections of the admin listener or the API server: a bounded number.
 
-1. There are only so many.  Who comes when all are taken gets that of another connection: of the
-   address that has the most, the one that has done nothing for longest, or else the oldest request.
-   So whoever opens connections without end takes places mostly from himself, and a health check
-   always gets through: many others have to come before it is its turn to make way.
+1. When all places are taken, a new connection gets the place of another one, which is closed.  That
+   is, of the client address with the most connections, the one that has been idle for longest, or
+   else the one with the oldest request.  A client that opens connections without end closes mostly
+   its own, and a health check always gets through.
 2. Answers that last, such as watches, keep their places, but never have all of them.
-3. A connection whose first head does not come within `HEAD_NS`, or whose answer is not through
-   within `ANSWER_NS`, is cut.
+3. A connection whose first head does not come within `HEAD_NS`, or whose answer is not taken within
+   `ANSWER_NS`, is cut.
 4. All of this is counted, and logged once a minute.
 """
 
@@ -31,9 +31,9 @@ HEAD_NS = 20_000_000_000
 ANSWER_NS = 90_000_000_000
 """From a head to the last byte of its answer that the client takes; the API's own limit is 60 s."""
 IDLE_NS = 1_000_000_000
-"""Who has done nothing for so long makes way before requests do, which have come since maybe."""
+"""Connections that were idle for so long are closed before connections with requests."""
 MIN_PLACES = 8
-"""With fewer a listener is of no use, whatever the system allows."""
+"""A listener has at least so many, whatever the system allows."""
 KEPT_PLACES = 16
 """But at most a quarter of all."""
 
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 
 
 class Ending(enum.StrEnum):
-    """Why a connection lost its place, or its request one; the label `reason` of the metric."""
+    """Why a connection was closed, or a request refused; the label `reason` of the metric."""
 
     REPLACED = "replaced"
     """Another connection came when all places were taken."""
@@ -76,15 +76,15 @@ class PlaceLimits:
 
 
 class Place(asyncio.Protocol):
-    """A connection between the loop and aiohttp's own protocol, which it passes everything to.
+    """A connection between the loop and its protocol, to which it passes all events.
 
     Attributes:
         address: Of the client.
-        is_handling: Whether a handler is at its request.
-        is_lasting: Whether that answers for as long as the client wants.
+        is_handling: Whether its request is being answered.
+        is_lasting: Whether that answer lasts for as long as the client wants.
         has_asked: Whether a whole head has come.
         began_ns: When its last request came; when it was accepted, before the first one.
-        idle_ns: When a handler was last through with a request; when it was accepted, before.
+        idle_ns: When its last answer ended; when it was accepted, before the first one.
     """
 
     def __init__(self, places: Places, inner: asyncio.Protocol) -> None:
@@ -233,7 +233,7 @@ class Places:
                 self._end(place, Ending.LATE)
 
     def _victim(self, now_ns: int) -> Place:
-        """Who has to make way; there is always somebody whose answer does not last."""
+        """The connection to close; there is always one whose answer does not last."""
 
         def rank(place: Place) -> tuple[int, bool, int]:
             is_idle = place.is_idle

@@ -71,7 +71,7 @@ class ProxyProcess:
     Make it in the loop that it is to run in; call `start`, and `drain` or `stop` at the end.
 
     Args:
-        settings: All of them.
+        settings: All settings.
         read_again: Reads the settings again, for SIGHUP; None where they never change.
 
     Raises:
@@ -280,7 +280,7 @@ class ProxyProcess:
             signals.on_rotation(self.observation.reopen)
         self._log_start()
         reloading = Reloading(self, self._read_again).run(signals.hangup)
-        self._reloading = spawn(reloading, name="heeding SIGHUP")
+        self._reloading = spawn(reloading, name="handling SIGHUP")
 
     async def drain(self) -> None:
         """Stop without losing a request; cancelled, stop at once.

@@ -40,7 +40,7 @@ class RawRequest:
 
     Attributes:
         method, target: Of the request line.
-        user: Whom the fields name, with all groups that count; anonymous if they name nobody.
+        user: The user that the fields name, with all groups that count; else the anonymous one.
         notes: What was supposed about that.
         headers: Names in lower case and values, of those that are forwarded the first of each
             name; those that hold secrets are left out.

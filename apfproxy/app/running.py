@@ -45,7 +45,7 @@ class Served(Protocol):
         """Let the start come to its end, or cancel it: the process is to end."""
 
     def attend(self, signals: Signals) -> None:
-        """Log the start, and heed other signals than those that end the process."""
+        """Log the start, and handle the signals that do not end the process."""
 
     async def drain(self) -> None:
         """End in order; cancelled, end at once."""
@@ -134,7 +134,7 @@ def descriptor_limit() -> int:
 
 
 def spare_collector() -> None:
-    """Let the collector of garbage look at what exists now no more, and seldom at the rest.
+    """Keep the garbage collector from looking at what exists now, and let it look seldom.
 
     It all stays.  With thousands of watches a look at it takes 0.1 s, in which requests wait.
     """

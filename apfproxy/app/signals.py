@@ -32,8 +32,7 @@ class Signals:
 
     Attributes:
         first, second: Set by SIGTERM and SIGINT, and by SIGHUP where it means the end.
-        hangup: Set by SIGHUP where it means a reload, until the end begins; whoever reloads clears
-            it.
+        hangup: Set by SIGHUP where it means a reload, until the end begins; the reload clears it.
     """
 
     def __init__(self, hangup: Hangup = Hangup.NOTHING) -> None:

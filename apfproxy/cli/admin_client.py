@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from apfproxy.cli.errors import CommandError
 
@@ -13,6 +15,8 @@ if TYPE_CHECKING:
 
 TIMEOUT_S = 10.0
 LARGEST_ANSWER_BYTES = 64 << 20
+Shape = TypeVar("Shape")
+
 MAX_SHOWN = 300
 """Characters of an error's text that are passed on."""
 
@@ -58,4 +62,18 @@ def answer_json(url: str, status: int, body: bytes) -> Any:  # noqa: ANN401 - an
     except (ValueError, RecursionError) as error:
         raise CommandError(
             f"{url} does not answer with JSON; is that an admin listener?"
+        ) from error
+
+
+def fetch_as(address: Address, target: str, shape: type[Shape]) -> Shape:
+    """Get a page as a record of a type of msgspec.
+
+    Raises:
+        CommandError: There is no such listener, or it has no such answer.
+    """
+    try:
+        return msgspec.convert(fetch_json(address, target), shape)
+    except msgspec.ValidationError as error:
+        raise CommandError(
+            f"http://{address} answers in another way than this version: {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""`apfproxy explain`: which FlowSchema a request belongs to, why, and what would become of it."""
+"""`apfproxy explain`: the FlowSchema of a request, the reason, and what would happen to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 from apfproxy.api.flowcontrol.additions import LONGEST_HEADER_NAME
 from apfproxy.app.raw_request import RawRequest, read_raw_request, request_of_line
 from apfproxy.authn.impersonation import effective
-from apfproxy.cli.admin_client import fetch_json
+from apfproxy.cli.admin_client import fetch_as
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.explanation_text import explanation_lines
 from apfproxy.cli.offline import objects_options, offline_controller, refuse_with_admin
@@ -148,7 +148,7 @@ def request_of(
     *,
     all_namespaces: bool,
 ) -> RawRequest:
-    """The request that is asked about; anonymous, but for what a raw one says.
+    """The request that is explained; only a raw one can name a user.
 
     Raises:
         PhraseError: It is not said, or not clearly.
@@ -215,10 +215,4 @@ def online(admin: Address, asked: RawRequest) -> Explanation:
         named += [("user", asked.user.name), *(("group", group) for group in asked.user.groups)]
     if named:
         data += "&" + urlencode(named, quote_via=quote, errors="surrogateescape")
-    answer = fetch_json(admin, f"{PATH}?{data}")
-    try:
-        return msgspec.convert(answer, Explanation)
-    except msgspec.ValidationError as error:
-        raise CommandError(
-            f"http://{admin} answers in another way than this version: {error}"
-        ) from error
+    return fetch_as(admin, f"{PATH}?{data}", Explanation)

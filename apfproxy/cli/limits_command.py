@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from apfproxy.cli.admin_client import fetch_json
-from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
+from apfproxy.cli.admin_client import fetch_as
+from apfproxy.cli.errors import EXIT_CODES, OK
 from apfproxy.cli.offline import objects_options, offline_controller, refuse_with_admin
 from apfproxy.cli.parameters import admin_option, output_option
 from apfproxy.cli.terminal_text import aligned, shown
@@ -62,27 +62,13 @@ def limits(admin: Address | None, output: str, **objects: Any) -> int:  # noqa: 
         summary = summarize_levels(offline_controller(objects.pop("objects"), **objects))
     else:
         refuse_with_admin(objects)
-        summary = online(admin)
+        summary = fetch_as(admin, PATH, LevelsSummary)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2))
     else:
         for line in table(summary):
             click.echo(line)
     return OK
-
-
-def online(admin: Address) -> LevelsSummary:
-    """Ask a running proxy.
-
-    Raises:
-        CommandError: It does not answer.
-    """
-    try:
-        return msgspec.convert(fetch_json(admin, PATH), LevelsSummary)
-    except msgspec.ValidationError as error:
-        raise CommandError(
-            f"http://{admin} answers in another way than this version: {error}"
-        ) from error
 
 
 def table(summary: LevelsSummary) -> Iterator[str]:

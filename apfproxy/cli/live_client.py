@@ -110,7 +110,7 @@ class Rates:
 def rates_between(before: LiveState | None, now: LiveState) -> dict[str, Rates]:
     """The rates of each level between two looks.
 
-    A level is left out if it is new, or if its totals went down since it began anew.
+    A level is left out if it is new, or if its totals went down since it was created again.
     """
     if before is None or (elapsed_s := now.time - before.time) <= 0:
         return {}

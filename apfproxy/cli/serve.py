@@ -213,7 +213,7 @@ async def run(
     """Serve until a signal, then drain.
 
     Args:
-        settings: All of them.
+        settings: All settings.
         on_started: Called when connections are accepted.
         read_again: Reads the settings again, at SIGHUP; None where they never change.
 

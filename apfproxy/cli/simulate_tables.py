@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Column = tuple[str, Callable[[Row], str]]
 
 PLAIN_WIDTH = 180
-"""Of output that is no terminal's: no row is broken, whoever reads it."""
+"""Columns of output that is not a terminal: wide enough that no row is broken."""
 
 LEAVE_OUT = (
     "wait\np50",
@@ -193,7 +193,7 @@ def count(field: str) -> tuple[str, Callable[[dict[str, Any]], str]]:
 
 
 def rejections(row: dict[str, Any]) -> str:
-    """Rejections by reason, but for time-outs."""
+    """Rejections by reason, time-outs excluded."""
     found = [f"{n} {why}" for why, n in row["rejected"].items() if why != "time-out"]
     return ", ".join(found) or "0"
 

@@ -211,7 +211,7 @@ class Screen:
         self.wake()
 
     def wake(self) -> None:
-        """Show it anew."""
+        """Draw the screen again."""
         self._change.set()
 
     async def changed(self) -> None:
