@@ -183,7 +183,7 @@ def fields_of(node: Node, value: Value) -> FieldSet:
         inside = fields_of(below, child)
         if key not in node.fields:
             result[element] = {SELF: {}, **inside} if inside else {}
-        elif inside or child is None or child == {} or isinstance(below, Leaf):
+        elif inside or child is None or child == {} or isinstance(resolved(below, child), Leaf):
             result[element] = inside
     return result
 

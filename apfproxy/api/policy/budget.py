@@ -53,18 +53,13 @@ class PodState:
     controller: str
 
 
-def is_ready(pod: Object) -> bool:
-    """Whether a pod is healthy, as budgets see it."""
-    return is_true(pod.get("status", {}), "Ready")
-
-
 def pod_state(pod: Object) -> PodState:
     """What budgets need to know of the pod."""
     metadata = pod["metadata"]
     owners = metadata.get("ownerReferences", ())
     return PodState(
         name=metadata["name"],
-        is_ready=is_ready(pod),
+        is_ready=is_true(pod.get("status", {}), "Ready"),
         is_ending="deletionTimestamp" in metadata,
         controller=next((owner["uid"] for owner in owners if owner.get("controller")), ""),
     )

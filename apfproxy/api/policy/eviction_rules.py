@@ -9,14 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.api.conditions import FALSE, find_condition, set_condition
+from apfproxy.api.conditions import FALSE, find_condition, is_true, set_condition
 from apfproxy.api.core.pod_strategy import ENDED
-from apfproxy.api.policy.budget import (
-    DISRUPTION_ALLOWED,
-    SYNC_FAILED,
-    is_ready,
-    set_disruption_allowed,
-)
+from apfproxy.api.policy.budget import DISRUPTION_ALLOWED, SYNC_FAILED, set_disruption_allowed
 from apfproxy.api.policy.schema import ALWAYS_ALLOW
 from apfproxy.api.selectors.errors import SelectorError
 from apfproxy.api.selectors.labels import selector_of
@@ -84,7 +79,7 @@ def budgets_of(pod: Object, budgets: Iterable[Object]) -> list[Object]:
 
 def spares_unhealthy(budget: Object, pod: Object) -> bool:
     """Whether the pod may go without counting, since it is not healthy."""
-    if is_ready(pod):
+    if is_true(pod["status"], "Ready"):
         return False
     if budget["spec"].get("unhealthyPodEvictionPolicy") == ALWAYS_ALLOW:
         return True

@@ -269,6 +269,7 @@ def test_an_object_differs_not_from_itself(spec: dict[str, Any]) -> None:
             {"f:ports": {TCP_ELEMENT: {".": {}, "f:port": {}}}},
             id="items",
         ),
+        pytest.param({"any": [1]}, {"f:any": {}}, id="list-without-a-type"),
         pytest.param(
             {"any": {"a": {"b": [1]}, "c": 0}},
             {"f:any": {"f:a": {".": {}, "f:b": {}}, "f:c": {}}},
