@@ -8,19 +8,26 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 State = TypeVar("State")
-Event = TypeVar("Event")
 
 
 class TransitionError(AssertionError):
     """An event that cannot happen in a state: an error of the program."""
 
 
-class Row(dict[Event, State], Generic[Event, State]):
-    """What each event does in one state."""
+class Event(dict[State, State], Generic[State]):
+    """An event, by its name: the state that each state becomes; `event[state]` is one look-up.
 
-    def __init__(self, state: State, row: Mapping[Event, State]) -> None:
-        super().__init__(row)
-        self._state = state
+    Args:
+        name: Its name.
+        table: State to event's name to the next state.
+    """
 
-    def __missing__(self, event: Event) -> NoReturn:
-        raise TransitionError(f"{event} in state {self._state}")
+    def __init__(self, name: str, table: Mapping[State, Mapping[str, State]]) -> None:
+        super().__init__({state: row[name] for state, row in table.items() if name in row})
+        self.name = name
+
+    def __missing__(self, state: State) -> NoReturn:
+        raise TransitionError(f"{self.name} in state {state}")
+
+    def __repr__(self) -> str:
+        return f"<Event {self.name}>"

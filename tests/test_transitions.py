@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.transitions import Row, TransitionError
+from apfproxy.transitions import Event, TransitionError
 
 
-def test_a_row() -> None:
-    """An event has its state, or cannot happen."""
-    row = Row("closed", {"open": "opened"})
+def test_an_event() -> None:
+    """It makes one state of another, or cannot happen."""
+    close = Event("close", {"open": {"close": "closed"}, "closed": {}})
 
-    assert "opened" == row["open"]
+    assert "closed" == close["open"]
+    assert "<Event close>" == repr(close)
     with pytest.raises(TransitionError, match="close in state closed"):
-        row["close"]
+        close["closed"]

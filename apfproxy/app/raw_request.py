@@ -15,8 +15,7 @@ from apfproxy.authn.impersonation import effective
 from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.request_fields import FieldRules, HeadError, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
-from apfproxy.request.attributes import AttributesError, parse_attributes
-from apfproxy.request.deadline import DeadlineError, request_timeout_ns
+from apfproxy.proxy.targets import read_target
 from apfproxy.request.user import ANONYMOUS, User
 from apfproxy.settings import Settings
 
@@ -69,7 +68,7 @@ def read_raw_request(data: bytes) -> RawRequest:
         head, _, _ = data.partition(b"\n\n")
         head = head.rstrip(b"\n").replace(b"\n", b"\r\n")
     parsed = _judged(head.rstrip(b"\r\n") + b"\r\n\r\n")
-    credentials = parsed.credentials
+    credentials = parsed.fields.credentials
     named, notes = credentials.claimed, []
     if named is not None:
         notes.append(CLAIMS)
@@ -117,17 +116,7 @@ def _judged(head: bytes, settings: DownstreamSettings | None = None) -> RequestH
     )
     limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
     try:
-        parsed = HeadParser(limits, rules, MemoryBudget(0)).parse(head)
-        parsed.attributes = parse_attributes(parsed.method, parsed.target)
-        request_timeout_ns(parsed.attributes, 0)
-        if parsed.upgrade is not None:
-            parsed.decide_upgrade()
+        parsed, _, _ = read_target(HeadParser(limits, rules, MemoryBudget(0)).parse(head))
     except HeadError as error:
         raise ValueError(f"the proxy would answer {error.code}: {error}") from None
-    except AttributesError as error:
-        raise ValueError(f"the proxy would answer 400: malformed request target: {error}") from None
-    except DeadlineError as error:
-        raise ValueError(
-            f"the proxy would answer 400: invalid timeout specified in the request URL: {error}"
-        ) from None
     return parsed

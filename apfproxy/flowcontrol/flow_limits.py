@@ -37,7 +37,7 @@ SWEEP_INTERVAL_NS = 1_000_000_000
 _NS_PER_S = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Refusal:
     """Why a flow does not get what it asks for.
 
@@ -45,11 +45,13 @@ class Refusal:
         reason: As it is counted.
         message: For the client.
         retry_after_s: When to ask again, in seconds; 0 where nobody can tell.
+        seats: That the request would have taken.
     """
 
     reason: RejectReason
     message: str
     retry_after_s: int = 0
+    seats: int = 0
 
 
 class RequestRate:

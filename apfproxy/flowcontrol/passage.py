@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.flowcontrol.flow_limits import Refusal, count_rejection
 from apfproxy.flowcontrol.ticket import EXECUTING as HAS_SEATS
-from apfproxy.flowcontrol.ticket import RejectReason, Ticket, WorkEstimate
-from apfproxy.transitions import Row
+from apfproxy.flowcontrol.ticket import RejectReason, Ticket
+from apfproxy.transitions import Event
 
 if TYPE_CHECKING:
     from apfproxy.clock import Timer
@@ -58,70 +58,59 @@ class PassageState(enum.StrEnum):
     DONE = "done"
 
 
-class PassageEvent(enum.StrEnum):
-    """What happens to a passage."""
-
-    PASSED = "passed"
-    """It needs no seats."""
-    ADMITTED = "admitted"
-    QUEUED = "queued"
-    REJECTED = "rejected"
-    DISPATCHED = "dispatched"
-    TIMED_OUT = "timed-out"
-    RELEASED = "released"
-    """The request goes on, but needs its seats no more."""
-    LEFT_TO_ORIGIN = "left-to-origin"
-    """The request is over, but the origin may work on."""
-    ENDED = "ended"
-    LEFT = "left"
-    """The client is gone, so that a request would not have gone on in any case."""
-    FAILED = "failed"
-    """An error of the program, of which a request that is only observed knows nothing."""
-
-
 NEW, WAITING, EXECUTING = PassageState.NEW, PassageState.WAITING, PassageState.EXECUTING
 ABANDONED, SEATLESS = PassageState.ABANDONED, PassageState.SEATLESS
 OUTSIDE, DONE = PassageState.OUTSIDE, PassageState.DONE
 
-PASSED, ADMITTED, QUEUED = PassageEvent.PASSED, PassageEvent.ADMITTED, PassageEvent.QUEUED
-REJECTED, DISPATCHED = PassageEvent.REJECTED, PassageEvent.DISPATCHED
-TIMED_OUT, RELEASED = PassageEvent.TIMED_OUT, PassageEvent.RELEASED
-LEFT_TO_ORIGIN, ENDED = PassageEvent.LEFT_TO_ORIGIN, PassageEvent.ENDED
-LEFT, FAILED = PassageEvent.LEFT, PassageEvent.FAILED
-
 TRANSITIONS = {
-    state: Row(state, row)
-    for state, row in {
-        NEW: {
-            PASSED: SEATLESS,
-            ADMITTED: EXECUTING,
-            QUEUED: WAITING,
-            REJECTED: OUTSIDE,
-            ENDED: DONE,
-            LEFT: DONE,
-        },
-        WAITING: {
-            DISPATCHED: EXECUTING,
-            TIMED_OUT: OUTSIDE,
-            FAILED: OUTSIDE,
-            ENDED: DONE,
-            LEFT: DONE,
-        },
-        EXECUTING: {
-            RELEASED: SEATLESS,
-            LEFT_TO_ORIGIN: ABANDONED,
-            FAILED: OUTSIDE,
-            ENDED: DONE,
-            LEFT: DONE,
-        },
-        ABANDONED: {FAILED: OUTSIDE, ENDED: DONE, LEFT: DONE},
-        SEATLESS: {FAILED: OUTSIDE, ENDED: DONE, LEFT: DONE},
-        OUTSIDE: {RELEASED: OUTSIDE, ENDED: DONE, LEFT: DONE},
-        DONE: {},
-    }.items()
+    NEW: {
+        "passed": SEATLESS,
+        "admitted": EXECUTING,
+        "queued": WAITING,
+        "rejected": OUTSIDE,
+        "ended": DONE,
+        "left": DONE,
+    },
+    WAITING: {
+        "dispatched": EXECUTING,
+        "timed-out": OUTSIDE,
+        "failed": OUTSIDE,
+        "ended": DONE,
+        "left": DONE,
+    },
+    EXECUTING: {
+        "released": SEATLESS,
+        "left-to-origin": ABANDONED,
+        "failed": OUTSIDE,
+        "ended": DONE,
+        "left": DONE,
+    },
+    ABANDONED: {"failed": OUTSIDE, "ended": DONE, "left": DONE},
+    SEATLESS: {"failed": OUTSIDE, "ended": DONE, "left": DONE},
+    OUTSIDE: {"released": OUTSIDE, "left-to-origin": OUTSIDE, "ended": DONE, "left": DONE},
+    DONE: {},
 }
 """State to event to the next state; `EXECUTING` and `ABANDONED` have seats, `WAITING` a place in a
 queue, and all but `ABANDONED`, `OUTSIDE` and `DONE` a place among the flow's long-running ones."""
+
+PASSED = Event("passed", TRANSITIONS)
+"""It needs no seats."""
+ADMITTED = Event("admitted", TRANSITIONS)
+QUEUED = Event("queued", TRANSITIONS)
+REJECTED = Event("rejected", TRANSITIONS)
+DISPATCHED = Event("dispatched", TRANSITIONS)
+TIMED_OUT = Event("timed-out", TRANSITIONS)
+RELEASED = Event("released", TRANSITIONS)
+"""The request goes on, but needs its seats no more."""
+LEFT_TO_ORIGIN = Event("left-to-origin", TRANSITIONS)
+"""The request is over, but the origin may work on."""
+ENDED = Event("ended", TRANSITIONS)
+LEFT = Event("left", TRANSITIONS)
+"""The client is gone, so that a request would not have gone on in any case."""
+FAILED = Event("failed", TRANSITIONS)
+"""An error of the program, of which a request that is only observed knows nothing."""
+
+PassageEvent = Event[PassageState]
 
 
 class Passenger(Protocol):
@@ -150,7 +139,6 @@ class Passage:
         classification: Where the request belongs; None before it entered.
         ticket: What the queue set gave; None if it was not asked, or rejected the request.
         refusal: Why the request was rejected; None if it was not.
-        wanted: The work for which seats were refused at once; else None.
     """
 
     __slots__ = (
@@ -164,7 +152,6 @@ class Passage:
         "refusal",
         "state",
         "ticket",
-        "wanted",
     )
 
     def __init__(self, control: FlowControl, digest: RequestDigest, passenger: Passenger) -> None:
@@ -175,7 +162,6 @@ class Passage:
         self.classification: Classification | None = None
         self.ticket: Ticket | None = None
         self.refusal: Refusal | None = None
-        self.wanted: WorkEstimate | None = None
         self._place: FlowLimits | None = None
         self._timer: Timer | None = None
         self._behind: list[tuple[int, PassageEvent]] | None = None
@@ -197,8 +183,9 @@ class Passage:
     @property
     def seats(self) -> int:
         """That it took, or would have taken; 0 if none by the request's nature."""
-        estimate = self.wanted if self.ticket is None else self.ticket.estimate
-        return 0 if estimate is None else estimate.max_seats
+        if self.ticket is not None:
+            return self.ticket.estimate.max_seats
+        return 0 if self.refusal is None else self.refusal.seats
 
     @property
     def has_seats(self) -> bool:
@@ -210,16 +197,19 @@ class Passage:
     def enter(self) -> bool:
         """Ask for seats; whether the request goes on at once, else it waits or is rejected."""
         control, digest = self._control, self.digest
-        found = self.classification = control.classify(digest)
+        found = digest.classification
+        if found is None or found.generation != control.controller.generation:
+            found = control.classify(digest)
+        self.classification = found
         if found.limits is not None:
             refusal = self._refused_by(found.limits, found)
             if refusal is not None:
                 if digest.takes_seats:
-                    self.wanted = control.foreseen_estimate(digest, found)
+                    refusal.seats = control.foreseen_estimate(digest, found).max_seats
                 count_rejection(found.level.queue_set, found.flow.counters, refusal.reason)
                 return self._reject(REJECTED, found, refusal)
         if not digest.takes_seats:
-            self.state = TRANSITIONS[self.state][PASSED]
+            self.state = PASSED[self.state]
             return True
         estimate = digest.fixed_estimate
         if estimate is None:
@@ -227,14 +217,15 @@ class Passage:
         result = found.level.queue_set.admit(found.flow, estimate, _on_dispatch, self)
         if type(result) is not Ticket:
             assert isinstance(result, RejectReason)
-            self.wanted = estimate
-            return self._reject(REJECTED, found, control.refusal(found.level, result))
+            refusal = control.refusal(found.level, result)
+            refusal.seats = estimate.max_seats
+            return self._reject(REJECTED, found, refusal)
         self.ticket = result
         if result.state == HAS_SEATS:
-            self.state = TRANSITIONS[self.state][ADMITTED]
+            self.state = ADMITTED[self.state]
             digest.kind.executing.begin(result.arrived_ns)
             return True
-        self.state = TRANSITIONS[self.state][QUEUED]
+        self.state = QUEUED[self.state]
         digest.kind.waiting.begin(result.arrived_ns)
         self._timer = control.clock.call_at(
             result.arrived_ns + found.level.longest_wait_ns(digest.timeout_ns), self._on_wait_limit
@@ -260,10 +251,10 @@ class Passage:
         self, event: PassageEvent, found: Classification, refusal: Refusal, waited_ns: int = 0
     ) -> bool:
         """Reject the request; whether it goes on all the same."""
-        self.state = TRANSITIONS[self.state][event]
+        self.state = event[self.state]
         self.refusal = refusal
-        self._behind = None
         self._leave_place()
+        self._catch_up()
         flows = self._control.top_flows
         if flows is not None:
             flows.on_no_seats(found.flow, waited_ns, is_rejected=True)
@@ -277,7 +268,7 @@ class Passage:
         assert self._timer is not None
         self._timer.cancel()
         self._timer = None
-        self.state = TRANSITIONS[self.state][DISPATCHED]
+        self.state = DISPATCHED[self.state]
         kind.waiting.end(now_ns)
         kind.executing.begin(now_ns)
         if self._behind is None:
@@ -294,6 +285,7 @@ class Passage:
             assert found is not None
             now_ns = control.clock.now_ns()
             found.level.queue_set.withdraw(ticket, RejectReason.TIME_OUT)
+            ticket.details = None
             self.digest.kind.waiting.end(now_ns)
             refusal = control.refusal(found.level, RejectReason.TIME_OUT)
             if not self._reject(TIMED_OUT, found, refusal, now_ns - ticket.arrived_ns):
@@ -314,8 +306,11 @@ class Passage:
 
     def end(self, now_ns: int) -> None:
         """Give all back: the request is over."""
-        if self._behind is None:
-            self._give_back(ENDED, now_ns)
+        if self.state is EXECUTING and self._behind is None and self._place is None:
+            # The usual way of `_give_back`, in place.
+            self.state = ENDED[EXECUTING]
+            self._passenger = None
+            self._give_seats_back(now_ns)
         else:
             self._happen(ENDED, now_ns)
 
@@ -333,10 +328,10 @@ class Passage:
             self._passenger.fail(error)
             return
         control.on_error(error)
-        self._behind = None
         try:
-            if FAILED in TRANSITIONS[self.state]:
+            if self.state in FAILED:
                 self._give_back(FAILED, control.clock.now_ns())
+                self._catch_up()
         except Exception as again:  # noqa: BLE001  as above
             control.on_error(again)
 
@@ -359,6 +354,12 @@ class Passage:
                 self.ticket.dispatched_ns + self._behind[0][0], self._on_next
             )
 
+    def _catch_up(self) -> None:
+        """Do at once, outside, what the request did before."""
+        behind, self._behind = self._behind, None
+        for _, event in behind or ():
+            self._give_back(event, 0)
+
     def _on_next(self) -> None:
         try:
             self._timer = None
@@ -372,22 +373,19 @@ class Passage:
     def _give_back(self, event: PassageEvent, now_ns: int) -> None:
         """Change the state, and give back what the new one does not have."""
         before = self.state
-        after = self.state = TRANSITIONS[before][event]
+        after = self.state = event[before]
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._place is not None and after is not SEATLESS:
             self._leave_place()
+        if after is DONE:
+            self._passenger = None  # no cycle is left: the collector comes hardly ever
         if before is EXECUTING or before is ABANDONED:
             if after is not ABANDONED:
                 self._give_seats_back(now_ns)
         elif before is WAITING:
             self._leave_queue(now_ns)
-        if after is DONE:
-            # No cycle is left: the collector comes hardly ever.
-            self._passenger = None
-            if self.ticket is not None:
-                self.ticket.details = None
 
     def _give_seats_back(self, now_ns: int) -> None:
         ticket, found, digest = self.ticket, self.classification, self.digest
@@ -395,6 +393,7 @@ class Passage:
         assert found is not None
         digest.kind.executing.end(now_ns)
         found.level.queue_set.finish(ticket, digest.is_watch)
+        ticket.details = None  # as above
         flows = self._control.top_flows
         if flows is not None:
             flows.on_seats_back(ticket, now_ns)
@@ -405,6 +404,7 @@ class Passage:
         assert found is not None
         self.digest.kind.waiting.end(now_ns)
         found.level.queue_set.withdraw(ticket, None)
+        ticket.details = None
         flows = self._control.top_flows
         if flows is not None:
             flows.on_no_seats(ticket.flow, now_ns - ticket.arrived_ns, is_rejected=False)

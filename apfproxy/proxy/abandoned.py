@@ -25,8 +25,7 @@ from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.response_head import ResponseError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from apfproxy.flowcontrol.passage import Passage
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.request_head import RequestHead
     from apfproxy.proxy.response_head import ResponseHead
@@ -43,28 +42,31 @@ class AbandonedAnswer:
         context: The listener's; its `abandoned` has this until it is over.
         head: The request's.
         upstream: The connection that the answer is awaited on.
-        give_back: Gives the seats back; called once, with the time.
+        passage: The request's; it ends with the answer.
+        is_watch: Whether the request is a WATCH.
 
     Attributes:
         head: The request's.
     """
 
-    __slots__ = ("_context", "_discarded_bytes", "_give_back", "_timer", "_upstream", "head")
+    __slots__ = ("_context", "_discarded_bytes", "_passage", "_timer", "_upstream", "head")
 
     def __init__(
         self,
         context: Context,
         head: RequestHead,
         upstream: UpstreamConnection,
-        give_back: Callable[[int], None],
+        passage: Passage,
+        *,
+        is_watch: bool,
     ) -> None:
         self.head = head
         self._context = context
         self._upstream = upstream
-        self._give_back = give_back
+        self._passage = passage
         self._discarded_bytes = 0
         wait_ns = context.abandoned_wait_ns
-        if head.is_watch:
+        if is_watch:
             wait_ns = min(wait_ns, round(context.watch_settings.limit_s * 1e9))
         self._timer = context.clock.call_at(context.clock.now_ns() + wait_ns, self._on_wait_over)
         context.abandoned.add(self)
@@ -81,7 +83,7 @@ class AbandonedAnswer:
         try:
             self._upstream.abort()
         finally:
-            self._give_back(self._context.clock.now_ns())
+            self._passage.end(self._context.clock.now_ns())
 
     def fail(self, error: Exception) -> None:
         """End after an error of the program; never raises."""

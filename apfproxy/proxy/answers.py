@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import time
 import uuid
 from email.utils import formatdate
 
 TOO_MANY_REQUESTS = b"Too many requests, please try again later.\n"
+
+_NOT_VISIBLE = re.compile(r"[^\x21-\x7e]")
 
 _REASONS = {
     400: ("Bad Request", "BadRequest"),
@@ -91,6 +94,17 @@ def audit_line(asked: str) -> bytes:
         asked: The request's own Audit-ID; "" if it has none, so that it gets one.
     """
     return b"Audit-Id: %b\r\n" % (asked or str(uuid.uuid4())).encode()
+
+
+@functools.lru_cache(maxsize=8192)
+def class_lines(flow_schema_uid: str, priority_level_uid: str) -> bytes:
+    """The header lines that name a request's class."""
+    # Validation refuses such objects; but nothing may end a line, wherever it is from.
+    schema, level = (_NOT_VISIBLE.sub("_", uid) for uid in (flow_schema_uid, priority_level_uid))
+    return (
+        f"X-Kubernetes-PF-FlowSchema-UID: {schema}\r\n"
+        f"X-Kubernetes-PF-PriorityLevel-UID: {level}\r\n"
+    ).encode()
 
 
 def body_bytes(whole: bytes) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from apfproxy.proxy.request_fields import RequestFields
+    from apfproxy.proxy.request_fields import RequestFields, Sender
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
@@ -37,14 +37,14 @@ def of_target(key: tuple[str, bytes], attributes: RequestAttributes) -> int:
     return PLACE + getsizeof(key[1]) + _of_attributes(attributes)
 
 
-def of_section(section: bytes, fields: RequestFields) -> int:
+def of_section(section: bytes, sender: Sender) -> int:
     """Bytes of what the fields of a head say, with their own.
 
     Args:
         section: The bytes that they were read from.
-        fields: What they say.
+        sender: Whoever sends them.
     """
-    return PLACE + LATER + getsizeof(section) + 2 * len(section) + _of_fields(fields)
+    return PLACE + LATER + getsizeof(section) + 2 * len(section) + _of_fields(sender.fields)
 
 
 def of_head(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import socket
 import struct
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.proxy import answers
 from apfproxy.proxy.counters import Refusal
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.exchange import Exchange
     from apfproxy.settings import LimitSettings
 
 SPARE_DESCRIPTORS = 256
@@ -38,6 +37,16 @@ RESET = struct.pack("ii", 1, 0)
 """For SO_LINGER: closing throws away what is not sent, and leaves nothing in the kernel."""
 MAPPED = "::ffff:"
 UNKNOWN = "unknown"
+
+
+class Watched(Protocol):
+    """An exchange that holds seats and waits for its client."""
+
+    def on_sweep(self, period_ns: int) -> None:
+        """See whether the client keeps the seats from others."""
+
+    def fail(self, error: Exception) -> None:
+        """End after an error of the program; never raises."""
 
 
 class ClientLimits:
@@ -80,7 +89,7 @@ class ClientLimits:
         self._by_address: dict[str, int] = {}
         self.shed: Refusal | None = None
         self.slow_readers: dict[str, int] = {}
-        self.watched: set[Exchange] = set()
+        self.watched: set[Watched] = set()
         self.configure(settings)
 
     def configure(self, settings: LimitSettings) -> None:
@@ -132,16 +141,16 @@ class ClientLimits:
         else:
             del self._by_address[address]
 
-    def admit_slow_reader(self, level: PriorityLevel) -> SlowReaderPlace | None:
-        """Let an answer of a level go on without seats; None if there are enough of them."""
+    def admit_slow_reader(self, level: PriorityLevel) -> bool:
+        """Let an answer of a level go on without seats; not if there are enough of them."""
         count = self.slow_readers.get(level.name, 0)
         most = self._slow_readers_per_level
         if count >= (level.nominal_limit if most is None else most):
-            return None
+            return False
         self.slow_readers[level.name] = count + 1
         self._counters.slow_reader_releases += 1
         self._counters.slow_readers_open += 1
-        return SlowReaderPlace(self, level.name)
+        return True
 
     def release_slow_reader(self, level: str) -> None:
         """Such an answer is through."""
@@ -210,23 +219,6 @@ class ClientLimits:
 
     def __repr__(self) -> str:
         return f"<ClientLimits: {self._open} of {self._max_connections} connections>"
-
-
-class SlowReaderPlace:
-    """Among the answers of a level that go on without seats, since their clients are slow."""
-
-    __slots__ = ("_level", "_limits")
-
-    def __init__(self, limits: ClientLimits, level: str) -> None:
-        self._limits = limits
-        self._level = level
-
-    def release(self, distinguisher: str) -> None:  # noqa: ARG002  as of a `Place`
-        """The answer is through, or given up."""
-        self._limits.release_slow_reader(self._level)
-
-    def __repr__(self) -> str:
-        return f"<SlowReaderPlace of {self._level}>"
 
 
 def spared(questions: int) -> int:

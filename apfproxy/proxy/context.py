@@ -2,103 +2,77 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.authn.authenticator import Authenticator
-from apfproxy.authn.credential_fields import CredentialRules
-from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER
 from apfproxy.proxy.absences import Absences
-from apfproxy.proxy.bounded_cache import BoundedCache, MemoryBudget
-from apfproxy.proxy.cache_sizes import of_head
+from apfproxy.proxy.client_kinds import ClientKinds
 from apfproxy.proxy.client_limits import ClientLimits
-from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.identification import NO_IDENTIFICATION
-from apfproxy.proxy.observed_exchange import ObservedExchange
 from apfproxy.proxy.read_buffer import READ_BYTES
-from apfproxy.proxy.request_fields import FieldRules, OriginHosts
-from apfproxy.proxy.request_head import HeadLimits, HeadParser
 from apfproxy.rare_log import RareLog
-from apfproxy.settings import IMPERSONATE, OBSERVE, PASS_THROUGH
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from apfproxy.authn.credentials import Peer
     from apfproxy.clock import Clock
-    from apfproxy.proxy.abandoned import AbandonedAnswer
-    from apfproxy.proxy.admission import Admission
+    from apfproxy.flowcontrol.flow_control import FlowControl
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.proxy.downstream import DownstreamConnection
     from apfproxy.proxy.identification import Identification
     from apfproxy.proxy.pool import Pool
-    from apfproxy.proxy.request_head import RequestHead
     from apfproxy.proxy.request_log import RequestLog
-    from apfproxy.proxy.seat_holder import FlowObserver
+    from apfproxy.proxy.targets import Targets
     from apfproxy.settings import Settings
 
 log = logging.getLogger(__name__)
 
-MAX_KEPT_HEADS = 4096
-"""Heads by their bytes, per kind of client without a certificate."""
-MAX_KEPT_HEADS_OF_ONE = 256
-"""The same of one certificate's clients: mostly of one program."""
-MAX_KINDS = 4096
-"""Kinds of clients whose heads are kept; beyond, certificates that have been met start anew."""
-MAX_KEPT_HEAD_BYTES = 2048
-"""Longer heads are parsed each time: they would take the room of many."""
-KEPT_BYTES = 64 << 20
-"""Of all heads and field sections, of all kinds of clients together: a typical head takes 3 KiB,
-one with the token of a service account 9."""
+MAX_KEPT_SUFFIXES = 4096
+"""Addresses of clients as bytes, shared by their connections."""
 
 
-class Heads:
-    """The heads of one kind of client: those that come again are kept whole.
+class OpenConnection(Protocol):
+    """A client's connection, as the server sees it.
 
     Attributes:
-        peer: What is known of such clients.
-        kept: Heads without a body, which stood alone in a read, by their bytes.
+        deadline_ns: When `on_deadline` is due, or 0.
     """
 
-    __slots__ = ("_admission", "_kept", "_parser", "kept", "peer")
+    deadline_ns: int
 
-    def __init__(
-        self,
-        peer: Peer,
-        parser: HeadParser,
-        admission: Admission,
-        room: MemoryBudget,
-        max_kept: int = MAX_KEPT_HEADS,
-    ) -> None:
-        self.peer = peer
-        self._parser = parser
-        self._admission = admission
-        self._kept: BoundedCache[bytes, RequestHead] = BoundedCache(max_kept, room, _bytes_of)
-        self.kept = self._kept.values
+    def on_deadline(self) -> None:
+        """The deadline is over; raises nothing."""
 
-    def read(self, data: bytes, *, is_alone: bool) -> RequestHead:
-        """Parse, check, prepare and perhaps keep one head.
+    def forget_peer(self) -> None:
+        """Judge anew what kind of client this is, when its next request comes."""
 
-        Args:
-            data: The head's bytes.
-            is_alone: Whether nothing stood behind it, as with most requests without a body.
+    def hasten(self, deadline_ns: int) -> None:
+        """Let the connection, if it is idle, close by then at the latest."""
 
-        Raises:
-            HeadError: It must not be forwarded.
-        """
-        head = self._parser.parse(data)
-        self._admission.prepare(head)
-        if head.fields.identity is not None:
-            head.identify(head.fields.identity)
-        if is_alone and not head.framing and len(data) <= MAX_KEPT_HEAD_BYTES:
-            self._kept.offer(data, head)
-        return head
+    @property
+    def has_seats(self) -> bool:
+        """Whether a request of it has seats."""
 
-    def __repr__(self) -> str:
-        return f"<Heads, {len(self.kept)} kept>"
+    @property
+    def has_long_answer(self) -> bool:
+        """Whether the answer of a long-running request is under way."""
+
+    def end_long_answer(self) -> None:
+        """End it as if it were through; raises nothing."""
+
+    def leave(self) -> None:
+        """Close at once, as if the client had."""
+
+
+class Abandoned(Protocol):
+    """An answer that nobody waits for any more."""
+
+    def end(self) -> None:
+        """Give up waiting, and give the seats back."""
+
+    def fail(self, error: Exception) -> None:
+        """The same after an error of the program; never raises."""
 
 
 class Context:
@@ -109,39 +83,33 @@ class Context:
         abandoned_wait_ns: How long they are; 0 if seats go back at once.
         absences: Hears of clients that leave while nothing is read of them.
         access_log: Gets each request at its end; None for no log.
+        authenticator: Authenticates clients.
+        client_kinds: Tells clients apart, and keeps their heads.
         connections: Clients' connections that are open.
-        authenticator: Finds out who asks.
-        exchange_type: Of each request: it enforces the flow control, or only observes it.
-        is_claim: Whether a field, by its name in lower case, is for front proxies only.
+        flow_control: What every request passes.
         is_draining: Whether answers say that their connection closes.
         limits: What clients may take.
         refusals: Why requests were refused without being classified, a line of each a minute.
-        top_flows: Gathers what flows take; None for nobody.
     """
 
     __slots__ = (
-        "_certificates",
-        "_field_rules",
-        "_head_limits",
-        "_heads",
         "_on_connection_closed",
-        "_room",
         "_suffixes",
+        "_targets",
         "abandoned",
         "abandoned_wait_ns",
         "absences",
         "access_log",
-        "admission",
         "answer_timeout_ns",
         "authenticator",
+        "client_kinds",
         "clock",
         "connections",
         "counters",
-        "exchange_type",
+        "flow_control",
         "head_timeout_ns",
         "held_bytes",
         "idle_timeout_ns",
-        "is_claim",
         "is_draining",
         "limits",
         "linger_ns",
@@ -149,8 +117,6 @@ class Context:
         "max_head_bytes",
         "pool",
         "refusals",
-        "top_flows",
-        "trusted_networks",
         "tunnel_idle_ns",
         "watch_settings",
     )
@@ -158,7 +124,8 @@ class Context:
     def __init__(
         self,
         settings: Settings,
-        admission: Admission,
+        flow_control: FlowControl,
+        targets: Targets,
         pool: Pool,
         counters: ProxyCounters,
         clock: Clock,
@@ -166,17 +133,13 @@ class Context:
         identification: Identification = NO_IDENTIFICATION,
     ) -> None:
         self.access_log: RequestLog | None = None
-        self.top_flows: FlowObserver | None = None
-        downstream, upstream = settings.downstream, settings.upstream
         self.authenticator = identification.authenticator or Authenticator(clock)
-        self._certificates = identification.certificates
-        self.admission = admission
+        self.flow_control = flow_control
+        self._targets = targets
+        self.client_kinds = ClientKinds(settings, targets, identification.certificates)
         self.pool = pool
         self.counters = counters
-        counters.is_observing = settings.flow_control.enforcement == OBSERVE
-        self.exchange_type: type[Exchange] = Exchange
-        if counters.is_observing:
-            self.exchange_type = ObservedExchange
+        counters.is_observing = flow_control.is_observing
         self.clock = clock
         self.refusals = RareLog(log, clock.now_ns)
         self.loop = loop
@@ -186,22 +149,9 @@ class Context:
         self.is_draining = False
         self._suffixes: dict[bytes, bytes] = {}
         self._on_connection_closed: Callable[[], None] | None = None
-        self.connections: set[DownstreamConnection] = set()
-        self.abandoned: set[AbandonedAnswer] = set()
-        self.limits = ClientLimits(downstream.limits, counters)
-        host, port = upstream.address.host, upstream.address.port
-        self._field_rules = FieldRules(
-            OriginHosts(
-                (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode(),
-                (upstream.host_header or "").encode(),
-            ),
-            CredentialRules.of(settings.authentication.front_proxy),
-            forwards_credentials=upstream.identity == PASS_THROUGH,
-            forwards_impersonation=upstream.identity != IMPERSONATE,
-        )
-        self.is_claim = self._field_rules.credentials.is_claim
-        self._heads: dict[tuple[Peer, bool], Heads] = {}
-        self._room = MemoryBudget(KEPT_BYTES)
+        self.connections: set[OpenConnection] = set()
+        self.abandoned: set[Abandoned] = set()
+        self.limits = ClientLimits(settings.downstream.limits, counters)
         self._set(settings)
 
     def _set(self, settings: Settings) -> None:
@@ -214,75 +164,28 @@ class Context:
         self.idle_timeout_ns = round(downstream.idle_timeout_s * 1e9)
         self.tunnel_idle_ns = round(settings.tunnel.idle_timeout_s * 1e9)
         self.max_head_bytes = downstream.max_head_bytes
-        self.trusted_networks = downstream.identity_headers_from
-        self._head_limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
 
     def configure(self, settings: Settings) -> None:
         """Put limits and time-outs in force, for requests that come from now on."""
         self._set(settings)
         self.limits.configure(settings.downstream.limits)
-        self.admission.configure(
+        self._targets.configure(
             request_timeout_s=settings.downstream.request_timeout_s,
             answer_timeout_s=settings.upstream.answer_timeout_s,
         )
-        # What is kept of heads has the limits in it, and who may say who asks.
+        # What is kept of heads has the limits in it, and who may assert an identity.
+        self.client_kinds.configure(settings)
         self.forget_identities()
 
-    def heads_of(
-        self,
-        address: str,
-        certificate: bytes | None = None,
-        chain: Sequence[bytes] = (),
-        *,
-        is_tls: bool = False,
-    ) -> Heads:
-        """The heads of a client's kind.
-
-        Args:
-            address: Of the client.
-            certificate: Its own, in DER; None if it showed none.
-            chain: All that it sent, likewise.
-            is_tls: Whether it speaks TLS.
-        """
-        peer = TRUSTED_PEER if self._is_trusted(address) else UNKNOWN_PEER
-        if certificate is not None and self._certificates is not None:
-            judged = self._certificates.judge(certificate, chain)
-            peer = replace(judged, is_front_proxy=True) if peer.is_front_proxy else judged
-        heads = self._heads.get((peer, is_tls))
-        if heads is None:
-            if len(self._heads) >= MAX_KINDS:
-                self._heads.clear()
-            rules = replace(self._field_rules, believes_claims=peer.is_front_proxy, is_tls=is_tls)
-            max_kept = MAX_KEPT_HEADS_OF_ONE if peer.has_certificate else MAX_KEPT_HEADS
-            heads = self._heads[peer, is_tls] = Heads(
-                peer,
-                HeadParser(self._head_limits, rules, self._room, 4 * max_kept),
-                self.admission,
-                self._room,
-                max_kept,
-            )
-        return heads
-
     def forget_identities(self) -> None:
-        """Find out anew who asks, from the next request on: what tells it has changed."""
-        self._heads.clear()
+        """Authenticate every client again, from its next request on."""
+        self.client_kinds.forget()
         for connection in self.connections:
             connection.forget_peer()
 
-    def _is_trusted(self, address: str) -> bool:
-        """Whether a client at this address may assert identities."""
-        if not self.trusted_networks:
-            return False
-        try:
-            parsed = ipaddress.ip_address(address.partition("%")[0])
-        except ValueError:
-            return False
-        mapped = parsed.ipv4_mapped if parsed.version == 6 else None
-        return any((mapped or parsed) in network for network in self.trusted_networks)
-
     def intern(self, suffix: bytes) -> bytes:
         """The same bytes, one object for all connections of a client."""
-        if len(self._suffixes) >= MAX_KEPT_HEADS:
+        if len(self._suffixes) >= MAX_KEPT_SUFFIXES:
             self._suffixes.clear()
         return self._suffixes.setdefault(suffix, suffix)
 
@@ -297,9 +200,3 @@ class Context:
 
     def __repr__(self) -> str:
         return f"<Context with {len(self.connections)} connections>"
-
-
-def _bytes_of(data: bytes, head: RequestHead) -> int:
-    """The memory that a kept head takes."""
-    texts = (head.target, head.line, head.forward)
-    return of_head(data, texts, head.attributes, head.fields)

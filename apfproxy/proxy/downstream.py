@@ -14,6 +14,7 @@ from apfproxy.faults import Part, contained, report
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import ChunkedError
 from apfproxy.proxy.client_limits import address_of, reset
+from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.read_buffer import (
     NOBODY,
@@ -24,15 +25,16 @@ from apfproxy.proxy.read_buffer import (
 )
 from apfproxy.proxy.request_body import RequestBody, too_long
 from apfproxy.proxy.request_fields import SIZED, HeadError
-from apfproxy.proxy.request_head import HeadProbe, RequestHead
+from apfproxy.proxy.request_head import HeadProbe
 from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.tls import peer_certificates
 
 if TYPE_CHECKING:
     from apfproxy.authn.credentials import Peer
-    from apfproxy.proxy.context import Context, Heads
-    from apfproxy.proxy.exchange import Exchange
-    from apfproxy.proxy.seat_holder import SeatHolder
+    from apfproxy.proxy.client import Served
+    from apfproxy.proxy.client_kinds import Heads
+    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.request import Request
 
 _EMPTY_LINES = re.compile(rb"\A(?:\r\n)+")
 
@@ -63,7 +65,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         "_is_handed_over",
         "_is_lingering",
         "_is_read_paused",
-        "_kept_heads",
+        "_kept",
         "_linger_bytes",
         "_pending",
         "_pipelined",
@@ -89,7 +91,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self.address = ""
         self.forwarded_suffix = b""
         self._heads: Heads | None = None
-        self._kept_heads: dict[bytes, RequestHead] = {}
+        self._kept: dict[bytes, Request] = {}
         self._exchange: Exchange | None = None
         self._body: RequestBody | None = None
         """Of the last request, until it is through."""
@@ -142,14 +144,16 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         Not at once: for many connections, each with a certificate of its own, that takes seconds.
         """
         self._heads = None
-        self._kept_heads = {}
+        self._kept = {}
 
     def _learn_peer(self) -> Heads:
         """Find out what kind of client this is, and how its requests are to be read."""
         is_tls = self._transport.get_extra_info("ssl_object") is not None
         leaf, chain = peer_certificates(self._transport) if is_tls else (None, ())
-        heads = self._heads = self._context.heads_of(self.address, leaf, chain, is_tls=is_tls)
-        self._kept_heads = heads.kept
+        heads = self._heads = self._context.client_kinds.heads_of(
+            self.address, leaf, chain, is_tls=is_tls
+        )
+        self._kept = heads.kept
         return heads
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
@@ -162,9 +166,9 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         try:  # as `guarded`, at no cost
             if self._exchange is None and not self._pending and self._body is None:
                 # Most requests are one read, and most are like one before: no parsing then.
-                head = self._kept_heads.get(data)
-                if head is not None and not self._is_lingering:
-                    self._begin(head)
+                request = self._kept.get(data)
+                if request is not None and not self._is_lingering:
+                    self._begin(request)
                     return
             self._receive(data)
         except Exception as error:  # noqa: BLE001  as there
@@ -263,7 +267,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self.keep_alive = False
         return self.keep_alive
 
-    def on_exchange_end(self, exchange: Exchange, now_ns: int) -> None:
+    def on_exchange_end(self, exchange: Served, now_ns: int) -> None:
         """The answer is through: go on to the next request, or close."""
         if self._exchange is not exchange:
             return
@@ -297,7 +301,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._is_closed = True
         reset(self._transport)
 
-    def fail(self, error: Exception, exchange: SeatHolder | None = None) -> None:
+    def fail(self, error: Exception, exchange: Served | None = None) -> None:
         """Close after an error of the program, wherever it came up; never raises.
 
         Args:
@@ -334,6 +338,23 @@ class DownstreamConnection(asyncio.BufferedProtocol):
     def exchange(self) -> Exchange | None:
         """The exchange under way."""
         return self._exchange
+
+    @property
+    def has_seats(self) -> bool:
+        """Whether the request under way has seats."""
+        return self._exchange is not None and self._exchange.passage.has_seats
+
+    @property
+    def has_long_answer(self) -> bool:
+        """Whether the answer of a long-running request is under way."""
+        exchange = self._exchange
+        return exchange is not None and exchange.is_long_running and exchange.has_answered
+
+    @guarded
+    def end_long_answer(self) -> None:
+        """End it, if there is one, as if it were through; the proxy is about to stop."""
+        if self._exchange is not None and self.has_long_answer:
+            self._exchange.end_long_answer()
 
     def hasten(self, deadline_ns: int) -> None:
         """Let the connection, if it is idle, close by then at the latest."""
@@ -447,8 +468,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._pending = data if isinstance(data, bytearray) else bytearray(data)
             del self._pending[:end]
         heads = self._heads or self._learn_peer()
-        head = heads.read(raw, is_alone=is_alone)
-        self._begin(head)
+        self._begin(heads.read(raw, is_alone=is_alone))
         if not self._pending:
             self._pipelined = 0
 
@@ -462,29 +482,30 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._probed_bytes = len(data)
         self.resume_reading()
 
-    def _begin(self, head: RequestHead) -> None:
+    def _begin(self, request: Request) -> None:
         """Start an exchange with as much of the body as has come.
 
         Raises:
             ChunkedError: The body is malformed in its first read, so nothing is forwarded.
             HeadError: The body is too long, as the head or the first read says.
         """
+        head = request.head
         self.keep_alive = head.keep_alive
-        exchange = self._context.exchange_type(self._context, self, head)
+        exchange = Exchange(self._context, self, request)
         if not head.framing:
             self._exchange = exchange
             exchange.start(b"", is_whole=True)
             return
         data, self._pending = bytes(self._pending), b""
         max_bytes = self._context.limits.max_body_bytes
-        if head.framing == SIZED and head.body_bytes == len(data) <= max_bytes:
+        if head.framing == SIZED and head.fields.body_bytes == len(data) <= max_bytes:
             # Most bodies: all of it with the head, and nothing behind it.
             self._exchange = exchange
             exchange.start(data, is_whole=True)
             return
         self._discards_body = False
-        body = self._body = RequestBody(head, max_bytes, self._context.is_claim)
-        if head.body_bytes > max_bytes:
+        body = self._body = RequestBody(head, max_bytes, self._context.client_kinds.is_claim)
+        if head.fields.body_bytes > max_bytes:
             raise too_long(max_bytes)
         framed = body.take(data) if data else b""
         if body.is_whole:
@@ -517,8 +538,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if exchange is not None:
             # The body broke off after the request was admitted.
             has_answered = exchange.has_answered
-            exchange.log_malformed(refused.code)
-            self._leave()
+            self._leave(refused.code)
             if has_answered:
                 self.abort_after_write()
                 return
@@ -561,12 +581,16 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._transport.write_eof()
         self.resume_reading()
 
-    def _leave(self) -> None:
+    def _leave(self, refused_with: int = 0) -> None:
+        """End the exchange under way: the client is gone, or is refused with a code."""
         exchange = self._exchange
         if exchange is not None:
             self._exchange = None
             try:
-                exchange.on_client_left()
+                if refused_with:
+                    exchange.on_malformed(refused_with)
+                else:
+                    exchange.on_client_left()
             except Exception as error:  # noqa: BLE001  as `guarded`
                 self.fail(error, exchange)
 

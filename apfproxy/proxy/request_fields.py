@@ -152,7 +152,7 @@ class FieldRules:
 
 
 class RequestFields:
-    """What the fields of a request say; immutable once read, but for who asks.
+    """What the fields of a request say; immutable once read.
 
     Attributes:
         forward: The field lines to forward, up to and including `X-Forwarded-For: ` and earlier
@@ -165,8 +165,6 @@ class RequestFields:
         expects_continue: Whether the client waits for a 100 before it sends the body.
         upgrade: What the client offers to switch to, of what is served anywhere.
         credentials: What they say about who asks.
-        identity: What was found out about that last; None before.
-        logged: User that the access log's text, the second, was made of.
     """
 
     __slots__ = (
@@ -176,10 +174,8 @@ class RequestFields:
         "forward",
         "framing",
         "host",
-        "identity",
         "is_http_10",
         "keep_alive",
-        "logged",
         "upgrade",
     )
 
@@ -193,11 +189,29 @@ class RequestFields:
         self.expects_continue = False
         self.upgrade: Offer | None = None
         self.credentials = NO_CREDENTIALS
+
+    def __repr__(self) -> str:
+        return f"<RequestFields, framing {self.framing}>"
+
+
+class Sender:
+    """Whoever sends such fields: authenticated once for all heads that have them.
+
+    Attributes:
+        fields: Those.
+        identity: As authenticated last; None before.
+        logged: User that the access log's text, the second, was made of.
+    """
+
+    __slots__ = ("fields", "identity", "logged")
+
+    def __init__(self, fields: RequestFields) -> None:
+        self.fields = fields
         self.identity: Identity | None = None
         self.logged: tuple[User, str] | None = None
 
     def __repr__(self) -> str:
-        return f"<RequestFields of {self.identity}, framing {self.framing}>"
+        return f"<Sender {self.identity}>"
 
 
 def read_fields(lines: Lines, rules: FieldRules, *, is_http_10: bool) -> RequestFields:

@@ -8,20 +8,13 @@ from typing import TYPE_CHECKING
 
 import httptools
 
-from apfproxy.flowcontrol.kind_meter import KindCounts, RequestCount
 from apfproxy.proxy.bounded_cache import BoundedCache, MemoryBudget
 from apfproxy.proxy.cache_sizes import of_section
-from apfproxy.proxy.request_fields import HeadError, RequestFields, read_fields
-from apfproxy.proxy.upgrade import UpgradeError, honoured
-from apfproxy.request.attributes import RequestAttributes
-from apfproxy.request.user import ANONYMOUS
+from apfproxy.proxy.request_fields import HeadError, Sender, read_fields
 
 if TYPE_CHECKING:
-    from apfproxy.authn.authenticator import Identity
-    from apfproxy.flowcontrol.controller import Classification
-    from apfproxy.flowcontrol.ticket import WorkEstimate
-    from apfproxy.proxy.request_fields import FieldRules
-    from apfproxy.request.user import User
+    from apfproxy.proxy.request_fields import FieldRules, RequestFields
+    from apfproxy.proxy.upgrade import Offer
 
 # What llhttp accepts too, so that a line which matches needs no parse: Kubernetes' methods, and a
 # target of visible ASCII.  Any other line goes the long way.
@@ -37,9 +30,6 @@ MAX_KEPT_FIELDS = 16384
 MAX_KEPT_FIELDS_BYTES = 2048
 """Longer sections are read each time: they would take the room of many."""
 
-NO_ATTRIBUTES = RequestAttributes(is_resource_request=False, path="", verb="")
-NO_KIND = KindCounts(RequestCount("", "", 0), RequestCount("", "", 0))
-
 
 @dataclass(frozen=True, slots=True)
 class HeadLimits:
@@ -50,115 +40,58 @@ class HeadLimits:
 
 
 class RequestHead:
-    """All that is known of a request before its body; kept and used again for equal bytes.
+    """The bytes of a head and what they say of themselves; immutable, and shared by equal requests.
 
     Attributes:
         method, target: As they stood in the request line.
-        forward: The head to forward, but for the connection's `forwarded_suffix`.
-        attributes, timeout_ns, answer_timeout_ns, fixed_estimate, takes_seats, is_list, is_watch,
-            kind: Nothing that counts, until `Admission.prepare`.
-        user: Who asks, once `identify` has said so.
-        identity_until_ns: On the clock of the process: until then that holds; 0 before it is known.
-        classification: The last one, of the configuration's generation that it names.
-        pf_headers: The header lines that name that class; b"" before there is one.
-        logged: Class and user that the access log's text, the third, was made of.
+        line: The request line to forward, with the fields of an upgrade.
+        sender: Whoever sends such fields; `fields` are those.
+        forward: The head to forward for somebody unknown.
 
-    `line` is the request line to forward, with the fields of an upgrade, and `fields` what stood
-    below it; all others are those of `RequestFields`.
+    All others are those of `RequestFields`.
     """
 
     __slots__ = (
-        "answer_timeout_ns",
-        "attributes",
-        "body_bytes",
-        "classification",
-        "credentials",
         "expects_continue",
         "fields",
-        "fixed_estimate",
         "forward",
         "framing",
-        "identity_until_ns",
         "is_head",
         "is_http_10",
-        "is_list",
-        "is_watch",
         "keep_alive",
-        "kind",
         "line",
-        "logged",
         "method",
-        "pf_headers",
-        "takes_seats",
+        "sender",
         "target",
-        "timeout_ns",
         "upgrade",
-        "user",
     )
 
-    def __init__(self, method: str, target: bytes, line: bytes, fields: RequestFields) -> None:
+    def __init__(
+        self,
+        method: str,
+        target: bytes,
+        line: bytes,
+        sender: Sender,
+        upgrade: Offer | None,
+    ) -> None:
+        fields = sender.fields
         self.method = method
         self.target = target
         self.line = line
+        self.sender = sender
         self.fields = fields
         self.is_head = method == "HEAD"
         self.forward = line + fields.forward
         self.framing = fields.framing
-        self.body_bytes = fields.body_bytes
         self.is_http_10 = fields.is_http_10
         self.keep_alive = fields.keep_alive
         self.expects_continue = fields.expects_continue
-        self.upgrade = fields.upgrade
-        self.credentials = fields.credentials
-        self.user = ANONYMOUS
-        self.identity_until_ns = 0
-        self.classification: Classification | None = None
-        self.pf_headers = b""
-        self.logged: tuple[Classification | None, User, str] | None = None
-        # As of a request of which nothing is known, until `Admission.prepare`.
-        self.attributes = NO_ATTRIBUTES
-        self.timeout_ns = 0
-        self.answer_timeout_ns = 0
-        self.fixed_estimate: WorkEstimate | None = None
-        self.takes_seats = True
-        self.is_list = False
-        self.is_watch = False
-        self.kind = NO_KIND
+        self.upgrade = upgrade
 
-    def decide_upgrade(self) -> None:
-        """Keep the upgrade that the client offers only where it is served.
-
-        Raises:
-            HeadError: It is served there, but asked for in a wrong way.
-        """
-        assert self.upgrade is not None
-        try:
-            self.upgrade = honoured(self.upgrade, self.method, self.attributes)
-        except UpgradeError as error:
-            raise HeadError(error.code, str(error), error.lines) from error
-        if self.upgrade is not None:
-            self.line += self.upgrade.lines
-            self.forward = self.line + self.fields.forward
-
-    def identify(self, identity: Identity) -> None:
-        """Take who asks: from now on the request is forwarded and classified as theirs."""
-        self.fields.identity = identity
-        self.user = identity.user
-        self.identity_until_ns = identity.valid_until_ns
-        self.forward = b"".join((self.line, identity.lines, self.fields.forward))
-        self.classification = None
-
-    def header(self, name: str) -> str:
-        """The first value of a field that is forwarded; "" if there is none.
-
-        Searched for each time: only a class that is told apart by it asks, once for a kept head.
-
-        Args:
-            name: Letters, digits and hyphens, in any case.
-        """
-        pattern = rb"^%b:[ \t]*([^\r\n]*)" % name.encode()
-        found = re.search(pattern, self.fields.forward, re.MULTILINE | re.IGNORECASE)
-        return "" if found is None else found[1].decode(errors="replace")
+    def with_upgrade(self, upgrade: Offer | None) -> RequestHead:
+        """The same head with what is served of the upgrade that it offers; None for nothing."""
+        line = self.line if upgrade is None else self.line + upgrade.lines
+        return RequestHead(self.method, self.target, line, self.sender, upgrade)
 
     def __repr__(self) -> str:
         return f"<RequestHead {self.method} {self.target!r}>"
@@ -256,7 +189,7 @@ class HeadParser:
     ) -> None:
         self._limits = limits
         self._rules = rules
-        self._kept: BoundedCache[bytes, RequestFields] = BoundedCache(max_kept, room, of_section)
+        self._kept: BoundedCache[bytes, Sender] = BoundedCache(max_kept, room, of_section)
 
     def parse(self, head: bytes) -> RequestHead:
         """Parse and check one head.
@@ -270,16 +203,16 @@ class HeadParser:
         line = _COMMON_LINE.match(head)
         if line is not None:
             section = head[line.end() :]
-            fields = self._kept.values.get(section)
-            if fields is None:
-                fields = self._parse_fields(head, line[2])
+            sender = self._kept.values.get(section)
+            if sender is None:
+                sender = Sender(self._parse_fields(head, line[2]))
                 if len(section) <= MAX_KEPT_FIELDS_BYTES:
-                    self._kept.offer(section, fields)
+                    self._kept.offer(section, sender)
             method, target = line[1].decode(), line[2]
             start = line[0]
         else:
             other = _REQUEST_LINE.fullmatch(head, 0, head.index(b"\r\n"))
-            fields = self._parse_fields(head, other[1] if other is not None else None)
+            sender = Sender(self._parse_fields(head, None if other is None else other[1]))
             assert other is not None
             target = other[1]
             method = head[: head.index(b" ")].decode()
@@ -288,8 +221,8 @@ class HeadParser:
             raise HeadError(
                 414, f"the request target is longer than {self._limits.target_bytes} bytes"
             )
-        _check_target(method, target, fields)
-        return RequestHead(method, target, start, fields)
+        _check_target(method, target, sender.fields)
+        return RequestHead(method, target, start, sender, sender.fields.upgrade)
 
     def _parse_fields(self, head: bytes, target: bytes | None) -> RequestFields:
         """Have llhttp judge the whole head, and read its fields."""

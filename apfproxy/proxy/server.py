@@ -9,12 +9,13 @@ import math
 import os
 import resource
 import socket
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apfproxy.duties import Recurring
-from apfproxy.faults import Part, contained
-from apfproxy.proxy.admission import Admission
+from apfproxy.faults import Part, contained, report
+from apfproxy.flowcontrol.flow_control import FlowControl
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.handshake import TlsListener
@@ -22,18 +23,19 @@ from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.memory_trimmer import MemoryTrimmer
 from apfproxy.proxy.overload import Overload
 from apfproxy.proxy.pool import Pool
-from apfproxy.settings import LimitSettings
+from apfproxy.proxy.targets import Targets
+from apfproxy.settings import OBSERVE, LimitSettings
 
 if TYPE_CHECKING:
     from apfproxy.clock import Clock
     from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.flow_control import FlowObserver
     from apfproxy.flowcontrol.kind_meter import KindMeter
     from apfproxy.flowcontrol.learned_costs import LearnedCosts
     from apfproxy.flowcontrol.work_estimate import WorkEstimator
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.identification import Identification
     from apfproxy.proxy.request_log import RequestLog
-    from apfproxy.proxy.seat_holder import FlowObserver
     from apfproxy.settings import Address, Settings
 
 log = logging.getLogger(__name__)
@@ -77,13 +79,21 @@ class ProxyServer:
         self._clock = clock
         self._pool = Pool(settings.upstream, counters, clock.now_ns, identification.client_tls)
         self._loop = asyncio.get_running_loop()
+        is_observing = settings.flow_control.enforcement == OBSERVE
+        flow_control = FlowControl(
+            controller,
+            estimator,
+            costs,
+            kinds,
+            clock,
+            unix_s=lambda: int(time.time()),
+            on_error=self._on_error if is_observing else None,
+        )
         self._context = Context(
             settings,
-            Admission(
-                controller,
-                estimator,
-                costs,
-                kinds,
+            flow_control,
+            Targets(
+                flow_control,
                 request_timeout_s=settings.downstream.request_timeout_s,
                 answer_timeout_s=settings.upstream.answer_timeout_s,
             ),
@@ -102,6 +112,12 @@ class ProxyServer:
         self._sweep_due_ns = clock.now_ns()
         self._upstream_idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
 
+    def _on_error(self, error: Exception) -> None:
+        """Tell of an error in a passage that is only observed; its request goes on."""
+        report(
+            Part.CONNECTION, error, "an error of the proxy itself: a passage ends", loop=self._loop
+        )
+
     @property
     def pool(self) -> Pool:
         """The connections to the origin."""
@@ -114,7 +130,8 @@ class ProxyServer:
             access_log: Gets each request at its end; None for no log.
             top_flows: Gathers what flows take; None for nobody.
         """
-        self._context.access_log, self._context.top_flows = access_log, top_flows
+        self._context.access_log = access_log
+        self._context.flow_control.top_flows = top_flows
 
     def configure(self, settings: Settings) -> None:
         """Put other limits and time-outs in force, for what comes from now on.
@@ -284,7 +301,7 @@ class ProxyServer:
             self._tls.close()
         self.sweep.stop()
         # Those that wait first: no seat that comes back may send one of them to the origin yet.
-        for connection in sorted(self._context.connections, key=_has_seats):
+        for connection in sorted(self._context.connections, key=lambda each: each.has_seats):
             connection.leave()
         for answer in list(self._context.abandoned):
             try:
@@ -322,13 +339,7 @@ class ProxyServer:
             close_ns = self._clock.now_ns() + grace_ns
             for connection in self._context.connections:
                 connection.hasten(close_ns)
-            watches = [
-                exchange
-                for connection in self._context.connections
-                if (exchange := connection.exchange) is not None
-                and exchange.is_long_running
-                and exchange.has_answered
-            ]
+            watches = [each for each in self._context.connections if each.has_long_answer]
             if not watches and not self.connection_count:
                 return
             rounds = settings.timeout_s / 2 / WATCH_END_PERIOD_S
@@ -336,11 +347,8 @@ class ProxyServer:
                 math.ceil(len(watches) / max(rounds, 1)),
                 round(MIN_WATCHES_ENDED_PER_S * WATCH_END_PERIOD_S),
             )
-            for exchange in watches[:at_once]:
-                try:
-                    exchange.end_watch()
-                except Exception as error:  # noqa: BLE001  it is of this one alone
-                    exchange.fail(error)
+            for connection in watches[:at_once]:
+                connection.end_long_answer()
             await asyncio.sleep(WATCH_END_PERIOD_S)
 
     def __repr__(self) -> str:
@@ -356,9 +364,3 @@ def take_backlog(listener: socket.socket) -> list[socket.socket]:
         while len(accepted) < BACKLOG:
             accepted.append(listener.accept()[0])
     return accepted
-
-
-def _has_seats(connection: DownstreamConnection) -> bool:
-    """Whether the connection's request was dispatched."""
-    exchange = connection.exchange
-    return exchange is not None and exchange.ticket is not None and exchange.ticket.is_executing

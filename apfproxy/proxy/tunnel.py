@@ -26,8 +26,8 @@ from apfproxy.proxy.upgrade import PROTOCOLS
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from apfproxy.proxy.client import Client
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.downstream import DownstreamConnection
     from apfproxy.proxy.upstream import UpstreamConnection
 
 # No more than may wait behind a slow reader, so that with one read it is twice that.
@@ -51,7 +51,7 @@ class TunnelEnd(asyncio.BufferedProtocol):
     def __init__(
         self,
         tunnel: Tunnel,
-        connection: DownstreamConnection | UpstreamConnection,
+        connection: Client | UpstreamConnection,
         on_data: Callable[[bytes], None],
     ) -> None:
         self._tunnel: Tunnel | None = tunnel
@@ -176,7 +176,7 @@ class Tunnel:
     def __init__(
         self,
         context: Context,
-        downstream: DownstreamConnection,
+        downstream: Client,
         upstream: UpstreamConnection,
         on_over: Callable[[], None],
         on_origin_data: Callable[[bytes], None] | None,

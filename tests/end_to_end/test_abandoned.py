@@ -7,7 +7,7 @@ import threading
 from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -16,6 +16,8 @@ from tests.end_to_end.scene import GET, NARROW, Setup, on_uvloop, running, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from apfproxy.proxy.downstream import DownstreamConnection
 
 SEATS = 4
 CLIENTS = 12
@@ -171,7 +173,7 @@ async def test_clients_that_pause() -> None:
             arrival = await scene.origin.next_request()
             await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 50000000\r\n\r\n")
             connection = max(
-                scene.process.server._context.connections,  # noqa: SLF001  as above
+                cast("set[DownstreamConnection]", scene.process.server._context.connections),  # noqa: SLF001  as above
                 key=lambda each: each.transport.get_extra_info("peername")[1] == client.port,
             )
             while not connection.is_write_paused:

@@ -265,7 +265,7 @@ async def test_an_error_at_a_dispatch_is_of_the_dispatched(
         waiting = await scene.ask(GET)
         await until(lambda: scene.level().queue_set.requests_waiting)
         with monkeypatch.context() as patch:
-            patch.setattr(Exchange, "on_dispatch", broken)
+            patch.setattr(Exchange, "on_seats", broken)
             assert 200 == (await hold.end()).status
             assert await waiting.is_at_end()
         assert 0 == scene.level().queue_set.seats_in_use
@@ -310,7 +310,7 @@ async def test_an_error_at_the_wait_limit(monkeypatch: pytest.MonkeyPatch) -> No
     setup = Setup(objects=NARROW, seats=1).with_downstream(request_timeout_s=0.2)
     async with running(setup) as scene:
         await scene.take_seat()
-        monkeypatch.setattr(Exchange, "_reject", broken)
+        monkeypatch.setattr(Exchange, "on_time_out", broken)
         waiting = await scene.ask(GET)
         assert await waiting.is_at_end()
         assert 0 == scene.level().queue_set.requests_waiting

@@ -112,9 +112,9 @@ async def test_the_timeout_parameter_shortens_the_wait(parameter: bytes, seconds
         queue_set = scene.level().queue_set
         await until(lambda: queue_set.requests_waiting)
         (ticket,) = queue_set.queues[0].tickets()
-        head = ticket.details.head
+        digest = ticket.details.digest
 
-        assert seconds * 1_000_000_000 == head.timeout_ns
+        assert seconds * 1_000_000_000 == digest.timeout_ns
         await hold.end()
 
 

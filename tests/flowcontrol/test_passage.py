@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from apfproxy.flowcontrol import passage as passage_module
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.flow_control import FlowControl
 from apfproxy.flowcontrol.kind_meter import KindMeter
@@ -23,7 +24,6 @@ from apfproxy.flowcontrol.passage import (
     TRANSITIONS,
     WAITING,
     Passage,
-    PassageEvent,
     PassageState,
 )
 from apfproxy.flowcontrol.request_digest import RequestDigest
@@ -32,7 +32,7 @@ from apfproxy.flowcontrol.ticket import Flow, RejectReason, Ticket, WorkEstimate
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
-from apfproxy.transitions import TransitionError
+from apfproxy.transitions import Event, TransitionError
 from tests.conformance.test_fair_queuing import CASES, Run
 from tests.simulation.scene import objects
 from tests.virtual_clock import VirtualClock
@@ -128,14 +128,15 @@ class Bench:
 
 def test_every_pair_is_in_the_table_or_refused() -> None:
     """An event that cannot happen in a state is an error, and changes nothing."""
+    events = [each for each in vars(passage_module).values() if isinstance(each, Event)]
+    assert {name for row in TRANSITIONS.values() for name in row} == {e.name for e in events}
     for state in PassageState:
-        row = TRANSITIONS[state]
-        for event in PassageEvent:
-            if event in row:
-                assert row[event] in PassageState
+        for event in events:
+            if event.name in TRANSITIONS[state]:
+                assert TRANSITIONS[state][event.name] is event[state]
             else:
-                with pytest.raises(TransitionError, match=f"{event} in state {state}"):
-                    row[event]
+                with pytest.raises(TransitionError, match=f"{event.name} in state {state}"):
+                    event[state]
 
 
 def test_every_state_leads_to_the_end() -> None:

@@ -13,20 +13,22 @@ from unittest.mock import patch
 
 from apfproxy.api.decode import decode_documents
 from apfproxy.flowcontrol.controller import Controller
+from apfproxy.flowcontrol.flow_control import FlowControl
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.proxy import exchange as exchange_module
 from apfproxy.proxy import pool as pool_module
-from apfproxy.proxy.admission import Admission
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
 from apfproxy.proxy.pool import Pool
 from apfproxy.proxy.read_buffer import READ_BYTES
+from apfproxy.proxy.targets import Targets
 from apfproxy.settings import (
     ENFORCE,
+    OBSERVE,
     Address,
     AuthenticationSettings,
     DownstreamSettings,
@@ -325,17 +327,25 @@ class Bench:
         )
         self.pool = Pool(self.settings.upstream, self.counters)
         estimator = WorkEstimator(self.costs.object_stats, self.costs.watch_count)
-        self.admission = Admission(
+        self.passage_errors: list[Exception] = []
+        self.flow_control = FlowControl(
             self.controller,
             estimator,
             self.costs,
             self.kinds,
+            self.clock,
+            unix_s=lambda: 10**9 + self.clock.now_ns() // S,
+            on_error=self.passage_errors.append if enforcement == OBSERVE else None,
+        )
+        self.targets = Targets(
+            self.flow_control,
             request_timeout_s=self.settings.downstream.request_timeout_s,
             answer_timeout_s=self.settings.upstream.answer_timeout_s,
         )
         self.context = Context(
             self.settings,
-            self.admission,
+            self.flow_control,
+            self.targets,
             self.pool,
             self.counters,
             self.clock,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy import admission as admission_module
-from apfproxy.proxy import context as context_module
+from apfproxy.proxy import client_kinds as client_kinds_module
+from apfproxy.proxy import targets as targets_module
 from apfproxy.settings import DownstreamSettings
 from tests.proxy.fakes import Bench
 from tests.proxy.test_downstream_work import TRUSTED, read
@@ -77,7 +77,7 @@ def test_what_is_kept_takes_no_more_than_is_said(kind: str) -> None:
     trusted = (ipaddress.ip_network(TRUSTED),)
     with Bench(downstream=DownstreamSettings(identity_headers_from=trusted)) as bench:
         heads = [HEADS[kind](number) for number in range(ENTRIES)]
-        assert max(map(len, heads)) <= context_module.MAX_KEPT_HEAD_BYTES
+        assert max(map(len, heads)) <= client_kinds_module.MAX_KEPT_HEAD_BYTES
         read(bench, HEADS[kind](ENTRIES), address=TRUSTED)
         gc.collect()
         tracemalloc.start()
@@ -88,7 +88,7 @@ def test_what_is_kept_takes_no_more_than_is_said(kind: str) -> None:
         held_bytes, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         said = sum(room.taken for room in rooms(bench))
-        kept = bench.context.heads_of(TRUSTED).kept
+        kept = bench.context.client_kinds.heads_of(TRUSTED).kept
 
         assert ENTRIES == len(kept)
         assert held_bytes <= said <= 8 * held_bytes
@@ -96,13 +96,13 @@ def test_what_is_kept_takes_no_more_than_is_said(kind: str) -> None:
 
 def rooms(bench: Bench) -> list[MemoryBudget]:
     """Those of a data plane."""
-    return [bench.context._room, bench.admission._attributes._room]  # noqa: SLF001  what is tested
+    return [bench.context.client_kinds._room, bench.targets._attributes._room]  # noqa: SLF001  what is tested
 
 
 def test_one_client_takes_no_more_than_the_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many different heads come, each twice, less is held than may be."""
-    monkeypatch.setattr(context_module, "KEPT_BYTES", 1 << 19)
-    monkeypatch.setattr(admission_module, "KEPT_TARGETS_BYTES", 1 << 19)
+    monkeypatch.setattr(client_kinds_module, "KEPT_BYTES", 1 << 19)
+    monkeypatch.setattr(targets_module, "KEPT_TARGETS_BYTES", 1 << 19)
     with Bench() as bench:
         tracemalloc.start()
         for number in range(400):

@@ -2,177 +2,19 @@
 
 from __future__ import annotations
 
-import ipaddress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pytest
-
-from apfproxy.authn.authenticator import Authenticator
-from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Peer
 from apfproxy.proxy import context as context_module
-from apfproxy.proxy.context import MAX_KEPT_HEAD_BYTES, Context, Heads
-from apfproxy.proxy.identification import Identification
-from apfproxy.request.user import User
-from apfproxy.settings import Address, DownstreamSettings, UpstreamSettings
-from tests.proxy.fakes import GET, OK, POST, Bench, connection_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import pytest
 
-GET_10 = b"GET / HTTP/1.0\r\n\r\n"
-
-
-def heads_of(bench: Bench) -> Heads:
-    """The heads of clients of which nothing is known."""
-    return bench.context.heads_of("10.0.0.1")
-
-
-@pytest.mark.parametrize(
-    ("upstream", "host"),
-    [
-        pytest.param(UpstreamSettings(), b"127.0.0.1:80", id="address"),
-        pytest.param(UpstreamSettings(address=Address(host="::1", port=8)), b"[::1]:8", id="ipv6"),
-        pytest.param(UpstreamSettings(host_header="api"), b"api", id="set"),
-    ],
-)
-def test_host_of_the_origin(upstream: UpstreamSettings, host: bytes) -> None:
-    """A request without a Host gets the origin's address, or what the settings say."""
-    with Bench(upstream=upstream) as bench:
-        client = bench.ask(GET_10)
-        assert b"\r\nHost: " + host + b"\r\n" in bench.origins[0].take()
-        bench.end(client)
-
-
-@pytest.mark.parametrize(
-    ("request_", "kept"),
-    [
-        pytest.param(GET, 1, id="alone"),
-        pytest.param(GET + GET[:9], 0, id="with-the-next-one"),
-        pytest.param(POST + b"\r\n", 0, id="before-a-body"),
-        pytest.param(POST.replace(b"4", b"0") + b"\r\n", 1, id="empty-body"),
-        pytest.param(GET[:-2] + b"A: " + b"b" * MAX_KEPT_HEAD_BYTES + b"\r\n\r\n", 0, id="long"),
-    ],
-)
-def test_keeps_heads_that_will_come_again(bench: Bench, request_: bytes, kept: int) -> None:
-    """A head that is a read of its own is known by its bytes once it came twice."""
-    client = bench.ask(request_)
-    assert {} == heads_of(bench).kept
-    bench.end(client)
-    client = bench.ask(request_)
-
-    assert kept == len(heads_of(bench).kept)
-    assert f"<Heads, {kept} kept>" == repr(heads_of(bench))
-    bench.end(client)
-
-
-def test_known_head_is_used_again(bench: Bench) -> None:
-    """The same object, so what is known of it is kept too."""
-    client = bench.ask(GET)
-    heads = []
-    for _ in range(3):
-        exchange = connection_of(client).exchange
-        assert exchange is not None
-        heads.append(exchange.head)
-        bench.send(bench.origins[0], OK)
-        bench.send(client, GET)
-
-    assert heads[1] is heads[2]
-    bench.end(client)
-    bench.assert_at_rest()
-
-
-def test_kept_heads_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ever new heads do not fill the memory."""
-    monkeypatch.setattr(context_module, "MAX_KEPT_HEADS", 4)
-    with Bench() as bench:
-        heads = heads_of(bench)
-        counts = []
-        for i in range(7):
-            for _ in range(2):
-                heads.read(b"GET /%d HTTP/1.1\r\nHost: h\r\n\r\n" % i, is_alone=True)
-            counts.append(len(heads.kept))
-
-    assert [1, 2, 3, 4, 3, 4, 3] == counts
-
-
-CERTIFICATES = (b"alice", b"bob", b"carol")
-
-
-class Certificates:
-    """Takes for a certificate the name of its user."""
-
-    def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:  # noqa: ARG002  the protocol's signature
-        """What a client is."""
-        return Peer(User(leaf_der.decode(), ()), has_certificate=True)
-
-
-def identified() -> Bench:
-    """A data plane for which certificates name users, and 10.1.0.0/16 is trusted."""
-    return Bench(
-        downstream=DownstreamSettings(identity_headers_from=(ipaddress.ip_network("10.1.0.0/16"),)),
-        identification=lambda clock: Identification(Authenticator(clock), Certificates()),
-    )
-
-
-@pytest.mark.parametrize(
-    ("address", "certificate", "expected"),
-    [
-        pytest.param("10.0.0.1", None, UNKNOWN_PEER, id="nobody"),
-        pytest.param("10.1.0.1", None, TRUSTED_PEER, id="trusted-address"),
-        pytest.param("::ffff:10.1.0.1", None, TRUSTED_PEER, id="mapped"),
-        pytest.param("unknown", None, UNKNOWN_PEER, id="no-address"),
-        pytest.param("10.0.0.1", b"a", Peer(User("a", ()), has_certificate=True), id="certificate"),
-        pytest.param(
-            "10.1.0.1",
-            b"a",
-            Peer(User("a", ()), is_front_proxy=True, has_certificate=True),
-            id="certificate-at-a-trusted-address",
-        ),
-    ],
-)
-def test_kinds_of_clients(address: str, certificate: bytes | None, expected: Peer) -> None:
-    """What a client is hangs on its address and its certificate, and on nothing else."""
-    with identified() as bench:
-        heads = bench.context.heads_of(address, certificate)
-        assert expected == heads.peer
-        assert heads is bench.context.heads_of(address, certificate)
-        assert heads is not bench.context.heads_of(address, certificate, is_tls=True)
-
-
-def test_clients_of_different_kinds_share_nothing() -> None:
-    """A head of one is none of another, though its bytes are the same."""
-    with identified() as bench:
-        heads = [
-            bench.context.heads_of(address, certificate, is_tls=is_tls)
-            for address in ("10.0.0.1", "10.1.0.1")
-            for certificate in (None, *CERTIFICATES)
-            for is_tls in (False, True)
-        ]
-        found = [each.read(GET, is_alone=True) for _ in range(2) for each in heads]
-
-    assert len(found) == len({id(head) for head in found})
-    assert len(heads) == len({id(head.fields) for head in found[: len(heads)]})
-
-
-def test_kinds_of_clients_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ever new certificates do not fill the memory."""
-    monkeypatch.setattr(context_module, "MAX_KINDS", 3)
-    with identified() as bench:
-        first = bench.context.heads_of("10.0.0.1", b"first")
-        for number in range(3):
-            bench.context.heads_of("10.0.0.1", b"%d" % number)
-
-        assert first is not bench.context.heads_of("10.0.0.1", b"first")
-
-
-def test_certificates_count_only_where_they_are_judged(bench: Bench) -> None:
-    """Without anybody to judge them they say nothing."""
-    assert UNKNOWN_PEER == bench.context.heads_of("10.0.0.1", b"alice").peer
+    from tests.proxy.fakes import Bench
 
 
 def test_suffixes_are_shared_and_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections of one address have one object; many addresses do not fill the memory."""
-    monkeypatch.setattr(context_module, "MAX_KEPT_HEADS", 2)
+    monkeypatch.setattr(context_module, "MAX_KEPT_SUFFIXES", 2)
     intern = bench.context.intern
     first = intern(b"a" * 2)
     assert first is intern(b"aa"[:1] * 2)
@@ -193,23 +35,3 @@ def test_tells_of_closed_connections(bench: Bench) -> None:
 
     assert [1, 0] == counts
     assert "<Context with 0 connections>" == repr(bench.context)
-
-
-def test_clients_are_looked_at_when_they_ask(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """When all are to be found out anew, none that is silent costs anything."""
-    clients = [bench.client() for _ in range(3)]
-    looks: list[str] = []
-    heads_of = Context.heads_of
-
-    def looking(context: Context, address: str, *args: Any, **names: Any) -> Heads:  # noqa: ANN401
-        looks.append(address)
-        return heads_of(context, address, *args, **names)
-
-    monkeypatch.setattr(Context, "heads_of", looking)
-    bench.context.forget_identities()
-    assert [] == looks
-    for _ in range(2):
-        bench.send(clients[0], GET)
-        bench.send(bench.origins[0], OK)
-
-    assert ["10.0.0.1"] == looks

@@ -482,7 +482,7 @@ def test_nothing_is_sent_after_the_end(bench: Bench) -> None:
 
     assert b"" == client.take()
     assert "abort" == client.ended_by
-    exchange = next(iter(bench.controller.levels["queued"].queue_set.executing)).details
+    exchange = next(iter(bench.controller.levels["queued"].queue_set.executing)).details._passenger  # noqa: SLF001  nothing else tells
     connection.on_exchange_end(exchange, bench.clock.now_ns())
     exchange.on_client_left()
     bench.loop.run_ready()
@@ -552,7 +552,7 @@ def test_trust(
         exchange = connection_of(client).exchange
 
         assert exchange is not None
-        assert ("u" if is_trusted else "system:anonymous") == exchange.user_name
+        assert ("u" if is_trusted else "system:anonymous") == exchange.passage.user_name
         assert is_trusted == (b"X-Remote-User: u\r\n" in sent)
         assert sent.endswith(b"\r\nX-Forwarded-For: " + forwarded + b"\r\n\r\n")
         bench.end(client)

@@ -377,7 +377,7 @@ def test_failure_after_that(bench: Known, monkeypatch: pytest.MonkeyPatch) -> No
         raise OSError(repr(exchange))
 
     client = bench.ask_slowly(get("slow"))
-    monkeypatch.setattr(Exchange, "_admit", fail)
+    monkeypatch.setattr(Exchange, "_ask_for_seats", fail)
     errors = bench.loop.errors = []
     bench.tell("slow", "alice")
 
@@ -599,7 +599,7 @@ def test_shows_no_token(bench: Known, caplog: pytest.LogCaptureFixture) -> None:
                 exchange,
                 exchange.head,
                 exchange.head.fields,
-                exchange.head.credentials,
+                exchange.head.fields.credentials,
                 connection_of(client),
                 *bench.identifying,
                 bench.context,

@@ -85,11 +85,11 @@ def test_long_running_answer_can_be_ended(bench: Bench, request_: bytes, end: by
     exchange = connection_of(client).exchange
     assert exchange is not None
     assert exchange.is_long_running
-    exchange.end_watch()
+    connection_of(client).end_long_answer()
     assert b"" == client.take()
     bench.send(bench.origins[0], CHUNKED_OK)
     client.take()
-    exchange.end_watch()
+    connection_of(client).end_long_answer()
 
     assert end == client.take()
     assert client.has_eof
@@ -102,7 +102,7 @@ def test_sized_answer_is_not_made_whole(bench: Bench) -> None:
     bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n1")
     exchange = connection_of(client).exchange
     assert exchange is not None
-    exchange.end_watch()
+    exchange.end_long_answer()
 
     assert b"1" == body(client.take())
     assert client.has_eof
@@ -168,8 +168,8 @@ def test_shows_what_it_is_about(bench: Bench) -> None:
     exchange = connection_of(client).exchange
 
     assert exchange is not None
-    assert "system:anonymous" == exchange.user_name
-    assert "pods" == exchange.attributes.resource
+    assert "system:anonymous" == exchange.passage.user_name
+    assert "pods" == exchange.passage.attributes.resource
     assert repr(exchange).startswith("<Exchange <RequestHead GET ")
     assert not exchange.is_long_running
     bench.end(client)

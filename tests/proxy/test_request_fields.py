@@ -449,7 +449,7 @@ def test_refuses_an_identity_that_is_no_text() -> None:
 
 def test_shows_who_asks() -> None:
     """A log can read fields."""
-    assert "<RequestFields of None, framing 0>" == repr(read(HOST))
+    assert "<RequestFields, framing 0>" == repr(read(HOST))
 
 
 @pytest.mark.parametrize("name", sorted(RESERVED_NAMES))

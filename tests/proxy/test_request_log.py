@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.proxy.request_fields import RequestFields
+from apfproxy.proxy.request_fields import RequestFields, Sender
 from apfproxy.proxy.request_log import (
     CUT,
     FLUSH_PERIOD_NS,
@@ -34,7 +35,7 @@ from apfproxy.settings import ERRORS, AccessLogSettings
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
-    from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.proxy.request import Request
 
 Line = dict[str, Any]
 NOW_S = 1_800_000_000
@@ -63,16 +64,16 @@ class FakeHead:
     """What of a head is in a line."""
 
     def __init__(self, target: bytes, user: User, method: str = "GET") -> None:
-        self.target = target
-        self.method = method
+        self.head = SimpleNamespace(
+            target=target, method=method, sender=Sender(RequestFields(is_http_10=False))
+        )
         self.attributes = parse_attributes(method, target)
         self.user = user
         self.identity_until_ns = 1
         self.logged = None
-        self.fields = RequestFields(is_http_10=False)
 
 
-def head_of(target: bytes = b"/a", user: User | None = None) -> RequestHead:
+def head_of(target: bytes = b"/a", user: User | None = None) -> Request:
     """A head, as far as the log looks."""
     head: Any = FakeHead(target, user or User("ann", ("dev",)))
     return head  # type: ignore[no-any-return]

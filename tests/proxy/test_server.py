@@ -349,7 +349,7 @@ async def test_an_error_at_the_end(monkeypatch: pytest.MonkeyPatch, is_drain: bo
         scene.expects_errors = True
         holds = [await streaming(scene, LOG) for _ in range(2)]
         server = scene.process.server
-        monkeypatch.setattr(Exchange, "end_watch" if is_drain else "on_client_left", broken)
+        monkeypatch.setattr(Exchange, "end_long_answer" if is_drain else "on_client_left", broken)
         await (server.drain() if is_drain else server.stop())
         assert 0 == server.connection_count
         assert 2 == scene.process.faults.totals[Part.CONNECTION]

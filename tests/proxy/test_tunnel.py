@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.read_buffer import WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.tunnel import Tunnel, TunnelEnd
 from apfproxy.proxy.watch_seats import INITIAL_EVENTS_END
 from tests.proxy.fakes import CHUNKED_OK, GET, OK, Bench, status
 
 if TYPE_CHECKING:
-    from apfproxy.proxy.downstream import DownstreamConnection
     from tests.proxy.fakes import FakeTransport
 
 HANDSHAKE = (
@@ -390,7 +390,7 @@ def test_ends_with_the_server(bench: Bench) -> None:
     assert exchange is not None
     assert exchange.is_long_running
     assert exchange.has_answered
-    exchange.end_watch()
+    exchange.end_long_answer()
     assert ("close", "close") == (client.ended_by, origin.ended_by)
     assert b"last" == client.take()
     bench.send(client, b"nothing")
@@ -443,6 +443,7 @@ def test_says_what_it_is(bench: Bench) -> None:
 def connection_of_tunnel(bench: Bench) -> DownstreamConnection:
     """The only client's connection."""
     (connection,) = bench.context.connections
+    assert isinstance(connection, DownstreamConnection)
     return connection
 
 

@@ -10,7 +10,7 @@ from unittest.mock import patch
 from apfproxy.authn.authenticator import FOREVER_NS
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.seat_holder import SeatHolder
+from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.server import ProxyServer
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class Mutation:
 
 def _unset_of_those_known(start: Callable[..., None]) -> Callable[..., None]:
     def mutated(self: Exchange, body: bytes, *, is_whole: bool) -> None:
-        if self.head.identity_until_ns > self._context.clock.now_ns():
-            del self._pf_headers
+        if self.request.identity_until_ns > self._context.clock.now_ns():
+            del self.request.class_lines
         start(self, body, is_whole=is_whole)
 
     return mutated
@@ -46,8 +46,8 @@ def _unset_of_those_known(start: Callable[..., None]) -> Callable[..., None]:
 
 def _never_expiring(start: Callable[..., None]) -> Callable[..., None]:
     def mutated(self: Exchange, body: bytes, *, is_whole: bool) -> None:
-        if self.head.identity_until_ns:
-            self.head.identity_until_ns = FOREVER_NS
+        if self.request.identity_until_ns:
+            self.request.identity_until_ns = FOREVER_NS
         start(self, body, is_whole=is_whole)
 
     return mutated
@@ -71,8 +71,8 @@ def _ends_with_the_first_408(_original: Callable[..., None]) -> Callable[..., No
 def _paused_gives_seats_back(pause: Callable[..., None]) -> Callable[..., None]:
     def mutated(self: Exchange) -> None:
         pause(self)
-        if self.ticket is not None:
-            self._give_seats_back(self._context.clock.now_ns())
+        if self.passage.has_seats:
+            self.passage.release(self._context.clock.now_ns())
 
     return mutated
 
@@ -92,11 +92,19 @@ def _says_less_of_an_answer(on_answer: Callable[..., None]) -> Callable[..., Non
     return mutated
 
 
+def _not_of_those_who_leave(log: Callable[..., None]) -> Callable[..., None]:
+    def mutated(self: Exchange, now_ns: int, answer: tuple[int, int, int], reason: str) -> None:
+        if reason != Failure.CANCELLED:
+            log(self, now_ns, answer, reason)
+
+    return mutated
+
+
 def _forgets_half(forget: Callable[..., None]) -> Callable[..., None]:
     def mutated(self: DownstreamConnection) -> None:
-        kept = self._kept_heads
+        kept = self._kept
         forget(self)
-        self._kept_heads = kept
+        self._kept = kept
 
     return mutated
 
@@ -123,8 +131,10 @@ MUTATIONS: dict[str, Mutation] = {
     "a client that ends has no deadline": Mutation(
         DownstreamConnection, "abort_after_write", _nothing
     ),
-    "a watch is never over": Mutation(SeatHolder, "_give_back", _nothing),
-    "a request whose client leaves is not in the log": Mutation(Exchange, "_log_end", _nothing),
+    "a watch is never over": Mutation(Exchange, "_end_watch", _nothing),
+    "a request whose client leaves is not in the log": Mutation(
+        Exchange, "_log", _not_of_those_who_leave
+    ),
     "an answer's first part loses a byte": Mutation(Exchange, "on_answer", _says_less_of_an_answer),
     "heads of those forgotten stay": Mutation(
         DownstreamConnection, "forget_peer", _forgets_half, seed=15

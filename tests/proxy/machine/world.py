@@ -7,6 +7,7 @@ import logging
 import traceback
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
+from unittest.mock import patch
 
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.credentials import Peer
@@ -14,11 +15,12 @@ from apfproxy.authn.verdict import Verdict
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.ticket import WAITING
+from apfproxy.flowcontrol.passage import WAITING
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.observe.top_flows import TopFlows
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.proxy.server import ProxyServer
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
 
     from apfproxy.authn.credentials import Credentials
     from apfproxy.proxy.context import Context
-    from apfproxy.proxy.exchange import Exchange
     from apfproxy.proxy.request_log import Record
 
 S = 1_000_000_000
@@ -332,7 +333,7 @@ class World:
         self.context.held_bytes = choices.held_bytes
         self.context.absences = cast("Any", Absences(loop))
         self.context.abandoned = cast("Any", Ordered())
-        self.context.exchange_type = self._watched_type(self.context.exchange_type)
+        self._watch_exchanges()
         self.lines = Lines(loop) if choices.has_access_log else None
         flows = TopFlows(16, loop.clock) if choices.has_top_flows else None
         self.server.observe(self.lines, flows)
@@ -353,23 +354,21 @@ class World:
         await server.start()
         return server
 
-    def _watched_type(self, base: type[Exchange]) -> type[Exchange]:
-        world = self
+    def _watch_exchanges(self) -> None:
+        """Note exchanges that begin, and that who asks is known by what counts now."""
+        world, start = self, Exchange.start
 
-        class Watched(base):  # type: ignore[misc, valid-type]  # of either kind
-            """Notes that it has begun, and that who asks is known by what counts now."""
+        def watched(exchange: Exchange, body: bytes, *, is_whole: bool) -> None:
+            world.exchanges.append(exchange)
+            request = exchange.request
+            until_ns, asked = request.identity_until_ns, world.judge.asked
+            start(exchange, body, is_whole=is_whole)
+            if world.choices.has_tokens and world.judge.asked == asked:
+                assert until_ns > world.loop.now_ns(), "credentials that have expired count"
+                world.check_known(request.head.fields.credentials.token, request.user.name)
 
-            __slots__ = ()
-
-            def start(self, body: bytes, *, is_whole: bool) -> None:
-                world.exchanges.append(self)
-                until_ns, asked = self.head.identity_until_ns, world.judge.asked
-                super().start(body, is_whole=is_whole)
-                if world.choices.has_tokens and world.judge.asked == asked:
-                    assert until_ns > world.loop.now_ns(), "credentials that have expired count"
-                    world.check_known(self.head.credentials.token, self.head.user.name)
-
-        return Watched
+        self._patch = patch.object(Exchange, "start", watched)
+        self._patch.start()
 
     # What is found.
 
@@ -533,8 +532,7 @@ class World:
         """Whether a client's request is in a queue."""
         protocol = client.wire.protocol
         exchange = protocol.exchange if isinstance(protocol, DownstreamConnection) else None
-        ticket = exchange.ticket if exchange is not None else None
-        return ticket is not None and ticket.state == WAITING
+        return exchange is not None and exchange.passage.state is WAITING
 
     def _lingering(self) -> list[Client]:
         """Clients with a connection that is not on its way to an end."""
@@ -589,13 +587,14 @@ class World:
         assert self.counters.tunnels_open == 0
         assert ", 0 watches," in repr(self.costs)
         for exchange in self.exchanges:
-            assert exchange.ticket is None, exchange
+            assert {exchange.state.value, exchange.passage.state.value} == {"done"}, exchange
         if self.lines is not None:
             counts = len(self.exchanges), len(self.lines.records)
             assert counts[0] == counts[1], ("requests, lines of the access log", counts)
 
     def close(self) -> None:
         """End it all."""
+        self._patch.stop()
         logging.getLogger("apfproxy").removeHandler(self._log)
         tasks = asyncio.all_tasks(self.loop)
         for task in tasks:
@@ -617,5 +616,5 @@ def keeps_seats(settings: Settings) -> bool:
 def may_last(exchange: Exchange) -> bool:
     """Whether a long-running request may go on as long as its client likes."""
     # Of one without seats that goes for its body, too.
-    is_body_awaited = not exchange.head.takes_seats and not exchange._request_is_whole  # noqa: SLF001  nothing else tells
+    is_body_awaited = not exchange.request.takes_seats and not exchange._is_whole  # noqa: SLF001  nothing else tells
     return exchange.has_answered or is_body_awaited

@@ -119,7 +119,7 @@ class BrokenObserver:
 def test_an_error_before_the_seats_are_back(bench: Bench, is_answered: bool) -> None:
     """They come back all the same, and so does a place in a queue."""
     errors = bench.loop.errors = []
-    bench.context.top_flows = BrokenObserver()
+    bench.context.flow_control.top_flows = BrokenObserver()
     client, waiting = bench.ask(GET), bench.ask(GET)
     assert (1, 1, 0) == bench.use()
     bench.end(waiting)

@@ -1,21 +1,26 @@
-"""What joins heads to the flow control."""
+"""What targets say, and the requests that are made of them."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy.authn.credential_fields import CredentialRules
-from apfproxy.proxy import admission as admission_module
-from apfproxy.proxy.admission import MAX_KEPT_TARGET_BYTES
+from apfproxy.proxy import targets as targets_module
 from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.request_fields import FieldRules, HeadError, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser, RequestHead
+from apfproxy.proxy.targets import MAX_KEPT_TARGET_BYTES
 from apfproxy.settings import FrontProxySettings
 from tests.proxy.fakes import Bench
 
+if TYPE_CHECKING:
+    from apfproxy.proxy.request import Request
+
 
 def parse(line: bytes) -> RequestHead:
-    """A head that is not prepared yet."""
+    """The head with a line."""
     names = CredentialRules.of(FrontProxySettings())
     parser = HeadParser(
         HeadLimits(9, 9999), FieldRules(OriginHosts(b"o", b""), names), MemoryBudget(0)
@@ -23,11 +28,9 @@ def parse(line: bytes) -> RequestHead:
     return parser.parse(line + b" HTTP/1.1\r\nHost: h\r\n\r\n")
 
 
-def prepare(bench: Bench, line: bytes) -> RequestHead:
-    """A head that is."""
-    head = parse(line)
-    bench.admission.prepare(head)
-    return head
+def prepare(bench: Bench, line: bytes) -> Request:
+    """The request that a line makes."""
+    return bench.targets.request_of(parse(line))
 
 
 @pytest.mark.parametrize(
@@ -55,11 +58,11 @@ def test_prepares(
     bench: Bench, line: bytes, verb: str, is_watch: bool, takes_seats: bool, is_fixed: bool
 ) -> None:
     """The target says what is asked, and whether it takes seats and how many."""
-    head = prepare(bench, line)
+    request = prepare(bench, line)
 
-    assert verb == head.attributes.verb
-    assert (is_watch, takes_seats) == (head.is_watch, head.takes_seats)
-    assert is_fixed == (head.fixed_estimate is not None)
+    assert verb == request.attributes.verb
+    assert (is_watch, takes_seats) == (request.is_watch, request.takes_seats)
+    assert is_fixed == (request.fixed_estimate is not None)
 
 
 @pytest.mark.parametrize(
@@ -72,17 +75,17 @@ def test_prepares(
 )
 def test_times(bench: Bench, line: bytes, timeout_s: int, wait_limit_s: int) -> None:
     """A request may wait for a quarter of its time."""
-    head = prepare(bench, line)
+    request = prepare(bench, line)
 
     assert (timeout_s * 10**9, wait_limit_s * 10**9) == (
-        head.timeout_ns,
-        bench.admission.classify(head).level.longest_wait_ns(head.timeout_ns),
+        request.timeout_ns,
+        bench.flow_control.classify(request).level.longest_wait_ns(request.timeout_ns),
     )
 
 
 def test_wait_limit_is_a_minute_at_most(bench: Bench) -> None:
     """However long the request may take."""
-    level = bench.admission.classify(prepare(bench, b"GET /")).level
+    level = bench.flow_control.classify(prepare(bench, b"GET /")).level
 
     assert 60 * 10**9 == level.longest_wait_ns(3600 * 10**9)
 
@@ -99,7 +102,7 @@ def test_refuses(bench: Bench, line: bytes) -> None:
     """What Kubernetes would not understand is refused as it refuses it, each time."""
     for _ in range(2):
         with pytest.raises(HeadError) as refused:
-            bench.admission.prepare(parse(line))
+            bench.targets.request_of(parse(line))
         assert 400 == refused.value.code
 
 
@@ -117,40 +120,42 @@ def test_refuses(bench: Bench, line: bytes) -> None:
 )
 def test_long_running_requests_name_no_class(bench: Bench, line: bytes, has_headers: bool) -> None:
     """Those that take no seats are none of flow control's, as in kube-apiserver."""
-    head = prepare(bench, line)
-    bench.admission.classify(head)
+    request = prepare(bench, line)
+    request.take_class(bench.flow_control.classify(request))
 
-    assert has_headers == (b"X-Kubernetes-PF-" in head.pf_headers)
+    assert has_headers == (b"X-Kubernetes-PF-" in request.class_lines)
 
 
 def test_classifies_once_per_configuration(bench: Bench) -> None:
     """A class is kept with its head until the configuration changes."""
-    head = prepare(bench, b"GET /refusing")
-    found = bench.admission.classify(head)
-    assert found is bench.admission.classify(head)
+    request = prepare(bench, b"GET /refusing")
+    found = bench.flow_control.classify(request)
+    assert found is bench.flow_control.classify(request)
     assert "refusing" == found.level.name
     uid = found.priority_level_uid.encode()
     expected = (
         b"X-Kubernetes-PF-FlowSchema-UID: schema-uid\r\n"
         b"X-Kubernetes-PF-PriorityLevel-UID: " + uid + b"\r\n"
     )
-    assert expected == head.pf_headers
+    request.take_class(found)
+    assert expected == request.class_lines
     bench.controller.commit(bench.controller.digest([]))
 
-    other = bench.admission.classify(head)
+    other = bench.flow_control.classify(request)
     assert "catch-all" == other.level.name
-    assert other.priority_level_uid.encode() in head.pf_headers
+    request.take_class(other)
+    assert other.priority_level_uid.encode() in request.class_lines
 
 
 def test_no_uid_ends_a_header_line(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever a uid is from, it stays within its line, as visible ASCII."""
-    head = prepare(bench, b"GET /refusing")
-    found = bench.controller.classify(head.user, head.attributes, head.header)
+    request = prepare(bench, b"GET /refusing")
+    found = bench.controller.classify(request.user, request.attributes, request.header)
     found.flow_schema_uid, found.priority_level_uid = "a\r\nX-Evil: 1", "\ud800\0\u00fc \x85z"
     monkeypatch.setattr(type(bench.controller), "classify", lambda *_: found)
-    bench.admission.classify(head)
+    request.take_class(bench.flow_control.classify(request))
 
-    assert head.pf_headers == (
+    assert request.class_lines == (
         b"X-Kubernetes-PF-FlowSchema-UID: a__X-Evil:_1\r\n"
         b"X-Kubernetes-PF-PriorityLevel-UID: _____z\r\n"
     )
@@ -158,19 +163,18 @@ def test_no_uid_ends_a_header_line(bench: Bench, monkeypatch: pytest.MonkeyPatch
 
 def test_estimates_by_what_is_known_now(bench: Bench) -> None:
     """More objects, more seats, up to what the level allows."""
-    head = prepare(bench, b"GET /api/v1/pods")
-    first = bench.admission.estimate(head).initial_seats
+    request = prepare(bench, b"GET /api/v1/pods")
+    found = bench.flow_control.classify(request)
+    first = bench.flow_control.estimate(request, found).initial_seats
     bench.costs.set_object_counts({"pods": 10_000_000}, bench.clock.now_ns())
 
     assert 1 == first
-    assert bench.admission.classify(head).level.max_seats == (
-        bench.admission.estimate(head).initial_seats
-    )
+    assert found.level.max_seats == bench.flow_control.estimate(request, found).initial_seats
 
 
 def test_kept_targets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Targets that come again are known; ever new ones and long ones do not fill the memory."""
-    monkeypatch.setattr(admission_module, "MAX_KEPT_TARGETS", 4)
+    monkeypatch.setattr(targets_module, "MAX_KEPT_TARGETS", 4)
     with Bench() as bench:
         counts = []
         for i in range(7):
@@ -179,16 +183,6 @@ def test_kept_targets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
             assert second is prepare(bench, b"GET /%d" % i).attributes
             for _ in range(3):
                 prepare(bench, b"GET /" + b"a" * MAX_KEPT_TARGET_BYTES)
-            counts.append(int(repr(bench.admission).split()[1]))
+            counts.append(int(repr(bench.targets).split()[1]))
 
     assert [1, 2, 3, 4, 3, 4, 3] == counts
-
-
-def test_kept_header_lines_are_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Classes come and go with configurations; their lines do not pile up."""
-    monkeypatch.setattr(admission_module, "MAX_KEPT_TARGETS", 1)
-    heads = [prepare(bench, line) for line in (b"GET /refusing", b"GET /")]
-    for head in heads:
-        bench.admission.classify(head)
-
-    assert heads[0].pf_headers != heads[1].pf_headers

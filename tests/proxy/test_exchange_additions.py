@@ -95,7 +95,7 @@ def limits_of(bench: Bench, client: FakeTransport) -> FlowLimits:
     """The limits of the request that a client has under way."""
     exchange = connection_of(client).exchange
     assert exchange is not None
-    classification = exchange.head.classification
+    classification = exchange.request.classification
     assert classification is not None
     assert classification.limits is not None
     assert bench.controller.generation == classification.generation

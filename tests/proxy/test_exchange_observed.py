@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apfproxy.api.decode import decode_documents
+from apfproxy.flowcontrol.passage import Passage
 from apfproxy.proxy.exchange import Exchange
-from apfproxy.proxy.observed_exchange import Shadow
 from apfproxy.proxy.request_log import RequestLog
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS
@@ -180,7 +180,7 @@ def test_client_leaves(bench: Bench, *, has_turn: bool) -> None:
         bench.end(first)
         assert (1, 0, 0) == bench.use()
         shadow = next(iter(bench.controller.levels["queued"].queue_set.executing)).details
-        assert "<Shadow of <RequestHead GET" in repr(shadow)
+        assert "<Passage of <Request GET" in repr(shadow)
         assert ("system:anonymous", "get") == (shadow.user_name, shadow.attributes.verb)
     bench.end(second)
     bench.end(first)
@@ -271,7 +271,7 @@ class Noted:
 
 def test_flows_are_told_what_would_be(bench: Bench) -> None:
     """The top flows are those that would wait, be rejected, and have the seats."""
-    noted = bench.context.top_flows = Noted()
+    noted = bench.context.flow_control.top_flows = Noted()
     clients = [bench.ask(GET), bench.ask(GET), bench.ask(HURRIED), bench.ask(GET), bench.ask(GET)]
     bench.wait(1)
     assert [("none", 0, True), ("none", 550_000_000, True)] == noted.told
@@ -354,14 +354,14 @@ def test_access_log_of_a_wide_write(enforcement: str) -> None:
             AccessLogSettings(), bench.clock, lambda data, _: lines.extend(data.splitlines())
         )
         for _ in range(30):
-            bench.context.admission.costs.watch_started(EVERY_POD)
+            bench.costs.watch_started(EVERY_POD)
         clients = [bench.ask(GET) for _ in range(43)]
         write = bench.ask(POST + b"\r\nbody")
         assert 1 == sum(counters_of(bench).watch_count.counts)
         for each in (write, *clients):
             bench.end(each)
         for _ in range(30):
-            bench.context.admission.costs.watch_ended(EVERY_POD)
+            bench.costs.watch_ended(EVERY_POD)
         bench.wait(1)
         bench.assert_at_rest()
 
@@ -483,19 +483,18 @@ def test_an_error_of_a_shadow(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    errors = bench.loop.errors = []
     clients = [bench.ask(GET), bench.ask(GET)]
     origins = list(bench.origins)
     assert (1, 1, 0) == bench.use()
     with monkeypatch.context() as patch:
-        patch.setattr(Shadow, "_hold_seats", fail)
+        patch.setattr(Passage, "_wait_for_next", fail)
         for origin in origins:
             if origin.take():
                 bench.send(origin, OK)
         bench.wait(1)
 
     assert [b"200", b"200"] == [status(client.take()) for client in clients]
-    assert [ZeroDivisionError] == [type(error) for error in errors]
+    assert [ZeroDivisionError] == [type(error) for error in bench.passage_errors]
     bench.wait(100)
     bench.assert_at_rest()
 

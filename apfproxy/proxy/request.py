@@ -1,0 +1,94 @@
+"""A request's head with who asks, and how that was classified; used again for equal bytes."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from apfproxy.flowcontrol.request_digest import RequestDigest
+from apfproxy.proxy.answers import class_lines
+from apfproxy.request.user import ANONYMOUS
+
+if TYPE_CHECKING:
+    from apfproxy.authn.authenticator import Identity
+    from apfproxy.flowcontrol.controller import Classification
+    from apfproxy.flowcontrol.kind_meter import KindCounts
+    from apfproxy.flowcontrol.ticket import WorkEstimate
+    from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.request.attributes import RequestAttributes
+    from apfproxy.request.user import User
+
+
+class Request(RequestDigest):
+    """All that is known of a request before its body; the user is anonymous until `identify`.
+
+    Attributes:
+        head: Its bytes, and what they say.
+        forward: The head to forward, but for the connection's `forwarded_suffix`.
+        answer_timeout_ns: Until the origin has to answer a request that is whole.
+        identity_until_ns: On the clock of the process: until then the user is who it is; 0 before
+            that is known.
+        class_lines: The header lines that name the class `lines_of`; b"" before there is one.
+        logged: Class and user that the access log's text, the third, was made of.
+    """
+
+    __slots__ = (
+        "answer_timeout_ns",
+        "class_lines",
+        "forward",
+        "head",
+        "identity_until_ns",
+        "is_list",
+        "lines_of",
+        "logged",
+    )
+
+    def __init__(
+        self,
+        head: RequestHead,
+        attributes: RequestAttributes,
+        timeout_ns: int,
+        answer_timeout_ns: int,
+        kind: KindCounts,
+        fixed_estimate: WorkEstimate | None,
+    ) -> None:
+        super().__init__(ANONYMOUS, attributes, timeout_ns, kind, fixed_estimate)
+        self.head = head
+        self.forward = head.forward
+        self.answer_timeout_ns = answer_timeout_ns
+        self.identity_until_ns = 0
+        self.is_list = attributes.is_resource_request and attributes.verb == "list"
+        self.class_lines = b""
+        self.lines_of: Classification | None = None
+        self.logged: tuple[Classification | None, User, str] | None = None
+        known = head.sender.identity
+        if known is not None:
+            self.identify(known)
+
+    def identify(self, identity: Identity) -> None:
+        """Take who asks: from now on the request is forwarded and classified as theirs."""
+        head = self.head
+        head.sender.identity = identity
+        self.user = identity.user
+        self.identity_until_ns = identity.valid_until_ns
+        self.forward = b"".join((head.line, identity.lines, head.fields.forward))
+        self.classification = None
+
+    def take_class(self, found: Classification) -> None:
+        """Name the class in answers, as kube-apiserver does where its flow control looks at all."""
+        self.lines_of = found
+        self.class_lines = b""
+        if self.takes_seats:
+            self.class_lines = class_lines(found.flow_schema_uid, found.priority_level_uid)
+
+    def header(self, name: str) -> str:
+        """The first value of a field that is forwarded; "" if there is none.
+
+        Searched for each time: only a class that is told apart by it asks, once for a kept head.
+        """
+        pattern = rb"^%b:[ \t]*([^\r\n]*)" % name.encode()
+        found = re.search(pattern, self.head.fields.forward, re.MULTILINE | re.IGNORECASE)
+        return "" if found is None else found[1].decode(errors="replace")
+
+    def __repr__(self) -> str:
+        return f"<Request {self.head.method} {self.head.target!r}>"

@@ -1,0 +1,50 @@
+"""Requests: heads with who asks, and how that was classified."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.authn.authenticator import Identity
+from apfproxy.request.user import User
+from tests.proxy.fakes import GET, Bench
+
+if TYPE_CHECKING:
+    from apfproxy.proxy.request import Request
+
+
+def request_of(bench: Bench, head: bytes) -> Request:
+    """The request of a head."""
+    return bench.context.client_kinds.heads_of("10.0.0.1").read(head, is_alone=True)
+
+
+def test_whoever_asks(bench: Bench) -> None:
+    """An identity holds for all requests with the same fields, and is not in the head."""
+    first = request_of(bench, GET)
+    again = request_of(bench, GET)
+    assert "system:anonymous" == first.user.name
+    again.identify(Identity(User("ann", ()), b"X-Remote-User: ann\r\n", 9))
+    other = request_of(bench, GET.replace(b"/b ", b"/c "))
+
+    assert ("ann", 9) == (other.user.name, other.identity_until_ns)
+    assert b"\r\nX-Remote-User: ann\r\n" in other.forward
+    assert b"X-Remote-User" not in other.head.forward
+    assert "<Request GET b'/api/v1/namespaces/a/pods/c'>" == repr(other)
+
+
+@pytest.mark.parametrize(
+    ("lines", "name", "expected"),
+    [
+        pytest.param(b"X-Tenant: blue\r\n", "x-tenant", "blue", id="one"),
+        pytest.param(b"x-tenant:blue\r\nX-Tenant: red\r\n", "X-Tenant", "blue", id="first"),
+        pytest.param(b"X-Tenant:  \r\n", "x-tenant", "", id="empty"),
+        pytest.param(b"A-X-Tenant: red\r\n", "x-tenant", "", id="none"),
+        pytest.param(b"Other: x-tenant: red\r\n", "x-tenant", "", id="in-another"),
+        pytest.param(b"X-Tenant: \xc3\xa4\xff\r\n", "x-tenant", "\u00e4\ufffd", id="no-text"),
+        pytest.param(b"X-Remote-User: root\r\n", "x-remote-user", "", id="not-forwarded"),
+    ],
+)
+def test_header(bench: Bench, lines: bytes, name: str, expected: str) -> None:
+    """The first value of a field that the origin gets, too."""
+    assert expected == request_of(bench, GET[:-2] + lines + b"\r\n").header(name)
