@@ -132,7 +132,6 @@ class Passage:
     Args:
         control: What all requests pass.
         digest: Who asks for what.
-        passenger: The request.
 
     Attributes:
         state: Where it stands.
@@ -154,10 +153,10 @@ class Passage:
         "ticket",
     )
 
-    def __init__(self, control: FlowControl, digest: RequestDigest, passenger: Passenger) -> None:
+    def __init__(self, control: FlowControl, digest: RequestDigest) -> None:
         self._control = control
         self.digest = digest
-        self._passenger: Passenger | None = passenger
+        self._passenger: Passenger | None = None
         self.state = NEW
         self.classification: Classification | None = None
         self.ticket: Ticket | None = None
@@ -194,8 +193,13 @@ class Passage:
 
     # The request arrives.
 
-    def enter(self) -> bool:
-        """Ask for seats; whether the request goes on at once, else it waits or is rejected."""
+    def enter(self, passenger: Passenger) -> bool:
+        """Ask for seats; whether the request goes on at once, else it waits or is rejected.
+
+        Args:
+            passenger: The request, to be told if it waits.
+        """
+        self._passenger = passenger
         control, digest = self._control, self.digest
         found = digest.classification
         if found is None or found.generation != control.controller.generation:
@@ -307,7 +311,7 @@ class Passage:
     def end(self, now_ns: int) -> None:
         """Give all back: the request is over."""
         if self.state is EXECUTING and self._behind is None and self._place is None:
-            # The usual way of `_give_back`, in place.
+            # The usual way of `_give_back`, without what others hold.
             self.state = ENDED[EXECUTING]
             self._passenger = None
             self._give_seats_back(now_ns)

@@ -95,7 +95,7 @@ class SimulatedRequest:
         self.lane = lane
         self.service_ns = service_ns
         self.client = client
-        self.passage = Passage(simulation.flow_control, lane.digest, self)
+        self.passage = Passage(simulation.flow_control, lane.digest)
 
     def on_seats(self) -> None:
         """Its turn has come."""
@@ -269,7 +269,7 @@ class Simulation:
             lane = self._new_lane(kind)
         request = SimulatedRequest(self, lane, service_ns, client)
         passage = request.passage
-        if passage.enter():
+        if passage.enter(request):
             if passage.ticket is None:
                 self._go_on(request, service_ns)
                 lane.tally.without_seats += 1

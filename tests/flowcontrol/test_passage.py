@@ -56,7 +56,7 @@ class Request:
             bench.kinds.kinds[attributes.is_mutating],
             bench.control.estimator.fixed(attributes),
         )
-        self.passage = Passage(bench.control, digest, self)
+        self.passage = Passage(bench.control, digest)
         self.told: list[str] = []
         self._bench = bench
 
@@ -98,7 +98,7 @@ class Bench:
     def arrive(self, target: bytes = GET, timeout_ns: int = 8 * S) -> Request:
         """Have a request come."""
         request = Request(self, target, timeout_ns)
-        goes_on = request.passage.enter()
+        goes_on = request.passage.enter(request)
         assert goes_on == (
             self.control.is_observing or request.passage.state in (EXECUTING, SEATLESS)
         )
@@ -468,7 +468,7 @@ class Passing:
         digest.fixed_estimate = WorkEstimate(
             arrival["initial_seats"], arrival["final_seats"], arrival["additional_latency_ns"]
         )
-        self.passage = Passage(control, digest, self)
+        self.passage = Passage(control, digest)
         self.outcome = run.outcomes[arrival["id"]] = {
             "id": arrival["id"],
             "outcome": "",
@@ -481,7 +481,7 @@ class Passing:
     def enter(self) -> None:
         """Ask for seats."""
         passage, outcome = self.passage, self.outcome
-        goes_on = passage.enter()
+        goes_on = passage.enter(self)
         if passage.ticket is not None and passage.ticket.queue is not None:
             outcome["queue"] = passage.ticket.queue.index
         if passage.refusal is not None:

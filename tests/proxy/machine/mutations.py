@@ -10,6 +10,8 @@ from unittest.mock import patch
 from apfproxy.authn.authenticator import FOREVER_NS
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.exchange import Exchange
+from apfproxy.proxy.exchange_base import ExchangeBase
+from apfproxy.proxy.forwarding import Forwarding
 from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.server import ProxyServer
 
@@ -93,9 +95,11 @@ def _says_less_of_an_answer(on_answer: Callable[..., None]) -> Callable[..., Non
 
 
 def _not_of_those_who_leave(log: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: Exchange, now_ns: int, answer: tuple[int, int, int], reason: str) -> None:
+    def mutated(
+        self: Exchange, now_ns: int, status: int, upstream_status: int, body_bytes: int, reason: str
+    ) -> None:
         if reason != Failure.CANCELLED:
-            log(self, now_ns, answer, reason)
+            log(self, now_ns, status, upstream_status, body_bytes, reason)
 
     return mutated
 
@@ -120,28 +124,32 @@ MUTATIONS: dict[str, Mutation] = {
         ProxyServer, "_sweep", _ends_with_the_first_408
     ),
     "a client that stops reading gives its seats back at once": Mutation(
-        Exchange, "_pause_upstream", _paused_gives_seats_back, seed=2
+        Forwarding, "_pause_upstream", _paused_gives_seats_back, seed=2
     ),
     "a client that leaves while nothing is read of it is not missed": Mutation(
         DownstreamConnection, "on_absence", _nothing, seed=2
     ),
     "who waits for a connection and leaves keeps the place": Mutation(
-        Exchange, "_drop_upstream", _keeps_its_place
+        ExchangeBase, "_drop_upstream", _keeps_its_place
     ),
     "a client that ends has no deadline": Mutation(
         DownstreamConnection, "abort_after_write", _nothing
     ),
-    "a watch is never over": Mutation(Exchange, "_end_watch", _nothing),
+    "a watch is never over": Mutation(ExchangeBase, "_end_watch", _nothing),
     "a request whose client leaves is not in the log": Mutation(
-        Exchange, "_log", _not_of_those_who_leave
+        ExchangeBase, "_log", _not_of_those_who_leave
     ),
-    "an answer's first part loses a byte": Mutation(Exchange, "on_answer", _says_less_of_an_answer),
+    "an answer's first part loses a byte": Mutation(
+        Forwarding, "on_answer", _says_less_of_an_answer
+    ),
     "heads of those forgotten stay": Mutation(
         DownstreamConnection, "forget_peer", _forgets_half, seed=15
     ),
-    "the origin's pause is for ever": Mutation(Exchange, "on_upstream_writable", _nothing, seed=58),
+    "the origin's pause is for ever": Mutation(
+        Forwarding, "on_upstream_writable", _nothing, seed=58
+    ),
     "the client's pause is for ever": Mutation(
-        Exchange, "on_downstream_writable", _nothing, seed=9
+        Forwarding, "on_downstream_writable", _nothing, seed=9
     ),
 }
 

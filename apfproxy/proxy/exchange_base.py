@@ -1,0 +1,322 @@
+"""All that an exchange is and holds, and how it ends.
+
+Whatever ends it goes through `_finish` or `_reply`, which write its line of the access log, and
+`_give_back`, which returns its place in flow control; the table of transitions lets that happen
+once.  `forwarding` and `exchange` add what happens before.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from apfproxy.faults import Part, contained
+from apfproxy.flowcontrol.passage import Passage
+from apfproxy.proxy import answers
+from apfproxy.proxy.abandoned import AbandonedAnswer
+from apfproxy.proxy.exchange_state import (
+    ANSWERING,
+    BREAK,
+    DONE,
+    NEW,
+    REPLY,
+    TUNNELLING,
+    ExchangeEvent,
+)
+from apfproxy.proxy.request_log import Failure, Record
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from apfproxy.flowcontrol.ticket import RejectReason
+    from apfproxy.proxy.client import Client
+    from apfproxy.proxy.context import Context
+    from apfproxy.proxy.pool import Borrower
+    from apfproxy.proxy.request import Request
+    from apfproxy.proxy.tunnel import Tunnel
+    from apfproxy.proxy.upstream import UpstreamConnection
+    from apfproxy.proxy.watch_seats import WatchSeats
+
+
+class ExchangeBase:
+    """What an exchange holds.
+
+    Args:
+        context: The listener's.
+        client: Brings the request, and takes the answer.
+        request: All that is known of it so far.
+
+    Attributes:
+        head: The request's.
+        passage: Its way through flow control.
+        state: Where it stands.
+    """
+
+    __slots__ = (
+        "_awaits_continue",
+        "_begun_ns",
+        "_body_bytes",
+        "_client",
+        "_context",
+        "_held",
+        "_identification",
+        "_is_chunked",
+        "_is_whole",
+        "_request_bytes",
+        "_sent_ns",
+        "_slow_level",
+        "_status",
+        "_tunnel",
+        "_upstream",
+        "_waited_ns",
+        "_was_retried",
+        "_watch",
+        "head",
+        "passage",
+        "request",
+        "state",
+    )
+
+    def __init__(self, context: Context, client: Client, request: Request) -> None:
+        self._context = context
+        self._client = client
+        self.request = request
+        self.head = head = request.head
+        self.passage = Passage(context.flow_control, request)
+        self.state = NEW
+        self._begun_ns = 0
+        """For the access log: when it came; 0 if it was not held up since."""
+        self._sent_ns = 0
+        """When it was let go to the origin; 0 before."""
+        self._upstream: UpstreamConnection | None = None
+        self._identification: asyncio.Task[None] | None = None
+        # Of the request's body.
+        self._held: bytes | bytearray = b""
+        """Framed as it will be forwarded, until there is a connection for it."""
+        self._is_whole = False
+        self._awaits_continue = head.expects_continue
+        self._request_bytes = 0
+        """Since there is a connection to pass them on to."""
+        self._was_retried = False
+        # While `limits.watched` has this: how long only the client has been waited for.
+        self._waited_ns = 0
+        self._slow_level = ""
+        """The level whose slow readers this is one of."""
+        # Of the answer, once its head is there.
+        self._status = 0
+        self._body_bytes = 0
+        self._is_chunked = False
+        self._watch: WatchSeats | None = None
+        self._tunnel: Tunnel | None = None
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the head of the origin's answer is on its way to the client."""
+        return self.state in (ANSWERING, TUNNELLING)
+
+    @property
+    def is_long_running(self) -> bool:
+        """Whether it may go on for as long as client and origin like."""
+        return self.request.is_long_running
+
+    def _set_deadline(self, now_ns: int) -> None:
+        """Give the origin its time to answer in, once it can have all of the request."""
+        request, ticket = self.request, self.passage.ticket
+        deadline_ns = 0
+        if request.takes_seats and not (request.is_watch and self._is_whole):
+            asked_ns = self._sent_ns if ticket is None else ticket.arrived_ns
+            deadline_ns = asked_ns + request.timeout_ns
+        if self._is_whole:
+            answer_ns = now_ns + self._context.answer_timeout_ns
+            deadline_ns = min(deadline_ns, answer_ns) if deadline_ns else answer_ns
+        self._client.deadline_ns = deadline_ns
+
+    # The end.
+
+    def on_client_left(self) -> None:
+        """The client is gone: so is its interest in the answer."""
+        self._leave(Failure.CANCELLED, self._status, self._status)
+
+    def on_malformed(self, code: int) -> None:
+        """The body breaks off; the client gets `code` if it has no answer yet, and is done with."""
+        if self.has_answered:
+            self._leave(Failure.MALFORMED, self._status, self._status)
+        else:
+            self._leave(Failure.MALFORMED, code, 0)
+
+    def _leave(self, reason: Failure, status: int, upstream_status: int) -> None:
+        context = self._context
+        context.counters.client_aborts += 1
+        if self.state is DONE:
+            return  # a tunnel that the client's end has ended
+        now_ns = context.clock.now_ns()
+        self.state = BREAK[self.state]
+        self._log(now_ns, status, upstream_status, self._sent_bytes, reason)
+        if not self._abandon(now_ns):
+            self._drop_upstream()
+            self._give_back(now_ns, has_left=True)
+
+    def _reply_status(
+        self, code: int, message: str, reason: Failure | RejectReason, lines: bytes = b""
+    ) -> None:
+        self._reply(code, partial(answers.status_answer, code, message), reason, lines)
+
+    def _reply(
+        self,
+        code: int,
+        build: Callable[..., bytes],
+        reason: Failure | RejectReason,
+        lines: bytes = b"",
+    ) -> None:
+        """Answer without the origin.
+
+        Args:
+            code: The status.
+            build: Makes the answer.
+            reason: For the access log.
+            lines: More header lines, each with its CRLF.
+        """
+        context, client = self._context, self._client
+        now_ns = context.clock.now_ns()
+        self.state = REPLY[self.state]
+        self._leave_origin(now_ns)
+        context.counters.count_status(code)
+        connection = b""
+        if not client.may_keep_alive():
+            connection = b"Connection: close\r\n"
+        elif self.head.is_http_10:
+            connection = b"Connection: keep-alive\r\n"
+        audit = answers.audit_line(self.request.header("Audit-ID"))
+        extra = lines + audit + self.request.class_lines
+        answer = build(is_head=self.head.is_head, extra=extra, connection=connection)
+        client.send(answer)
+        self._log(now_ns, code, 0, answers.body_bytes(answer), reason)
+        client.on_exchange_end(self, now_ns)
+
+    # What it holds.
+
+    def _leave_origin(self, now_ns: int) -> None:
+        """Give up the answer, and all that the request holds."""
+        if not self._abandon(now_ns):
+            self._drop_upstream()
+            self._give_back(now_ns)
+
+    def _abandon(self, now_ns: int) -> bool:
+        """Keep the seats while the origin may still work, where the settings say so."""
+        context, upstream, passage = self._context, self._upstream, self.passage
+        if not context.abandoned_wait_ns or upstream is None or not passage.has_seats:
+            return False
+        self._upstream = None
+        self._end_watch()
+        passage.leave_to_origin(now_ns)
+        AbandonedAnswer(context, self.head, upstream, passage, is_watch=self.request.is_watch)
+        return True
+
+    def _drop_upstream(self) -> None:
+        """Give up the connection to the origin, or the wait for one, or the authentication."""
+        if self._identification is not None:
+            self._identification.cancel()
+            self._identification = None
+        upstream = self._upstream
+        if upstream is None:
+            self._context.pool.leave(cast("Borrower", self))  # it may be in line
+        else:
+            self._upstream = None
+            upstream.abort()
+
+    def _give_back(self, now_ns: int, *, has_left: bool = False) -> None:
+        """Give back all that the request holds but its connections."""
+        if self._watch is not None:
+            self._end_watch()
+        if self._slow_level:
+            self._context.limits.release_slow_reader(self._slow_level)
+            self._slow_level = ""
+        if has_left:
+            self.passage.leave(now_ns)
+        else:
+            self.passage.end(now_ns)
+
+    def _end_watch(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+            self._context.flow_control.costs.watch_ended(self.request.attributes)
+
+    def fail(self, error: Exception) -> None:
+        """End after an error of the program, and the client's connection with it; never raises."""
+        self._client.fail(error, self)
+
+    def give_up(self) -> None:
+        """Give back all that the request holds, in whatever state it is; never raises."""
+        context, loop = self._context, self._context.loop
+        was, self.state = self.state, DONE
+        context.limits.watched.discard(self)
+        with contained(Part.CONNECTION, loop):
+            if was is not DONE:
+                status = self._status
+                self._log(
+                    context.clock.now_ns(), status, status, self._sent_bytes, Failure.INTERNAL
+                )
+        with contained(Part.CONNECTION, loop):
+            self._drop_upstream()
+        with contained(Part.CONNECTION, loop):
+            self._give_back(context.clock.now_ns(), has_left=True)
+
+    # The access log.
+
+    @property
+    def _sent_bytes(self) -> int:
+        """Of the answer's body, so far."""
+        return self._body_bytes if self._tunnel is None else self._tunnel.bytes_to_client
+
+    def _finish(self, event: ExchangeEvent, now_ns: int, reason: str) -> None:
+        """Be done with the origin's answer, and have it in the access log."""
+        self.state = event[self.state]
+        if self._context.access_log is not None:
+            status = self._status
+            self._log(now_ns, status, status, self._sent_bytes, reason)
+
+    def _log(
+        self, now_ns: int, status: int, upstream_status: int, body_bytes: int, reason: str
+    ) -> None:
+        """Have the request in the access log.
+
+        Args:
+            now_ns: The time.
+            status: Sent to the client; 0 for none.
+            upstream_status: The origin's; likewise.
+            body_bytes: The length of the answer's body.
+            reason: Why it was rejected or failed; "" if it was not.
+        """
+        access_log, passage = self._context.access_log, self.passage
+        if access_log is None:
+            return
+        ticket = passage.ticket
+        if not reason and passage.refusal is not None:
+            # The line has the origin's answer, and why there would have been none.
+            reason = passage.refusal.reason
+        if ticket is None:
+            seats, asked_ns = passage.seats, self._sent_ns or now_ns
+        else:
+            seats, asked_ns = ticket.estimate.max_seats, ticket.arrived_ns
+        access_log.take(
+            Record(
+                self.request,
+                self.request.user,
+                passage.classification,
+                self._client.address,
+                self._begun_ns,
+                asked_ns,
+                self._sent_ns,
+                now_ns,
+                seats,
+                status,
+                upstream_status,
+                body_bytes,
+                reason,
+            )
+        )
+
+    def __repr__(self) -> str:
+        return f"<Exchange {self.head!r}, {self.state}, {self.passage.state}>"

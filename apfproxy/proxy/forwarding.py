@@ -1,0 +1,337 @@
+"""A request on its way to the origin, and the answer on its way back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.proxy.chunked import encode_chunk, last_chunk
+from apfproxy.proxy.client_limits import NEVER_NS
+from apfproxy.proxy.exchange_base import ExchangeBase
+from apfproxy.proxy.exchange_state import (
+    ANSWER,
+    ANSWERING,
+    AWAITING,
+    BREAK,
+    END,
+    LINE_UP,
+    RETRY,
+    SEND,
+    SWITCH,
+    TUNNELLING,
+)
+from apfproxy.proxy.guarded import guarded
+from apfproxy.proxy.request_fields import VIA
+from apfproxy.proxy.request_log import Failure
+from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead
+from apfproxy.proxy.tunnel import Tunnel
+from apfproxy.proxy.upgrade import switch_lines, switched
+from apfproxy.proxy.watch_seats import WatchSeats
+
+if TYPE_CHECKING:
+    from apfproxy.proxy.upstream import UpstreamConnection
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_IDEMPOTENT = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
+"""RFC 9110, section 9.2.2: only these may be sent again without being asked."""
+_OK = 200
+_CONTINUE_STATUS = 100
+_GATEWAY_TIMEOUT = 504
+
+
+class Forwarding(ExchangeBase):
+    """A request that has its seats, and the origin's answer to it."""
+
+    __slots__ = ()
+
+    # A connection to the origin.
+
+    def _connect(self) -> None:
+        pool = self._context.pool
+        # One that will be a tunnel is of nobody else before or after.
+        is_new = self.head.upgrade is not None
+        upstream = None if is_new else pool.take()
+        if upstream is None:
+            self.state = LINE_UP[self.state]
+            pool.wait(self, is_new=is_new)
+        else:
+            self.on_connection(upstream)
+
+    def on_connection(self, connection: UpstreamConnection) -> None:
+        """Send the request."""
+        self.state = SEND[self.state]
+        self._upstream = connection
+        client, held = self._client, self._held
+        if held:
+            # From here on the body is the connection's, so there is no way to send it twice.
+            self._held = b""
+            connection.send(self, self.request.forward + client.forwarded_suffix + held)
+        else:
+            connection.send(self, self.request.forward + client.forwarded_suffix)
+        if self._is_whole:
+            return
+        self._request_bytes = self._waited_ns = 0
+        if self.request.takes_seats:
+            self._context.limits.watched.add(self)
+        if self._awaits_continue and not held:
+            self._awaits_continue = False
+            client.send(_CONTINUE)
+        if connection.is_write_paused:
+            client.pause_reading()
+        else:
+            client.resume_reading()
+
+    def on_no_connection(self, code: int, reason: str) -> None:
+        """The origin cannot be reached."""
+        is_late = code == _GATEWAY_TIMEOUT
+        self._reply_status(code, reason, Failure.UPSTREAM_TIMEOUT if is_late else Failure.UPSTREAM)
+
+    def on_upstream_writable(self) -> None:
+        """The origin takes more of the body."""
+        self._client.resume_reading()
+
+    # The answer.
+
+    def on_interim(self, head: ResponseHead) -> None:
+        """Pass a 1xx on, to clients that know of them."""
+        is_known = self.head.expects_continue and not self._awaits_continue
+        if self.head.is_http_10 or (head.status == _CONTINUE_STATUS and is_known):
+            return
+        self._client.send(head.lines + b"\r\n")
+
+    def on_answer(self, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
+        """Pass the final head on, with as much of the body as came with it."""
+        client, request, status = self._client, self.head, head.status
+        now_ns = self._context.clock.now_ns()
+        counters = self._context.counters
+        counts = counters.requests_by_status
+        counts[status] = counts.get(status, 0) + 1
+        counters.upstream_head_ns.observe(now_ns - self._sent_ns)
+        self._status = status
+        self._body_bytes = len(body)
+        keep_alive = client.may_keep_alive()
+        framing = b""
+        if head.framing >= CHUNKED:
+            if request.is_http_10:
+                keep_alive = client.keep_alive = False
+            else:
+                self._is_chunked = True
+                framing = b"Transfer-Encoding: chunked\r\n"
+                if body:
+                    body = encode_chunk(body)
+                if is_whole:
+                    body += last_chunk(b"")
+        if keep_alive:
+            connection = b"Connection: keep-alive\r\n\r\n" if request.is_http_10 else b"\r\n"
+        else:
+            connection = b"Connection: close\r\n\r\n"
+            if request.upgrade is not None:
+                # The origin may wait for bytes of a protocol that it will not get.
+                self._is_whole = False
+        lines = self.request.class_lines
+        client.send(b"".join((head.lines, VIA, lines, framing, connection, body)))
+        if is_whole:
+            self._end(now_ns)
+            return
+        self.state = ANSWER[self.state]
+        self._waited_ns = 0
+        if self.request.is_watch:
+            self._start_watch(body)
+        elif self.request.takes_seats:
+            ticket = self.passage.ticket
+            asked_ns = self._sent_ns if ticket is None else ticket.arrived_ns
+            client.deadline_ns = asked_ns + self.request.timeout_ns
+        else:
+            client.deadline_ns = 0
+        if client.is_write_paused:
+            self._pause_upstream()
+
+    def _start_watch(self, body: bytes) -> None:
+        """The watch is on: its seats go back once its initial events are through."""
+        self._client.deadline_ns = 0
+        context, attributes = self._context, self.request.attributes
+        context.flow_control.costs.watch_started(attributes)
+        self._watch = WatchSeats(
+            context.loop, context.watch_settings, attributes, self._on_watch_initialized
+        )
+        if body:
+            self._watch.on_data(body)
+
+    @guarded
+    def _on_watch_initialized(self) -> None:
+        self.passage.release(self._context.clock.now_ns())
+
+    def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
+        """Begin the tunnel that the origin agrees to.
+
+        Raises:
+            ResponseError: Nobody asked for it.
+        """
+        context, upstream = self._context, self._upstream
+        protocol = switched(raw, self.head.upgrade)
+        if not self._is_whole:
+            raise ResponseError("an answer 101 before the request was whole")
+        assert upstream is not None
+        self.state = SWITCH[self.state]
+        context.counters.count_status(head.status)
+        context.counters.upstream_head_ns.observe(context.clock.now_ns() - self._sent_ns)
+        self._status = head.status
+        if self.request.is_watch:
+            self._start_watch(rest)
+        on_data = self._watch.on_data if self._watch is not None else None
+        self._tunnel = Tunnel(context, self._client, upstream, self._on_tunnel_over, on_data)
+        lines = switch_lines(head.lines + VIA + self.request.class_lines, protocol)
+        self._tunnel.start(protocol, lines + b"\r\n", rest)
+
+    def _on_tunnel_over(self) -> None:
+        """Both sides have ended, or one is gone."""
+        self._upstream = None
+        if self.state is TUNNELLING:  # else its time was over, or its client gone, before
+            now_ns = self._context.clock.now_ns()
+            self._finish(END, now_ns, "")
+            self._give_back(now_ns)
+
+    def on_body(self, data: bytes, *, is_last: bool, trailers: bytes = b"") -> None:
+        """Pass a further part of the body on."""
+        client = self._client
+        if self._watch is not None:
+            self._watch.on_data(data)
+        self._body_bytes += len(data)
+        if self._is_chunked:
+            if data:
+                data = encode_chunk(data)
+            if is_last:
+                data += last_chunk(trailers)
+        if data:
+            client.send(data)
+        if is_last:
+            self._end(self._context.clock.now_ns())
+        elif client.is_write_paused:
+            self._pause_upstream()
+
+    def on_broken(self, reason: str, *, may_retry: bool) -> None:
+        """The origin's connection is gone before the answer was whole."""
+        self._upstream = None
+        head = self.head
+        if self.state is not AWAITING:
+            # The client must not take what it has for the whole.
+            now_ns = self._context.clock.now_ns()
+            self._finish(BREAK, now_ns, Failure.UPSTREAM)
+            self._give_back(now_ns)
+            if head.is_http_10:
+                self._client.reset()  # the end of the connection may be that of the answer
+            else:
+                self._client.abort_after_write()
+        elif (
+            may_retry and not self._was_retried and head.method in _IDEMPOTENT and not head.framing
+        ):
+            self._was_retried = True
+            self._context.counters.upstream_retries += 1
+            self.state = RETRY[self.state]
+            # Never one of the idle connections, which may be as stale: the line gets new ones.
+            self._context.pool.wait(self)
+        else:
+            self._reply_status(502, f"the origin did not answer: {reason}", Failure.UPSTREAM)
+
+    def end_long_answer(self) -> None:
+        """End a long-running answer as if it were through; the proxy is about to stop."""
+        if self._tunnel is not None:
+            self._tunnel.close()
+            return
+        self._drop_upstream()
+        if self._is_chunked:
+            self._client.send(last_chunk(b""))
+        self._client.keep_alive = False
+        self._end(self._context.clock.now_ns())
+
+    def _end(self, now_ns: int) -> None:
+        """The answer is through."""
+        context, upstream, status = self._context, self._upstream, self._status
+        self.state = END[self.state]
+        if context.access_log is not None:
+            self._log(now_ns, status, status, self._body_bytes, "")
+        if self.request.is_list and self._status == _OK and self._body_bytes:
+            context.flow_control.costs.list_finished(self.request.attributes, self._body_bytes)
+        # Before the seats, so that whoever gets them finds it.
+        if upstream is not None:
+            self._upstream = None
+            if self._is_whole:
+                context.pool.put_back(upstream, now_ns)
+            else:
+                upstream.abort()
+        if self._watch is None and not self._slow_level:
+            self.passage.end(now_ns)
+        else:
+            self._give_back(now_ns)
+        self._client.on_exchange_end(self, now_ns)
+
+    # Slow clients.
+
+    def on_downstream_writable(self) -> None:
+        """The client takes more of the answer."""
+        if self._upstream is not None:
+            self._upstream.resume_reading()
+
+    def _pause_upstream(self) -> None:
+        upstream = self._upstream
+        if upstream is not None:
+            upstream.pause_reading()
+            if self.request.takes_seats and not self._slow_level:
+                self._context.limits.watched.add(self)
+
+    def on_sweep(self, period_ns: int) -> None:
+        """See whether the client keeps the seats from others.
+
+        Args:
+            period_ns: The time since the last call, that of a delay of the proxy itself excluded.
+        """
+        limits, upstream = self._context.limits, self._upstream
+        if self.state is AWAITING and not self._is_whole and upstream is not None:
+            # While the origin takes no more, the client is not what holds the request up.
+            if not upstream.is_write_paused:
+                self._waited_ns += period_ns
+                self._see_body_coming()
+            return
+        if (
+            self.state is not ANSWERING
+            or upstream is None
+            or limits.slow_reader_grace_ns == NEVER_NS
+            or self.request.is_watch
+        ):
+            limits.watched.discard(self)
+        elif not upstream.is_read_paused:
+            # A client that takes the answer bit by bit is waited for in between, too.
+            self._waited_ns -= period_ns
+            if self._waited_ns <= 0:
+                self._waited_ns = 0
+                limits.watched.discard(self)
+        else:
+            self._waited_ns += period_ns
+            if self._waited_ns >= limits.slow_reader_grace_ns:
+                self._go_on_without_seats()
+
+    def _see_body_coming(self) -> None:
+        """Refuse a request whose body comes too slowly."""
+        limits = self._context.limits
+        least = limits.min_body_rate_bytes
+        is_slow = self._request_bytes * 1_000_000_000 < least * self._waited_ns
+        if is_slow and self._waited_ns >= limits.body_rate_grace_ns:
+            limits.watched.discard(self)
+            self._client.keep_alive = False
+            self._reply_status(
+                408,
+                f"the request's body came slower than {least} bytes a second"
+                " (downstream.limits.minBodyRateBytes)",
+                Failure.CLIENT_TIMEOUT,
+            )
+
+    def _go_on_without_seats(self) -> None:
+        """Give the seats back before the answer is through, unless enough others of the level did.
+
+        Then it keeps them, until one of those others is through.
+        """
+        found = self.passage.classification
+        assert found is not None
+        if self._context.limits.admit_slow_reader(found.level):
+            self._slow_level = found.level.name
+            self._context.limits.watched.discard(self)
+            self.passage.release(self._context.clock.now_ns())
