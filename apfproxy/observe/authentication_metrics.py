@@ -18,27 +18,24 @@ if TYPE_CHECKING:
 
 PREFIX = "apfproxy_"
 
-REVIEW_COUNTERS: tuple[tuple[str, str, ReviewValue], ...] = (
-    (
-        "reviews_total",
+REVIEW_COUNTERS: dict[str, tuple[str, ReviewValue]] = {
+    "reviews_total": (
         "Reviews that the upstream was asked for: of tokens, and of access to impersonate",
         lambda api: api.asked_total,
     ),
-    ("review_failures_total", "Reviews that failed", lambda api: api.failures_total),
-    (
-        "review_stand_ins_total",
+    "review_failures_total": ("Reviews that failed", lambda api: api.failures_total),
+    "review_stand_ins_total": (
         "Earlier answers that were used because no new one could be had",
         lambda api: api.stand_ins_total,
     ),
-)
-REVIEW_GAUGES: tuple[tuple[str, str, ReviewValue], ...] = (
-    ("reviews_waiting", "Reviews that wait for their turn", lambda api: api.waiting),
-    (
-        "reviews_under_way",
+}
+REVIEW_GAUGES: dict[str, tuple[str, ReviewValue]] = {
+    "reviews_waiting": ("Reviews that wait for their turn", lambda api: api.waiting),
+    "reviews_under_way": (
         "Reviews that were sent and have no answer yet",
         lambda api: api.under_way,
     ),
-)
+}
 
 
 def authentication_families(
@@ -58,7 +55,7 @@ def authentication_families(
     if not reviews:
         return
     for family_of, rows in ((counter, REVIEW_COUNTERS), (gauge, REVIEW_GAUGES)):
-        for name, help_text, value in rows:
+        for name, (help_text, value) in rows.items():
             values = [({"kind": kind}, value(api)) for kind, api in reviews.items()]
             yield family_of(PREFIX + name, help_text, values)
     yield counter(

@@ -54,113 +54,94 @@ if TYPE_CHECKING:
 PREFIX = "apiserver_flowcontrol_"
 TICKS_PER_SEAT_SECOND = NS_PER_S // NS_PER_TICK
 
-LEVEL_GAUGES: tuple[tuple[str, str, LevelValue], ...] = (
-    (
-        "nominal_limit_seats",
+LEVEL_GAUGES: dict[str, tuple[str, LevelValue]] = {
+    "nominal_limit_seats": (
         "Seats that the shares of the priority level buy it",
         lambda level: level.nominal_limit,
     ),
-    (
-        "lower_limit_seats",
+    "lower_limit_seats": (
         "Seats that the priority level never lends",
         lambda level: level.lower_limit,
     ),
-    (
-        "upper_limit_seats",
+    "upper_limit_seats": (
         "Seats that the priority level can have at most, borrowed ones included",
         lambda level: level.upper_limit,
     ),
-    (
-        "current_limit_seats",
+    "current_limit_seats": (
         "Seats that the priority level has until the next adjustment",
         lambda level: level.current_limit,
     ),
-    (
-        "target_seats",
+    "target_seats": (
         "Seats that the priority level wanted at the last adjustment",
         lambda level: level.target,
     ),
-    (
-        "demand_seats_high_watermark",
+    "demand_seats_high_watermark": (
         "Largest seat demand in the last adjustment period",
         lambda level: level.demand.stats.high_watermark,
     ),
-    (
-        "demand_seats_average",
+    "demand_seats_average": (
         "Time-weighted average of the seat demand in the last adjustment period",
         lambda level: level.demand.stats.average,
     ),
-    (
-        "demand_seats_stdev",
+    "demand_seats_stdev": (
         "Time-weighted standard deviation of the seat demand in the last adjustment period",
         lambda level: level.demand.stats.stddev,
     ),
-    (
-        "demand_seats_smoothed",
+    "demand_seats_smoothed": (
         "Envelope of the seat demand: rises at once, decays slowly",
         lambda level: level.demand.smoothed,
     ),
-    (
-        "current_r",
+    "current_r": (
         "Progress meter R of the priority level now, in seat-seconds for each queue",
         lambda level: level.queue_set.current_r / TICKS_PER_SEAT_SECOND,
     ),
-    (
-        "dispatch_r",
+    "dispatch_r": (
         "R at the last dispatch from a queue",
         lambda level: level.queue_set.dispatch_r / TICKS_PER_SEAT_SECOND,
     ),
-    (
-        "latest_s",
+    "latest_s": (
         "Virtual start S of the request dispatched last from a queue",
         lambda level: level.queue_set.latest_s / TICKS_PER_SEAT_SECOND,
     ),
-)
+}
 
-S_BOUNDS: tuple[tuple[str, str, SBounds], ...] = (
-    (
-        "next_s_bounds",
+S_BOUNDS: dict[str, tuple[str, SBounds]] = {
+    "next_s_bounds": (
         "Least and largest virtual start S among the oldest requests of the queues",
         lambda queue_set: queue_set.next_s_bounds(),
     ),
-    (
-        "next_discounted_s_bounds",
+    "next_discounted_s_bounds": (
         "Like next_s_bounds, each S less the assumed work that its queue has in execution",
         lambda queue_set: queue_set.next_discounted_s_bounds(),
     ),
-)
+}
 
-SCHEMA_GAUGES: tuple[tuple[str, str, SchemaValue], ...] = (
-    (
-        "current_executing_requests",
+SCHEMA_GAUGES: dict[str, tuple[str, SchemaValue]] = {
+    "current_executing_requests": (
         "Requests that execute; a WATCH counts until its initial events are through",
         lambda counters: counters.executing_requests,
     ),
-    (
-        "current_executing_seats",
+    "current_executing_seats": (
         "Seats held by requests that execute or linger after their end",
         lambda counters: counters.executing_seats,
     ),
-    (
-        "current_inqueue_requests",
+    "current_inqueue_requests": (
         "Requests that wait in queues",
         lambda counters: counters.inqueue_requests,
     ),
-    (
-        "current_inqueue_seats",
+    "current_inqueue_seats": (
         "Seats that the requests waiting in queues will need",
         lambda counters: counters.inqueue_seats,
     ),
-)
+}
 
-SCHEMA_COUNTERS: tuple[tuple[str, str, SchemaValue], ...] = (
-    ("dispatched_requests_total", "Requests that were given seats", lambda each: each.dispatched),
-    (
-        "request_dispatch_no_accommodation_total",
+SCHEMA_COUNTERS: dict[str, tuple[str, SchemaValue]] = {
+    "dispatched_requests_total": ("Requests that were given seats", lambda each: each.dispatched),
+    "request_dispatch_no_accommodation_total": (
         "Times that a request was next but did not fit into the free seats",
         lambda counters: counters.no_accommodation,
     ),
-)
+}
 
 REJECTIONS: tuple[tuple[str, SchemaValue], ...] = (
     ("concurrency-limit", lambda counters: counters.rejected_concurrency_limit),
@@ -267,13 +248,13 @@ class FlowControlMetrics:
         yield from self._kind_families()
 
     def _level_families(self, levels: list[PriorityLevel]) -> Iterator[Metric]:
-        for name, help_text, level_value in LEVEL_GAUGES:
+        for name, (help_text, level_value) in LEVEL_GAUGES.items():
             yield from gauge_parts(
                 PREFIX + name,
                 help_text,
                 ((labels, level_value(level)) for labels, level in synced(levels)),
             )
-        for name, help_text, bounds_of in S_BOUNDS:
+        for name, (help_text, bounds_of) in S_BOUNDS.items():
             yield from gauge_parts(
                 PREFIX + name,
                 help_text,
@@ -307,7 +288,7 @@ class FlowControlMetrics:
             for counters in schemas
         ]
         for family_of, rows in ((gauge_parts, SCHEMA_GAUGES), (counter_parts, SCHEMA_COUNTERS)):
-            for name, help_text, value in rows:
+            for name, (help_text, value) in rows.items():
                 yield from family_of(
                     PREFIX + name,
                     help_text,

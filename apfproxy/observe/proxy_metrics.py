@@ -31,89 +31,74 @@ if TYPE_CHECKING:
 
 PREFIX = "apfproxy_"
 
-GAUGES: tuple[tuple[str, str, ProxyValue], ...] = (
-    (
-        "downstream_connections",
+GAUGES: dict[str, tuple[str, ProxyValue]] = {
+    "downstream_connections": (
         "Connections of clients that are open",
         lambda counters: counters.connections_open,
     ),
-    (
-        "slow_readers",
+    "slow_readers": (
         "Answers under way that gave their seats back since their client takes them slowly",
         lambda counters: counters.slow_readers_open,
     ),
-    ("tunnels_open", "Upgraded connections that are open", lambda each: each.tunnels_open),
-)
+    "tunnels_open": ("Upgraded connections that are open", lambda each: each.tunnels_open),
+}
 
-COUNTERS: tuple[tuple[str, str, ProxyValue], ...] = (
-    (
-        "downstream_connections_accepted_total",
+COUNTERS: dict[str, tuple[str, ProxyValue]] = {
+    "downstream_connections_accepted_total": (
         "Connections accepted from clients",
         lambda counters: counters.connections_accepted,
     ),
-    (
-        "downstream_received_bytes_total",
+    "downstream_received_bytes_total": (
         "Bytes received from clients",
         lambda counters: counters.bytes_from_clients,
     ),
-    ("downstream_sent_bytes_total", "Bytes sent to clients", lambda each: each.bytes_to_clients),
-    (
-        "downstream_aborts_total",
+    "downstream_sent_bytes_total": ("Bytes sent to clients", lambda each: each.bytes_to_clients),
+    "downstream_aborts_total": (
         "Requests whose client left before its answer was complete",
         lambda counters: counters.client_aborts,
     ),
-    (
-        "downstream_malformed_requests_total",
+    "downstream_malformed_requests_total": (
         "Requests refused because their bytes are not proper HTTP",
         lambda counters: counters.malformed_requests,
     ),
-    (
-        "slow_reader_releases_total",
+    "slow_reader_releases_total": (
         "Requests whose seats went back while the rest of their answer waited for its client alone",
         lambda counters: counters.slow_reader_releases,
     ),
-    (
-        "abandoned_requests_total",
+    "abandoned_requests_total": (
         "Requests that kept their seats after their client had left, until the origin was through",
         lambda counters: counters.abandoned_requests,
     ),
-    (
-        "abandoned_requests_given_up_total",
+    "abandoned_requests_given_up_total": (
         "Of those, the ones that the origin did not answer within upstream.abandonedWait",
         lambda counters: counters.abandoned_given_up,
     ),
-    (
-        "upstream_received_bytes_total",
+    "upstream_received_bytes_total": (
         "Bytes received from the origin",
         lambda counters: counters.bytes_from_origins,
     ),
-    ("upstream_sent_bytes_total", "Bytes sent to the origin", lambda each: each.bytes_to_origins),
-    (
-        "upstream_connections_opened_total",
+    "upstream_sent_bytes_total": ("Bytes sent to the origin", lambda each: each.bytes_to_origins),
+    "upstream_connections_opened_total": (
         "Connections opened to the origin",
         lambda counters: counters.upstream_connections_opened,
     ),
-    (
-        "upstream_connect_failures_total",
+    "upstream_connect_failures_total": (
         "Connections that the origin did not accept",
         lambda counters: counters.upstream_connect_failures,
     ),
-    (
-        "upstream_failures_total",
+    "upstream_failures_total": (
         "Requests whose answer from the origin was broken or cut short",
         lambda counters: counters.upstream_failures,
     ),
-    (
-        "upstream_timeouts_total",
+    "upstream_timeouts_total": (
         "Requests that the origin did not connect for or answer in time",
         lambda counters: counters.upstream_timeouts,
     ),
-    (
-        "upstream_retries_total",
+    "upstream_retries_total": (
         "Requests sent again because their kept connection was closed meanwhile",
         lambda counters: counters.upstream_retries,
     ),
-)
+}
 
 STATUS_CODES = range(100, 600)
 """Codes with their own label value; an origin may send any three digits."""
@@ -161,9 +146,9 @@ class ProxyMetrics:
 
     def _data_plane(self) -> Iterator[Metric]:
         counters = self._counters
-        for name, help_text, value in GAUGES:
+        for name, (help_text, value) in GAUGES.items():
             yield gauge(PREFIX + name, help_text, [(NO_LABELS, value(counters))])
-        for name, help_text, value in COUNTERS:
+        for name, (help_text, value) in COUNTERS.items():
             yield counter(PREFIX + name, help_text, [(NO_LABELS, value(counters))])
         yield from self._refusals()
         idle = self._pool.idle_count
