@@ -42,7 +42,7 @@ class ObjectsError(OperatorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class DigestedFiles:
     """The outcome of reading files; the digest is to be committed, and None with problems."""
 
     problems: tuple[Problem, ...]
@@ -110,7 +110,7 @@ class ObjectFiles:
             )
         return True
 
-    def _prepare(self, contents: FileContents) -> Prepared:
+    def _prepare(self, contents: FileContents) -> DigestedFiles:
         """Decode and digest the objects; puts nothing in force, so a thread may call it."""
         read = decode_files(contents)
         digest = None
@@ -118,9 +118,9 @@ class ObjectFiles:
             digest = self._controller.digest(
                 effective_objects(read.objects, with_suggested=self._with_suggested)
             )
-        return Prepared(read.problems, len(read.objects), digest)
+        return DigestedFiles(read.problems, len(read.objects), digest)
 
-    def _put(self, prepared: Prepared) -> None:
+    def _put(self, prepared: DigestedFiles) -> None:
         self.problems = prepared.problems
         dangling: tuple[str, ...] = ()
         if prepared.digest is not None:
