@@ -26,6 +26,7 @@ def rules() -> list[dict[str, Any]]:
     return [rule for group in read(RULES)["groups"] for rule in group["rules"]]
 
 
+@pytest.mark.e2e
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -18,6 +18,7 @@ from tests.apiserver.store.crash import State, Write, problems, read_back
 KILLS = 50
 
 
+@pytest.mark.e2e
 def test_nothing_answered_is_lost(tmp_path: Path) -> None:
     """Killed 50 times at random points, the store has every answered write, whole and in order."""
     path = tmp_path / "store.db"
