@@ -11,7 +11,7 @@ RUN python -m venv /opt/apfproxy \
 FROM ${PYTHON}
 COPY --from=build /opt/apfproxy /opt/apfproxy
 COPY --from=build /source/LICENSE /usr/share/doc/apfproxy/LICENSE
-COPY --from=build --chmod=755 /source/config/container-health /usr/local/bin/container-health
+COPY --from=build /source/config/container-health /usr/local/bin/container-health
 ENV PATH=/opt/apfproxy/bin:$PATH \
     PYTHONUNBUFFERED=1
 # A number, so that Kubernetes can check runAsNonRoot.
