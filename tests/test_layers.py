@@ -154,6 +154,20 @@ def test_every_part_has_its_arrows() -> None:
     assert set() == parts - ARROWS.keys()
 
 
+def test_modules_make_no_circle() -> None:
+    """From no module does a way lead back to it, not even for types."""
+    paths = dict(modules())
+    left = {
+        module: {each for each in imported_modules(path.read_text()) if each in paths} - {module}
+        for module, path in paths.items()
+    }
+    while free := [module for module, targets in left.items() if targets.isdisjoint(left)]:
+        for module in free:
+            del left[module]
+
+    assert {} == left
+
+
 def test_arrows_make_no_circle() -> None:
     """From no part does a way lead back to it."""
     left = dict(ARROWS)

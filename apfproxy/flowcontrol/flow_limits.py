@@ -84,10 +84,6 @@ class RequestRate:
     def take(self, flow: str, now_ns: int) -> int:
         """Take a token.
 
-        Args:
-            flow: The flow's distinguisher.
-            now_ns: The time.
-
         Returns:
             0, or in how many nanoseconds there will be one.
         """
@@ -145,9 +141,6 @@ class FlowLimits:
 
     They outlive reconfigurations, and with them what is counted here.
 
-    Args:
-        flow_schema: Its name.
-
     Attributes:
         is_ban: Whether everything is rejected.
         rate: The flows' buckets; None for no limit.
@@ -166,13 +159,7 @@ class FlowLimits:
         self.long_running: dict[str, int] = {}
 
     def configure(self, added: FlowSchemaAdditions, level: str, *, is_ban: bool) -> None:
-        """Have these limits from now on; a rate that stays keeps its buckets.
-
-        Args:
-            added: To the FlowSchema.
-            level: The name of its priority level.
-            is_ban: Whether that bans.
-        """
+        """Have these limits from now on; a rate that stays keeps its buckets."""
         self._level = level
         self.is_ban = is_ban
         self.long_running_limit = added.long_running_limit
@@ -254,13 +241,7 @@ class FlowLimits:
 def count_rejection(
     queue_set: QueueSet, counters: FlowSchemaCounters, reason: RejectReason
 ) -> None:
-    """Count a request that was rejected without asking the queue set.
-
-    Args:
-        queue_set: Of its priority level.
-        counters: Of its FlowSchema there.
-        reason: Of a `Refusal`.
-    """
+    """Count a request that was rejected without asking the queue set."""
     queue_set.rejected_total += 1
     counters.wait_rejected_ns.observe(0)
     if reason is RejectReason.BAN:

@@ -129,10 +129,6 @@ class Passenger(Protocol):
 class Passage:
     """The passage of one request; every event but `enter` may come at most once, `leave` last.
 
-    Args:
-        control: What all requests pass.
-        digest: Who asks for what.
-
     Attributes:
         state: Where it stands.
         classification: Where the request belongs; None before it entered.
@@ -194,11 +190,7 @@ class Passage:
     # The request arrives.
 
     def enter(self, passenger: Passenger) -> bool:
-        """Ask for seats; whether the request goes on at once, else it waits or is rejected.
-
-        Args:
-            passenger: The request, to be told if it waits.
-        """
+        """Ask for seats; whether the request goes on at once, else it waits or is rejected."""
         self._passenger = passenger
         control, digest = self._control, self.digest
         found = digest.classification

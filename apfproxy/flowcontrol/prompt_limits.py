@@ -38,13 +38,7 @@ MARK_NS = 500_000_000
 
 
 class PromptLimits:
-    """Adjusts limits when a request begins to wait, and while any waits.
-
-    Args:
-        clock: Tells the time and calls back.
-        levels: Gives all priority levels.
-        impose: Puts an adjustment of these levels in force.
-    """
+    """Adjusts limits when a request begins to wait, and while any waits."""
 
     __slots__ = ("_clock", "_due_ns", "_impose", "_levels", "_mark_due_ns", "_timer")
 

@@ -36,11 +36,7 @@ class RetryAfter:
         return self._retry_after_s
 
     def record_drop(self, unix_s: int) -> None:
-        """Count a rejected request.
-
-        Args:
-            unix_s: Now, in whole seconds since 1970.
-        """
+        """Count a rejected request."""
         if unix_s == self._current_s:
             self._current_drops += 1
             return

@@ -32,11 +32,7 @@ class Client(Protocol):
 
 
 class Absences:
-    """Waits for paused clients to leave.
-
-    Args:
-        loop: That of the connections.
-    """
+    """Waits for paused clients to leave."""
 
     __slots__ = ("_clients", "_descriptors", "_epoll", "_loop")
 

@@ -16,9 +16,6 @@ MARK_BYTES = 112
 class MemoryBudget:
     """The memory that some collections may take together.
 
-    Args:
-        max_bytes: For all of them.
-
     Attributes:
         taken: What they take now, in bytes.
     """

@@ -28,36 +28,19 @@ LATER = 1024
 
 
 def of_target(key: tuple[str, bytes], attributes: RequestAttributes) -> int:
-    """Bytes of the attributes of a method and a target, with these.
-
-    Args:
-        key: The method and the target.
-        attributes: Its attributes.
-    """
+    """Bytes of the attributes of a method and a target, with these."""
     return PLACE + getsizeof(key[1]) + _of_attributes(attributes)
 
 
 def of_section(section: bytes, sender: Sender) -> int:
-    """Bytes of what the fields of a head say, with their own.
-
-    Args:
-        section: The bytes that they were read from.
-        sender: Whoever sends them.
-    """
+    """Bytes of what the fields of a head say, with their own."""
     return PLACE + LATER + getsizeof(section) + 2 * len(section) + _of_fields(sender.fields)
 
 
 def of_head(
     data: bytes, texts: Iterable[bytes], attributes: RequestAttributes, fields: RequestFields
 ) -> int:
-    """Bytes of what is known of a head, with its own.
-
-    Args:
-        data: The head.
-        texts: What has been made of it to be kept, such as the head to forward.
-        attributes: Those of its target.
-        fields: What its fields say.
-    """
+    """Bytes of what is known of a head, with its own."""
     # Its identity's lines are as long as the fields that they are made of, at most.
     return (
         PLACE

@@ -139,14 +139,7 @@ class ClientKinds:
         *,
         is_tls: bool = False,
     ) -> Heads:
-        """The heads of a client's kind.
-
-        Args:
-            address: Of the client.
-            certificate: Its own, in DER; None if it showed none.
-            chain: All that it sent, likewise.
-            is_tls: Whether it speaks TLS.
-        """
+        """The heads of a client's kind."""
         peer = TRUSTED_PEER if self._is_trusted(address) else UNKNOWN_PEER
         if certificate is not None and self._certificates is not None:
             judged = self._certificates.judge(certificate, chain)

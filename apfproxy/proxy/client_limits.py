@@ -52,10 +52,6 @@ class Watched(Protocol):
 class ClientLimits:
     """The limits, and what counts towards those of connections.
 
-    Args:
-        settings: The limits.
-        counters: Are told of what is taken and refused.
-
     Attributes:
         shed: Why no new connection is taken, whatever the limits; None if it is.
         gathered_body_bytes, max_body_bytes, max_pipelined_requests: As in the settings.
@@ -210,10 +206,6 @@ class ClientLimits:
         """Connections to the origin for which descriptors are left, if all clients' are there.
 
         Clients that are there have no more; but answers that nobody waits for any more may.
-
-        Args:
-            descriptors: As for `fit`.
-            questions: Likewise.
         """
         return max(descriptors - spared(questions) - self._max_connections, MIN_CONNECTIONS)
 

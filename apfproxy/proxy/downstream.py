@@ -302,12 +302,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         reset(self._transport)
 
     def fail(self, error: Exception, exchange: Served | None = None) -> None:
-        """Close after an error of the program, wherever it came up; never raises.
-
-        Args:
-            error: What it is; it is reported.
-            exchange: In which it came up, if that is not under way here any more.
-        """
+        """Close after an error of the program, wherever it came up; never raises."""
         loop = self._context.loop
         report(Part.CONNECTION, error, "an error of the proxy itself: closed", loop=loop)
         current, self._exchange = self._exchange, None
@@ -421,9 +416,6 @@ class DownstreamConnection(asyncio.BufferedProtocol):
 
     def _parse_pending(self, *, is_pipelined: bool = False) -> None:
         """Start the next request if its head is there.
-
-        Args:
-            is_pipelined: Whether it was sent before the one before was answered.
 
         Raises:
             HeadError: It is malformed.

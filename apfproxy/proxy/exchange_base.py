@@ -42,11 +42,6 @@ if TYPE_CHECKING:
 class ExchangeBase:
     """What an exchange holds.
 
-    Args:
-        context: The listener's.
-        client: Brings the request, and takes the answer.
-        request: All that is known of it so far.
-
     Attributes:
         head: The request's.
         passage: Its way through flow control.
@@ -169,14 +164,7 @@ class ExchangeBase:
         reason: Failure | RejectReason,
         lines: bytes = b"",
     ) -> None:
-        """Answer without the origin.
-
-        Args:
-            code: The status.
-            build: Makes the answer.
-            reason: For the access log.
-            lines: More header lines, each with its CRLF.
-        """
+        """Answer without the origin."""
         context, client = self._context, self._client
         now_ns = context.clock.now_ns()
         self.state = REPLY[self.state]

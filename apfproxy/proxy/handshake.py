@@ -49,10 +49,6 @@ EXHAUSTED = frozenset((errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM))
 class TlsListener:
     """Accepts connections, and shakes hands with those that are within the limits.
 
-    Args:
-        context: What the connections share.
-        server_tls: Has the certificate of the moment.
-
     Attributes:
         sockets: That are listened on.
     """
@@ -73,10 +69,6 @@ class TlsListener:
 
     async def listen(self, address: Address, backlog: int) -> None:
         """Listen on all that a name stands for.
-
-        Args:
-            address: Where.
-            backlog: Connections that the kernel holds.
 
         Raises:
             OSError: It cannot be listened on.

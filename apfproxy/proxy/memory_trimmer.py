@@ -29,11 +29,7 @@ def return_memory() -> None:
 
 
 class MemoryTrimmer:
-    """Notices that most of a crowd has gone.
-
-    Args:
-        give_back: Returns what is free.
-    """
+    """Notices that most of a crowd has gone."""
 
     __slots__ = ("_give_back", "_most")
 

@@ -46,14 +46,7 @@ def resident_bytes() -> int:
 
 
 class Overload:
-    """Tells the limits when to shed.
-
-    Args:
-        settings: What is too much.
-        limits: Are told to shed.
-        counters: Are told how things are.
-        memory: Says how many bytes are resident.
-    """
+    """Tells the limits when to shed."""
 
     def __init__(
         self,
@@ -86,11 +79,7 @@ class Overload:
         return self._counters.overloads[Refusal.MEMORY]
 
     def on_sweep(self, late_ns: int) -> None:
-        """Look how things are.
-
-        Args:
-            late_ns: How late the sweep is that calls this.
-        """
+        """Look how things are."""
         self._delay_ns = max(late_ns, self._delay_ns // 2)
         self._counters.loop_delay_ns = self._delay_ns
         overloads = self._counters.overloads

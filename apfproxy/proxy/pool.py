@@ -61,12 +61,6 @@ class Pool:
     A connection is of the identity with which it was opened: `renew` begins another one, and no
     connection from before, idle, busy or on its way, gets a further request.
 
-    Args:
-        settings: Where the origin is, and how much it is asked.
-        counters: What is counted.
-        now_ns: The clock.
-        tls: How to speak TLS with the origin, if its address says so.
-
     Attributes:
         last_head_bytes, last_head: As of an `Owner`.
     """

@@ -217,11 +217,6 @@ class Sender:
 def read_fields(lines: Lines, rules: FieldRules, *, is_http_10: bool) -> RequestFields:
     """Check the fields of one result.
 
-    Args:
-        lines: Names and values, in order.
-        rules: Of this kind of client.
-        is_http_10: Whether the request line says HTTP/1.0.
-
     Raises:
         HeadError: They are malformed, ambiguous, or not served.
     """

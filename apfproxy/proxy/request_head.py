@@ -170,12 +170,6 @@ class HeadParser:
     A client says the same fields with every target, so fields are kept by their bytes; a line of
     the common form before fields that are known needs no parser.  Measured, per head: 2 us
     instead of 10.
-
-    Args:
-        limits: How many fields, how long a target.
-        rules: How the fields are read.
-        room: What is kept takes this.
-        max_kept: Field sections kept at most.
     """
 
     __slots__ = ("_kept", "_limits", "_rules")

@@ -196,14 +196,7 @@ class RequestLog:
             )
 
     def on_refused(self, address: str, status: int, body_bytes: int, reason: str) -> None:
-        """Something was refused that is not even known to be a request.
-
-        Args:
-            address: The client's.
-            status: Sent to it.
-            body_bytes: Of the answer's body.
-            reason: Why.
-        """
+        """Something was refused that is not even known to be a request."""
         self.flush()
         now_ns = self._clock.now_ns()
         self._find_second(now_ns)
@@ -295,11 +288,7 @@ class RequestLog:
         return "".join(lines).encode()
 
     def _find_second(self, now_ns: int) -> None:
-        """Find the second that a time is in, and its text as RFC 3339 has it, in UTC.
-
-        Args:
-            now_ns: By the process's clock.
-        """
+        """Find the second that a time is in, and its text as RFC 3339 has it, in UTC."""
         # Once a second this looks at the wall clock, which may have been set.
         offset_ns = time.time_ns() - self._clock.now_ns()
         second, ns = divmod(now_ns + offset_ns, _NS_PER_S)

@@ -56,9 +56,6 @@ MIN_WATCHES_ENDED_PER_S = 200
 class ProxyServer:
     """The proxy of one listening address before one origin.
 
-    Args:
-        identification: Tells clients apart.
-
     Attributes:
         sweep: Looks at every connection's deadline.
     """
@@ -124,21 +121,12 @@ class ProxyServer:
         return self._pool
 
     def observe(self, access_log: RequestLog | None, top_flows: FlowObserver | None) -> None:
-        """Tell of requests from now on; call it before `start`.
-
-        Args:
-            access_log: Gets each request at its end; None for no log.
-            top_flows: Gathers what flows take; None for nobody.
-        """
+        """Tell of requests from now on; call it before `start`."""
         self._context.access_log = access_log
         self._context.flow_control.top_flows = top_flows
 
     def configure(self, settings: Settings) -> None:
-        """Put other limits and time-outs in force, for what comes from now on.
-
-        Args:
-            settings: Which differ from those before in nothing else: see `cli.reloading`.
-        """
+        """Put other limits and time-outs in force, for what comes from now on."""
         self._settings = settings
         self._upstream_idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
         self._pool.configure(settings.upstream)

@@ -27,12 +27,7 @@ MAX_KEPT_TARGET_BYTES = 1024
 
 
 class Targets:
-    """Makes requests of heads.
-
-    Args:
-        flow_control: Knows kinds and estimates.
-        request_timeout_s, answer_timeout_s: As in the settings.
-    """
+    """Makes requests of heads."""
 
     __slots__ = ("_answer_timeout_ns", "_attributes", "_default_timeout_ns", "_flow_control")
 

@@ -111,11 +111,6 @@ def elements(values: Iterable[bytes]) -> list[bytes]:
 def honoured(offer: Offer, method: str, attributes: RequestAttributes) -> Offer | None:
     """What of an offer goes on to the origin, or None if the request is a normal one.
 
-    Args:
-        offer: What the client offers.
-        method: The request's.
-        attributes: What the request does.
-
     Raises:
         UpgradeError: It would be a WebSocket handshake, but is malformed.
     """
@@ -163,10 +158,6 @@ def _check_handshake(offer: Offer, method: str) -> None:
 def switched(head: bytes, offer: Offer | None) -> bytes:
     """The protocol that an answer 101 names, as the origin spells it.
 
-    Args:
-        head: The answer's head, which is well-formed.
-        offer: What the origin was offered.
-
     Raises:
         ResponseError: It is not one that was asked for.
     """
@@ -191,12 +182,7 @@ def switched(head: bytes, offer: Offer | None) -> bytes:
 
 
 def switch_lines(lines: bytes, protocol: bytes) -> bytes:
-    """The header lines of an answer 101 to the client.
-
-    Args:
-        lines: Those that are passed on of any answer, each with its CRLF.
-        protocol: What is switched to.
-    """
+    """The header lines of an answer 101 to the client."""
     kept = [
         line
         for line in lines.splitlines(keepends=True)

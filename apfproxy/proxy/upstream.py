@@ -175,12 +175,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             self.transport.abort()
 
     def fail(self, error: Exception, sink: AnswerSink | None = None) -> None:
-        """Close after an error of the program, and end whose answer it was; never raises.
-
-        Args:
-            error: What it is; it is reported.
-            sink: Whose answer it was, if it is not awaited any more.
-        """
+        """Close after an error of the program, and end whose answer it was; never raises."""
         sink = sink or self.sink
         if sink is None:
             report(Part.POOL, error, "an error of the proxy itself: a connection is closed")
