@@ -24,12 +24,11 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.go_text import quoted
 from apfproxy.api.names import check_dns_label, check_dns_subdomain
-from apfproxy.authn.access_review import Access
 from apfproxy.authn.token_users import ACCOUNT_PREFIX, ACCOUNTS_GROUP
 from apfproxy.request.user import UNAUTHENTICATED_GROUP, User, authenticated
 
 if TYPE_CHECKING:
-    from apfproxy.authn.access_review import AccessReviews
+    from apfproxy.authn.access_review import Access, AccessReviews
     from apfproxy.settings import ImpersonationSettings
 
 VERB = "impersonate"
@@ -112,6 +111,8 @@ class Impersonations:
 
 def accesses(wanted: User) -> tuple[Access, ...]:
     """What somebody needs leave for to be the wanted user, in kube-apiserver's order."""
+    from apfproxy.authn.access_review import Access  # noqa: PLC0415 - for those who ask reviews
+
     account = service_account(wanted.name)
     if account is None:
         things = [Access(VERB, "users", wanted.name)]
