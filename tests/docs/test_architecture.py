@@ -9,6 +9,8 @@ import re
 
 import pytest
 
+from apfproxy.flowcontrol.passage import PassageState
+from apfproxy.proxy.exchange_state import ExchangeState
 from tests.docs.pages import ROOT, SPAN, page, table
 from tests.docs.scenarios import USUAL, Calls, of_a_proxy, of_an_apiserver, of_commands
 from tests.test_layers import ARROWS
@@ -71,6 +73,13 @@ def test_drawing() -> None:
 
     assert set() == {name for name in named if not (ROOT / "apfproxy" / name).exists()}
     assert {names(cells)[0] for _, *cells in table(page(PAGE), LIFE)} <= named
+
+
+def test_states() -> None:
+    """The page has the states of exchanges and passages."""
+    rows = table(page(PAGE), "| object | states | table |")
+
+    assert [list(ExchangeState), list(PassageState)] == [SPAN.findall(row[1]) for row in rows]
 
 
 def test_packages() -> None:
