@@ -259,21 +259,26 @@ class Passage:
     # It waits.
 
     def on_dispatch(self, ticket: Ticket) -> None:
-        """Take the seats that the queue set gives."""
-        now_ns, kind = ticket.dispatched_ns, self.digest.kind
-        assert self._timer is not None
-        self._timer.cancel()
-        self._timer = None
-        self.state = DISPATCHED[self.state]
-        kind.waiting.end(now_ns)
-        kind.executing.begin(now_ns)
-        if self._behind is None:
-            assert self._passenger is not None
-            self._passenger.on_seats()
-        else:
-            self._wait_for_next()
+        """Take the seats that the queue set gives; never raises."""
+        passenger = self._passenger
+        try:
+            now_ns, kind = ticket.dispatched_ns, self.digest.kind
+            assert self._timer is not None
+            self._timer.cancel()
+            self._timer = None
+            self.state = DISPATCHED[self.state]
+            kind.waiting.end(now_ns)
+            kind.executing.begin(now_ns)
+            if self._behind is None:
+                assert passenger is not None
+                passenger.on_seats()
+            else:
+                self._wait_for_next()
+        except Exception as error:  # noqa: BLE001  it is not the fault of whoever gave them back
+            self._fail(error, passenger)
 
     def _on_wait_limit(self) -> None:
+        passenger = self._passenger
         try:
             self._timer = None
             ticket, found, control = self.ticket, self.classification, self._control
@@ -285,10 +290,10 @@ class Passage:
             self.digest.kind.waiting.end(now_ns)
             refusal = control.refusal(found.level, RejectReason.TIME_OUT)
             if not self._reject(TIMED_OUT, found, refusal, now_ns - ticket.arrived_ns):
-                assert self._passenger is not None
-                self._passenger.on_time_out()
+                assert passenger is not None
+                passenger.on_time_out()
         except Exception as error:  # noqa: BLE001  nobody but the clock is there to hear of it
-            self.fail(error)
+            self._fail(error, passenger)
 
     # The request goes on, and ends.
 
@@ -316,12 +321,17 @@ class Passage:
         if self.state is not DONE:
             self._give_back(LEFT, now_ns)
 
-    def fail(self, error: Exception) -> None:
-        """End after an error of the program; never raises."""
+    def _fail(self, error: Exception, passenger: Passenger | None) -> None:
+        """End after an error of the program; never raises.
+
+        Args:
+            error: What it is.
+            passenger: Of before: the error may come after the passage has let go of it.
+        """
         control = self._control
         if control.on_error is None:
-            assert self._passenger is not None
-            self._passenger.fail(error)
+            assert passenger is not None
+            passenger.fail(error)
             return
         control.on_error(error)
         try:
@@ -364,7 +374,7 @@ class Passage:
             self._give_back(event, self._control.clock.now_ns())
             self._wait_for_next()
         except Exception as error:  # noqa: BLE001  as above
-            self.fail(error)
+            self._fail(error, None)
 
     def _give_back(self, event: PassageEvent, now_ns: int) -> None:
         """Change the state, and give back what the new one does not have."""
@@ -387,8 +397,10 @@ class Passage:
         ticket, found, digest = self.ticket, self.classification, self.digest
         assert ticket is not None
         assert found is not None
-        digest.kind.executing.end(now_ns)
-        found.level.queue_set.finish(ticket, digest.is_watch)
+        try:
+            digest.kind.executing.end(now_ns)
+        finally:
+            found.level.queue_set.finish(ticket, digest.is_watch)
         ticket.details = None  # as above
         flows = self._control.top_flows
         if flows is not None:
@@ -398,8 +410,10 @@ class Passage:
         ticket, found = self.ticket, self.classification
         assert ticket is not None
         assert found is not None
-        self.digest.kind.waiting.end(now_ns)
-        found.level.queue_set.withdraw(ticket, None)
+        try:
+            self.digest.kind.waiting.end(now_ns)
+        finally:
+            found.level.queue_set.withdraw(ticket, None)
         ticket.details = None
         flows = self._control.top_flows
         if flows is not None:
@@ -418,7 +432,4 @@ class Passage:
 def _on_dispatch(ticket: Ticket) -> None:
     """Tell the passage; one function for all of them, so that admission makes no bound method."""
     passage: Passage = ticket.details
-    try:
-        passage.on_dispatch(ticket)
-    except Exception as error:  # noqa: BLE001  it is not the fault of whoever gave the seats back
-        passage.fail(error)
+    passage.on_dispatch(ticket)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from apfproxy.flowcontrol import passage as passage_module
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.flow_control import FlowControl
-from apfproxy.flowcontrol.kind_meter import KindMeter
+from apfproxy.flowcontrol.kind_meter import KindMeter, RequestCount
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.passage import (
     DONE,
@@ -304,6 +304,20 @@ def test_errors(is_observing: bool) -> None:
         first.passage.end(bench.clock.now_ns())
 
     bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("is_waiting", [False, True])
+def test_an_error_of_a_count(monkeypatch: pytest.MonkeyPatch, is_waiting: bool) -> None:
+    """The seat, or the place in the queue, is back all the same."""
+    bench = Bench()
+    passage = bench.arrive().passage
+    if is_waiting:
+        passage = bench.arrive().passage
+    monkeypatch.setattr(RequestCount, "end", lambda *_: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        passage.leave(bench.clock.now_ns())
+
+    assert (is_waiting, 0) == bench.use
 
 
 def test_an_error_of_a_turn_is_nobody_elses() -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.proxy.downstream import DownstreamConnection
 from tests.proxy.fakes import GET, OK, Bench, body, connection_of, status
 
 if TYPE_CHECKING:
@@ -70,6 +71,19 @@ def test_wait_limit(bench: Bench) -> None:
     assert b"429" == status(second.take())
     assert (1, 0, 0) == bench.use()
     assert not bench.origins[0].ended_by
+    bench.end(first)
+    bench.assert_at_rest()
+
+
+def test_an_error_after_the_wait_limit(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It comes when flow control has let go of the request, and yet ends the connection."""
+    errors = bench.loop.errors = []
+    first, second = bench.ask(GET), bench.ask(GET.replace(b" HTTP", b"?timeout=20s HTTP"))
+    monkeypatch.setattr(DownstreamConnection, "send", lambda *_: 1 / 0)
+    bench.wait(5)
+
+    assert [ZeroDivisionError] == [type(error) for error in errors]
+    assert "abort" == second.ended_by
     bench.end(first)
     bench.assert_at_rest()
 
