@@ -187,10 +187,6 @@ class Exchange(Forwarding):
             client.keep_alive = False
         passage = self.passage
         goes_on = passage.enter(self)
-        found = passage.classification
-        assert found is not None
-        if request.lines_of is not found:
-            request.take_class(found)
         ticket = passage.ticket
         if goes_on:
             now_ns = context.clock.now_ns() if ticket is None else ticket.arrived_ns

@@ -176,13 +176,22 @@ class ExchangeBase:
         elif self.head.is_http_10:
             connection = b"Connection: keep-alive\r\n"
         audit = answers.audit_line(self.request.header("Audit-ID"))
-        extra = lines + audit + self.request.class_lines
+        extra = lines + audit + self._class_lines()
         answer = build(is_head=self.head.is_head, extra=extra, connection=connection)
         client.send(answer)
         self._log(now_ns, code, 0, answers.body_bytes(answer), reason)
         client.on_exchange_end(self, now_ns)
 
     # What it holds.
+
+    def _class_lines(self) -> bytes:
+        """The header lines that name its own class: its head may have had others, or one before."""
+        request, found = self.request, self.passage.classification
+        if found is None:
+            return b""
+        if request.lines_of is not found:
+            request.take_class(found)
+        return request.class_lines
 
     def _leave_origin(self, now_ns: int) -> None:
         """Give up the answer, and all that the request holds."""

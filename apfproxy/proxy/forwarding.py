@@ -127,7 +127,7 @@ class Forwarding(ExchangeBase):
             if request.upgrade is not None:
                 # The origin may wait for bytes of a protocol that it will not get.
                 self._is_whole = False
-        lines = self.request.class_lines
+        lines = self._class_lines()
         client.send(b"".join((head.lines, VIA, lines, framing, connection, body)))
         if is_whole:
             self._end(now_ns)
@@ -179,7 +179,7 @@ class Forwarding(ExchangeBase):
             self._start_watch(rest)
         on_data = self._watch.on_data if self._watch is not None else None
         self._tunnel = Tunnel(context, self._client, upstream, self._on_tunnel_over, on_data)
-        lines = switch_lines(head.lines + VIA + self.request.class_lines, protocol)
+        lines = switch_lines(head.lines + VIA + self._class_lines(), protocol)
         self._tunnel.start(protocol, lines + b"\r\n", rest)
 
     def _on_tunnel_over(self) -> None:

@@ -228,6 +228,23 @@ def test_refused_at_once(bench: Known) -> None:
     bench.assert_at_rest()
 
 
+def test_refused_after_it_was_known(bench: Known) -> None:
+    """The answer names no class, though the same head had one before: nobody has classified it."""
+    client = bench.client()
+    for name in ("alice", "alice", None):  # a head is kept when it comes the second time
+        bench.send(client, get("slow"))
+        bench.run_tasks()
+        bench.tell("slow", name)
+        if name is not None:
+            assert ([name], b"200") == bench.answer(client)
+            bench.wait(LIFETIME_S)
+    answer = client.take()
+
+    assert b"401" == status(answer)
+    assert b"X-Kubernetes-PF-" not in answer
+    bench.assert_at_rest()
+
+
 def test_cannot_be_found_out(bench: Known) -> None:
     """The client is told to come again; its credentials may well be good."""
     client = bench.ask(get("open"))
