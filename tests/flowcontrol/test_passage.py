@@ -351,6 +351,18 @@ def test_errors_of_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     bench.assert_at_rest()
 
 
+def test_an_error_of_what_is_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A passage that fails after its request has ended is done at once."""
+    bench = Bench(is_observing=True)
+    first, second = bench.arrive().passage, bench.arrive().passage
+    second.end(bench.clock.now_ns())
+    monkeypatch.setattr(Passage, "_wait_for_next", lambda _: 1 / 0)
+    first.end(bench.clock.now_ns())
+
+    assert ([ZeroDivisionError], DONE) == ([type(each) for each in bench.errors], second.state)
+    bench.assert_at_rest()
+
+
 # Requests that are only observed.
 
 
