@@ -1,8 +1,4 @@
-"""Plain integers of the API server that `observe` reads at scrape.
-
-The event loop writes them, except those of commits, which the store's thread writes; reading needs
-no lock.
-"""
+"""Plain integers of the API server that `observe` reads at scrape."""
 
 from __future__ import annotations
 

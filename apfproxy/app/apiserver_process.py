@@ -26,13 +26,14 @@ from apfproxy.apiserver.load import Load, LoadSettings
 from apfproxy.apiserver.negotiation import JSON
 from apfproxy.apiserver.registry import Registry
 from apfproxy.apiserver.seeds import SeedCounts, Seeder
+from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.apiserver.write_guard import WriteGuard
 from apfproxy.app.listening import Listener
 from apfproxy.app.places import Places, place_limits
 from apfproxy.app.running import descriptor_limit
-from apfproxy.app.store import sqlite_backend, starting
+from apfproxy.app.store import starting
 from apfproxy.app.web_runner import WebRunner
 from apfproxy.errors import ListenError
 from apfproxy.faults import Faults
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.apiserver.app import Handler
-    from apfproxy.apiserver.store.store import Backend
     from apfproxy.app.signals import Signals
 
 REQUESTS_S = 10.0
@@ -124,9 +124,6 @@ class ApiServerProcess:
         self._listener: Listener | None = None
         self._runner: WebRunner | None = None
 
-    def __repr__(self) -> str:
-        return f"<ApiServerProcess {self.store!r}>"
-
     @property
     def port(self) -> int:
         """The port that clients connect to."""
@@ -142,7 +139,7 @@ class ApiServerProcess:
         settings = self.settings
         try:
             with starting("the first objects cannot be made"):
-                self.store = Store(window=settings.watch_window, backend=self._backend())
+                self.store = self._open_store()
                 registry = Registry(KINDS, self.store, time.time, self._chance("objects"))
                 await self._listen(registry)
                 self._controllers = Controllers(registry, settings.controllers)
@@ -153,14 +150,19 @@ class ApiServerProcess:
             raise
         self.health.report(START, None)
 
-    def _backend(self) -> Backend | None:
-        """What keeps the store; its failures show on the health pages."""
-        if self.settings.store is None:
-            return None
+    def _open_store(self) -> Store:
+        """The store; failures of its disk show on the health pages."""
+        settings = self.settings
+        if settings.store is None:
+            return Store(window=settings.watch_window)
         # Reads go on from memory, and only the next write can tell that all is well again.
         self.health.add(STORE, pages=(READYZ, HEALTHZ), is_blocking=False)
-        on_problem = functools.partial(self.health.report, STORE)
-        return sqlite_backend(self.settings.store, self.counters, on_problem)
+        return Store(
+            window=settings.watch_window,
+            backend=SqliteBackend(settings.store),
+            counters=self.counters,
+            on_problem=functools.partial(self.health.report, STORE),
+        )
 
     def _chance(self, purpose: str) -> random.Random:
         """Random numbers for one purpose, so that more of one kind does not change another."""

@@ -14,9 +14,10 @@ from apfproxy.apiserver.counters import ApiServerCounters
 from apfproxy.apiserver.gate import Gate
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.registry import Registry
+from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.write_guard import WriteGuard
-from apfproxy.app.store import sqlite_backend, starting
+from apfproxy.app.store import starting
 from apfproxy.sources.token_file import TokenFile
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ class FlowControlApi:
             token = file.token
         counters = ApiServerCounters()
         with starting("the store cannot be read"):
-            self.store = Store(backend=sqlite_backend(path, counters, on_problem))
+            self.store = Store(
+                backend=SqliteBackend(path), counters=counters, on_problem=on_problem
+            )
         # Not for secrets: uids and names are told to everybody.
         chance = random.Random()  # noqa: S311
         registry = Registry(FLOW_CONTROL_KINDS, self.store, time.time, chance)
@@ -70,9 +73,6 @@ class FlowControlApi:
         self._api = Api(registry, chance, str(settings.admin))
         guard = WriteGuard(self._api.handle, is_local, token)
         self._gate = Gate(guard.handle, FLOW_CONTROL_KINDS, counters)
-
-    def __repr__(self) -> str:
-        return f"<FlowControlApi over {self.store!r}>"
 
     def routes(self) -> list[web.RouteDef]:
         """All of the API, for the application of the listener."""

@@ -1,45 +1,16 @@
-"""The store of a process in a SQLite file, and its errors at the start."""
+"""Errors of a store at the start of a process."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import time
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.store.entries import StoreError
-from apfproxy.apiserver.store.measured import MeasuredBackend
-from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.errors import OperatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from apfproxy.apiserver.counters import ApiServerCounters
-    from apfproxy.apiserver.store.store import Backend
-
-
-def sqlite_backend(
-    path: str, counters: ApiServerCounters, on_problem: Callable[[str | None], None]
-) -> Backend:
-    """Open a SQLite file for a store.
-
-    Args:
-        path: Of the file; made if it is not there.
-        counters: Count what it does.
-        on_problem: Called in the event loop with the reason when the disk refuses to write, and
-            with None when it writes again.
-
-    Raises:
-        StoreError: The file cannot be used.
-    """
-    loop = asyncio.get_running_loop()
-
-    def report(problem: str | None) -> None:
-        loop.call_soon_threadsafe(on_problem, problem)
-
-    return MeasuredBackend(SqliteBackend(path), counters, time.monotonic_ns, report)
+    from collections.abc import Iterator
 
 
 @contextlib.contextmanager

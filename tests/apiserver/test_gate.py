@@ -124,37 +124,6 @@ async def test_in_flight() -> None:
     assert 0 == sum(each.long_running for each in gated.counters.requests.values())
 
 
-async def test_unexpected_failure(caplog: pytest.LogCaptureFixture) -> None:
-    """A failure that nobody foresaw is logged, and answered as Kubernetes answers one."""
-
-    async def fail(_request: web.Request) -> web.Response:
-        raise LookupError("a secret")
-
-    async with Gated(fail) as gated, gated.client.get(PODS) as response:
-        body = await response.json()
-
-    assert (500, "InternalError") == (response.status, body["reason"])
-    assert "secret" not in body["message"]
-    assert "a secret" in caplog.text
-
-
-async def test_failure_half_way(caplog: pytest.LogCaptureFixture) -> None:
-    """An answer that fails half-way is cut, so that its client does not take it for whole."""
-
-    async def fail(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        await response.write(b"half")
-        raise LookupError("x")
-
-    async with Gated(fail) as gated:
-        with pytest.raises(aiohttp.ClientError):
-            async with gated.client.get(PODS) as response:
-                await response.read()
-
-    assert "GET /api/v1/namespaces/a/pods failed" in caplog.text
-
-
 async def test_error_fault() -> None:
     """A fault of 500 is a Status object, and the request is not carried out."""
 

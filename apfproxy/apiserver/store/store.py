@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from apfproxy.apiserver.counters import ApiServerCounters
 from apfproxy.apiserver.store.collection import Collection
 from apfproxy.apiserver.store.entries import (
     Change,
@@ -33,7 +35,7 @@ from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.faults import Part, report
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 log = logging.getLogger(__name__)
 
@@ -98,11 +100,15 @@ class Store:
         *,
         window: int = DEFAULT_CHANGES,
         backend: Backend | None = None,
+        counters: ApiServerCounters | None = None,
+        on_problem: Callable[[str | None], None] = lambda _problem: None,
     ) -> None:
         """A store with what the backend has, or in memory only; blocks while it loads.
 
         The window is the number of changes of each resource that watches can go back; fewer if they
-        weigh too much, and at most an eighth more.  StoreError if the backend cannot be read.
+        weigh too much, and at most an eighth more.  `on_problem` is called with the reason when
+        the backend begins to fail, and with None when it works again.  StoreError if the backend
+        cannot be read.
         """
         self._window = window
         self._backend = backend
@@ -118,6 +124,9 @@ class Store:
         self._drained = asyncio.Event()
         self._drained.set()
         self._executor: ThreadPoolExecutor | None = None
+        self._counters = counters or ApiServerCounters()
+        self._on_problem = on_problem
+        self._problem: str | None = None
         if backend is not None:
             try:
                 self._restore(backend.load())
@@ -126,12 +135,6 @@ class Store:
                 raise
             self._executor = ThreadPoolExecutor(1, thread_name_prefix="store")
         self._assigned = self.resource_version
-
-    def __repr__(self) -> str:
-        return (
-            f"<Store at {self.resource_version}, {len(self._collections)} collections, "
-            f"{self.pending} writes pending>"
-        )
 
     @property
     def pending(self) -> int:
@@ -281,20 +284,27 @@ class Store:
         floors = {name: collection.floor for name, collection in self._collections.items()}
         try:
             asyncio.get_running_loop().run_in_executor(
-                self._executor, self._backend.write, changes, floors
+                self._executor, timed_write, self._backend, changes, floors
             ).add_done_callback(self._on_written)
         except Exception as error:  # noqa: BLE001  the writers get any error
             report(Part.STORE, error)
             self._fail(error)
             self._drained.set()
 
-    def _on_written(self, written: asyncio.Future[None]) -> None:
+    def _on_written(self, written: asyncio.Future[int]) -> None:
         batch, error = self._in_flight, written.exception()
         try:
             if error is None:
+                self._counters.commit_ns.observe(written.result())
+                self._counters.committed_changes += len(batch)
                 self._publish()
             else:
+                self._counters.commit_failures += 1
                 self._fail(error)
+            problem = None if error is None else str(error)
+            if problem != self._problem:
+                self._problem = problem
+                self._on_problem(problem)
         except Exception as failure:  # noqa: BLE001  the next batch goes on
             report(Part.STORE, failure)
             refuse(batch, failure)
@@ -349,6 +359,13 @@ class Store:
             self.collection(resource).restore(
                 entries.get(resource, ()), changes.get(resource, ()), loaded.floors.get(resource, 0)
             )
+
+
+def timed_write(backend: Backend, changes: Sequence[Change], floors: Mapping[str, int]) -> int:
+    """Have the backend keep changes; returns the nanoseconds that it took."""
+    started_ns = time.monotonic_ns()
+    backend.write(changes, floors)
+    return time.monotonic_ns() - started_ns
 
 
 def refuse(batch: Iterable[Pending], error: BaseException) -> None:

@@ -63,9 +63,6 @@ class Window:
         self.end = 0
         self.floor = 0
 
-    def __repr__(self) -> str:
-        return f"<Window {len(self._changes)} changes {self._bytes} bytes floor {self.floor}>"
-
     def __len__(self) -> int:
         return len(self._changes)
 

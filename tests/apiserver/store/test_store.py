@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from apfproxy.apiserver.counters import ApiServerCounters
 from apfproxy.apiserver.store import store as module
 from apfproxy.apiserver.store.collection import Collection
 from apfproxy.apiserver.store.entries import ObjectTooLargeError, StoreError
@@ -52,7 +53,6 @@ async def test_put_in_memory() -> None:
     assert ({"app": "web"}, {"metadata.name": "x"}, "u1") == (entry.labels, entry.fields, entry.uid)
     assert entry is store.head("pods", "a", "x")
     assert entry is store.collection("pods").get("a", "x")
-    assert "<Store at 2, 1 collections, 0 writes pending>" == repr(store)
 
 
 async def test_one_counter_for_all_resources() -> None:
@@ -203,6 +203,22 @@ async def test_close_finishes_what_was_handed_over() -> None:
     await store.close()
 
     assert ("x", True) == (future.result().name, backend.is_closed)
+
+
+async def test_commits_are_counted() -> None:
+    """A failure is told once, and so is its end."""
+    backend = GatedBackend(ListBackend())
+    backend.gate.set()
+    backend.outcomes.extend([True, False, False, True])
+    counters, told = ApiServerCounters(), list[str | None]()
+    store = Store(backend=backend, counters=counters, on_problem=told.append)
+    for _ in range(4):
+        await asyncio.gather(put(store, "x"), return_exceptions=True)
+    await store.close()
+
+    assert ["the disk is full", None] == told
+    assert (2, 2) == (counters.committed_changes, counters.commit_failures)
+    assert 2 == sum(counters.commit_ns.counts)
 
 
 async def test_restart() -> None:
