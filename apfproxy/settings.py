@@ -2,7 +2,7 @@
 
 Durations are seconds, sizes are bytes.  `sources.settings_file` reads these records from a file,
 where a key is the field's name in camelCase, without the unit of a duration (`head_timeout_s` is
-`headTimeout: 32s`).
+`headTimeout: 32s`).  `config/apfproxy.yaml` explains each of them.
 """
 
 from __future__ import annotations
@@ -58,14 +58,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownstreamTlsSettings:
-    """TLS towards clients: on with a certificate; which clients' ones count, `authentication` says.
-
-    Attributes:
-        certificate_file: PEM, the server's certificate first, then its intermediates.
-        key_file: PEM; not encrypted.
-        require_client_certificate: Whether a client without one gets no connection.
-        handshake_timeout_s: A handshake that takes longer is cut.
-    """
+    """TLS towards clients: on with a certificate."""
 
     certificate_file: str | None = path_setting()
     key_file: str | None = path_setting()
@@ -75,22 +68,7 @@ class DownstreamTlsSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSettings:
-    """What one client, or all of them, may take of the proxy; None for no limit.
-
-    Attributes:
-        max_connections: In all.
-        max_connections_per_address: Of one client address.
-        max_pipelined_requests: Requests sent one behind the other without waiting for answers.
-        max_body_bytes: Of one request.
-        gathered_body_bytes: So much of a body of known length is there before its request takes
-            seats; 0 for none of it.
-        min_body_rate_bytes: A second, of a request that holds seats; 0 for no minimum.
-        body_rate_grace_s: From the dispatch on, before which that rate does not count.
-        slow_reader_grace_s: An answer that for so long has waited for its client alone gives its
-            seats back; None lets it keep them, as in kube-apiserver.
-        slow_readers_per_level: So many such answers of a priority level go on without seats, others
-            keep theirs; None for as many as the level's nominal limit.
-    """
+    """What one client, or all of them, may take of the proxy; None for no limit."""
 
     max_connections: int | None = bounded(32768, 1)
     max_connections_per_address: int | None = bounded(None, 1)
@@ -105,12 +83,7 @@ class LimitSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverloadSettings:
-    """When the proxy itself has too much to do: then new connections are shed; None for never.
-
-    Attributes:
-        loop_delay_s: The event loop has been so late.
-        memory_bytes: The process has so much memory resident.
-    """
+    """When the proxy itself has too much to do: then new connections are shed; None for never."""
 
     loop_delay_s: float | None = bounded(0.5, 0.001)
     memory_bytes: int | None = bounded(None, 1 << 20)
@@ -118,24 +91,14 @@ class OverloadSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TunnelSettings:
-    """Upgraded connections: exec, attach, port-forward, proxy and watches over WebSocket.
-
-    Attributes:
-        idle_timeout_s: A tunnel through which nothing came for so long, either way, is closed.
-    """
+    """Upgraded connections: exec, attach, port-forward, proxy and watches over WebSocket."""
 
     idle_timeout_s: float = bounded(14400.0, 0.001)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontProxySettings:
-    """Authenticating proxies in front of this one, which name the user in header fields.
-
-    Attributes:
-        ca_file: PEM; a client whose certificate these CAs signed, for client authentication, ...
-        allowed_names: ... and whose common name is one of these (any if empty) is believed.
-        username_headers, uid_headers, group_headers, extra_header_prefixes: The names.
-    """
+    """Authenticating proxies in front of this one, which name the user in header fields."""
 
     ca_file: str | None = path_setting()
     allowed_names: tuple[str, ...] = ()
@@ -147,18 +110,7 @@ class FrontProxySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtSettings:
-    """One issuer of JSON Web Tokens.
-
-    Attributes:
-        issuer: The `iss` that its tokens have; of one issuer, one entry.
-        audiences: A token's `aud` must have one of them; empty takes the issuer alone.
-        keys_file: PEM of public keys or certificates, or a JWKS; or ...
-        jwks_url: ... where a JWKS is; with neither the issuer's discovery document says where.
-        ca_file: PEM of the CAs of that server; the system's otherwise.
-        username_claim, username_prefix, groups_claim, groups_prefix: As the flags
-            --oidc-... of kube-apiserver.
-        is_service_account_issuer: Whether its tokens are of Kubernetes' service accounts.
-    """
+    """One issuer of JSON Web Tokens."""
 
     issuer: str = ""
     audiences: tuple[str, ...] = ()
@@ -174,16 +126,7 @@ class JwtSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReviewSettings:
-    """Questions to the upstream's API: TokenReviews or SubjectAccessReviews.
-
-    Attributes:
-        is_enabled: Whether they are asked.
-        cache_s: How long an answer counts, yes or no.
-        grace_s: How long after that a yes goes on to count while no new answer can be had.
-        max_cached: Answers kept that are yes, and as many that are no.
-        max_concurrent: Questions under way.
-        timeout_s: For one.
-    """
+    """Questions to the upstream's API: TokenReviews or SubjectAccessReviews."""
 
     is_enabled: bool = field(default=False, metadata={"key": "enabled"})
     cache_s: float = bounded(10.0, 0)
@@ -195,12 +138,7 @@ class ReviewSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImpersonationSettings:
-    """Whose `Impersonate-*` fields decide how a request is classified.
-
-    Attributes:
-        users, groups: Those who may impersonate anybody.
-        access_review: Whether the upstream is asked about all others.
-    """
+    """Whose `Impersonate-*` fields decide how a request is classified."""
 
     users: tuple[str, ...] = ()
     groups: tuple[str, ...] = ()
@@ -209,17 +147,7 @@ class ImpersonationSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticationSettings:
-    """Authentication of clients; without any of this all are anonymous.
-
-    Attributes:
-        client_ca_file: PEM of the CAs of clients' certificates: the common name is the user.
-        front_proxy: Proxies whose header fields name the user.
-        token_file: Static bearer tokens, Kubernetes' CSV: token,user,uid,"group1,group2".
-        jwt: Issuers of tokens.
-        token_review: Asking the upstream what a token is.
-        anonymous: Whether a request without credentials is served, as `system:anonymous`.
-        impersonation: Who may be somebody else.
-    """
+    """Authentication of clients; without any of this all are anonymous."""
 
     client_ca_file: str | None = path_setting()
     front_proxy: FrontProxySettings = field(default_factory=FrontProxySettings)
@@ -249,14 +177,7 @@ class DownstreamSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamTlsSettings:
-    """TLS towards the origin, which its URL turns on.
-
-    Attributes:
-        ca_file: PEM of the CAs that it is verified against; the system's if None.
-        server_name: The name in its certificate; that of the URL if None.
-        certificate_file, key_file: PEM of the proxy's own certificate towards it.
-        handshake_timeout_s: A handshake that takes longer is given up.
-    """
+    """TLS towards the origin, which its URL turns on."""
 
     ca_file: str | None = path_setting()
     server_name: str | None = None
@@ -272,16 +193,7 @@ X-Remote-* fields under its certificate; or it impersonates under its own token.
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UpstreamSettings:
-    """Connections to the origin.
-
-    Attributes:
-        address: Of its URL.
-        host_header: What it gets as Host, instead of what the client sent.
-        identity: `PASS_THROUGH`, `FRONT_PROXY` or `IMPERSONATE`.
-        token_file: The bearer token of the proxy itself, for `IMPERSONATE` and for reviews.
-        abandoned_wait_s: A request whose client is gone keeps its seats until the origin has
-            answered, or for so long; 0 closes the connection and gives the seats back at once.
-    """
+    """Connections to the origin."""
 
     address: Address = field(
         default=Address(host="127.0.0.1", port=80), metadata={"key": "url", "form": "origin"}
@@ -319,16 +231,7 @@ class DrainSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KubernetesSettings:
-    """A Kubernetes API that has the objects.
-
-    Attributes:
-        is_enabled: Whether they come from there.
-        kubeconfig: How to reach it; the pod's service account if None.
-        context: Of the kubeconfig; its current one if None.
-        first_sync_timeout_s: How long the start waits for the objects; then the proxy serves with
-            the built-in ones until they come.
-        write_status: Whether the condition `Dangling` of FlowSchemas is kept, by server-side apply.
-    """
+    """A Kubernetes API that has the objects."""
 
     is_enabled: bool = field(default=False, metadata={"key": "enabled"})
     kubeconfig: str | None = path_setting()
@@ -347,11 +250,7 @@ PROMPT, AS_KUBERNETES = "prompt", "kubernetes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowControlSettings:
-    """Limits, objects and costs.
-
-    Attributes:
-        limit_adjustment: `PROMPT` or `AS_KUBERNETES`.
-    """
+    """Limits, objects and costs."""
 
     enforcement: str = field(default=ENFORCE, metadata={"choices": (ENFORCE, OBSERVE)})
     server_concurrency_limit: int = bounded(600, 1, (1 << 31) - 1)
@@ -370,14 +269,7 @@ ALL, ERRORS = "all", "errors"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessLogSettings:
-    """A line of JSON for each request.
-
-    Attributes:
-        path: The file, which SIGUSR1 has opened again; `-` for stdout, None for no log.
-        requests: `ALL`, or `ERRORS`: those rejected, failed or answered with 4xx or 5xx.
-        sampled_percent: Of the requests without an error, so many are logged; errors always are.
-        max_queued: Lines that wait to be written; more are dropped, and counted.
-    """
+    """A line of JSON for each request."""
 
     path: str | None = None
     requests: str = field(default=ALL, metadata={"choices": (ALL, ERRORS)})
@@ -387,12 +279,7 @@ class AccessLogSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopFlowsSettings:
-    """Who is throttled, in bounded memory.
-
-    Attributes:
-        is_enabled: Whether that is watched.
-        capacity: Flows that are told apart; among more, small ones are counted as one another.
-    """
+    """Who is throttled, in bounded memory."""
 
     is_enabled: bool = field(default=True, metadata={"key": "enabled"})
     capacity: int = bounded(512, 8, 65536)

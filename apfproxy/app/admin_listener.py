@@ -83,9 +83,6 @@ class AdminListener:
         self._metrics: MetricsPage | None = None
         self._runner: WebRunner | None = None
 
-    def __repr__(self) -> str:
-        return f"<AdminListener {self._listener!r}>"
-
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """Those that are listened on, host and port."""

@@ -31,7 +31,7 @@ from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.apiserver.write_guard import WriteGuard
 from apfproxy.app.listening import Listener
-from apfproxy.app.places import Places, place_limits
+from apfproxy.app.places import Places
 from apfproxy.app.running import descriptor_limit
 from apfproxy.app.store import starting
 from apfproxy.app.web_runner import WebRunner
@@ -41,13 +41,13 @@ from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, 
 from apfproxy.observe.health import HEALTHZ, READYZ, HealthRegistry
 from apfproxy.observe.health_pages import HealthPages
 from apfproxy.observe.metrics import ScrapedPage
-from apfproxy.settings import Address
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.apiserver.app import Handler
     from apfproxy.app.signals import Signals
+    from apfproxy.settings import Address
 
 REQUESTS_S = 10.0
 """For requests that are under way when the server is to stop."""
@@ -59,9 +59,6 @@ SPARE_DESCRIPTORS = 64
 """For the store's files, and for connections that are accepted only to be refused."""
 BACKLOG = 4096
 """Connections that may wait to be accepted: thousands of watchers come back at once."""
-
-DEFAULT_LISTEN = Address(host="127.0.0.1", port=6443)
-"""Kubernetes' port, for this machine only: there is no authentication."""
 
 OWN_PATHS = ("/healthz", "/livez", "/metrics", "/readyz")
 """Beside those of the API, for `/`."""
@@ -75,21 +72,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServerSettings:
-    """What an API server can be told.
+    """What an API server can be told; the flags of `apfproxy apiserver` explain each of them.
 
     Attributes:
-        listen: Where clients connect.
         store: The SQLite file; None to keep everything in memory.
-        watch_window: Changes of each resource that a watch can go back.
-        controllers: Names of those that run.
-        external_address: What `/api` tells clients to connect to.
-        load: How slow and how faulty it is on purpose.
-        seeds: Objects that are there from the start.
         random_seed: Of uids, names, faults and latencies; None for others each time.
-        log_level: What is logged.
     """
 
-    listen: Address = DEFAULT_LISTEN
+    listen: Address
     store: str | None = None
     watch_window: int = DEFAULT_CHANGES
     controllers: frozenset[str] = field(default_factory=lambda: frozenset(CONTROLLERS))
@@ -190,8 +180,8 @@ class ApiServerProcess:
         app.add_routes(HealthPages(self.health, metrics).routes())
         app.router.add_route("*", "/", functools.partial(index, paths))
         app.router.add_route("*", "/{path:.*}", not_found)
-        limits = place_limits(min(MAX_CONNECTIONS, descriptor_limit() - SPARE_DESCRIPTORS))
-        places = Places("API", limits, time.monotonic_ns)
+        limit = min(MAX_CONNECTIONS, descriptor_limit() - SPARE_DESCRIPTORS)
+        places = Places("API", limit, time.monotonic_ns)
         self._runner = WebRunner(app, places, shutdown_s=SHUTDOWN_S)
         await self._runner.start()
         self._listener = Listener(self._runner.protocol, places)

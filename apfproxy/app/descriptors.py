@@ -24,26 +24,16 @@ log = logging.getLogger(__name__)
 
 
 class DescriptorWatch:
-    """Looks whether there is a descriptor left.
+    """Looks whether there is a descriptor left; `shortages` counts when there was none."""
 
-    Attributes:
-        shortages: Looks at which there was none.
-    """
-
-    def __init__(
-        self, now_ns: Callable[[], int], open_one: Callable[[], socket.socket] = socket.socket
-    ) -> None:
+    def __init__(self, now_ns: Callable[[], int]) -> None:
         self._log = RareLog(log, now_ns)
-        self._open_one = open_one
         self.shortages = 0
-
-    def __repr__(self) -> str:
-        return f"<DescriptorWatch: {self.shortages} shortages>"
 
     def look(self) -> None:
         """Look once; takes a few microseconds."""
         try:
-            self._open_one().close()
+            socket.socket().close()
         except OSError as error:
             if error.errno not in NONE_LEFT:
                 raise

@@ -14,8 +14,6 @@ from apfproxy.sources.kubernetes import KubernetesObjects
 from apfproxy.sources.kubernetes_api import KubernetesApi
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.settings import FlowControlSettings
     from apfproxy.sources.files import LoadObserver
@@ -26,9 +24,7 @@ logger = logging.getLogger(__name__)
 def kubernetes_objects(
     settings: FlowControlSettings,
     controller: Controller,
-    on_load: LoadObserver | None = None,
-    *,
-    environment: Mapping[str, str] = os.environ,
+    on_load: LoadObserver,
 ) -> KubernetesObjects:
     """The source; reads the kubeconfig and what it names, but asks the API nothing yet.
 
@@ -37,7 +33,7 @@ def kubernetes_objects(
     """
     kubernetes = settings.kubernetes
     if kubernetes.kubeconfig is None:
-        access = in_cluster(environment)
+        access = in_cluster(os.environ)
     else:
         access = read_kubeconfig(kubernetes.kubeconfig, kubernetes.context)
     parts = urlsplit(access.server)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from apfproxy.app.places import Place, Places
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Iterable
 
     from apfproxy.settings import Address
 
@@ -31,38 +31,25 @@ LOOKS = 3
 """In a row at which nothing was taken; fewer could be a coincidence of sizes."""
 
 
-class Writing(Protocol):
-    """What is needed of a transport."""
-
-    def get_write_buffer_size(self) -> int:
-        """Bytes that the client is yet to take."""
-
-    def abort(self) -> None:
-        """Cut the connection at once."""
-
-
 class StalledClients:
     """Cuts connections of clients that take nothing."""
 
     def __init__(self) -> None:
-        self._seen: dict[Hashable, tuple[int, int]] = {}  # bytes to be taken, looks they are so
+        self._seen: dict[asyncio.Transport, tuple[int, int]] = {}  # bytes to be taken, looks so far
 
-    def __repr__(self) -> str:
-        return f"<StalledClients: {len(self._seen)} are to take something>"
-
-    def look(self, connections: Iterable[tuple[Hashable, Writing]]) -> None:
-        """Compare all connections, each with its transport, with the looks before."""
-        seen: dict[Hashable, tuple[int, int]] = {}
-        for connection, transport in connections:
+    def look(self, transports: Iterable[asyncio.Transport]) -> None:
+        """Compare all connections with the looks before."""
+        seen: dict[asyncio.Transport, tuple[int, int]] = {}
+        for transport in transports:
             size = transport.get_write_buffer_size()
             if size == 0:
                 continue
-            before, looks = self._seen.get(connection, (0, 0))
+            before, looks = self._seen.get(transport, (0, 0))
             looks = looks + 1 if size == before else 0
             if looks == LOOKS:
                 transport.abort()
             else:
-                seen[connection] = size, looks
+                seen[transport] = size, looks
         self._seen = seen
 
 
@@ -79,9 +66,6 @@ class Listener:
             Recurring(Part.ADMIN, loop, SWEEP_S, math.inf, places.sweep),
         )
         self._server: asyncio.Server | None = None
-
-    def __repr__(self) -> str:
-        return f"<Listener at {self.addresses}, {self.places!r}>"
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
@@ -115,4 +99,4 @@ class Listener:
             place.transport.abort()
 
     def _look(self) -> None:
-        self._clients.look((each, each.transport) for each in self.places)
+        self._clients.look(each.transport for each in self.places)

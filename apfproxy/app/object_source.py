@@ -63,9 +63,6 @@ class ObjectSource:
         self.kubernetes: KubernetesObjects | None = None
         self.api: FlowControlApi | None = None
 
-    def __repr__(self) -> str:
-        return f"<ObjectSource {self.source!r}>"
-
     async def start(self, is_admin_local: Callable[[], bool]) -> asyncio.Task[None]:
         """Put in force what the source has, and from now on what it gets.
 

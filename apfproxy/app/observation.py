@@ -81,6 +81,3 @@ class Observation:
             self._request_log.close()
         if self.access_log is not None:
             await self.access_log.close()
-
-    def __repr__(self) -> str:
-        return f"<Observation {self.access_log!r}, {self.top_flows!r}>"

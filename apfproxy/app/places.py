@@ -16,7 +16,6 @@ import asyncio
 import contextlib
 import enum
 import logging
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from apfproxy.rare_log import RareLog
@@ -35,7 +34,7 @@ IDLE_NS = 1_000_000_000
 MIN_PLACES = 8
 """A listener has at least so many, whatever the system allows."""
 KEPT_PLACES = 16
-"""But at most a quarter of all."""
+"""For answers that do not last; but at most a quarter of all."""
 
 LASTING_TEXT = "as many watches and event streams are open as may be; close one, or try again\n"
 RETRY_S = "1"
@@ -60,19 +59,6 @@ WHAT_ENDED = {
     Ending.LONG_LIVED: "refused a watch or an event stream, since as many are open as may be",
 }
 """What the log says of each."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlaceLimits:
-    """How many places there are.
-
-    Attributes:
-        connections: In all.
-        lasting: Of these, for answers that last; fewer, so that others always have some.
-    """
-
-    connections: int
-    lasting: int
 
 
 class Place(asyncio.Protocol):
@@ -148,18 +134,15 @@ class Places:
     """The connections of one listener.
 
     Attributes:
-        limits: As given.
+        limit: Of all connections; at least `MIN_PLACES`.
+        lasting_limit: Of answers that last; fewer, so that others always have some.
         ended: Connections that lost their place, and requests that did not get one, by reason.
     """
 
-    def __init__(
-        self,
-        name: str,
-        limits: PlaceLimits,
-        now_ns: Callable[[], int],
-    ) -> None:
+    def __init__(self, name: str, limit: int, now_ns: Callable[[], int]) -> None:
         self._name = name
-        self.limits = limits
+        self.limit = max(limit, MIN_PLACES)
+        self.lasting_limit = self.limit - min(KEPT_PLACES, self.limit // 4)
         self._now_ns = now_ns
         self._open: dict[asyncio.BaseTransport, Place] = {}
         self._by_address: dict[str, int] = {}
@@ -168,7 +151,7 @@ class Places:
         self._log = RareLog(log, now_ns)
 
     def __repr__(self) -> str:
-        return f"<Places of {self._name}: {len(self)} of {self.limits.connections} taken>"
+        return f"<Places of {self._name}: {len(self)} of {self.limit} taken>"
 
     def __iter__(self) -> Iterator[Place]:
         return iter(self._open.values())
@@ -179,7 +162,7 @@ class Places:
     def take(self, place: Place) -> None:
         """Take a place for a new connection, if need be that of another one."""
         now_ns = place.began_ns = place.idle_ns = self._now_ns()
-        if len(self._open) >= self.limits.connections:
+        if len(self._open) >= self.limit:
             self._end(self._victim(now_ns), Ending.REPLACED)
         self._open[place.transport] = place
         self._by_address[place.address] = self._by_address.get(place.address, 0) + 1
@@ -201,7 +184,7 @@ class Places:
     @property
     def has_room_for_lasting(self) -> bool:
         """Whether one more answer that lasts may begin."""
-        return self._lasting < self.limits.lasting
+        return self._lasting < self.lasting_limit
 
     def refuse_lasting(self) -> None:
         """Count a request that was refused since there is no room."""
@@ -254,13 +237,6 @@ class Places:
             ending,
             "the %s listener, of at most %d connections: %s",
             self._name,
-            self.limits.connections,
+            self.limit,
             WHAT_ENDED[ending],
         )
-
-
-def place_limits(connections: int) -> PlaceLimits:
-    """Limits for so many connections, or `MIN_PLACES`: `KEPT_PLACES` are kept for short answers."""
-    connections = max(connections, MIN_PLACES)
-    lasting = connections - min(KEPT_PLACES, connections // 4)
-    return PlaceLimits(connections=connections, lasting=lasting)

@@ -65,9 +65,6 @@ class Probes:
         self._starting = asyncio.Lock()
         self._make: Make | None = None
 
-    def __repr__(self) -> str:
-        return f"<Probes of {self.places!r}{' and others' if self._make else ''}>"
-
     def connection(self) -> asyncio.Protocol:
         """The protocol of a new connection."""
         return ProbeConnection(self)
@@ -93,9 +90,6 @@ class ProbeConnection(asyncio.Protocol):
         self._idle: asyncio.TimerHandle | None = None
         self._can_write = asyncio.Event()
         self._can_write.set()
-
-    def __repr__(self) -> str:
-        return f"<ProbeConnection of {self._inner or 'probes'}>"
 
     @property
     def _place(self) -> Place:

@@ -16,7 +16,7 @@ from apfproxy.app.descriptors import DescriptorWatch
 from apfproxy.app.identities import Identities
 from apfproxy.app.object_source import STALE_FILES_S, ObjectSource
 from apfproxy.app.observation import Observation
-from apfproxy.app.places import Places, place_limits
+from apfproxy.app.places import Places
 from apfproxy.app.reloading import SETTINGS, Reloading
 from apfproxy.app.running import descriptor_limit
 from apfproxy.duties import Recurring, Supervised
@@ -172,9 +172,6 @@ class ProxyProcess:
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading: asyncio.Task[None] | None = None
 
-    def __repr__(self) -> str:
-        return f"<ProxyProcess {self.server!r}, {self.controller!r}>"
-
     @property
     def port(self) -> int:
         """The port that clients connect to."""
@@ -221,8 +218,8 @@ class ProxyProcess:
             raise ListenError(listen, "listen", error) from error
         if admin is None:
             return
-        limits = place_limits(min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART))
-        places = Places("admin", limits, self.clock.now_ns)
+        limit = min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART)
+        places = Places("admin", limit, self.clock.now_ns)
         parts = AdminParts(
             settings=lambda: self.settings,
             clock=self.clock,

@@ -87,9 +87,6 @@ class Reloading:
         self._process = process
         self._read = read
 
-    def __repr__(self) -> str:
-        return f"<Reloading for {self._process!r}>"
-
     async def run(self, asked: asyncio.Event) -> None:
         """Reload whenever the event is set, for ever; several at once are one."""
         while True:

@@ -55,9 +55,6 @@ class WebRunner:
             max_headers=MAX_FIELDS,
         )
 
-    def __repr__(self) -> str:
-        return f"<WebRunner of {self._places!r}>"
-
     async def start(self) -> None:
         """Begin what the application does beside requests."""
         await self._runner.setup()

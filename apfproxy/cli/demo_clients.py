@@ -47,9 +47,6 @@ class Tally:
         self.failed = 0
         self._latencies: Counter[int] = Counter()
 
-    def __repr__(self) -> str:
-        return f"<Tally {self.answered} answered, {self.rejected} rejected, {self.failed} failed>"
-
     def add(self, status: int, latency_s: float) -> None:
         """Count an answer."""
         if status == OK:
@@ -86,9 +83,6 @@ class ClientConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._sent_s = 0.0
         self._is_closed = False
-
-    def __repr__(self) -> str:
-        return f"<ClientConnection to {self._port}>"
 
     async def connect(self) -> None:
         """Connect and send the first request.
@@ -156,9 +150,6 @@ class Load:
             for _ in range(kind.in_flight)
         ]
         self._since_s = time.perf_counter()
-
-    def __repr__(self) -> str:
-        return f"<Load of {len(self._connections)} connections>"
 
     @property
     def duration_s(self) -> float:

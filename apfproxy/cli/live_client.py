@@ -133,9 +133,6 @@ class LiveClient:
         self.url = f"{'https' if address.is_tls else 'http'}://{address}"
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
 
-    def __repr__(self) -> str:
-        return f"<LiveClient of {self.url}>"
-
     async def __aenter__(self) -> Self:
         return self
 

@@ -140,9 +140,6 @@ class SeatBar:
         self._level = level
         self._server_limit = server_limit
 
-    def __repr__(self) -> str:
-        return f"<SeatBar of {self._level.name!r}>"
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         del console
         yield self.text(options.max_width, is_plain=options.ascii_only)

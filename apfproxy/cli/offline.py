@@ -9,30 +9,14 @@ import click
 from apfproxy.cli.errors import CommandError
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import AS_KUBERNETES, PROMPT, FlowControlSettings
+from apfproxy.simulation.virtual_clock import VirtualClock
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from apfproxy.clock import Timer
-
 EXAMPLE_SEED = 0
 """Where no seed is given.  A proxy draws its own, so its hashes and hands are others."""
-
-
-class StillClock:
-    """A clock that stands: nothing happens offline."""
-
-    def now_ns(self) -> int:
-        """Always the same."""
-        return 0
-
-    def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
-        """Nothing is ever due."""
-        raise NotImplementedError(f"{callback} at {deadline_ns}: no request comes here")
-
-    def __repr__(self) -> str:
-        return "<StillClock>"
 
 
 limit_adjustment_option = click.option(
@@ -103,7 +87,7 @@ def offline_controller(
         raise CommandError(*(" ".join(str(problem).split()) for problem in read.problems))
     with_suggested = defaults.suggested_objects if suggested_objects is None else suggested_objects
     controller = Controller(
-        StillClock(),
+        VirtualClock(),
         server_concurrency_limit or defaults.server_concurrency_limit,
         EXAMPLE_SEED if hash_seed is None else hash_seed,
         is_prompt=(limit_adjustment or defaults.limit_adjustment) == PROMPT,

@@ -43,9 +43,6 @@ class Parsed(ParamType):
         except ValueError as error:
             self.fail(str(error), param, ctx)
 
-    def __repr__(self) -> str:
-        return f"<Parsed {self.name}>"
-
 
 def parse_address_or_none(text: str) -> Address | str:
     """Read an address, or `none`."""

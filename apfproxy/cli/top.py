@@ -194,9 +194,6 @@ class Screen:
         self._sort = next(iter(SORTS))
         self._change = asyncio.Event()
 
-    def __repr__(self) -> str:
-        return f"<Screen of {self._client!r}, problem {self._problem!r}>"
-
     def on_key(self, key: str) -> None:
         """Do what a key says."""
         if key.lower() == "q":

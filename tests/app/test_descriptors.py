@@ -6,6 +6,7 @@ import asyncio
 import errno
 import socket
 import time
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from apfproxy.app import descriptors
@@ -20,25 +21,25 @@ if TYPE_CHECKING:
     import pytest
 
 
-def failing(error: OSError) -> Callable[[], socket.socket]:
-    """A function that cannot open a socket."""
-
-    def open_one() -> socket.socket:
-        raise error
-
-    return open_one
+def opening(monkeypatch: pytest.MonkeyPatch, open_one: Callable[[], socket.socket]) -> None:
+    """Have the watch open sockets so."""
+    monkeypatch.setattr(descriptors, "socket", SimpleNamespace(socket=open_one))
 
 
-def test_shortage(caplog: pytest.LogCaptureFixture) -> None:
+def test_shortage(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Each look without one counts, and once a minute it is said."""
     now_ns = [5]
-    full = failing(OSError(errno.EMFILE, "Too many open files"))
-    watch = DescriptorWatch(lambda: now_ns[0], full)
+
+    def full() -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    opening(monkeypatch, full)
+    watch = DescriptorWatch(lambda: now_ns[0])
     for now_ns[0] in (5, 6, 5 + round(PERIOD_S * 1e9)):
         watch.look()
     (family,) = descriptor_families(watch)
 
-    assert "<DescriptorWatch: 3 shortages>" == repr(watch)
+    assert 3 == watch.shortages
     assert [3] == [sample.value for sample in family.samples]
     assert 2 == len(caplog.messages)
     assert "no connection can be accepted or made: Too many open files" in caplog.messages[0]
@@ -56,7 +57,8 @@ async def test_goes_on(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptur
         looks.set()
         return socket.socket()
 
-    watch = DescriptorWatch(time.monotonic_ns, open_one)
+    opening(monkeypatch, open_one)
+    watch = DescriptorWatch(time.monotonic_ns)
     task = spawn(watch.run(), name="looking")
     await looks.wait()
     task.cancel()

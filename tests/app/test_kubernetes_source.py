@@ -17,6 +17,12 @@ from tests.virtual_clock import VirtualClock
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from apfproxy.api.decode import Problem
+
+
+def ignore(_problems: tuple[Problem, ...], _dangling: tuple[str, ...]) -> None:
+    """Take the outcome of a load."""
+
 
 @pytest.fixture
 def kubeconfig(tmp_path: Path) -> str:
@@ -50,7 +56,7 @@ async def test_kubeconfig(
             is_enabled=True, kubeconfig=kubeconfig, context=context, write_status=writes_status
         )
     )
-    objects = kubernetes_objects(settings, Controller(VirtualClock(), 1, 0))
+    objects = kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), ignore)
 
     assert expected == (objects.name, objects.status is not None)
 
@@ -58,22 +64,22 @@ async def test_kubeconfig(
 async def test_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a kubeconfig it is the API of the pod's cluster."""
     monkeypatch.setattr(
-        kubernetes_source, "in_cluster", lambda given: ApiAccess(server=f"http://{given['A']}")
+        kubernetes_source, "in_cluster", lambda given: ApiAccess(server=f"http://{given['POD']}")
     )
+    monkeypatch.setenv("POD", "here")
     settings = FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True))
-    objects = kubernetes_objects(
-        settings, Controller(VirtualClock(), 1, 0), environment={"A": "here"}
-    )
+    objects = kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), ignore)
 
     assert "http://here" == objects.name
 
 
-async def test_no_pod() -> None:
+async def test_no_pod(monkeypatch: pytest.MonkeyPatch) -> None:
     """Outside a pod the operator is told what to give."""
+    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     settings = FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True))
 
     with pytest.raises(KubeconfigError, match="--kubeconfig FILE"):
-        kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), environment={})
+        kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), ignore)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +102,7 @@ async def test_warnings(
     """An API that is reached without TLS over a network, or not verified, is warned about."""
     monkeypatch.setattr(kubernetes_source, "in_cluster", lambda _: access)
     settings = FlowControlSettings(kubernetes=KubernetesSettings(is_enabled=True))
-    kubernetes_objects(settings, Controller(VirtualClock(), 1, 0))
+    kubernetes_objects(settings, Controller(VirtualClock(), 1, 0), ignore)
 
     assert expected == (
         caplog.text.count("not https"),

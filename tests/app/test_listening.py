@@ -12,7 +12,7 @@ from aiohttp import web
 
 from apfproxy.app import listening
 from apfproxy.app.listening import LOOKS, Listener, StalledClients
-from apfproxy.app.places import Places, place_limits
+from apfproxy.app.places import Places
 from apfproxy.app.web_runner import WebRunner
 from apfproxy.settings import Address
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 
-class Transport:
+class Transport(asyncio.Transport):
     """A transport whose client takes what a test wants.
 
     Args:
@@ -28,6 +28,7 @@ class Transport:
     """
 
     def __init__(self, *sizes: int) -> None:
+        super().__init__()
         self._sizes = list(sizes)
         self.is_cut = False
 
@@ -56,7 +57,7 @@ def test_stalled(sizes: tuple[int, ...], cut_at: int | None) -> None:
     clients = StalledClients()
     found = None
     for look in range(1, 12):
-        clients.look([(1, transport), (2, idle)])
+        clients.look([transport, idle])
         if transport.is_cut:
             found = look
             break
@@ -68,7 +69,7 @@ def test_stalled(sizes: tuple[int, ...], cut_at: int | None) -> None:
 @contextlib.asynccontextmanager
 async def listening_with(app: web.Application) -> AsyncIterator[tuple[str, int]]:
     """The address of a listener for an application, with places enough."""
-    places = Places("test", place_limits(100), time.monotonic_ns)
+    places = Places("test", 100, time.monotonic_ns)
     runner = WebRunner(app, places, shutdown_s=1)
     await runner.start()
     listener = Listener(runner.protocol, places)

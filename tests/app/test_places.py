@@ -15,9 +15,7 @@ from apfproxy.app.places import (
     IDLE_NS,
     Ending,
     Place,
-    PlaceLimits,
     Places,
-    place_limits,
 )
 from apfproxy.app.web_runner import WebRunner
 from apfproxy.rare_log import PERIOD_S
@@ -89,8 +87,8 @@ class Site:
 
     def __init__(self, connections: int = 3, lasting: int = 2) -> None:
         self.now_ns = 1000
-        limits = PlaceLimits(connections=connections, lasting=lasting)
-        self.places = Places("test", limits, lambda: self.now_ns)
+        self.places = Places("test", connections, lambda: self.now_ns)
+        self.places.limit, self.places.lasting_limit = connections, lasting
         self.runner = WebRunner(web.Application(), self.places, shutdown_s=1)
 
     def connect(self, address: str = "192.0.2.1") -> Client:
@@ -304,10 +302,10 @@ def test_log(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("connections", "expected"), [(64, (64, 48)), (32, (32, 24)), (-5, (8, 6)), (1000, (1000, 984))]
+    ("limit", "expected"), [(64, (64, 48)), (32, (32, 24)), (-5, (8, 6)), (1000, (1000, 984))]
 )
-def test_limits(connections: int, expected: tuple[int, int]) -> None:
+def test_limits(limit: int, expected: tuple[int, int]) -> None:
     """A part is kept for short answers, and there are never too few."""
-    limits = place_limits(connections)
+    places = Places("test", limit, lambda: 0)
 
-    assert expected == (limits.connections, limits.lasting)
+    assert expected == (places.limit, places.lasting_limit)

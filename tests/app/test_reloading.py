@@ -185,7 +185,6 @@ async def test_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
     await process.stop()
 
     assert ["debug"] == levels
-    assert repr(reload).startswith("<Reloading for <ProxyProcess ")
 
 
 async def test_goes_on(caplog: pytest.LogCaptureFixture) -> None:

@@ -44,7 +44,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[ApiServerSettings]:
 def test_defaults(served: list[ApiServerSettings]) -> None:
     """Without flags it is Kubernetes' port on this machine, and everything in memory."""
     assert main(["apiserver"]) == 0
-    assert [ApiServerSettings()] == served
+    assert [ApiServerSettings(listen=Address(host="127.0.0.1", port=6443))] == served
     assert "127.0.0.1:6443" == str(served[0].listen)
 
 

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from apfproxy.cli.errors import CommandError
-from apfproxy.cli.offline import StillClock, offline_controller, refuse_with_admin
+from apfproxy.cli.offline import offline_controller, refuse_with_admin
 from tests.sources.test_object_files import level
 
 if TYPE_CHECKING:
@@ -49,12 +49,3 @@ def test_flags_beside_admin() -> None:
         refuse_with_admin({"objects": (), "hash_seed": 0})
     with pytest.raises(click.UsageError, match="--suggested-objects"):
         refuse_with_admin({"suggested_objects": False})
-
-
-def test_still_clock() -> None:
-    """Time stands offline, and nothing can wait for it."""
-    clock = StillClock()
-
-    assert (0, "<StillClock>") == (clock.now_ns(), repr(clock))
-    with pytest.raises(NotImplementedError):
-        clock.call_at(1, lambda: None)

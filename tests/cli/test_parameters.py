@@ -29,8 +29,3 @@ def test_bad_text() -> None:
     """A bad text is wrong usage, with what is expected."""
     with pytest.raises(click.UsageError, match="expected HOST:PORT"):
         ADDRESS.convert("none", None, None)
-
-
-def test_repr() -> None:
-    """A type can be read in a debugger."""
-    assert repr(ADDRESS) == "<Parsed host:port>"

@@ -21,9 +21,8 @@ from rich.console import Console
 
 from apfproxy.cli import top as top_module
 from apfproxy.cli.errors import CommandError
-from apfproxy.cli.live_client import LiveClient
 from apfproxy.cli.main import main
-from apfproxy.cli.top import Screen, print_json, print_once, run
+from apfproxy.cli.top import print_json, print_once, run
 from apfproxy.settings import Address
 from tests.cli.live_states import flow, level, state
 
@@ -212,14 +211,6 @@ async def test_json(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
 
     assert code == 0
     assert printed["levels"] == [level(dispatched=50)]
-
-
-async def test_repr(proxy: Proxy) -> None:
-    """A screen says whose it is."""
-    async with LiveClient(proxy.address) as client:
-        screen = Screen(client, await client.look(), lambda: 0.0)
-
-    assert repr(screen) == f"<Screen of <LiveClient of {client.url}>, problem None>"
 
 
 @pytest.mark.parametrize(

@@ -383,7 +383,8 @@ async def test_any_cluster(path: str | None, tmp_path: Path) -> None:
             is_enabled=True, kubeconfig=path or kubeconfig(tmp_path, port)
         )
         controller = Controller(VirtualClock(), 600, 0)
-        source = kubernetes_objects(FlowControlSettings(kubernetes=kubernetes), controller)
+        settings = FlowControlSettings(kubernetes=kubernetes)
+        source = kubernetes_objects(settings, controller, lambda _problems, _dangling: None)
         source.load_first()
         watching = spawn(source.watch(), name="watching")
         try:
