@@ -16,6 +16,7 @@ from apfproxy.observe.families import (
     HistogramFamily,
     bound_texts,
     build_info,
+    by_label,
     counter,
     gauge,
 )
@@ -108,21 +109,21 @@ class ApiServerMetrics(Collector):
         yield gauge(
             "apiserver_current_inflight_requests",
             "Requests now, without watches that have their initial events",
-            [({"request_kind": kind}, number) for kind, number in counters.in_flight.items()],
+            by_label("request_kind", counters.in_flight),
         )
         yield counter(
             PREFIX + "injected_faults_total",
             "Requests that failed because --fault asked for it",
-            (({"kind": kind}, failed) for kind, failed in sorted(counters.injected_faults.items())),
+            by_label("kind", dict(sorted(counters.injected_faults.items()))),
         )
 
     def _objects(self, resources: Sequence[ResourceState]) -> Iterator[Metric]:
+        labelled = [({"group": each.group, "resource": each.resource}, each) for each in resources]
         yield gauge(
             "apiserver_resource_objects",
             "Stored objects, by group and resource",
-            (({"group": each.group, "resource": each.resource}, each.objects)
-             for each in resources),
-        )  # fmt: skip
+            ((labels, each.objects) for labels, each in labelled),
+        )
         yield gauge(
             "apiserver_storage_objects",
             "Stored objects, by resource with its group",
@@ -134,9 +135,8 @@ class ApiServerMetrics(Collector):
         yield gauge(
             PREFIX + "watchers",
             "Watches and controllers that follow a resource",
-            (({"group": each.group, "resource": each.resource}, each.watchers)
-             for each in resources),
-        )  # fmt: skip
+            ((labels, each.watchers) for labels, each in labelled),
+        )
 
     def _store(self, state: StoreState) -> Iterator[Metric]:
         counters = self._counters
@@ -171,17 +171,11 @@ class ApiServerMetrics(Collector):
 
 def without_dry_run(labels: RequestLabels) -> Labels:
     """The labels of long-running requests."""
-    return {
-        "verb": labels.verb,
-        "group": labels.group,
-        "version": labels.version,
-        "resource": labels.resource,
-        "subresource": labels.subresource,
-        "scope": labels.scope,
-        "component": COMPONENT,
-    }
+    named = labels._asdict()
+    del named["dry_run"]
+    return {**named, "component": COMPONENT}
 
 
 def request_labels(labels: RequestLabels) -> Labels:
     """The labels of requests."""
-    return {**without_dry_run(labels), "dry_run": labels.dry_run}
+    return {**labels._asdict(), "component": COMPONENT}

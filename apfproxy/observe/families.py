@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import platform
 from itertools import accumulate, islice
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client.core import Metric
 from prometheus_client.samples import Sample
@@ -20,11 +21,15 @@ from prometheus_client.utils import floatToGoString
 import apfproxy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 Labels = dict[str, str]
 NO_LABELS: Labels = {}
 NS_PER_S = 1_000_000_000
+
+Series = dict[tuple[str, str], str]
+"""Names of metrics and the attributes that hold their values, as `operator.attrgetter` takes them,
+to the help texts."""
 
 MOST_SAMPLES = 500
 """Of one part of a family: making and encoding them takes 2 ms."""
@@ -49,6 +54,17 @@ def info(name: str, help_text: str, labels: Mapping[str, str]) -> Metric:
     metric = Metric(name.removesuffix("_info"), help_text, "info")
     metric.samples = [Sample(name, dict(labels), 1)]
     return metric
+
+
+def readings(prefix: str, series: Series) -> Iterator[tuple[str, str, Callable[[Any], Any]]]:
+    """Name, help text and value, of whatever has the attributes, of each metric."""
+    for (name, attribute), help_text in series.items():
+        yield prefix + name, help_text, attrgetter(attribute)
+
+
+def by_label(label: str, values: Mapping[Any, float]) -> list[tuple[Labels, float]]:
+    """The values of a family with one label."""
+    return [({label: str(key)}, value) for key, value in values.items()]
 
 
 def build_info() -> Metric:

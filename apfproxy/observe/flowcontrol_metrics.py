@@ -10,7 +10,8 @@ the FlowSchema's first request, a histogram with its first observation.  Familie
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any
 
 from apfproxy.flowcontrol.counters import (
     DURATION_BOUNDS_S,
@@ -26,205 +27,155 @@ from apfproxy.observe.families import (
     NS_PER_S,
     HistogramFamily,
     bound_texts,
+    by_label,
     counter_parts,
     gauge,
     gauge_parts,
+    readings,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from prometheus_client.core import Metric
 
     from apfproxy.clock import Clock
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.flowcontrol.counters import FlowSchemaCounters, Histogram
+    from apfproxy.flowcontrol.counters import FlowSchemaCounters
     from apfproxy.flowcontrol.kind_meter import KindMeter
-    from apfproxy.flowcontrol.meter import LevelMeter, RatioHistogram
     from apfproxy.flowcontrol.priority_level import PriorityLevel
-    from apfproxy.flowcontrol.queue_set import QueueSet
-    from apfproxy.observe.families import Labels
+    from apfproxy.observe.families import Labels, Series
 
-    LevelValue = Callable[[PriorityLevel], float]
-    SchemaValue = Callable[[FlowSchemaCounters], int]
-    SchemaHistogram = Callable[[FlowSchemaCounters], Histogram]
-    SBounds = Callable[[QueueSet], tuple[int, int]]
-    MeterHistogram = Callable[[LevelMeter], RatioHistogram]
+    HistogramRow = tuple[str, str, tuple[float, ...], int, dict[str, Labels]]
+    """Name, help, bounds in the metric's unit, recorded units in one of the metric's, and the
+    attributes that are its series, with their labels."""
 
 PREFIX = "apiserver_flowcontrol_"
 TICKS_PER_SEAT_SECOND = NS_PER_S // NS_PER_TICK
 
-LEVEL_GAUGES: dict[str, tuple[str, LevelValue]] = {
-    "nominal_limit_seats": (
-        "Seats that the shares of the priority level buy it",
-        lambda level: level.nominal_limit,
+LEVEL_GAUGES: Series = {
+    ("nominal_limit_seats", "nominal_limit"): "Seats that the shares of the priority level buy it",
+    ("lower_limit_seats", "lower_limit"): "Seats that the priority level never lends",
+    ("upper_limit_seats", "upper_limit"): (
+        "Seats that the priority level can have at most, borrowed ones included"
     ),
-    "lower_limit_seats": (
-        "Seats that the priority level never lends",
-        lambda level: level.lower_limit,
+    ("current_limit_seats", "current_limit"): (
+        "Seats that the priority level has until the next adjustment"
     ),
-    "upper_limit_seats": (
-        "Seats that the priority level can have at most, borrowed ones included",
-        lambda level: level.upper_limit,
+    ("target_seats", "target"): "Seats that the priority level wanted at the last adjustment",
+    ("demand_seats_high_watermark", "demand.stats.high_watermark"): (
+        "Largest seat demand in the last adjustment period"
     ),
-    "current_limit_seats": (
-        "Seats that the priority level has until the next adjustment",
-        lambda level: level.current_limit,
+    ("demand_seats_average", "demand.stats.average"): (
+        "Time-weighted average of the seat demand in the last adjustment period"
     ),
-    "target_seats": (
-        "Seats that the priority level wanted at the last adjustment",
-        lambda level: level.target,
+    ("demand_seats_stdev", "demand.stats.stddev"): (
+        "Time-weighted standard deviation of the seat demand in the last adjustment period"
     ),
-    "demand_seats_high_watermark": (
-        "Largest seat demand in the last adjustment period",
-        lambda level: level.demand.stats.high_watermark,
-    ),
-    "demand_seats_average": (
-        "Time-weighted average of the seat demand in the last adjustment period",
-        lambda level: level.demand.stats.average,
-    ),
-    "demand_seats_stdev": (
-        "Time-weighted standard deviation of the seat demand in the last adjustment period",
-        lambda level: level.demand.stats.stddev,
-    ),
-    "demand_seats_smoothed": (
-        "Envelope of the seat demand: rises at once, decays slowly",
-        lambda level: level.demand.smoothed,
-    ),
-    "current_r": (
-        "Progress meter R of the priority level now, in seat-seconds for each queue",
-        lambda level: level.queue_set.current_r / TICKS_PER_SEAT_SECOND,
-    ),
-    "dispatch_r": (
-        "R at the last dispatch from a queue",
-        lambda level: level.queue_set.dispatch_r / TICKS_PER_SEAT_SECOND,
-    ),
-    "latest_s": (
-        "Virtual start S of the request dispatched last from a queue",
-        lambda level: level.queue_set.latest_s / TICKS_PER_SEAT_SECOND,
+    ("demand_seats_smoothed", "demand.smoothed"): (
+        "Envelope of the seat demand: rises at once, decays slowly"
     ),
 }
-
-S_BOUNDS: dict[str, tuple[str, SBounds]] = {
-    "next_s_bounds": (
-        "Least and largest virtual start S among the oldest requests of the queues",
-        lambda queue_set: queue_set.next_s_bounds(),
+R_GAUGES: Series = {
+    ("current_r", "queue_set.current_r"): (
+        "Progress meter R of the priority level now, in seat-seconds for each queue"
     ),
+    ("dispatch_r", "queue_set.dispatch_r"): "R at the last dispatch from a queue",
+    ("latest_s", "queue_set.latest_s"): (
+        "Virtual start S of the request dispatched last from a queue"
+    ),
+}
+"""In ticks, shown in seat-seconds."""
+
+S_BOUNDS = {
+    "next_s_bounds": "Least and largest virtual start S among the oldest requests of the queues",
     "next_discounted_s_bounds": (
-        "Like next_s_bounds, each S less the assumed work that its queue has in execution",
-        lambda queue_set: queue_set.next_discounted_s_bounds(),
+        "Like next_s_bounds, each S less the assumed work that its queue has in execution"
+    ),
+}
+"""Named like the methods of a queue set that compute them."""
+
+SCHEMA_GAUGES: Series = {
+    ("current_executing_requests", "executing_requests"): (
+        "Requests that execute; a WATCH counts until its initial events are through"
+    ),
+    ("current_executing_seats", "executing_seats"): (
+        "Seats held by requests that execute or linger after their end"
+    ),
+    ("current_inqueue_requests", "inqueue_requests"): "Requests that wait in queues",
+    ("current_inqueue_seats", "inqueue_seats"): (
+        "Seats that the requests waiting in queues will need"
+    ),
+}
+SCHEMA_COUNTERS: Series = {
+    ("dispatched_requests_total", "dispatched"): "Requests that were given seats",
+    ("request_dispatch_no_accommodation_total", "no_accommodation"): (
+        "Times that a request was next but did not fit into the free seats"
     ),
 }
 
-SCHEMA_GAUGES: dict[str, tuple[str, SchemaValue]] = {
-    "current_executing_requests": (
-        "Requests that execute; a WATCH counts until its initial events are through",
-        lambda counters: counters.executing_requests,
-    ),
-    "current_executing_seats": (
-        "Seats held by requests that execute or linger after their end",
-        lambda counters: counters.executing_seats,
-    ),
-    "current_inqueue_requests": (
-        "Requests that wait in queues",
-        lambda counters: counters.inqueue_requests,
-    ),
-    "current_inqueue_seats": (
-        "Seats that the requests waiting in queues will need",
-        lambda counters: counters.inqueue_seats,
-    ),
-}
-
-SCHEMA_COUNTERS: dict[str, tuple[str, SchemaValue]] = {
-    "dispatched_requests_total": ("Requests that were given seats", lambda each: each.dispatched),
-    "request_dispatch_no_accommodation_total": (
-        "Times that a request was next but did not fit into the free seats",
-        lambda counters: counters.no_accommodation,
-    ),
-}
-
-REJECTIONS: tuple[tuple[str, SchemaValue], ...] = (
-    ("concurrency-limit", lambda counters: counters.rejected_concurrency_limit),
-    ("queue-full", lambda counters: counters.rejected_queue_full),
-    ("time-out", lambda counters: counters.rejected_time_out),
-)
-ADDED_REJECTIONS: tuple[tuple[str, SchemaValue], ...] = (
-    ("ban", lambda counters: counters.rejected_ban),
-    ("long-running", lambda counters: counters.rejected_long_running),
-    ("rate", lambda counters: counters.rejected_rate),
-)
+REJECTIONS = ("concurrency-limit", "queue-full", "time-out")
+ADDED_REJECTIONS = ("ban", "long-running", "rate")
 """Reasons by additions to objects, which are rare: shown if there are any."""
 
-SCHEMA_HISTOGRAMS: tuple[
-    tuple[str, str, tuple[float, ...], int, tuple[tuple[Labels, SchemaHistogram], ...]], ...
-] = (
+SCHEMA_HISTOGRAMS: tuple[HistogramRow, ...] = (
     (
         "request_wait_duration_seconds",
         "Time in a queue, by whether the request was executed after it",
         DURATION_BOUNDS_S,
         NS_PER_S,
-        (
-            ({"execute": "true"}, lambda counters: counters.wait_executed_ns),
-            ({"execute": "false"}, lambda counters: counters.wait_rejected_ns),
-        ),
+        {"wait_executed_ns": {"execute": "true"}, "wait_rejected_ns": {"execute": "false"}},
     ),
     (
         "request_execution_seconds",
         "Time of execution; of a WATCH its initialization",
         DURATION_BOUNDS_S,
         NS_PER_S,
-        (
-            ({"type": "regular"}, lambda counters: counters.execution_regular_ns),
-            ({"type": "watch"}, lambda counters: counters.execution_watch_ns),
-        ),
+        {"execution_regular_ns": {"type": "regular"}, "execution_watch_ns": {"type": "watch"}},
     ),
     (
         "request_queue_length_after_enqueue",
         "Length of the queue that a request joined, itself included",
         QUEUE_LENGTH_BOUNDS,
         1,
-        (({}, lambda counters: counters.queue_length_after_enqueue),),
+        {"queue_length_after_enqueue": {}},
     ),
     (
         "work_estimated_seats",
         "Most seats that a request was estimated to need at any stage",
         SEATS_BOUNDS,
         1,
-        (({}, lambda counters: counters.work_estimated_seats),),
+        {"work_estimated_seats": {}},
     ),
     (
         "watch_count_samples",
         "Watches that a mutating request was estimated to notify",
         WATCH_COUNT_BOUNDS,
         1,
-        (({}, lambda counters: counters.watch_count),),
+        {"watch_count": {}},
     ),
 )
-"""Name, help, bounds in the metric's unit, recorded units in one of the metric's, series."""
-
-METER_HISTOGRAMS: tuple[
-    tuple[str, str, tuple[float, ...], tuple[tuple[Labels, MeterHistogram], ...]], ...
-] = (
+METER_HISTOGRAMS: tuple[HistogramRow, ...] = (
     (
         "priority_level_request_utilization",
         "Nanoseconds by requests that execute or wait, as a part of what there is room for",
         REQUEST_RATIO_BOUNDS,
-        (
-            ({"phase": "executing"}, lambda meter: meter.requests_executing),
-            ({"phase": "waiting"}, lambda meter: meter.requests_waiting),
-        ),
+        1,
+        {"requests_executing": {"phase": "executing"}, "requests_waiting": {"phase": "waiting"}},
     ),
     (
         "priority_level_seat_utilization",
         "Nanoseconds by seats in use, as a part of the concurrency limit",
         SEAT_RATIO_BOUNDS,
-        (({"phase": "executing"}, lambda meter: meter.seats_in_use),),
+        1,
+        {"seats_in_use": {"phase": "executing"}},
     ),
     (
         "demand_seats",
         "Nanoseconds by seats in use or waited for, as a part of the current limit",
         DEMAND_RATIO_BOUNDS,
-        (({}, lambda meter: meter.seat_demand),),
+        1,
+        {"seat_demand": {}},
     ),
 )
 
@@ -248,13 +199,12 @@ class FlowControlMetrics:
         yield from self._kind_families()
 
     def _level_families(self, levels: list[PriorityLevel]) -> Iterator[Metric]:
-        for name, (help_text, level_value) in LEVEL_GAUGES.items():
-            yield from gauge_parts(
-                PREFIX + name,
-                help_text,
-                ((labels, level_value(level)) for labels, level in synced(levels)),
-            )
-        for name, (help_text, bounds_of) in S_BOUNDS.items():
+        for rows, units in ((LEVEL_GAUGES, 1), (R_GAUGES, TICKS_PER_SEAT_SECOND)):
+            for name, help_text, value in readings(PREFIX, rows):
+                values = ((labels, value(level) / units) for labels, level in synced(levels))
+                yield from gauge_parts(name, help_text, values)
+        for name, help_text in S_BOUNDS.items():
+            bounds_of = methodcaller(name)
             yield from gauge_parts(
                 PREFIX + name,
                 help_text,
@@ -269,14 +219,9 @@ class FlowControlMetrics:
             "Part of its target that each priority level not at a bound got last time",
             [(NO_LABELS, self._controller.seat_fair_frac)],
         )
-        for name, help_text, ratio_bounds, level_series in METER_HISTOGRAMS:
-            yield from self._histogram(PREFIX + name, help_text, ratio_bounds).parts(
-                ({**labels, **own_labels}, ratios.counts, ratios.sum)
-                for labels, level in synced(levels)
-                for own_labels, ratios in (
-                    (own_labels, meter_histogram(level.queue_set.meter))
-                    for own_labels, meter_histogram in level_series
-                )
+        for row in METER_HISTOGRAMS:
+            yield from self._histogram_parts(
+                row, ((labels, level.queue_set.meter) for labels, level in synced(levels))
             )
 
     def _schema_families(self, schemas: list[FlowSchemaCounters]) -> Iterator[Metric]:
@@ -287,43 +232,44 @@ class FlowControlMetrics:
             )
             for counters in schemas
         ]
-        for family_of, rows in ((gauge_parts, SCHEMA_GAUGES), (counter_parts, SCHEMA_COUNTERS)):
-            for name, (help_text, value) in rows.items():
-                yield from family_of(
-                    PREFIX + name,
-                    help_text,
-                    ((labels, value(counters)) for labels, counters in labelled),
-                )
+        for parts_of, rows in ((gauge_parts, SCHEMA_GAUGES), (counter_parts, SCHEMA_COUNTERS)):
+            for name, help_text, value in readings(PREFIX, rows):
+                values = ((labels, value(counters)) for labels, counters in labelled)
+                yield from parts_of(name, help_text, values)
         yield from counter_parts(
             PREFIX + "rejected_requests_total",
             "Requests that got no seats, by reason",
             (
-                ({**labels, "reason": reason}, value(counters))
+                ({**labels, "reason": reason}, rejected)
                 for labels, counters in labelled
-                for reason, value in REJECTIONS + ADDED_REJECTIONS
-                if (reason, value) in REJECTIONS or value(counters)
+                for reason in REJECTIONS + ADDED_REJECTIONS
+                if (rejected := getattr(counters, f"rejected_{reason.replace('-', '_')}"))
+                or reason in REJECTIONS
             ),
         )
-        for name, help_text, bounds, units, schema_series in SCHEMA_HISTOGRAMS:
-            yield from self._histogram(PREFIX + name, help_text, bounds).parts(
-                ({**labels, **own_labels}, histogram.counts, histogram.sum / units)
-                for labels, counters in labelled
-                for own_labels, histogram in (
-                    (own_labels, schema_histogram(counters))
-                    for own_labels, schema_histogram in schema_series
-                )
-                if any(histogram.counts)
-            )
+        for row in SCHEMA_HISTOGRAMS:
+            yield from self._histogram_parts(row, labelled, only_used=True)
+
+    def _histogram_parts(
+        self, row: HistogramRow, recorded: Iterable[tuple[Labels, Any]], *, only_used: bool = False
+    ) -> Iterator[Metric]:
+        name, help_text, bounds, units, attributes = row
+
+        def series() -> Iterator[tuple[Labels, list[int], float]]:
+            for labels, owner in recorded:
+                for attribute, own_labels in attributes.items():
+                    histogram = getattr(owner, attribute)
+                    if any(histogram.counts) or not only_used:
+                        yield {**labels, **own_labels}, histogram.counts, histogram.sum / units
+
+        return self._histogram(PREFIX + name, help_text, bounds).parts(series())
 
     def _kind_families(self) -> Iterator[Metric]:
         now_ns = self._clock.now_ns()
         yield gauge(
             "apiserver_current_inflight_requests",
             "Most requests that executed at a time in the last second, by kind",
-            (
-                ({"request_kind": kind}, value)
-                for kind, value in self._kind_meter.in_flight(now_ns).items()
-            ),
+            by_label("request_kind", self._kind_meter.in_flight(now_ns)),
         )
         family = self._histogram(
             PREFIX + "read_vs_write_current_requests",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.observe.families import NO_LABELS, counter, gauge
+from apfproxy.observe.families import NO_LABELS, by_label, counter, gauge
 from apfproxy.observe.proxy_metrics import PREFIX
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def admin_families(connections: Connections) -> Iterator[Metric]:
     yield counter(
         f"{PREFIX}admin_connections_ended_total",
         "Connections of the admin listener that made way, were late, or were a watch too many",
-        [({"reason": str(reason)}, number) for reason, number in connections.ended.items()],
+        by_label("reason", connections.ended),
     )
 
 
@@ -66,7 +66,7 @@ def fault_families(faults: Faults) -> Iterator[Metric]:
     yield counter(
         f"{PREFIX}internal_errors_total",
         "Errors of the proxy itself that were contained, by the part of it in which they came up",
-        [({"part": part}, total) for part, total in faults.totals.items()],
+        by_label("part", faults.totals),
     )
 
 

@@ -14,89 +14,69 @@ from apfproxy.observe.families import (
     HistogramFamily,
     bound_texts,
     build_info,
+    by_label,
     counter,
     gauge,
+    readings,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from prometheus_client.core import Metric
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.observe.config_status import ConfigStatus
+    from apfproxy.observe.families import Series
     from apfproxy.proxy.counters import ProxyCounters
-
-    ProxyValue = Callable[[ProxyCounters], int]
 
 PREFIX = "apfproxy_"
 
-GAUGES: dict[str, tuple[str, ProxyValue]] = {
-    "downstream_connections": (
-        "Connections of clients that are open",
-        lambda counters: counters.connections_open,
+GAUGES: Series = {
+    ("downstream_connections", "connections_open"): "Connections of clients that are open",
+    ("slow_readers", "slow_readers_open"): (
+        "Answers under way that gave their seats back since their client takes them slowly"
     ),
-    "slow_readers": (
-        "Answers under way that gave their seats back since their client takes them slowly",
-        lambda counters: counters.slow_readers_open,
-    ),
-    "tunnels_open": ("Upgraded connections that are open", lambda each: each.tunnels_open),
+    ("tunnels_open", "tunnels_open"): "Upgraded connections that are open",
 }
 
-COUNTERS: dict[str, tuple[str, ProxyValue]] = {
-    "downstream_connections_accepted_total": (
-        "Connections accepted from clients",
-        lambda counters: counters.connections_accepted,
+COUNTERS: Series = {
+    ("downstream_connections_accepted_total", "connections_accepted"): (
+        "Connections accepted from clients"
     ),
-    "downstream_received_bytes_total": (
-        "Bytes received from clients",
-        lambda counters: counters.bytes_from_clients,
+    ("downstream_received_bytes_total", "bytes_from_clients"): "Bytes received from clients",
+    ("downstream_sent_bytes_total", "bytes_to_clients"): "Bytes sent to clients",
+    ("downstream_aborts_total", "client_aborts"): (
+        "Requests whose client left before its answer was complete"
     ),
-    "downstream_sent_bytes_total": ("Bytes sent to clients", lambda each: each.bytes_to_clients),
-    "downstream_aborts_total": (
-        "Requests whose client left before its answer was complete",
-        lambda counters: counters.client_aborts,
+    ("downstream_malformed_requests_total", "malformed_requests"): (
+        "Requests refused because their bytes are not proper HTTP"
     ),
-    "downstream_malformed_requests_total": (
-        "Requests refused because their bytes are not proper HTTP",
-        lambda counters: counters.malformed_requests,
+    ("slow_reader_releases_total", "slow_reader_releases"): (
+        "Requests whose seats went back while the rest of their answer waited for its client alone"
     ),
-    "slow_reader_releases_total": (
-        "Requests whose seats went back while the rest of their answer waited for its client alone",
-        lambda counters: counters.slow_reader_releases,
+    ("abandoned_requests_total", "abandoned_requests"): (
+        "Requests that kept their seats after their client had left, until the origin was through"
     ),
-    "abandoned_requests_total": (
-        "Requests that kept their seats after their client had left, until the origin was through",
-        lambda counters: counters.abandoned_requests,
+    ("abandoned_requests_given_up_total", "abandoned_given_up"): (
+        "Of those, the ones that the origin did not answer within upstream.abandonedWait"
     ),
-    "abandoned_requests_given_up_total": (
-        "Of those, the ones that the origin did not answer within upstream.abandonedWait",
-        lambda counters: counters.abandoned_given_up,
+    ("upstream_received_bytes_total", "bytes_from_origins"): "Bytes received from the origin",
+    ("upstream_sent_bytes_total", "bytes_to_origins"): "Bytes sent to the origin",
+    ("upstream_connections_opened_total", "upstream_connections_opened"): (
+        "Connections opened to the origin"
     ),
-    "upstream_received_bytes_total": (
-        "Bytes received from the origin",
-        lambda counters: counters.bytes_from_origins,
+    ("upstream_connect_failures_total", "upstream_connect_failures"): (
+        "Connections that the origin did not accept"
     ),
-    "upstream_sent_bytes_total": ("Bytes sent to the origin", lambda each: each.bytes_to_origins),
-    "upstream_connections_opened_total": (
-        "Connections opened to the origin",
-        lambda counters: counters.upstream_connections_opened,
+    ("upstream_failures_total", "upstream_failures"): (
+        "Requests whose answer from the origin was broken or cut short"
     ),
-    "upstream_connect_failures_total": (
-        "Connections that the origin did not accept",
-        lambda counters: counters.upstream_connect_failures,
+    ("upstream_timeouts_total", "upstream_timeouts"): (
+        "Requests that the origin did not connect for or answer in time"
     ),
-    "upstream_failures_total": (
-        "Requests whose answer from the origin was broken or cut short",
-        lambda counters: counters.upstream_failures,
-    ),
-    "upstream_timeouts_total": (
-        "Requests that the origin did not connect for or answer in time",
-        lambda counters: counters.upstream_timeouts,
-    ),
-    "upstream_retries_total": (
-        "Requests sent again because their kept connection was closed meanwhile",
-        lambda counters: counters.upstream_retries,
+    ("upstream_retries_total", "upstream_retries"): (
+        "Requests sent again because their kept connection was closed meanwhile"
     ),
 }
 
@@ -146,10 +126,9 @@ class ProxyMetrics:
 
     def _data_plane(self) -> Iterator[Metric]:
         counters = self._counters
-        for name, (help_text, value) in GAUGES.items():
-            yield gauge(PREFIX + name, help_text, [(NO_LABELS, value(counters))])
-        for name, (help_text, value) in COUNTERS.items():
-            yield counter(PREFIX + name, help_text, [(NO_LABELS, value(counters))])
+        for family_of, rows in ((gauge, GAUGES), (counter, COUNTERS)):
+            for name, help_text, value in readings(PREFIX, rows):
+                yield family_of(name, help_text, [(NO_LABELS, value(counters))])
         yield from self._refusals()
         idle = self._pool.idle_count
         yield gauge(
@@ -169,15 +148,12 @@ class ProxyMetrics:
         yield counter(
             PREFIX + "responses_total",
             "Final answers sent to clients, by status code",
-            (({"code": label}, answered) for label, answered in answers.items()),
+            by_label("code", answers),
         )
         yield counter(
             PREFIX + "tunnels_total",
             "Connections that were upgraded, by protocol",
-            (
-                ({"protocol": protocol}, number)
-                for protocol, number in sorted(counters.tunnels_by_protocol.items())
-            ),
+            by_label("protocol", dict(sorted(counters.tunnels_by_protocol.items()))),
         )
         head = HistogramFamily(
             PREFIX + "upstream_response_head_seconds",
@@ -193,23 +169,17 @@ class ProxyMetrics:
         yield counter(
             PREFIX + "connections_refused_total",
             "Connections of clients that were not taken, by the limit that they were over",
-            (
-                ({"reason": reason}, refused)
-                for reason, refused in counters.connections_refused.items()
-            ),
+            by_label("reason", counters.connections_refused),
         )
         yield counter(
             PREFIX + "tls_handshake_failures_total",
             "Connections of clients that ended in their TLS handshake",
-            (
-                ({"reason": reason}, failed)
-                for reason, failed in counters.handshake_failures.items()
-            ),
+            by_label("reason", counters.handshake_failures),
         )
         yield gauge(
             PREFIX + "overloaded",
             "Whether new connections are shed because the proxy itself has too much to do",
-            (({"reason": reason}, is_so) for reason, is_so in counters.overloads.items()),
+            by_label("reason", counters.overloads),
         )
         yield gauge(
             PREFIX + "loop_delay_seconds",

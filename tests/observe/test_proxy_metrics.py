@@ -54,7 +54,7 @@ def values() -> Values:
 
 def test_each_counter_is_exposed_once(values: Values) -> None:
     """Every plain counter has a metric of its own."""
-    found = [values.of(name) for name in (*GAUGES, *COUNTERS)]
+    found = [values.of(name) for name, _ in (*GAUGES, *COUNTERS)]
 
     assert None not in found
     assert len(found) == len(set(found))
