@@ -100,13 +100,12 @@ DEFAULT_RULES = Rules()
 
 
 class Authenticator:
-    """Authenticates requests.
+    """Authenticates requests; `now_s` is Unix time.
 
     Args:
         tokens: Authenticators of bearer tokens, in the order in which they are asked.
         impersonations: Who may impersonate; None for nobody.
         own_token: The proxy's own bearer token, with which it impersonates.
-        now_s: Unix time.
     """
 
     def __init__(

@@ -195,10 +195,9 @@ def common_name(certificate: x509.Certificate) -> str:
 
 
 def user_of(certificate: x509.Certificate, fingerprint: str) -> User | None:
-    """The user that a certificate names; None if it has no common name.
+    """The user that a certificate names; None without a common name.
 
-    Raises:
-        SubjectError: A name is no text, or there is more than one uid, or an empty one.
+    SubjectError if a name is no text, or there is more than one uid, or an empty one.
     """
     name = common_name(certificate)
     if not name:

@@ -91,15 +91,7 @@ def read_credentials(
 ) -> Credentials:
     """The credentials in the fields of a request.
 
-    Args:
-        rules: The names of front proxies' fields.
-        claims: The fields of front proxies.
-        authorizations: Values of Authorization.
-        impersonations: The fields of impersonation.
-        websocket_token: The token in the WebSocket subprotocol; b"" if none.
-
-    Raises:
-        CredentialsError: They are ambiguous, or not UTF-8.
+    CredentialsError if they are ambiguous, or not UTF-8.
     """
     if len(authorizations) > 1:
         raise CredentialsError("Authorization is there more than once")

@@ -9,11 +9,7 @@ if TYPE_CHECKING:
 
 
 def read_file(path: Path, max_bytes: int, error_type: type[ValueError]) -> bytes:
-    """The content of a file, of one that is too large a byte more than `max_bytes`.
-
-    Raises:
-        ValueError: Of `error_type`: it cannot be read.
-    """
+    """The content of a file, or `error_type`; of one too large a byte more than `max_bytes`."""
     try:
         with path.open("rb") as file:
             return file.read(max_bytes + 1)

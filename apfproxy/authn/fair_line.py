@@ -82,8 +82,7 @@ class FairLine:
     async def wait(self, place: Place) -> None:
         """Wait for a turn; `leave` has to follow, whatever this raises.
 
-        Raises:
-            LineFullError: There is no place, or it had to give way.
+        LineFullError if there is no place, or it had to give way.
         """
         line = self._lines.get(place.address)
         if line is None:

@@ -52,9 +52,7 @@ class Impersonations:
     def check(self, user: User, wanted: User) -> bool | None:
         """Whether the user may be the wanted one; None if the upstream has to be asked: `review`.
 
-        Args:
-            user: The real user, with all groups that count.
-            wanted: The user that the fields name, with the groups, uid and extra they name.
+        The user has all groups that count, the wanted one what the fields name.
         """
         if self._is_listed(user):
             return True

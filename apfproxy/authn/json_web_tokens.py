@@ -81,8 +81,7 @@ class JwtSettingsError(ValueError):
 class JsonWebTokens:
     """Authenticates the tokens of one issuer; `now_s` is Unix time.
 
-    Raises:
-        JwtSettingsError: The settings do not go together.
+    JwtSettingsError if the settings do not go together.
     """
 
     def __init__(
@@ -278,9 +277,7 @@ def keys_of(
 ) -> FileKeys | RemoteKeys:
     """The keys that the settings name; those of a file are read.
 
-    Raises:
-        JwtSettingsError: The settings do not go together.
-        WebKeysError: A file cannot be used.
+    JwtSettingsError if the settings do not go together, WebKeysError for an unusable file.
     """
     check_settings(settings)
     if settings.keys_file is not None:

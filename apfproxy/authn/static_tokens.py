@@ -74,11 +74,7 @@ class StaticTokens:
 
 
 def user_of(fields: list[str], where: str) -> tuple[str, User]:
-    """The token of a record, and its user.
-
-    Raises:
-        StaticTokensError: It has no such fields.
-    """
+    """The token of a record, and its user; StaticTokensError if it has no such fields."""
     if len(fields) not in {3, 4}:
         hint = "; comments are not possible" if fields[0].startswith("#") else ""
         raise StaticTokensError(
@@ -96,11 +92,7 @@ def user_of(fields: list[str], where: str) -> tuple[str, User]:
 
 
 def records(data: bytes, path: str) -> Iterator[tuple[int, list[str]]]:
-    """The records of the file, each with the number of the line that it begins in.
-
-    Raises:
-        StaticTokensError: It is no such file.
-    """
+    """The records, each with the number of its first line, or StaticTokensError."""
     if len(data) > MAX_FILE_BYTES:
         raise StaticTokensError(f"{path}: larger than {MAX_FILE_BYTES} bytes; not a token file?")
     try:

@@ -39,9 +39,5 @@ def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def refuse_constant(_name: str) -> None:
-    """Refuse NaN and Infinity.
-
-    Raises:
-        StrictJsonError: Always.
-    """
+    """Refuse NaN and Infinity, by StrictJsonError."""
     raise StrictJsonError("a number that JSON does not have")

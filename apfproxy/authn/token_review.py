@@ -180,11 +180,7 @@ def text(value: object, where: str) -> str:
 
 
 def texts(value: object, where: str) -> tuple[str, ...]:
-    """A list of texts; empty if it is left out.
-
-    Raises:
-        ReviewError: It is something else.
-    """
+    """A list of texts, or ReviewError; empty if it is left out."""
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):

@@ -157,12 +157,7 @@ class FileKeys(KeySource):
 
 
 def parse_keys(data: bytes, where: str) -> KeySet:
-    """The keys of a file, PEM or JWKS.
-
-    Args:
-        data: Its content.
-        where: Its path, for errors.
-    """
+    """The keys of a file, PEM or JWKS; errors name it by `where`."""
     if len(data) > MAX_SET_BYTES:
         raise WebKeysError(f"{where}: larger than {MAX_SET_BYTES} bytes; not a set of keys?")
     if data.lstrip().startswith(b"{"):

@@ -53,12 +53,7 @@ class AccessLogError(OperatorError):
 
 
 class AccessLog:
-    """The file, or `STDOUT`, and the lines on their way to it, of which some may wait at most.
-
-    Attributes:
-        dropped: Lines that were dropped, since too many waited or since writing failed.
-        write_errors: Writes and openings that failed.
-    """
+    """The file, or `STDOUT`, and the lines on their way to it, of which some may wait at most."""
 
     def __init__(self, path: str, max_queued: int, clock: Clock) -> None:
         self._path = path
@@ -79,6 +74,7 @@ class AccessLog:
         self._is_torn = False
         self._cached_bytes = 0
         self.write_errors = 0
+        """Writes and openings that failed."""
         self._failure: str | None = None
         self._progress_ns = 0
         """When the thread last finished an order, or got the first after a pause."""
@@ -87,7 +83,7 @@ class AccessLog:
 
     @property
     def dropped(self) -> int:
-        """Lines that were not written."""
+        """Lines not written, since too many waited or since writing failed."""
         return self._refused + self._lost
 
     @property

@@ -134,17 +134,9 @@ def build_admin_app(
     top_flows: TopFlows | None = None,
     explain_page: ExplainPage | None = None,
 ) -> web.Application:
-    """The application that the admin listener serves.
+    """The application that the admin listener serves; what is None or empty has no page.
 
-    Args:
-        controller: Whose levels, queues and requests the dumps show.
-        metrics: Renders `/metrics`.
-        health: Checks of the health pages.
-        wall_offset_ns: Nanoseconds since 1970 less the controller's clock, now.
-        api_routes: Of the API of the objects; empty if there is none.
-        live_inputs: What the live page shows that the controller does not know.
-        top_flows: What its page shows; None for no such page.
-        explain_page: Explains requests; None for no such page.
+    `wall_offset_ns` gives nanoseconds since 1970 less the controller's clock, now.
     """
     index = {**INDEX, **LIVE_INDEX, **(API_INDEX if api_routes else {})}
     live = LivePage(controller, live_inputs or LiveInputs())

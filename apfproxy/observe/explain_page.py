@@ -99,8 +99,7 @@ def question(
 ) -> tuple[User, RequestAttributes, Headers]:
     """Who asks for what, and with which headers, by the page's query as it stands in the URL.
 
-    Raises:
-        ValueError: It makes no sense, or `judge` refuses it; says what would.
+    ValueError, which says what would make sense, if it makes none or `judge` refuses it.
     """
     try:
         # Names and targets are bytes to others, so none may be lost.

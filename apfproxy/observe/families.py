@@ -104,9 +104,7 @@ def counter_parts(
 class HistogramFamily:
     """A histogram under construction, one series at a time.
 
-    Args:
-        name, help_text: As exposed.
-        bounds: The `le` texts of all buckets but the last, which is `+Inf`.
+    `bounds` are the `le` texts of all buckets but the last, which is `+Inf`.
     """
 
     __slots__ = ("_bounds", "_bucket", "_count", "_sum", "metric")
@@ -130,10 +128,7 @@ class HistogramFamily:
     def series(self, labels: Labels, counts: Iterable[int], sum_: float) -> list[Sample]:
         """The samples of a series, all of one moment.
 
-        Args:
-            labels: Without `le`.
-            counts: Observations of each bucket, not cumulative, the one of `+Inf` included.
-            sum_: Of all observations, in the metric's unit.
+        Its labels lack `le`; its counts, that of `+Inf` included, are not cumulative.
         """
         totals = list(accumulate(counts))
         samples = [

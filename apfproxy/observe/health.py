@@ -27,8 +27,7 @@ class HealthCheck:
         name: As shown, and as the last part of the path of the check's own page.
         pages: Which of `PAGES` list it.
         is_blocking: Whether its failure fails the page; otherwise it is only listed there.
-        reported: What was reported last.
-        look: Says what is wrong by itself, at no cost; None where it is reported.
+        look: Says what is wrong by itself, at no cost; None where it is `reported`.
     """
 
     name: str

@@ -66,9 +66,7 @@ def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
 def kind_of(client: str, user: User, method: str, target: str, seats: int = 0) -> Kind:
     """The kind of requests with a method and a target.
 
-    Raises:
-        AttributesError: Nothing can be made of the target.
-        DeadlineError: Its `timeout` is none.
+    AttributesError or DeadlineError if nothing can be made of the target or of its `timeout`.
     """
     attributes = parse_attributes(method, target.encode("utf-8", "surrogateescape"))
     timeout_ns = request_timeout_ns(attributes, DEFAULT_TIMEOUT_NS)

@@ -88,11 +88,7 @@ class AccessLine(msgspec.Struct, rename="camel"):
 
 
 def read_audit_log(lines: Iterable[bytes], max_broken: int) -> Records:
-    """Read an audit log, an event a line.
-
-    Raises:
-        TooManyBrokenError: More lines are broken than may be.
-    """
+    """Read an audit log, an event a line; TooManyBrokenError if too many lines are broken."""
     decode = msgspec.json.Decoder(AuditEvent).decode
 
     def take(line: bytes, records: Records) -> None:
@@ -102,11 +98,7 @@ def read_audit_log(lines: Iterable[bytes], max_broken: int) -> Records:
 
 
 def read_access_log(lines: Iterable[bytes], max_broken: int) -> Records:
-    """Read an access log.
-
-    Raises:
-        TooManyBrokenError: More lines are broken than may be.
-    """
+    """Read an access log; TooManyBrokenError if too many lines are broken."""
     decode = msgspec.json.Decoder(AccessLine).decode
 
     def take(line: bytes, records: Records) -> None:

@@ -163,11 +163,7 @@ class Mix(msgspec.Struct, frozen=True):
 
 
 def parse_mix(data: bytes) -> Mix:
-    """Read a mix.
-
-    Raises:
-        MixError: It cannot be used.
-    """
+    """Read a mix; MixError if it cannot be used."""
     documents, problem = split_documents(data)
     if problem is not None:
         raise MixError(str(problem), problem.line)
@@ -199,11 +195,7 @@ def parse_mix(data: bytes) -> Mix:
 
 
 def parse_times(text: str) -> Times:
-    """Read a distribution of durations.
-
-    Raises:
-        ValueError: It is none.
-    """
+    """Read a distribution of durations, or raise ValueError."""
     call = CALL.fullmatch(text.replace(" ", ""))
     if call is not None:
         centre_ns = _duration_ns(call[2])

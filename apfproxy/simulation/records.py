@@ -57,19 +57,9 @@ class Records:
     def add(
         self, time_ns: int, user: User, method: str, target: str, service_ns: int, seats: int = 0
     ) -> None:
-        """Add a request.
+        """Add a request that took so long to serve, `UNKNOWN_NS` if it never executed.
 
-        Args:
-            time_ns: Its arrival, since some point that is the same for all.
-            user: Who asked.
-            method: Of what was asked.
-            target: Of what was asked.
-            service_ns: How long it took to serve; `UNKNOWN_NS` if it never executed.
-            seats: That each like it takes; 0 to have them estimated.
-
-        Raises:
-            AttributesError: The target has no attributes.
-            DeadlineError: Its `timeout` is none.
+        Its time has the same zero as all others; seats of 0 are estimated.  Raises as `kind_of`.
         """
         key = (method, target, user, seats)
         number = self._recent.get(key)

@@ -63,9 +63,7 @@ class ApiCredentials:
     async def refresh(self) -> str | None:
         """Read changed files; the value of `Authorization`, if there is one.
 
-        Raises:
-            TokenFileError: A file has no token.
-            ExecError: A program gives no credential.
+        TokenFileError if a file has no token, ExecError if a program gives no credential.
         """
         async with self._lock:
             given = self._given if self._program is None else await self._program.credential()
@@ -122,11 +120,7 @@ class ApiCredentials:
 
 
 def tls_context(access: ApiAccess) -> ssl.SSLContext:
-    """The TLS settings of an access; blocks on the file system.
-
-    Raises:
-        KubeconfigError: A file cannot be used.
-    """
+    """The TLS settings of an access, or KubeconfigError; blocks on the file system."""
     # Not `create_default_context`, which from Python 3.13 on refuses CAs without key identifiers,
     # as clusters have them.
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -94,11 +94,7 @@ class ExecProgram:
 
 
 async def run(command: ExecCommand) -> bytes:
-    """What the program says.
-
-    Raises:
-        ExecError: It cannot be run, fails, says too much or takes too long.
-    """
+    """What the program says; ExecError if it fails, says too much or takes too long."""
     path = shutil.which(command.path)
     hint = f"; {command.hint}" if command.hint else ""
     if path is None:

@@ -77,8 +77,7 @@ class ObjectFiles:
     def load_first(self) -> None:
         """Put the files' objects in force; blocks on the file system.
 
-        Raises:
-            ObjectsError: There are problems; the mandatory objects alone are in force.
+        With problems it raises ObjectsError, and the mandatory objects alone are in force.
         """
         contents = read_files(self.paths)
         self._fingerprint = contents.fingerprint()

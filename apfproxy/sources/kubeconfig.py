@@ -89,10 +89,9 @@ class ApiAccess:
 
 
 def in_cluster(environment: Mapping[str, str], directory: str = SERVICE_ACCOUNT) -> ApiAccess:
-    """How a pod reaches the API of its own cluster, with the service account in `directory`.
+    """How a pod reaches its cluster's API, with the service account in `directory`.
 
-    Raises:
-        KubeconfigError: This is no pod.
+    KubeconfigError if this is no pod.
     """
     host, port = environment.get(HOST, ""), environment.get(PORT, "")
     if not host or not port:
@@ -121,11 +120,7 @@ def in_cluster(environment: Mapping[str, str], directory: str = SERVICE_ACCOUNT)
 
 
 def read_kubeconfig(path: str, context: str | None = None) -> ApiAccess:
-    """How a context of a kubeconfig, by default the current one, reaches its API.
-
-    Raises:
-        KubeconfigError: The file, or that context, cannot be used.
-    """
+    """How a context, by default the current one, reaches its API, or KubeconfigError."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -137,11 +132,7 @@ def read_kubeconfig(path: str, context: str | None = None) -> ApiAccess:
 
 
 def access(data: bytes, path: str, context: str | None = None) -> ApiAccess:
-    """How a context in the bytes of a kubeconfig reaches its API.
-
-    Raises:
-        KubeconfigError: They cannot be used.
-    """
+    """How a context in the bytes of a kubeconfig reaches its API, or KubeconfigError."""
     try:
         whole = yaml.safe_load(data)
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError) as error:

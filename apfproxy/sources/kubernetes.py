@@ -41,10 +41,8 @@ logger = logging.getLogger(__name__)
 class KubernetesObjects:
     """The flow control objects of an API, as the source of a controller's configuration.
 
-    Args:
-        with_suggested: Whether the suggested objects are among those that serve at first.
-        writes_status: Whether the condition `Dangling` of FlowSchemas is written.
-        on_load: Is told the outcome of each load, `load_first` included.
+    The suggested objects may serve until it is known; `on_load` is told of `load_first`, too.
+    With `writes_status` the condition `Dangling` of FlowSchemas is written.
     """
 
     def __init__(

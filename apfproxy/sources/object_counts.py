@@ -99,9 +99,7 @@ def whole_number(text: str) -> int | None:
 class ObjectCounts:
     """Reads the counts periodically, and logs once when that fails or works again.
 
-    Args:
-        on_counts: Gets the counts by resource, and their time in nanoseconds.
-        interval_s: Between the end of a reading and the next.
+    `on_counts` gets the counts by resource and their time in ns, every `interval_s` after the last.
     """
 
     def __init__(

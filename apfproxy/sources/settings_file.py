@@ -55,11 +55,7 @@ class SettingsError(OperatorError):
 
 
 def load_settings(path: Path) -> Settings:
-    """Read a settings file; relative paths in it are relative to its directory.
-
-    Raises:
-        SettingsError: With all problems.
-    """
+    """Read a settings file, or raise SettingsError; its relative paths begin at its directory."""
     try:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
@@ -220,11 +216,7 @@ def describe(node: yaml.Node) -> str:
 
 
 def scalar(node: yaml.Node, kinds: tuple[str, ...], expected: str) -> str:
-    """The text of a scalar of one of the kinds (`str`, `int`, ...).
-
-    Raises:
-        ValueError: If it is something else.
-    """
+    """The text of a scalar of one of the kinds (`str`, `int`, ...), or ValueError."""
     kind = node.tag.removeprefix("tag:yaml.org,2002:")
     if not isinstance(node, yaml.ScalarNode) or kind not in kinds:
         raise ValueError(f"expected {expected}, not {describe(node)}")
