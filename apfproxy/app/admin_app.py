@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from apfproxy.app.raw_request import request_of_line
 from apfproxy.app.web_runner import WebRunner
 from apfproxy.observe.admin import build_admin_app
-from apfproxy.observe.explain_page import NOT_ENFORCED, ExplainPage
+from apfproxy.observe.explain_page import NOT_ENFORCED, explain_route
 from apfproxy.observe.live_state import LiveInputs
 from apfproxy.settings import OBSERVE
 
@@ -27,7 +27,7 @@ def admin_runner(
 ) -> WebRunner:
     """Put the pages together."""
     enforcement = parts.settings().flow_control.enforcement
-    explain_page = ExplainPage(
+    explain_page = explain_route(
         parts.controller,
         parts.costs,
         lambda method, target: request_of_line(method, target, parts.settings().downstream),

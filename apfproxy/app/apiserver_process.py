@@ -39,7 +39,7 @@ from apfproxy.errors import ListenError
 from apfproxy.faults import Faults
 from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
 from apfproxy.observe.health import HEALTHZ, READYZ, HealthRegistry
-from apfproxy.observe.health_pages import HealthPages
+from apfproxy.observe.health_pages import health_routes
 from apfproxy.observe.metrics import ScrapedPage
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class ApiServerProcess:
         paths = sorted([*Discovery(KINDS).root_paths(), *OWN_PATHS])
         app = web.Application(middlewares=[as_kubernetes])
         app.add_routes(api.routes(self._gate.handle))
-        app.add_routes(HealthPages(self.health, metrics).routes())
+        app.add_routes(health_routes(self.health, metrics))
         app.router.add_route("*", "/", functools.partial(index, paths))
         app.router.add_route("*", "/{path:.*}", not_found)
         limit = min(MAX_CONNECTIONS, descriptor_limit() - SPARE_DESCRIPTORS)

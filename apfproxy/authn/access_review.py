@@ -8,8 +8,7 @@ do.  An upstream that does not answer is not remembered; the last yes counts for
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from apfproxy.authn.cache import AnswerCache, AskFailedError
 from apfproxy.authn.token_review import ReviewError, flag, status_of
@@ -27,8 +26,7 @@ KIND = "SubjectAccessReview"
 PATH = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
 
-@dataclass(frozen=True, slots=True)
-class Access:
+class Access(NamedTuple):
     """Something that a user may or may not do to a resource; "" is any, or none."""
 
     verb: str
@@ -97,13 +95,7 @@ class AccessReviews:
         if user is not self._user:
             whole = repr((user.name, user.groups, user.uid, user.extra))
             self._user, self._digest = user, hashlib.sha256(whole.encode()).digest()
-        what = repr(
-            (
-                (access.verb, access.group, access.version, access.resource),
-                (access.subresource, access.namespace, access.name),
-            )
-        )
-        return self._digest + what.encode()
+        return self._digest + repr(tuple(access)).encode()
 
     async def _ask(
         self, user: User, access: Access, address: str, *, comes_first: bool
@@ -115,19 +107,10 @@ class AccessReviews:
 
 def question(user: User, access: Access) -> dict[str, Any]:
     """The SubjectAccessReview that asks."""
-    attributes = {
-        "verb": access.verb,
-        "group": access.group,
-        "version": access.version,
-        "resource": access.resource,
-        "subresource": access.subresource,
-        "namespace": access.namespace,
-        "name": access.name,
-    }
     spec: dict[str, Any] = {
         "user": user.name,
         "groups": list(user.groups),
-        "resourceAttributes": {key: value for key, value in attributes.items() if value},
+        "resourceAttributes": {key: value for key, value in access._asdict().items() if value},
     }
     if user.uid:
         spec["uid"] = user.uid

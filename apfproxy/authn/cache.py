@@ -172,18 +172,16 @@ class AnswerCache(Generic[V]):
                 # Whatever was said before counts no more.
                 self._drop(key)
                 if max(kept.until_s, kept.last_s) > self._now_s():
-                    self._keep(self._good if is_good else self._others, key, kept)
+                    table = self._good if is_good else self._others
+                    if len(table) >= self._max_kept:
+                        del table[next(iter(table))]
+                    table[key] = kept
             future.set_result(kept)
         finally:
             if self._in_flight.get(key) is future:
                 del self._in_flight[key]
             if not future.done():
                 future.set_exception(AskFailedError("the question was given up"))
-
-    def _keep(self, table: dict[bytes, CachedAnswer[V]], key: bytes, kept: CachedAnswer[V]) -> None:
-        if len(table) >= self._max_kept:
-            del table[next(iter(table))]
-        table[key] = kept
 
     def _drop(self, key: bytes) -> None:
         self._good.pop(key, None)

@@ -33,28 +33,27 @@ class Line:
     under_way: int = 0
 
 
+@dataclass(eq=False, slots=True)
 class Place:
     """One who asks: outside, waiting in a line, or under way.
 
-    Args:
+    Attributes:
         address: Names its line; "" is an address, too.
         comes_first: Whether it goes before those of its address that do not.
-
-    Attributes:
         line: The last that it was in.
         turn: Done when its turn has come.
         turns: How many turns it has had.
     """
 
-    __slots__ = ("address", "comes_first", "is_under_way", "line", "turn", "turns")
+    address: str
+    comes_first: bool = field(default=False, kw_only=True)
+    is_under_way: bool = False
+    line: Line | None = None
+    turn: asyncio.Future[None] | None = None
+    turns: int = 0
 
-    def __init__(self, address: str, *, comes_first: bool = False) -> None:
-        self.address = share_of(address)
-        self.comes_first = comes_first
-        self.is_under_way = False
-        self.line: Line | None = None
-        self.turn: asyncio.Future[None] | None = None
-        self.turns = 0
+    def __post_init__(self) -> None:
+        self.address = share_of(self.address)
 
 
 class FairLine:

@@ -83,11 +83,11 @@ class RemoteKeys(KeySource):
         ca_file: str | None = None,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__()
         self._issuer = issuer
         self._jwks_url = jwks_url
         self._ca_file = ca_file
         self._now_s = now_s
-        self._keys = KeySet()
         self._fetched_s = self._attempted_s = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
         self.problem = NOT_FETCHED

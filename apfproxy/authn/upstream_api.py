@@ -93,7 +93,8 @@ class UpstreamApi:
         self._base_url = yarl.URL(base_url)
         self._ssl_context = ssl_context
         self._token = token
-        self._line = FairLine(max_concurrent, max_concurrent * MAX_WAITING_PER_SLOT)
+        self.line = FairLine(max_concurrent, max_concurrent * MAX_WAITING_PER_SLOT)
+        """Questions that wait or are under way."""
         self._timeout_s = timeout_s
         self._server_name = server_name
         self._host = host
@@ -109,16 +110,6 @@ class UpstreamApi:
         """Times that a cached answer stood in for a new one; the caches count them here."""
         self.problem: str | None = None
         """Why the last question had no answer; None if it had one."""
-
-    @property
-    def waiting(self) -> int:
-        """Questions that wait for their turn."""
-        return self._line.waiting
-
-    @property
-    def under_way(self) -> int:
-        """Questions without an answer yet."""
-        return self._line.under_way
 
     async def post(
         self, path: str, obj: object, address: str = "", *, comes_first: bool = False
@@ -189,12 +180,12 @@ class UpstreamApi:
 
     async def _post_in_turn(self, path: str, body: bytes, place: Place) -> dict[str, Any]:
         try:
-            await self._line.wait(place)
+            await self.line.wait(place)
             if place.turns == 1:
                 self.asked_total += 1
             return await self._post_once(path, body)
         finally:
-            self._line.leave(place)
+            self.line.leave(place)
 
     async def _post_once(self, path: str, body: bytes) -> dict[str, Any]:
         head = self._head()

@@ -12,7 +12,7 @@ import hashlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -101,18 +101,20 @@ class KeySet:
         return tuple(key for key in keys if algorithm in key.algorithms)
 
 
-class KeySource(Protocol):
-    """Where the keys of an issuer come from; the defaults are for keys that nobody fetches.
+class KeySource:
+    """Where the keys of an issuer come from; as it is, keys that nobody fetches.
 
     Attributes:
         problem: Why the keys may not be those that the issuer has; "" if they are.
     """
 
-    problem: str
+    def __init__(self) -> None:
+        self._keys = KeySet()
+        self.problem = ""
 
     def current(self) -> KeySet:
         """The keys known now."""
-        ...
+        return self._keys
 
     def age_s(self) -> float:
         """Seconds since the keys were known to be the issuer's."""
@@ -133,9 +135,8 @@ class FileKeys(KeySource):
     """Keys from a file, PEM or JWKS; none before `load`."""
 
     def __init__(self, path: str | Path) -> None:
+        super().__init__()
         self._path = Path(path)
-        self._keys = KeySet()
-        self.problem = ""
 
     def load(self) -> None:
         """Read the file, or raise WebKeysError and keep the keys as they were."""
@@ -144,16 +145,6 @@ class FileKeys(KeySource):
     def take(self, data: bytes) -> None:
         """Replace the keys by those of a content, or raise WebKeysError and keep them."""
         self._keys = parse_keys(data, str(self._path))
-
-    def current(self) -> KeySet:
-        """The keys of the file."""
-        return self._keys
-
-    async def refresh(self) -> None:
-        """Whoever watches the file loads it again."""
-
-    async def close(self) -> None:
-        """Nothing is under way."""
 
 
 def parse_keys(data: bytes, where: str) -> KeySet:

@@ -22,8 +22,8 @@ from apfproxy.observe.dumps import (
     request_rows,
     request_views,
 )
-from apfproxy.observe.explain_page import EXPLAIN_INDEX, ExplainPage
-from apfproxy.observe.health_pages import HealthPages
+from apfproxy.observe.explain_page import EXPLAIN_INDEX
+from apfproxy.observe.health_pages import health_routes
 from apfproxy.observe.limits_page import LIMITS_INDEX, limits_route
 from apfproxy.observe.live_page import LIVE_INDEX, LivePage, wants_page
 from apfproxy.observe.live_state import LiveInputs
@@ -33,7 +33,7 @@ from apfproxy.observe.table import table_json, table_text
 from apfproxy.observe.top_flows_page import TOP_FLOWS_INDEX, top_flows_route
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.observe.dumps import Row
@@ -68,62 +68,6 @@ API_INDEX = {
 }
 
 
-class AdminPages:
-    """The index and the dumps; see `build_admin_app`."""
-
-    def __init__(
-        self,
-        controller: Controller,
-        wall_offset_ns: Callable[[], int],
-        index: dict[str, str],
-        live: LivePage,
-    ) -> None:
-        self._controller = controller
-        self._live = live
-        self._index = index
-        self._wall_offset_ns = wall_offset_ns
-
-    def routes(self) -> list[web.RouteDef]:
-        """Every page with its path."""
-        return [
-            web.get("/", self.index),
-            web.get(f"{DUMPS}/dump_priority_levels", self.dump_priority_levels),
-            web.get(f"{DUMPS}/dump_queues", self.dump_queues),
-            web.get(f"{DUMPS}/dump_requests", self.dump_requests),
-        ]
-
-    async def index(self, request: web.Request) -> web.Response:
-        """List the pages; a browser gets the live page."""
-        if wants_page(header(request, "Accept")):
-            return await self._live.page(request)
-        if wants_json(header(request, "Accept")):
-            return web.json_response({"paths": list(self._index)}, headers=BY_ACCEPT)
-        width = max(map(len, self._index))
-        lines = [f"{path:<{width}}  {what}\n" for path, what in self._index.items()]
-        return web.Response(text="".join(lines), headers=BY_ACCEPT)
-
-    async def dump_priority_levels(self, request: web.Request) -> web.Response:
-        """List the priority levels."""
-        rows = await gathered(priority_level_rows(self._controller))
-        return await _table(request, PRIORITY_LEVEL_COLUMNS, lambda: rows)
-
-    async def dump_queues(self, request: web.Request) -> web.Response:
-        """List the queues."""
-        rows = await gathered(queue_rows(self._controller))
-        return await _table(request, QUEUE_COLUMNS, lambda: rows)
-
-    async def dump_requests(self, request: web.Request) -> web.Response:
-        """List the requests."""
-        with_details = bool(request.query.get("includeRequestDetails"))
-        views = await gathered(request_views(self._controller))
-        offset_ns = self._wall_offset_ns()
-        return await _table(
-            request,
-            request_columns(with_details=with_details),
-            lambda: request_rows(views, offset_ns, with_details=with_details),
-        )
-
-
 def build_admin_app(
     controller: Controller,
     metrics: MetricsPage,
@@ -132,27 +76,66 @@ def build_admin_app(
     api_routes: Sequence[web.RouteDef] = (),
     live_inputs: LiveInputs | None = None,
     top_flows: TopFlows | None = None,
-    explain_page: ExplainPage | None = None,
+    explain_page: web.RouteDef | None = None,
 ) -> web.Application:
     """The application that the admin listener serves; what is None or empty has no page.
 
     `wall_offset_ns` gives nanoseconds since 1970 less the controller's clock, now.
     """
-    index = {**INDEX, **LIVE_INDEX, **(API_INDEX if api_routes else {})}
+    index = {**INDEX, **LIVE_INDEX, **(API_INDEX if api_routes else {}), **LIMITS_INDEX}
     live = LivePage(controller, live_inputs or LiveInputs())
-    index |= {**LIMITS_INDEX, **(EXPLAIN_INDEX if explain_page is not None else {})}
     app = web.Application(middlewares=[plain_errors, own_names_only])
-    app.add_routes(AdminPages(controller, wall_offset_ns, index, live).routes())
+    app.add_routes([index_route(index, live), *dump_routes(controller, wall_offset_ns)])
     live.add_to(app)
-    app.add_routes(HealthPages(health, metrics).routes())
-    app.add_routes([limits_route(controller)])
+    app.add_routes([*health_routes(health, metrics), limits_route(controller)])
     if explain_page is not None:
-        app.add_routes(explain_page.routes())
+        index.update(EXPLAIN_INDEX)
+        app.add_routes([explain_page])
     if top_flows is not None:
         index.update(TOP_FLOWS_INDEX)
         app.add_routes([top_flows_route(top_flows)])
     app.add_routes(api_routes)
     return app
+
+
+def index_route(index: Mapping[str, str], live: LivePage) -> web.RouteDef:
+    """The list of the pages; a browser gets the live page."""
+
+    async def show(request: web.Request) -> web.Response:
+        if wants_page(header(request, "Accept")):
+            return await live.page(request)
+        if wants_json(header(request, "Accept")):
+            return web.json_response({"paths": list(index)}, headers=BY_ACCEPT)
+        width = max(map(len, index))
+        lines = [f"{path:<{width}}  {what}\n" for path, what in index.items()]
+        return web.Response(text="".join(lines), headers=BY_ACCEPT)
+
+    return web.get("/", show)
+
+
+def dump_routes(controller: Controller, wall_offset_ns: Callable[[], int]) -> list[web.RouteDef]:
+    """The dumps of priority levels, queues and requests."""
+
+    async def dump_priority_levels(request: web.Request) -> web.Response:
+        rows = await gathered(priority_level_rows(controller))
+        return await _table(request, PRIORITY_LEVEL_COLUMNS, lambda: rows)
+
+    async def dump_queues(request: web.Request) -> web.Response:
+        rows = await gathered(queue_rows(controller))
+        return await _table(request, QUEUE_COLUMNS, lambda: rows)
+
+    async def dump_requests(request: web.Request) -> web.Response:
+        with_details = bool(request.query.get("includeRequestDetails"))
+        views = await gathered(request_views(controller))
+        offset_ns = wall_offset_ns()
+        return await _table(
+            request,
+            request_columns(with_details=with_details),
+            lambda: request_rows(views, offset_ns, with_details=with_details),
+        )
+
+    handlers = (dump_priority_levels, dump_queues, dump_requests)
+    return [web.get(f"{DUMPS}/{handler.__name__}", handler) for handler in handlers]
 
 
 async def gathered(items: Iterator[Item]) -> list[Item]:

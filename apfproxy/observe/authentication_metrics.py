@@ -29,8 +29,8 @@ REVIEW_COUNTERS: Series = {
     ),
 }
 REVIEW_GAUGES: Series = {
-    ("reviews_waiting", "waiting"): "Reviews that wait for their turn",
-    ("reviews_under_way", "under_way"): "Reviews that were sent and have no answer yet",
+    ("reviews_waiting", "line.waiting"): "Reviews that wait for their turn",
+    ("reviews_under_way", "line.under_way"): "Reviews that were sent and have no answer yet",
 }
 
 

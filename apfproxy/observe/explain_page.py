@@ -53,45 +53,32 @@ The answer is JSON; apfproxy explain --admin shows it as text.
 """
 
 
-class ExplainPage:
-    """The handler of `/debug/explain`.
+def explain_route(
+    controller: Controller,
+    costs: Costs,
+    judge: Callable[[str, bytes], object],
+    notes: tuple[str, ...] = (),
+) -> web.RouteDef:
+    """The page with its path; the notes are lines about this proxy.
 
-    `judge` raises ValueError for a method and a target that the proxy would refuse; notes are lines
-    about this proxy.
+    `judge` raises ValueError for a method and a target that the proxy would refuse.
     """
 
-    def __init__(
-        self,
-        controller: Controller,
-        costs: Costs,
-        judge: Callable[[str, bytes], object],
-        notes: tuple[str, ...] = (),
-    ) -> None:
-        self._controller = controller
-        self._judge = judge
-        self._notes = notes
-        self._costs = costs
-
-    def routes(self) -> list[web.RouteDef]:
-        """The page with its path."""
-        return [web.get(PATH, self.explain)]
-
-    async def explain(self, request: web.Request) -> web.Response:
-        """Explain a request, or how to ask."""
+    async def show(request: web.Request) -> web.Response:
         query = request.raw_path.partition("?")[2]
         if not query:
             return web.Response(text=USAGE)
         try:
-            user, attributes, headers = question(query, self._judge)
+            user, attributes, headers = question(query, judge)
         except ValueError as error:
             return web.Response(text=f"{error}\n", status=400)
-        answer = explain(
-            self._controller, self._costs, user, attributes, lambda name: header_in(headers, name)
-        )
-        answer = msgspec.structs.replace(answer, notes=answer.notes + self._notes)
+        answer = explain(controller, costs, user, attributes, lambda name: header_in(headers, name))
+        answer = msgspec.structs.replace(answer, notes=answer.notes + notes)
         return await page_response(
             request, explanation_json(answer).encode(), "application/json; charset=utf-8"
         )
+
+    return web.get(PATH, show)
 
 
 def question(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.dumps import levels_by_name
-from apfproxy.observe.top_flows import MAX_NAME
+from apfproxy.observe.top_flows import MAX_NAME, NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -25,12 +25,6 @@ State = dict[str, Any]
 
 MAX_QUEUES = 4096
 """Of one level, the first ones; a level may have millions, which no page could show."""
-
-TOP_FLOW_TEXTS = ("flowSchema", "priorityLevel", "flow")
-
-
-def _no_flows() -> Iterable[Mapping[str, Any]]:
-    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +40,7 @@ class LiveInputs:
 
     enforcement: str = "enforce"
     events: ConfigurationEvents = field(default_factory=ConfigurationEvents)
-    top_flows: Callable[[], Iterable[Mapping[str, Any]]] = _no_flows
+    top_flows: Callable[[], Iterable[Mapping[str, Any]]] = tuple
     history: LiveHistory | None = None
 
 
@@ -107,6 +101,6 @@ def _level(level: PriorityLevel) -> State:
 
 def _flow(flow: Mapping[str, Any]) -> State:
     """A flow; `isWhole` if its name is complete, so that its hand can be computed."""
-    shown = {name: displayable(flow[name]) for name in TOP_FLOW_TEXTS}
+    shown = {name: displayable(flow[name]) for name in NAMES}
     is_whole = shown["flow"] == flow["flow"] and len(flow["flow"]) < MAX_NAME
     return {**flow, **shown, "isWhole": is_whole}

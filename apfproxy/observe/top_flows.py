@@ -208,12 +208,7 @@ class TopFlows:
         return [
             {
                 **dict(zip(NAMES, key, strict=True)),
-                **{
-                    name: (sketch.counts[key] + sketch.error) / growth
-                    if key in sketch.counts
-                    else 0.0
-                    for name, sketch in sketches.items()
-                },
+                **{name: sketch.estimate(key) / growth for name, sketch in sketches.items()},
             }
             for key in order
         ]

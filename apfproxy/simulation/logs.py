@@ -90,21 +90,13 @@ class AccessLine(msgspec.Struct, rename="camel"):
 def read_audit_log(lines: Iterable[bytes], max_broken: int) -> Records:
     """Read an audit log, an event a line; TooManyBrokenError if too many lines are broken."""
     decode = msgspec.json.Decoder(AuditEvent).decode
-
-    def take(line: bytes, records: Records) -> None:
-        _take_event(decode(line), records)
-
-    return _read(lines, take, max_broken)
+    return _read(lines, lambda line, records: _take_event(decode(line), records), max_broken)
 
 
 def read_access_log(lines: Iterable[bytes], max_broken: int) -> Records:
     """Read an access log; TooManyBrokenError if too many lines are broken."""
     decode = msgspec.json.Decoder(AccessLine).decode
-
-    def take(line: bytes, records: Records) -> None:
-        _take_line(decode(line), records)
-
-    return _read(lines, take, max_broken)
+    return _read(lines, lambda line, records: _take_line(decode(line), records), max_broken)
 
 
 def _read(

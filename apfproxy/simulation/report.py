@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.simulation.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Hashable
 
     from apfproxy.simulation.simulation import LevelView, Simulation
 
@@ -128,19 +129,10 @@ def level_report(view: LevelView, seconds: float) -> dict[str, Any]:
 
 def series_report(view: LevelView) -> dict[str, list[float]]:
     """A level over time."""
-    series = view.series
+    # No more digits than a plot can show.
     return {
-        "seats": rounded(series.seats),
-        "waiting": rounded(series.waiting),
-        "limit": rounded(series.limit),
-        "dispatched": rounded(series.dispatched),
-        "rejected": rounded(series.rejected),
+        name: [round(value, 3) for value in values] for name, values in asdict(view.series).items()
     }
-
-
-def rounded(values: Iterable[float]) -> list[float]:
-    """Values with no more digits than a plot can show."""
-    return [round(value, 3) for value in values]
 
 
 def difference(before: dict[str, Any], after: dict[str, Any], *, top: int) -> dict[str, Any]:

@@ -37,11 +37,7 @@ class SeatMeter(LevelMeter):
         super().__init__()
         self.time_at = replaced.time_at
         self.nominal_limit = nominal_limit
-        self.seat_ns = 0
-        self.waiting_ns = 0
-        self.borrowed_ns = 0
-        self.max_seats = 0
-        self.max_waiting = 0
+        self.clear()
 
     def clear(self) -> None:
         """Begin anew, with what has not been folded."""

@@ -73,7 +73,6 @@ class DanglingStatus:
         self._wake = asyncio.Event()
         self._last: dict[str, tuple[str, float]] = {}  # schema to the message written, and when
         self.problem: str | None = None
-        self.written = 0
 
     def wake(self) -> None:
         """Look for changes."""
@@ -155,5 +154,4 @@ class DanglingStatus:
             if error.status != NOT_FOUND:
                 raise
             return  # it has gone meanwhile
-        self.written += 1
         logger.info("FlowSchema %s: Dangling is %s", one_line(name), condition["status"])

@@ -34,12 +34,7 @@ MAX_BYTES = 1 << 20
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 HOST, PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 
-NOT_DONE = {
-    "as": "impersonation",
-    "as-uid": "impersonation",
-    "as-groups": "impersonation",
-    "as-user-extra": "impersonation",
-}
+IMPERSONATION = ("as", "as-uid", "as-groups", "as-user-extra")
 """Fields of a user that would make it another one."""
 
 
@@ -167,9 +162,10 @@ def _access(cluster: Fields, user: Fields) -> ApiAccess:
             "is not done, by client-go neither any more; let the cluster's own tool write the"
             " kubeconfig anew, with exec, or give a token",
         )
-    for name, what in NOT_DONE.items():
+    for name in IMPERSONATION:
         if user.has(name):
-            raise user.error(name, f"{what} is not done; use a context whose user has the rights")
+            problem = "impersonation is not done; use a context whose user has the rights"
+            raise user.error(name, problem)
     if cluster.has("proxy-url"):
         problem = "not supported; use a cluster that can be reached without a proxy"
         raise cluster.error("proxy-url", problem)

@@ -118,7 +118,6 @@ class ObjectCounts:
         self._sleep = sleep
         self.problem: str | None = None
         self.reads_total = 0
-        self.failures_total = 0
 
     @property
     def shown_url(self) -> str:
@@ -139,7 +138,6 @@ class ObjectCounts:
         try:
             counts = await self._fetch(session)
         except (CountsError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-            self.failures_total += 1
             problem = " ".join(str(error).split()) or type(error).__name__
             if self.problem is None:
                 logger.warning(

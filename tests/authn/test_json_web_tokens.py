@@ -24,7 +24,7 @@ from apfproxy.authn.json_web_tokens import (
 from apfproxy.authn.remote_keys import RemoteKeys
 from apfproxy.authn.token_users import LEGACY_ISSUER
 from apfproxy.authn.verdict import Verdict
-from apfproxy.authn.web_keys import FileKeys, KeySet, WebKeysError, parse_keys
+from apfproxy.authn.web_keys import FileKeys, KeySet, KeySource, WebKeysError, parse_keys
 from apfproxy.request.user import User
 from apfproxy.settings import JwtSettings
 from tests.authn.signing import (
@@ -70,13 +70,13 @@ PUBLISHED = jwks(
 KIDS = {name: "RS" if name[:2] in {"RS", "PS"} else name for name in ALL_ALGORITHMS}
 
 
-class Keys:
+class Keys(KeySource):
     """Keys that come when they are waited for."""
 
     def __init__(self, known: bytes = b"", later: bytes = b"") -> None:
+        super().__init__()
         self._known, self._later = known, later
         self.refreshed = 0
-        self.problem = ""
 
     def current(self) -> KeySet:
         """The keys known."""

@@ -220,7 +220,7 @@ async def test_line(monkeypatch: pytest.MonkeyPatch) -> None:
             for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2", "192.0.2.1", "", "")
         ]
         await script.is_asked.wait()
-        assert (2, 4) == (api.under_way, api.waiting)
+        assert (2, 4) == (api.line.under_way, api.line.waiting)
         error = await failure(api)
         under_way = len(script.asked)
         script.may_answer.set()
@@ -236,9 +236,9 @@ async def test_turn_that_does_not_come() -> None:
     """That says nothing of the upstream: it is no failure, and counts by itself."""
     async with scripted(lambda _: {}, timeout_s=0.05, max_concurrent=1) as (script, api):
         other = Place("192.0.2.1")
-        await api._line.wait(other)  # noqa: SLF001 - one that takes longer than any question may
+        await api.line.wait(other)  # one that takes longer than any question may
         error = await failure(api)
-        api._line.leave(other)  # noqa: SLF001 - as above
+        api.line.leave(other)
 
     assert f"{PATH}: no answer within 0.05 s" == str(error)
     assert (0, 0, None) == (api.asked_total, api.failures_total, api.problem)

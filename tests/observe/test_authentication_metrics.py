@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import cast
 from unittest.mock import create_autospec
 
@@ -18,7 +19,8 @@ def counted(asked: int, failures: int, unasked: dict[str, int], *more: int) -> U
     """What the reviews of a kind have come to."""
     api = create_autospec(UpstreamApi, instance=True)
     api.asked_total, api.failures_total, api.unasked_total = asked, failures, unasked
-    api.stand_ins_total, api.waiting, api.under_way = more
+    api.stand_ins_total, waiting, under_way = more
+    api.line = SimpleNamespace(waiting=waiting, under_way=under_way)
     return cast("UpstreamApi", api)
 
 

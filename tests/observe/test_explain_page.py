@@ -17,7 +17,7 @@ from apfproxy.observe.explain_page import (
     NOT_ENFORCED,
     PATH,
     USAGE,
-    ExplainPage,
+    explain_route,
     explanation_json,
     header_in,
     parse_header,
@@ -61,7 +61,7 @@ async def client(scene: Scene) -> AsyncIterator[Client]:
         scene.metrics,
         HealthRegistry(),
         lambda: WALL_OFFSET_NS,
-        explain_page=ExplainPage(scene.controller, COSTS, judge),
+        explain_page=explain_route(scene.controller, COSTS, judge),
     )
     async with TestClient(TestServer(app)) as client:
         yield client
@@ -102,7 +102,7 @@ async def test_observing(scene: Scene) -> None:
         scene.metrics,
         HealthRegistry(),
         lambda: WALL_OFFSET_NS,
-        explain_page=ExplainPage(scene.controller, COSTS, judge, (NOT_ENFORCED,)),
+        explain_page=explain_route(scene.controller, COSTS, judge, (NOT_ENFORCED,)),
     )
     async with TestClient(TestServer(app)) as client:
         found = await (await client.get(f"{PATH}?target=/")).json()

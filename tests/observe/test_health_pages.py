@@ -11,7 +11,7 @@ from prometheus_client.registry import Collector
 
 from apfproxy.observe.families import NO_LABELS, gauge
 from apfproxy.observe.health import READYZ, HealthRegistry
-from apfproxy.observe.health_pages import HealthPages
+from apfproxy.observe.health_pages import health_routes
 from apfproxy.observe.metrics import ScrapedPage
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ async def client() -> AsyncIterator[Client]:
     health.add("start", pages=(READYZ,), problem="not started yet")
     app = web.Application()
     metrics = ScrapedPage(lambda is_canonical: One(is_canonical=is_canonical))
-    app.add_routes(HealthPages(health, metrics).routes())
+    app.add_routes(health_routes(health, metrics))
     async with TestClient(TestServer(app)) as client:
         yield client
 
