@@ -35,15 +35,20 @@ if TYPE_CHECKING:
 METRICS = "metrics"
 MAX_HEAD_BYTES = 4096
 """Of a request that is answered here; probes and scrapers send some hundred."""
+MAX_FIELDS = 32
+"""Of its header; they send a dozen at most."""
 STARTS = tuple(
     f"{method} /{page}".encode() for method in ("GET", "HEAD") for page in (*PAGES, METRICS)
 )
 HEAD = re.compile(
-    rb"(GET|HEAD) /([a-z]+)(?:\?([!-~]*))? HTTP/1\.1\r\n"
+    rb"(GET|HEAD) /([a-z]+)(?:\?([!\x22$-~]*))? HTTP/1\.1\r\n"
     rb"((?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n)*)\r\n"
 )
 UNUSUAL = frozenset({"content-length", "transfer-encoding", "expect", "upgrade"})
 """Fields of requests that aiohttp answers."""
+CLOSE = "close"
+CONNECTION = frozenset({"", "keep-alive", CLOSE})
+"""What `Connection` may say in a request that is answered here."""
 REASONS = {200: "OK", 500: "Internal Server Error"}
 TEXT = "text/plain; charset=utf-8"
 
@@ -107,24 +112,25 @@ class ProbeConnection(asyncio.Protocol):
             self._inner.data_received(data)
             return
         self._buffer += data
-        if self._task is None:
-            self._go_on()
+        self._go_on()
 
     def eof_received(self) -> bool | None:
         """End the connection, unless aiohttp has it."""
         return None if self._inner is None else self._inner.eof_received()
 
     def pause_writing(self) -> None:
-        """Let a scrape wait for its client."""
+        """Let a scrape, and further requests, wait for the client to take what was answered."""
         self._can_write.clear()
         if self._inner is not None:
             self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Let a scrape go on."""
+        """Go on."""
         self._can_write.set()
         if self._inner is not None:
             self._inner.resume_writing()
+        else:
+            self._go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End what is under way."""
@@ -137,17 +143,32 @@ class ProbeConnection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Answer the requests that are there, until one takes a task, or is not whole yet."""
-        while self._buffer and self._task is None and self._transport is not None:
-            self._disarm()
+        while self._buffer and self._is_free():
             head = HEAD.match(self._buffer)
             if head is None and self._may_be_ours():
-                self._idle = self._loop.call_later(IDLE_S, self._transport.abort)
-                return
+                break
+            self._disarm()
             if head is None or not self._take(head):
                 self._do(self._pass_on())
-                return
-        if self._task is None and self._transport is not None:
-            self._idle = self._loop.call_later(IDLE_S, self._transport.close)
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._inner is None and not self._is_free():
+            transport.pause_reading()
+            return
+        transport.resume_reading()
+        if self._inner is None and self._idle is None:
+            self._idle = self._loop.call_later(IDLE_S, transport.close)
+
+    def _is_free(self) -> bool:
+        """Whether a request can be answered now."""
+        return (
+            self._task is None
+            and self._inner is None
+            and self._can_write.is_set()
+            and self._transport is not None
+            and not self._transport.is_closing()
+        )
 
     def _may_be_ours(self) -> bool:
         """Whether more bytes can make a request of what is there that is answered here."""
@@ -155,25 +176,30 @@ class ProbeConnection(asyncio.Protocol):
         return (
             len(buffer) <= MAX_HEAD_BYTES
             and b"\r\n\r\n" not in buffer
+            and b"\n" not in buffer.replace(b"\r\n", b"")
             and any(buffer.startswith(each[: len(buffer)]) for each in STARTS)
         )
 
     def _take(self, head: re.Match[bytes]) -> bool:
         """Answer a request; False if it is not for us."""
         fields: dict[str, str] = {}
-        for line in head[4].decode("latin-1").splitlines():
+        lines = head[4].decode("latin-1").split("\r\n")[:-1]
+        for line in lines:
             name, _, value = line.partition(":")
             name = name.lower()
             fields[name] = f"{fields[name]},{value.strip()}" if name in fields else value.strip()
-        page = head[2].decode()
+        page, connection = head[2].decode(), fields.get("connection", "").lower()
         if (
             page not in {*PAGES, METRICS}
+            or head.end() > MAX_HEAD_BYTES
+            or len(lines) > MAX_FIELDS
+            or connection not in CONNECTION
             or not UNUSUAL.isdisjoint(fields)
             or not self._is_own_name(fields.get("host", ","))
         ):
             return False
         self._buffer = self._buffer[head.end() :]
-        is_head, is_last = head[1] == b"HEAD", fields.get("connection", "").lower() == "close"
+        is_head, is_last = head[1] == b"HEAD", connection == CLOSE
         if page == METRICS:
             self._do(self._scrape(fields, is_head=is_head, is_last=is_last))
             return True
@@ -201,8 +227,8 @@ class ProbeConnection(asyncio.Protocol):
         return "," not in host and (not is_local or is_own_name(host, socket.gethostname()))
 
     async def _scrape(self, fields: Mapping[str, str], *, is_head: bool, is_last: bool) -> None:
-        assert self._transport is not None, "a request came"
-        self._transport.pause_reading()
+        if self._transport is None or self._transport.is_closing():
+            return  # it had to make way for another one
         with self._probes.places.handling(self._place, is_lasting=False):
             is_gzip = accepts_gzip(fields.get("accept-encoding", ""))
             metrics = await self._probes.metrics()
@@ -210,25 +236,23 @@ class ProbeConnection(asyncio.Protocol):
             headers = {"Content-Type": content_type, "Vary": "Accept, Accept-Encoding", **SAFETY}
             if is_gzip:
                 headers["Content-Encoding"] = "gzip"
-            headers["Transfer-Encoding"] = "chunked"
+            if not is_head:
+                headers["Transfer-Encoding"] = "chunked"
             self._write_head(200, headers, is_last=is_last)
             if not is_head:
                 async for data in encoded(slices, is_gzip=is_gzip):
                     self._transport.write(b"%x\r\n%b\r\n" % (len(data), data))
                     await self._can_write.wait()
             self._end(b"" if is_head else b"0\r\n\r\n", is_last=is_last)
-        self._transport.resume_reading()
 
     async def _pass_on(self) -> None:
         """Have aiohttp answer from here on."""
-        assert self._transport is not None, "a request came"
-        self._transport.pause_reading()
         inner = await self._probes.make_other()
+        assert self._transport is not None, "this is cancelled when it is lost"
         inner.connection_made(self._transport)
         self._inner = inner
         data, self._buffer = self._buffer, b""
         inner.data_received(data)
-        self._transport.resume_reading()
 
     def _do(self, work: Awaitable[None]) -> None:
         self._task = spawn(self._contained(work), name="answering on the admin listener")
@@ -242,8 +266,7 @@ class ProbeConnection(asyncio.Protocol):
             if self._transport is not None:
                 self._transport.abort()
         self._task = None
-        if self._inner is None:
-            self._go_on()
+        self._go_on()
 
     def _write_head(self, status: int, headers: Mapping[str, str], *, is_last: bool) -> None:
         assert self._transport is not None, "a request came"

@@ -12,7 +12,7 @@ import pytest
 
 from apfproxy.app import probes as probes_module
 from apfproxy.app.listening import Listener
-from apfproxy.app.places import Places
+from apfproxy.app.places import Place, Places
 from apfproxy.app.probes import Probes
 from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.settings import Address
@@ -238,6 +238,17 @@ async def test_scrape_that_fails() -> None:
         pytest.param(b"GET /livez HTTP/1.1\r\n folded: x\r\n\r\n", id="malformed"),
         pytest.param(b"\x16\x03\x01end", id="no-http"),
         pytest.param(b"GET /livez HTTP/1.1\r\nX: " + b"x" * 5000 + b"end", id="long"),
+        pytest.param(
+            b"GET /livez HTTP/1.1\r\n" + HOST + b"X: " + b"x" * 5000 + b"\r\n\r\n", id="long-whole"
+        ),
+        pytest.param(
+            b"GET /livez HTTP/1.1\r\n" + HOST + b"X: y\r\n" * 32 + b"\r\n", id="many-fields"
+        ),
+        pytest.param(
+            b"GET /livez HTTP/1.1\r\n" + HOST + b"Connection: close, te\r\n\r\n", id="connection"
+        ),
+        pytest.param(b"GET /livez?verbose#a HTTP/1.1\r\n" + HOST + b"\r\n", id="fragment"),
+        pytest.param(b"GET /livez HTTP/1.1\nHost: 127.0.0.1\n\r\n\r\n", id="bare-lf"),
     ],
 )
 async def test_passed_on(data: bytes) -> None:
@@ -248,20 +259,21 @@ async def test_passed_on(data: bytes) -> None:
     assert 1 == site.others
 
 
-async def test_passed_on_later() -> None:
-    """A connection that was answered here can be passed on, and stays so; others start no more."""
+async def test_bare_lf() -> None:
+    """What cannot become a request here is passed on, though no empty line comes."""
     site = Site()
-    async with site.connected() as (reader, writer):
-        writer.write(b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n")
-        assert (await reader.readuntil(b"\r\nok")).startswith(b"HTTP/1.1 200 OK")
-        writer.write(b"GET /events HTTP/1.1\r\n")
-        assert b"other:GET /events HTTP/1.1\r\n" == await reader.readuntil(b"\r\n")
-        writer.write(b"GET /livez end")
-        assert b"other:GET /livez end" == await reader.read()
-    site.listener = Listener(site.probes.connection, site.places)
-    assert b"other:PUT end" == await site.answer(b"PUT end")
+    async with site.connected() as (reader, writer), asyncio.timeout(10):
+        writer.write(b"GET /livez HTTP/1.1\n\n")
 
-    assert 1 == site.others
+        assert b"other:GET /livez HTTP/1.1\n\n" == await reader.readuntil(b"\n\n")
+
+
+async def test_only_crlf_ends_a_field() -> None:
+    """Other characters that end lines elsewhere are part of its value."""
+    request = b"GET /livez HTTP/1.1\r\n" + HOST + b"X: y\x85Connection: close\r\n"
+    answer = await Site().answer(request + b"\r\n" + request + CLOSE)
+
+    assert 2 == answer.count(b"HTTP/1.1 200 OK\r\n")
 
 
 class Quiet(asyncio.Transport):
@@ -278,6 +290,70 @@ class Quiet(asyncio.Transport):
 
     def close(self) -> None:
         """Do nothing."""
+
+    def is_closing(self) -> bool:
+        """It is not."""
+        return False
+
+
+class Full(Quiet):
+    """A transport whose client takes nothing; it counts what is written."""
+
+    def __init__(self, connection: asyncio.Protocol) -> None:
+        super().__init__()
+        self.connection = connection
+        self.written = 0
+        self.is_reading = True
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Count it, and want no more."""
+        self.written += len(data)
+        self.connection.pause_writing()
+
+    def pause_reading(self) -> None:
+        """Note it."""
+        self.is_reading = False
+
+    def resume_reading(self) -> None:
+        """Note it."""
+        self.is_reading = True
+
+
+async def test_client_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its next requests are neither answered nor read until it takes what it has got."""
+    site = Site()
+    connection = site.probes.connection()
+    transport = Full(connection)
+    monkeypatch.setattr(Places, "of", lambda *_: Place(site.places, connection))
+    connection.connection_made(transport)
+    connection.data_received((b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n") * 3)
+    assert not transport.is_reading
+    once = transport.written
+    for times in (2, 3):
+        connection.resume_writing()
+        assert times * once == transport.written
+        assert not transport.is_reading
+    connection.resume_writing()
+
+    assert transport.is_reading
+    assert 3 * once == transport.written
+    connection.connection_lost(None)
+
+
+async def test_passed_on_later() -> None:
+    """A connection that was answered here can be passed on, and stays so; others start no more."""
+    site = Site()
+    async with site.connected() as (reader, writer):
+        writer.write(b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n")
+        assert (await reader.readuntil(b"\r\nok")).startswith(b"HTTP/1.1 200 OK")
+        writer.write(b"GET /events HTTP/1.1\r\n")
+        assert b"other:GET /events HTTP/1.1\r\n" == await reader.readuntil(b"\r\n")
+        writer.write(b"GET /livez end")
+        assert b"other:GET /livez end" == await reader.read()
+    site.listener = Listener(site.probes.connection, site.places)
+    assert b"other:PUT end" == await site.answer(b"PUT end")
+
+    assert 1 == site.others
 
 
 async def test_what_the_loop_tells() -> None:
