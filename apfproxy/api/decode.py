@@ -97,13 +97,12 @@ class Decoded(msgspec.Struct, frozen=True):
     """Kind and name of each object to how the file has it."""
 
 
-def decode_documents(data: bytes, source: str, *, strict: bool = True) -> Decoded:
+def decode_documents(data: bytes, source: str) -> Decoded:
     """Read the objects of a file, skipping those that are broken.
 
     Args:
         data: YAML documents or JSON values; no bytes make this raise.
         source: What problems call the file.
-        strict: Whether an unknown field is a problem; else it is ignored.
     """
     documents, failure = split_documents(data)
     objects: dict[tuple[str, str], FlowControlObject] = {}
@@ -116,7 +115,7 @@ def decode_documents(data: bytes, source: str, *, strict: bool = True) -> Decode
             message = f"more than {MOST_PROBLEMS} problems: the rest of the file was not read"
             problems.append(Problem(source, (message,), candidate.line))
             break
-        found = [candidate.error] if candidate.error else read_object(candidate.wire, strict=strict)
+        found = [candidate.error] if candidate.error else read_object(candidate.wire, strict=True)
         if isinstance(found, list):
             problems.append(problem(source, candidate, found))
             continue

@@ -28,9 +28,7 @@ class Reason(enum.StrEnum):
     FORBIDDEN = "FieldValueForbidden"
     DUPLICATE = "FieldValueDuplicate"
     TOO_LONG = "FieldValueTooLong"
-    TOO_SHORT = "FieldValueTooShort"
     TOO_MANY = "FieldValueTooMany"
-    NOT_FOUND = "FieldValueNotFound"
     TYPE_INVALID = "FieldValueTypeInvalid"
     UNKNOWN = "UnknownField"
     """No cause in Kubernetes, where an unknown field fails the decoding of the whole body."""
@@ -43,22 +41,12 @@ INTRODUCTIONS = {
     Reason.FORBIDDEN: "Forbidden",
     Reason.DUPLICATE: "Duplicate value",
     Reason.TOO_LONG: "Too long",
-    Reason.TOO_SHORT: "Too short",
     Reason.TOO_MANY: "Too many",
-    Reason.NOT_FOUND: "Not found",
     Reason.TYPE_INVALID: "Invalid value",
     Reason.UNKNOWN: "Unknown field",
 }
 
-VALUELESS = frozenset(
-    {
-        Reason.REQUIRED,
-        Reason.FORBIDDEN,
-        Reason.TOO_LONG,
-        Reason.TOO_SHORT,
-        Reason.UNKNOWN,
-    }
-)
+VALUELESS = frozenset({Reason.REQUIRED, Reason.FORBIDDEN, Reason.TOO_LONG, Reason.UNKNOWN})
 """Reasons whose message leaves the value out: there is none, or it would not help."""
 
 
@@ -139,11 +127,6 @@ def repeated(names: Iterable[str], path: str) -> list[FieldError]:
             errors.append(duplicate(f"{path}[{index}]", name))
         seen.add(name)
     return errors
-
-
-def not_found(field: str, value: object) -> FieldError:
-    """The error of a field that names something that is not there."""
-    return FieldError(field, Reason.NOT_FOUND, value=value)
 
 
 def too_long(field: str, limit: int) -> FieldError:

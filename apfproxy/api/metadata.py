@@ -31,7 +31,7 @@ from apfproxy.api.names import (
 from apfproxy.api.ownership.validation import validate_managed_fields
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from apfproxy.api.field_errors import FieldError
     from apfproxy.api.kind import Object
@@ -47,6 +47,7 @@ IMMUTABLE = (
 IMMUTABLE_DETAIL = "field is immutable"
 
 FIELD = "metadata"
+MANAGED_FIELDS = f"{FIELD}.managedFields"
 
 LARGEST_ANNOTATIONS_BYTES = 256 * 1024
 """Bytes of all annotations of an object together, keys and values: Kubernetes' limit."""
@@ -68,13 +69,9 @@ def validate_metadata(
     check_name: Callable[[str], list[str]] = check_dns_subdomain,
     allows_bare_finalizers: bool = False,
 ) -> list[FieldError]:
-    """What is wrong with the metadata of an object that is to be created and has its name.
+    """What is wrong with the metadata, canonical, of an object to be created that has its name.
 
-    Args:
-        metadata: In canonical form.
-        is_namespaced: Whether objects of the kind belong to a namespace.
-        check_name: From `names`.
-        allows_bare_finalizers: Whether finalizers may be of any name without a domain.
+    `check_name` is from `names`; bare finalizers are of any name without a domain.
     """
     errors: list[FieldError] = []
     prefix, name = metadata.get("generateName", ""), metadata.get("name", "")
@@ -93,40 +90,24 @@ def validate_metadata(
         errors += checked(f"{FIELD}.namespace", namespace, check_dns_label)
     else:
         errors.append(required(f"{FIELD}.namespace"))
-    return errors + validate_common(metadata, allows_bare_finalizers=allows_bare_finalizers)
-
-
-def validate_common(metadata: Object, *, allows_bare_finalizers: bool = False) -> list[FieldError]:
-    """What is wrong with the fields that follow the same rules in all objects at any time."""
-    errors: list[FieldError] = []
     generation = metadata.get("generation", 0)
     if generation < 0:
         errors.append(invalid(f"{FIELD}.generation", generation, NOT_NEGATIVE))
     errors += validate_collections(metadata)
-    if finalizers := metadata.get("finalizers"):
-        errors += validate_finalizers(finalizers, f"{FIELD}.finalizers")
-    errors += validate_entries(metadata)
+    finalizers = metadata.get("finalizers", ())
+    errors += validate_finalizers(finalizers, f"{FIELD}.finalizers")
+    errors += validate_managed_fields(metadata.get("managedFields", ()), MANAGED_FIELDS)
     if not allows_bare_finalizers:
-        errors += validate_bare_finalizers(metadata.get("finalizers", ()), f"{FIELD}.finalizers")
+        errors += validate_bare_finalizers(finalizers, f"{FIELD}.finalizers")
     return errors
 
 
 def validate_collections(metadata: Object) -> list[FieldError]:
     """What is wrong with labels, annotations and owner references."""
-    errors: list[FieldError] = []
-    if labels := metadata.get("labels"):
-        errors += validate_labels(labels, f"{FIELD}.labels")
-    if annotations := metadata.get("annotations"):
-        errors += validate_annotations(annotations, f"{FIELD}.annotations")
-    if owners := metadata.get("ownerReferences"):
-        errors += validate_owner_references(owners, f"{FIELD}.ownerReferences")
-    return errors
-
-
-def validate_entries(metadata: Object) -> list[FieldError]:
-    """What is wrong with who owns which fields."""
-    entries = metadata.get("managedFields")
-    return validate_managed_fields(entries, f"{FIELD}.managedFields") if entries else []
+    errors = validate_labels(metadata.get("labels", {}), f"{FIELD}.labels")
+    errors += validate_annotations(metadata.get("annotations", {}), f"{FIELD}.annotations")
+    owners = metadata.get("ownerReferences", ())
+    return errors + validate_owner_references(owners, f"{FIELD}.ownerReferences")
 
 
 def validate_labels(labels: dict[str, str], field: str) -> list[FieldError]:
@@ -151,7 +132,7 @@ def validate_annotations(annotations: dict[str, str], field: str) -> list[FieldE
     return errors
 
 
-def validate_owner_references(owners: list[Object], field: str) -> list[FieldError]:
+def validate_owner_references(owners: Sequence[Object], field: str) -> list[FieldError]:
     """What is wrong with owner references, one by one and together."""
     errors = []
     controllers: list[str] = []
@@ -184,7 +165,7 @@ def validate_owner_references(owners: list[Object], field: str) -> list[FieldErr
     return errors
 
 
-def validate_finalizers(finalizers: list[str], field: str) -> list[FieldError]:
+def validate_finalizers(finalizers: Sequence[str], field: str) -> list[FieldError]:
     """What is wrong with finalizers, one by one and together."""
     errors = []
     for finalizer in finalizers:
@@ -245,7 +226,8 @@ def validate_changes(new: Object, old: Object) -> list[FieldError]:
         for name in IMMUTABLE
         if new.get(name) != old.get(name)
     ]
-    return errors + validate_collections(new) + validate_entries(new)
+    errors += validate_collections(new)
+    return errors + validate_managed_fields(new.get("managedFields", ()), MANAGED_FIELDS)
 
 
 def validate_core_update(new: Object, old: Object) -> list[FieldError]:

@@ -20,7 +20,7 @@ from apfproxy.apiserver.negotiation import AS_JSON, Form, chosen
 from apfproxy.apiserver.rendering import as_yaml, encode, indented
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
 
 log = logging.getLogger(__name__)
 
@@ -52,11 +52,11 @@ def wants_indented(request: web.Request, pretty: bool | None) -> bool:
     return request.headers.get("User-Agent", "").startswith(TOOLS)
 
 
-def warn(text: str) -> None:
-    """Add a warning to the answer, success or failure."""
+def warn(texts: Iterable[str]) -> None:
+    """Add warnings to the answer, success or failure."""
     warnings = WARNINGS.get()
     assert warnings is not None, "each request begins with a list of its own"
-    warnings.append(text)
+    warnings.extend(texts)
 
 
 def headers_for(form: Form) -> list[tuple[str, str]]:

@@ -75,26 +75,16 @@ def expected_of(kind: Kind, version: Version) -> Expected:
     return Expected(kind.name, kind.api_version(version.name), version.schema, version.set_defaults)
 
 
-def too_large() -> StatusError:
-    """413: the body is longer than is read."""
-    message = f"Request entity too large: limit is {LARGEST_BYTES}"
+def too_large(limit: str = str(LARGEST_BYTES)) -> StatusError:
+    """413: the body is larger than is read."""
+    message = f"Request entity too large: limit is {limit}"
     return StatusError(413, "RequestEntityTooLarge", message, {})
 
 
 def check_number(data: bytes) -> None:
     """Raise 413 if a body has too many objects."""
     if data.count(b"{") + data.count(b"null") > MOST_OBJECTS:
-        message = f"Request entity too large: limit is {MOST_OBJECTS} objects"
-        raise StatusError(413, "RequestEntityTooLarge", message, {})
-
-
-def unsupported_media_type() -> StatusError:
-    """415: the body has an unknown media type."""
-    message = (
-        "the body of the request was in an unknown format - accepted media types include: "
-        + ", ".join(AVAILABLE)
-    )
-    return StatusError(415, "UnsupportedMediaType", message)
+        raise too_large(f"{MOST_OBJECTS} objects")
 
 
 def media_type(content_type: str) -> str:
@@ -105,7 +95,11 @@ def media_type(content_type: str) -> str:
 def check_media_type(content_type: str) -> None:
     """Raise 415 unless bodies of this media type can be read."""
     if media_type(content_type) not in READERS:
-        raise unsupported_media_type()
+        message = (
+            "the body of the request was in an unknown format - accepted media types include: "
+            + ", ".join(AVAILABLE)
+        )
+        raise StatusError(415, "UnsupportedMediaType", message)
 
 
 def versions(kind: str, schemas: Mapping[str, Struct]) -> SchemaFor:

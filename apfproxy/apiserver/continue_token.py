@@ -48,42 +48,34 @@ def decode(token: str) -> tuple[int, tuple[str, str]]:
         StatusError: 400, this server did not make the token.
     """
     if len(token) > LONGEST:
-        raise _refused(f"continue key is not valid: it has more than {LONGEST} characters")
+        raise _refused(f"it has more than {LONGEST} characters")
     wrong = next((at for at, each in enumerate(token) if each not in ALPHABET), None)
     if wrong is None and len(token) % 4 == 1:
         wrong = len(token) - 1
     if wrong is not None:
         at = len(token[:wrong].encode())
-        raise _refused(f"continue key is not valid: illegal base64 data at input byte {at}")
+        raise _refused(f"illegal base64 data at input byte {at}")
     data = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
     try:
         raw = parse_json(data).raw
-    except BodyError as error:
-        raise _refused(f"continue key is not valid: {error}") from error
-    try:
         found = read(TOKEN, {} if raw is None else raw).obj
-    except MismatchError as error:
-        raise _refused(f"continue key is not valid: {error}") from error
+    except (BodyError, MismatchError) as error:
+        raise _refused(str(error)) from error
     version, resource_version = found.get("v", ""), found.get("rv", 0)
     start = found.get("start", "")
     if version != VERSION:
-        raise _refused(
-            f"continue key is not valid: server does not recognize this encoded version {version}"
-        )
+        raise _refused(f"server does not recognize this encoded version {version}")
     if resource_version == 0:
-        raise _refused(
-            "continue key is not valid: incorrect encoded start resourceVersion"
-            f" (version {VERSION})"
-        )
+        raise _refused(f"incorrect encoded start resourceVersion (version {VERSION})")
     if not start:
-        raise _refused(f"continue key is not valid: encoded start key empty (version {VERSION})")
+        raise _refused(f"encoded start key empty (version {VERSION})")
     key = "/" + start.removeprefix("/")
     if posixpath.normpath(key) != key:
-        raise _refused(f"continue key is not valid: {start}")
+        raise _refused(start)
     namespace, _, name = key.removesuffix(AFTER).removeprefix("/").rpartition("/")
     return resource_version, (namespace, name)
 
 
 def _refused(message: str) -> StatusError:
     """400: this server did not make the token."""
-    return bad_request(f"invalid continue token: {message}")
+    return bad_request(f"invalid continue token: continue key is not valid: {message}")

@@ -143,10 +143,15 @@ def method_not_allowed() -> StatusError:
     return StatusError(405, "MethodNotAllowed", message, {})
 
 
-def forbidden(group: str, resource: str, name: str, reason: str) -> StatusError:
+def forbidden(
+    group: str, resource: str, name: str, reason: str, causes: list[dict[str, str]] | None = None
+) -> StatusError:
     """403: a rule of the server forbids it."""
     message = f'{qualified(group, resource)} "{name}" is forbidden: {reason}'
-    return StatusError(403, "Forbidden", message, object_details(group, resource, name))
+    details = object_details(group, resource, name)
+    if causes:
+        details["causes"] = causes
+    return StatusError(403, "Forbidden", message, details)
 
 
 def expired(message: str) -> StatusError:

@@ -10,6 +10,7 @@ Source: Kubernetes 1.36, `pkg/registry/core/pod/storage/eviction.go`.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import TYPE_CHECKING
 
 from apfproxy.api.core.kinds import POD
@@ -46,15 +47,8 @@ async def evict(
 ) -> Object:
     """Delete a pod if its disruption budgets allow it.
 
-    Args:
-        registry: Has the pod and the budgets.
-        namespace: Of the pod.
-        name: Of the pod, as the request's path has it.
-        eviction: Canonical.
-        options: The eviction's `deleteOptions`, and `dryRun` of the request.
-
-    Returns:
-        The Status of a success, to be answered with 201.
+    The options are the eviction's `deleteOptions`, and `dryRun` of the request.  Returns the Status
+    of a success, to be answered with 201.
 
     Raises:
         StatusError: The pod may not be deleted, is not there, or is not the one that is meant.
@@ -81,9 +75,7 @@ async def delete_unprotected(
     registry: Registry, namespace: str, name: str, options: DeleteOptions
 ) -> Object | None:
     """Delete the pod if no budget can protect it; else return it, for its budgets to be asked."""
-    attempts = 0
-    while True:
-        attempts += 1
+    for attempt in itertools.count(1):
         pod = registry.get(POD, namespace, name)
         if not ignores_budgets(pod):
             return pod
@@ -94,10 +86,11 @@ async def delete_unprotected(
             await delete(registry, namespace, name, as_seen)
         except StatusError as error:
             is_exact = options.resource_version is not None
-            if is_exact or not is_conflict(error) or attempts == ATTEMPTS:
+            if is_exact or not is_conflict(error) or attempt == ATTEMPTS:
                 raise
         else:
-            return None
+            break
+    return None
 
 
 async def delete_unhealthy(

@@ -78,7 +78,6 @@ from apfproxy.request.target import parse_query
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Iterable
 
     from apfproxy.api.kind import Kind, Object
     from apfproxy.api.schema.body import Parsed
@@ -122,7 +121,7 @@ class Call:
         is_watchable = method == "GET" and (target.is_watch or not target.name)
         check_route(self._accept, STREAMED if is_watchable else AVAILABLE)
         if target.version.deprecation:
-            warn(target.version.deprecation)
+            warn([target.version.deprecation])
         if target.subresource == EVICTION:
             return await self._evict()
         if method == "GET":
@@ -200,7 +199,7 @@ class Call:
         if patch_type == APPLY_PATCH:
             read_configuration = partial(applied, kind, version, data, options.field_validation)
             configuration, warnings = await compute(len(data), read_configuration)
-            warn_all(warnings)
+            warn(warnings)
             written = await self._registry.apply(
                 kind, target.namespace, target.name, configuration, write, force=options.force
             )
@@ -212,7 +211,7 @@ class Call:
 
         def patched(live: Object) -> Object:
             new = patch.change(live)
-            warn_all(patch.warnings)
+            warn(patch.warnings)
             return new
 
         written = await self._registry.update(kind, target.namespace, target.name, patched, write)
@@ -262,7 +261,7 @@ class Call:
         expected = Expected("Eviction", api_version, EVICTIONS[api_version])
         read_eviction = partial(decode, expected, parsed, options.field_validation, data)
         eviction, warnings = await compute(len(data), read_eviction)
-        warn_all(warnings)
+        warn(warnings)
         target = self._target
         place(eviction["metadata"], target.namespace)
         asked, wanted = list(self._query.get("dryRun", ())), eviction.get("deleteOptions") or {}
@@ -359,7 +358,7 @@ class Call:
         schemas = versions(expected.kind, {expected.api_version: expected.schema})
         parsed = parse(self._content_type, data, expected.kind, schemas)
         obj, warnings = decode(expected, parsed, validation, data)
-        warn_all(warnings)
+        warn(warnings)
         return obj
 
     def _write_options(self, options: WriteParameters, data: bytes) -> WriteOptions:
@@ -394,12 +393,6 @@ class Call:
 
     async def _document(self, form: Form, body: bytes, *, status: int = 200) -> web.Response:
         return await document(self._request, form, body, status=status, pretty=self._pretty)
-
-
-def warn_all(texts: Iterable[str]) -> None:
-    """Add warnings to the answer."""
-    for text in texts:
-        warn(text)
 
 
 def stored(kind: Kind, obj: Object) -> Entry:

@@ -7,6 +7,7 @@ Source: Kubernetes documentation, "API Concepts", "Retrieving large results sets
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver import continue_token
@@ -122,40 +123,20 @@ def page_at(
     at: int | None,
     start: tuple[str, str] | None,
 ) -> Page:
-    """Select the objects of a state.
+    """Select the objects of a state, `current` for None, after a namespace and name.
 
-    Args:
-        current: The newest resource version.
-        collection: The objects.
-        selection: Which of them.
-        limit: The most to give; 0 for all.
-        at: The state; None for the newest.
-        start: Give what comes after this namespace and name.
-
-    Raises:
-        TooOldError: The state is no longer kept.
+    A limit of 0 or less is none.  TooOldError if the state is no longer kept.
     """
     namespace = selection.namespace or None
     metadata: Object = {"resourceVersion": str(current if at is None else at)}
-    if limit <= 0:
-        entries = collection.snapshot(namespace, at, start)
-        if not selection.is_whole:
-            entries = [entry for entry in entries if selection.matches(entry)]
-        return Page(entries, metadata)
+    most = limit + 1 if limit > 0 else None  # one more tells whether there are more
     if selection.is_whole:
-        entries = collection.snapshot(namespace, at, start, limit + 1)
-        has_more = len(entries) > limit
-        del entries[limit:]
+        entries = collection.snapshot(namespace, at, start, most)
     else:
-        entries = []
-        has_more = False
-        for entry in collection.snapshot(namespace, at, start):
-            if len(entries) == limit:
-                has_more = True
-                break
-            if selection.matches(entry):
-                entries.append(entry)
-    if has_more:
+        found = collection.snapshot(namespace, at, start)
+        entries = list(islice(filter(selection.matches, found), most))
+    if 0 < limit < len(entries):
+        del entries[limit:]
         last = (entries[-1].namespace, entries[-1].name)
         metadata["continue"] = continue_token.encode(current if at is None else at, last)
         if selection.is_whole:

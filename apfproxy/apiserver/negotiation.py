@@ -82,9 +82,7 @@ class Choice:
 
     def written(self) -> tuple[str, ...]:
         """The media types that this server writes and the choice stands for, the best first."""
-        if self.type == "*" and self.subtype == "*":
-            return WRITTEN
-        if self.type == "application" and self.subtype == "*":
+        if self.subtype == "*" and self.type in {"*", "application"}:
             return WRITTEN
         name = f"{self.type}/{self.subtype}"
         return (name,) if name in WRITTEN else ()

@@ -7,7 +7,7 @@ Source: apiserver's `registry/rest/{create,update}.go`, `endpoints/handlers/patc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,16 +28,14 @@ from apfproxy.apiserver.errors import bad_request, invalid, unknown_error
 from apfproxy.apiserver.identity import check_identity, check_unchanged, place
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from apfproxy.api.kind import Kind, Object, Version
     from apfproxy.apiserver.store.entries import Entry
 
 STATUS = "status"
 FINALIZE = "finalize"
 
-Warn = Callable[[str], None]
-"""Adds a warning to the answer."""
+Warn = Callable[[Iterable[str]], None]
+"""Adds warnings to the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +70,7 @@ class Replacement:
 
 def prepare_creation(write: Write, obj: Object) -> Object:
     """The object to create, in the storage version; `obj`, canonical with defaults, is changed."""
-    warn_all(write.warn, drop_repeated_owners(obj["metadata"]))
+    write.warn(drop_repeated_owners(obj["metadata"]))
     drop_server_fields(obj["metadata"])
     record_owner(write, None, obj)
     return as_stored(write, obj)
@@ -85,7 +83,7 @@ def complete_creation(kind: Kind, obj: Object, warn: Warn) -> None:
     kind.rules.prepare_create(obj)
     if errors := kind.rules.validate(obj):
         raise invalid(kind.group, kind.name, metadata.get("name", ""), errors)
-    warn_all(warn, kind.rules.warnings(obj, None))
+    warn(kind.rules.warnings(obj, None))
 
 
 def updated(write: Write, entry: Entry, change: Callable[[Object], Object]) -> Replacement:
@@ -98,7 +96,7 @@ def updated(write: Write, entry: Entry, change: Callable[[Object], Object]) -> R
     live = in_version(kind, version, entry)
     new = change(in_version(kind, version, entry))
     set_type(new, kind, version)
-    warn_all(write.warn, drop_repeated_owners(new["metadata"]))
+    write.warn(drop_repeated_owners(new["metadata"]))
     record_owner(write, live, new)
     return replaced(write, entry, new)
 
@@ -133,7 +131,7 @@ def applied(
     check_identity(new, *place_)
     version.set_defaults(new)
     new = canonical(version.schema, new)
-    warn_all(write.warn, drop_repeated_owners(new["metadata"]))
+    write.warn(drop_repeated_owners(new["metadata"]))
     return as_stored(write, new) if entry is None else replaced(write, entry, new)
 
 
@@ -145,13 +143,14 @@ def record_owner(write: Write, live: Object | None, new: Object) -> None:
 
 def writer_of(write: Write) -> Writer:
     """Who writes, for the account of who owns which fields."""
+    rules = write.kind.rules
     return Writer(
         write.manager,
         write.version.schema,
         write.kind.api_version(write.version.name),
         write.time,
         write.subresource,
-        reset_fields(write.kind, write.subresource),
+        rules.reset_status_fields if write.subresource == STATUS else rules.reset_fields,
     )
 
 
@@ -168,12 +167,6 @@ def drop_server_fields(metadata: Object) -> None:
     """Remove what a client cannot set from a new object's metadata."""
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(field, None)
-
-
-def warn_all(warn: Warn, warnings: Iterable[str]) -> None:
-    """Warn the client of several things."""
-    for warning in warnings:
-        warn(warning)
 
 
 def as_stored(write: Write, obj: Object) -> Object:
@@ -214,7 +207,7 @@ def replaced(write: Write, entry: Entry, new: Object) -> Replacement:
     if errors:
         raise invalid(kind.group, kind.name, entry.name, errors)
     if not subresource:
-        warn_all(write.warn, rules.warnings(new, old))
+        write.warn(rules.warnings(new, old))
     metadata = old["metadata"]
     is_gone = (
         "deletionTimestamp" in metadata
@@ -241,8 +234,3 @@ def set_type(obj: Object, kind: Kind, version: Version) -> None:
     """Give the object the kind and version that it has the form of."""
     obj["kind"] = kind.name
     obj["apiVersion"] = kind.api_version(version.name)
-
-
-def reset_fields(kind: Kind, subresource: str) -> tuple[tuple[str, ...], ...]:
-    """What a write to the subresource, or to the object itself, does not own."""
-    return kind.rules.reset_status_fields if subresource == STATUS else kind.rules.reset_fields

@@ -25,7 +25,6 @@ from apfproxy.api.names import SUFFIX_LENGTH, generated_name
 from apfproxy.api.schema.reading import canonical
 from apfproxy.api.times import parse_time, rfc3339
 from apfproxy.apiserver.errors import (
-    StatusError,
     already_exists,
     forbidden,
     no_name_left,
@@ -81,8 +80,8 @@ class MetadataPart(msgspec.Struct):
 decode_metadata = msgspec.json.Decoder(MetadataPart).decode
 
 
-def ignore(_warning: str) -> None:
-    """Drop a warning."""
+def ignore(_warnings: Iterable[str]) -> None:
+    """Drop warnings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,26 +340,14 @@ class Registry:
         if entry is None:
             raise not_found("", NAMESPACES, namespace)
         if "deletionTimestamp" in entry_metadata(entry):
-            name = metadata.get("name", "")
-            error = forbidden(
-                kind.group,
-                kind.plural,
-                name,
-                f"unable to create new content in namespace {namespace}"
-                " because it is being terminated",
-            )
-            message = f"namespace {namespace} is being terminated"
+            why = f"unable to create new content in namespace {namespace}"
+            why += " because it is being terminated"
             cause = {
                 "reason": "NamespaceTerminating",
-                "message": message,
+                "message": f"namespace {namespace} is being terminated",
                 "field": "metadata.namespace",
             }
-            raise StatusError(
-                error.code,
-                error.reason,
-                error.message,
-                {**(error.details or {}), "causes": [cause]},
-            )
+            raise forbidden(kind.group, kind.plural, metadata.get("name", ""), why, [cause])
 
     def _new_name(self, kind: Kind, namespace: str, prefix: str) -> str:
         """A name with this prefix that is not taken, if one is found."""

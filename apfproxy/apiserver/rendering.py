@@ -58,14 +58,10 @@ INCLUDED_RULE = "must be 'Metadata', 'Object', 'None', or empty"
 
 
 class Renderer:
-    """Writes the objects of one kind in one form.
+    """Writes the objects of one kind in one form, of the version that clients see.
 
-    Args:
-        kind: Of the objects.
-        version: That clients see.
-        form: What is written.
-        include: What a row of a Table carries, one of `INCLUDED`.
-        now_s: Seconds since 1970, for ages.
+    `include` is what a row of a Table carries, one of `INCLUDED`; `now_s`, in seconds since 1970,
+    is for ages.
     """
 
     def __init__(
@@ -184,9 +180,7 @@ class Renderer:
         return sorted(entries, key=lambda entry: row_order(decoded(kind, entry)))
 
     def _object(self, entry: Entry) -> bytes:
-        if self._is_stored:
-            return self._type + entry.data[1:]
-        return encode(in_version(self._kind, self._version, entry))
+        return self._type + self._item(entry)[1:]
 
     def _item(self, entry: Entry) -> bytes:
         if self._is_stored:

@@ -10,7 +10,8 @@ import asyncio
 import contextlib
 from collections import deque
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from apfproxy.apiserver.store.store import Store
 
     Write = Callable[[bytes], Awaitable[None]]
+
+T = TypeVar("T")
 
 ON_INITIAL: ContextVar[Callable[[], None] | None] = ContextVar("on_initial", default=None)
 """Called when the initial events of a watch are written."""
@@ -152,14 +155,9 @@ class Watch:
     async def _write_initial(self, write: Write) -> None:
         if self._initial is None:
             return
-        event, entries = self._renderer.event, self._initial
-        while entries:
-            lines: list[bytes] = []
-            size = 0
-            while entries and size < WRITTEN_BYTES:
-                lines.append(event(ChangeType.ADDED, entries.popleft()))
-                size += len(lines[-1])
-            await write(b"".join(lines))
+        event = partial(self._renderer.event, ChangeType.ADDED)
+        while self._initial:
+            await write(taken(self._initial, event))
             # Writing to a fast client never waits, so let other tasks run.
             await asyncio.sleep(0)
         self._initial = None
@@ -168,15 +166,9 @@ class Watch:
 
     async def _write_changes(self, write: Write) -> None:
         """Write what was read; the next call writes what a timeout left."""
-        changes = self._unwritten
-        while changes:
-            lines: list[bytes] = []
-            size = 0
-            while changes and size < WRITTEN_BYTES:
-                lines.append(self._line(changes.popleft()))
-                size += len(lines[-1])
-            if size:
-                await write(b"".join(lines))
+        while self._unwritten:
+            if lines := taken(self._unwritten, self._line):
+                await write(lines)
 
     def _line(self, change: Change) -> bytes:
         """The event of a change; empty if the client does not select it."""
@@ -203,6 +195,16 @@ class Watch:
             line = self._renderer.event(change.type, change.entry)
             change.encoded[self._cache_key] = line
         return line
+
+
+def taken(items: deque[T], line: Callable[[T], bytes]) -> bytes:
+    """The lines of as many items as are written at once, which leave the queue."""
+    lines: list[bytes] = []
+    size = 0
+    while items and size < WRITTEN_BYTES:
+        lines.append(line(items.popleft()))
+        size += len(lines[-1])
+    return b"".join(lines)
 
 
 def at_version(entry: Entry, resource_version: int) -> Entry:

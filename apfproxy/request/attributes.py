@@ -138,15 +138,7 @@ def _resource(
     parts: list[str],
     query: Mapping[str, tuple[str, ...]],
 ) -> RequestAttributes:
-    """The attributes of a resource request.
-
-    Args:
-        method: As in the request line.
-        path: The whole path.
-        api: Prefix, group and version.
-        parts: What follows them in the path; not empty.
-        query: Decoded.
-    """
+    """The attributes of a resource request, of API prefix, group, version and parts of the path."""
     if parts[0] in LONG_RUNNING_VERBS:  # the deprecated paths that begin with a verb
         verb = parts.pop(0)
         if not parts:

@@ -24,9 +24,9 @@ spec:
 """
 
 
-def decode(*wires: object, strict: bool = True) -> Decoded:
+def decode(*wires: object) -> Decoded:
     """What a file of these JSON values holds."""
-    return decode_documents("\n".join(map(json.dumps, wires)).encode(), "f.json", strict=strict)
+    return decode_documents("\n".join(map(json.dumps, wires)).encode(), "f.json")
 
 
 def names(decoded: Decoded) -> list[tuple[str, str]]:
@@ -194,11 +194,6 @@ def test_second_definition() -> None:
     assert [str(problem) for problem in decoded.problems] == [
         'f.json:3: FlowSchema "a": defined a second time in this file: remove one'
     ]
-
-
-def test_lenient() -> None:
-    """Unknown fields may be ignored."""
-    assert decode(flow_schema(bogus=1), strict=False).problems == []
 
 
 def test_unreadable_end() -> None:

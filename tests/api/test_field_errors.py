@@ -12,7 +12,6 @@ from apfproxy.api.field_errors import (
     duplicate,
     forbidden,
     invalid,
-    not_found,
     not_supported,
     required,
     shown,
@@ -36,10 +35,8 @@ from apfproxy.api.field_errors import (
         (FieldError("a", Reason.TOO_LONG, "may be 3", "xyzzy"), "a: Too long: may be 3"),
         (FieldError("a", Reason.DUPLICATE, value="x"), 'a: Duplicate value: "x"'),
         (duplicate("a", "x"), 'a: Duplicate value: "x"'),
-        (not_found("a", "x"), 'a: Not found: "x"'),
         (too_long("a", 1), "a: Too long: may not be more than 1 byte"),
         (too_many("a", 3, 2), "a: Too many: 3: must have at most 2 items"),
-        (FieldError("a", Reason.TOO_SHORT, "no", "x"), "a: Too short: no"),
         (FieldError("", Reason.INVALID, "no", "x\ny"), 'Invalid value: "x\\ny": no'),
     ],
 )

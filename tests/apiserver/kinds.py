@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from apfproxy.api.kind import Kind, Rules, Version
-from apfproxy.api.schema.shared_structs import META, object_struct
+from apfproxy.api.schema.shared_structs import META, OBJECT_META, TYPE_META, object_struct
 from apfproxy.api.schema.types import Field, List, ListType, Map, Scalar, Struct, pointer, required
 
 CONDITION = Struct(
@@ -68,7 +68,6 @@ WIDGET_V1 = object_struct(
     STATUS,
     "Something with a use.",
     is_required=True,
-    is_always_written=True,
 )
 CORE = "io.k8s.api.core.v1"
 
@@ -119,7 +118,9 @@ NAMESPACE = Kind(
     plural="namespaces",
     singular="namespace",
     is_namespaced=False,
-    versions=(Version("v1", object_struct("Namespace", CORE, None, None, "Has names.")),),
+    versions=(
+        Version("v1", Struct("Namespace", (*TYPE_META, Field("metadata", OBJECT_META)), CORE)),
+    ),
     rules=Rules(),
     columns=(),
     cells=no_cells,

@@ -49,7 +49,7 @@ def warned(*texts: str) -> list[str]:
     """The fields that come of some warnings."""
     WARNINGS.set([])
     for text in texts:
-        warn(text)
+        warn([text])
     return [value for name, value in headers_for(AS_JSON) if name == "Warning"]
 
 

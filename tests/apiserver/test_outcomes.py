@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 V1 = FLOW_SCHEMA.storage
 NOW = "2026-10-20T07:27:16Z"
 WARNINGS: list[str] = []
-WRITE = Write(FLOW_SCHEMA, V1, "tester", NOW, "", WARNINGS.append)
+WRITE = Write(FLOW_SCHEMA, V1, "tester", NOW, "", WARNINGS.extend)
 PATCH: Object = {
     "apiVersion": "flowcontrol.apiserver.k8s.io/v1",
     "kind": "FlowSchema",

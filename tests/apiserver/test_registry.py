@@ -289,7 +289,7 @@ async def test_repeated_owners() -> None:
     owner = {"apiVersion": "v1", "kind": "Namespace", "name": "n", "uid": "u"}
     raw = {**flow_schema(ownerReferences=[owner, dict(owner)]), "status": {}}
     warnings: list[str] = []
-    options = WriteOptions(TESTER.manager, warn=warnings.append)
+    options = WriteOptions(TESTER.manager, warn=warnings.extend)
     created = await scene.registry.create(FLOW_SCHEMA, "", raw, options)
     updated = await update(scene, ownerReferences=[owner, dict(owner)])
 

@@ -16,28 +16,24 @@ if TYPE_CHECKING:
 
 INSTALLED = Path(__file__).with_name("bootstrap_objects")
 CHECKOUT = Path(__file__).parents[3] / "config" / "bootstrap"
+DIRECTORY = INSTALLED if INSTALLED.is_dir() else CHECKOUT
 
 
 @functools.cache
 def mandatory_objects() -> tuple[FlowControlObject, ...]:
     """The objects that always exist unchanged: levels and schemas `exempt` and `catch-all`."""
-    return load(directory(INSTALLED, CHECKOUT), "mandatory.yaml")
+    return load(DIRECTORY, "mandatory.yaml")
 
 
 @functools.cache
 def suggested_objects() -> tuple[FlowControlObject, ...]:
     """The objects that make a good start for a Kubernetes API; a user may replace them."""
-    return load(directory(INSTALLED, CHECKOUT), "suggested.yaml")
+    return load(DIRECTORY, "suggested.yaml")
 
 
 def bootstrap_objects() -> tuple[FlowControlObject, ...]:
     """The mandatory objects and the suggested ones."""
     return mandatory_objects() + suggested_objects()
-
-
-def directory(installed: Path, checkout: Path) -> Path:
-    """Where the files are: with the package if it was installed, else in the checkout."""
-    return installed if installed.is_dir() else checkout
 
 
 def load(where: Path, name: str) -> tuple[FlowControlObject, ...]:

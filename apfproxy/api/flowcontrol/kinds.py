@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.api.ages import age
+from apfproxy.api.conditions import find_condition
 from apfproxy.api.field_errors import duplicate, required
 from apfproxy.api.flowcontrol.additions import addition_errors
 from apfproxy.api.flowcontrol.schema import (
@@ -31,11 +32,7 @@ from apfproxy.api.flowcontrol.versions import (
     level_to_v1beta3,
 )
 from apfproxy.api.kind import Column, Kind, Rules, Version
-from apfproxy.api.metadata import (
-    count_generation,
-    keep_metadata,
-    validate_metadata,
-)
+from apfproxy.api.metadata import count_generation, keep_metadata, validate_metadata
 
 if TYPE_CHECKING:
     from apfproxy.api.field_errors import FieldError
@@ -97,21 +94,14 @@ def flow_schema_cells(obj: Object, now_s: float) -> tuple[object, ...]:
     """The cells of a FlowSchema's row."""
     metadata, spec = obj["metadata"], obj["spec"]
     method = spec.get("distinguisherMethod")
-    missing = next(
-        (
-            condition.get("status", "")
-            for condition in obj["status"].get("conditions", ())
-            if condition.get("type") == DANGLING
-        ),
-        "?",
-    )
+    missing = find_condition(obj["status"], DANGLING) or {"status": "?"}
     return (
         metadata["name"],
         spec["priorityLevelConfiguration"]["name"],
         spec["matchingPrecedence"],
         NONE if method is None else method["type"],
         age(metadata.get("creationTimestamp"), now_s),
-        missing,
+        missing.get("status", ""),
     )
 
 

@@ -5,8 +5,6 @@ Sources: Kubernetes API reference, "Common Definitions"; Kubernetes API conventi
 
 from __future__ import annotations
 
-from typing import Any
-
 from apfproxy.api.schema.types import (
     Field,
     List,
@@ -201,24 +199,18 @@ DELETE_OPTIONS = struct(
 def object_struct(
     name: str,
     package: str,
-    spec: Struct | None,
+    spec: Struct,
     status: Struct | None,
-    description: str = "",
+    description: str,
     *,
-    extra: tuple[Field, ...] = (),
-    **flags: Any,  # noqa: ANN401  passed on to `Field`, which has types for them
+    is_required: bool = False,
 ) -> Struct:
-    """The struct of a kind's objects, with the usual parts.
-
-    The fields of `extra` come after `metadata`; `flags` are for the field `spec`.
-    """
+    """The struct of a kind's objects, with the usual parts, of which the spec may be required."""
     fields = [
         *TYPE_META,
         Field("metadata", OBJECT_META, "Name, labels and the like.", number=1),
-        *extra,
+        Field("spec", spec, "What is wanted.", is_required=is_required, number=2),
     ]
-    if spec is not None:
-        fields.append(Field("spec", spec, "What is wanted.", number=2, **flags))
     if status is not None:
         fields.append(Field("status", status, "How it is, as last seen by controllers.", number=3))
     return Struct(name, tuple(fields), package, description)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.core.kinds import NAMESPACE
 from apfproxy.api.documents import split_documents
-from apfproxy.api.flowcontrol.bootstrap import CHECKOUT, INSTALLED, directory
+from apfproxy.api.flowcontrol.bootstrap import DIRECTORY
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.api.flowcontrol.objects import KINDS
 from apfproxy.apiserver.controllers.runner import is_not_found
@@ -68,7 +68,7 @@ class BuiltIn:
 
 def flow_control_objects(file_name: str, *, is_mandatory: bool) -> list[BuiltIn]:
     """The objects of one of the bootstrap files."""
-    documents, problem = split_documents((directory(INSTALLED, CHECKOUT) / file_name).read_bytes())
+    documents, problem = split_documents((DIRECTORY / file_name).read_bytes())
     assert problem is None, problem
     return [
         BuiltIn(KINDS[raw["kind"]], completed(KINDS[raw["kind"]], raw), is_mandatory)

@@ -72,34 +72,28 @@ class Remains:
         wrong = {}
         if self.failures:
             told = f"Failed to delete all resource types, {len(self.failures)} remaining: "
-            wrong["NamespaceDeletionContentFailure"] = (
-                "ContentDeletionFailed",
-                told + ", ".join(sorted(self.failures)),
-            )
+            told += ", ".join(sorted(self.failures))
+            wrong["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", told)
         if self.objects:
-            told = ", ".join(
-                f"{resource} has {number} resource instances"
-                for resource, number in sorted(self.objects.items())
-            )
-            wrong["NamespaceContentRemaining"] = (
-                "SomeResourcesRemain",
-                f"Some resources are remaining: {told}",
-            )
+            told = "Some resources are remaining: " + instances(self.objects, "has")
+            wrong["NamespaceContentRemaining"] = ("SomeResourcesRemain", told)
         if self.finalizers:
-            told = ", ".join(
-                f"{finalizer} in {number} resource instances"
-                for finalizer, number in sorted(self.finalizers.items())
-            )
-            wrong["NamespaceFinalizersRemaining"] = (
-                "SomeFinalizersRemain",
-                f"Some content in the namespace has finalizers remaining: {told}",
-            )
+            told = "Some content in the namespace has finalizers remaining: "
+            told += instances(self.finalizers, "in")
+            wrong["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", told)
         return [
             condition(type_, TRUE, *wrong[type_])
             if type_ in wrong
             else condition(type_, FALSE, *fine)
             for type_, fine in FINE.items()
         ]
+
+
+def instances(counts: Counter[str], verb: str) -> str:
+    """The counts as conditions tell them."""
+    return ", ".join(
+        f"{name} {verb} {number} resource instances" for name, number in sorted(counts.items())
+    )
 
 
 def condition(type_: str, status: str, reason: str, message: str) -> Object:

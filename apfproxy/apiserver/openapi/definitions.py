@@ -97,18 +97,11 @@ def kind_entry(kind: GroupVersionKind) -> dict[str, str]:
 
 
 class Definitions:
-    """The definitions that one document needs, by name.
+    """The definitions that one document needs, by name; `kinds` are what each describes."""
 
-    Args:
-        style: Version of OpenAPI.
-        kinds: Name of a definition to the kinds that it describes.
-    """
-
-    def __init__(
-        self, style: Style, kinds: Mapping[str, Sequence[GroupVersionKind]] | None = None
-    ) -> None:
+    def __init__(self, style: Style, kinds: Mapping[str, Sequence[GroupVersionKind]]) -> None:
         self.style = style
-        self.kinds = kinds or {}
+        self.kinds = kinds
         self.schemas: dict[str, Object] = {}
 
     def reference(self, struct: Struct) -> Object:

@@ -26,7 +26,7 @@ class Collection:
         self.newest = newest
         self._objects: dict[str, Entry] = {}
         self._keys: list[str] = []
-        self._window = Window(changes=window)
+        self._window = Window(window)
         self._waiting: dict[asyncio.Future[None], None] = {}
         self._is_closed = False
         self.watchers = 0

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 DEFAULT_CHANGES = 10_000
 """Changes kept of a resource.  kube-apiserver's watch cache grows up to 102 400, from 100."""
 
-DEFAULT_BYTES = 64 * 1024 * 1024
+MOST_BYTES = 64 * 1024 * 1024
 """Bytes of old and new states kept of a resource: 10 000 changes of 3 KiB objects fit."""
 
 CHANGE_BYTES = 1024
@@ -46,15 +46,12 @@ class Window:
         end: Position after the newest change.
     """
 
-    def __init__(self, *, changes: int = DEFAULT_CHANGES, max_bytes: int = DEFAULT_BYTES) -> None:
-        """An empty window.
+    def __init__(self, changes: int) -> None:
+        """An empty window that keeps so many changes, >= 1, and at most an eighth more.
 
-        Args:
-            changes: At least so many are kept, and at most an eighth more; >= 1.
-            max_bytes: Fewer are kept if they weigh more; the newest always is.
+        Fewer are kept if they weigh more than `MOST_BYTES`; the newest always is.
         """
         self._limit = changes
-        self._max_bytes = max_bytes
         self._changes: list[Change] = []
         self._bytes = 0
         self._first = 0  # position of the first of them
@@ -79,7 +76,7 @@ class Window:
             oldest.encoded.clear()
             self._shared_bytes -= len(oldest.entry.data)
             self._shared_from += 1
-        if len(self._changes) > self._limit + self._limit // 8 or self._bytes > self._max_bytes:
+        if len(self._changes) > self._limit + self._limit // 8 or self._bytes > MOST_BYTES:
             self._cut()
 
     def restore(self, changes: Iterable[Change], floor: int) -> None:
@@ -124,8 +121,8 @@ class Window:
 
     def _cut(self) -> None:
         """Drop the oldest changes: down to the limit, and to 7/8 of the bytes if too many."""
-        is_heavy = self._bytes > self._max_bytes
-        most_bytes = self._max_bytes - self._max_bytes // 8 if is_heavy else self._max_bytes
+        is_heavy = self._bytes > MOST_BYTES
+        most_bytes = MOST_BYTES - MOST_BYTES // 8 if is_heavy else MOST_BYTES
         cut = max(0, len(self._changes) - self._limit)
         left = self._bytes - sum(weight(change) for change in self._changes[:cut])
         while left > most_bytes and cut < len(self._changes) - 1:

@@ -14,7 +14,6 @@ REASONS = {
     Reason.NOT_SUPPORTED: "unsupported",
     Reason.FORBIDDEN: "forbidden",
     Reason.DUPLICATE: "duplicate",
-    Reason.NOT_FOUND: "not found",
     Reason.TOO_MANY: "too many",
 }
 

@@ -8,7 +8,6 @@ import pytest
 
 from apfproxy.api.flowcontrol.bootstrap import (
     bootstrap_objects,
-    directory,
     load,
     mandatory_objects,
     suggested_objects,
@@ -53,14 +52,6 @@ def test_mandatory_and_suggested_objects() -> None:
         for kind in ("FlowSchema", "PriorityLevelConfiguration")
         for name in ("exempt", "catch-all")
     } == set(by_name(mandatory_objects()))
-
-
-def test_installed_files_come_first(tmp_path: Path) -> None:
-    """A package brings its files; without them those of the checkout are read."""
-    checkout = tmp_path / "checkout"
-
-    assert tmp_path == directory(tmp_path, checkout)
-    assert checkout == directory(tmp_path / "missing", checkout)
 
 
 def test_edited_file(tmp_path: Path) -> None:

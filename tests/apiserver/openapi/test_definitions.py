@@ -20,7 +20,7 @@ ATOMIC = {"x-kubernetes-list-type": "atomic"}
 
 def described(field: Field, style: Style) -> Object:
     """The schema of a field of some struct."""
-    definitions = Definitions(style)
+    definitions = Definitions(style, {})
     definitions.reference(Struct("Holder", (field,), "x"))
     property_: Object = definitions.schemas["x.Holder"]["properties"][field.name]
     return property_
@@ -221,7 +221,7 @@ def test_definition_of_a_kind() -> None:
 
 def test_all_that_is_referred_to_is_there() -> None:
     """Every reference leads somewhere, and no definition is left empty."""
-    definitions = Definitions(Style.V3)
+    definitions = Definitions(Style.V3, {})
     definitions.reference(WIDGET_V1)
 
     def references(value: Any) -> set[str]:  # noqa: ANN401  any part of a document
@@ -244,7 +244,7 @@ def test_scalars_of_several_types() -> None:
     )
     found = {}
     for style in Style:
-        definitions = Definitions(style)
+        definitions = Definitions(style, {})
         definitions.reference(WIDGET_V1)
         found[style] = [
             {key: value for key, value in definitions.schemas[name].items() if key != "description"}
@@ -262,7 +262,7 @@ def test_scalars_of_several_types() -> None:
 
 def test_atomic_struct() -> None:
     """A struct that is owned as one says so."""
-    definitions = Definitions(Style.V2)
+    definitions = Definitions(Style.V2, {})
     definitions.reference(SELECTOR)
 
     assert "atomic" == definitions.schemas[f"{META}.Selector"]["x-kubernetes-map-type"]
@@ -270,7 +270,7 @@ def test_atomic_struct() -> None:
 
 def test_open_struct() -> None:
     """A struct that keeps unknown fields says so."""
-    definitions = Definitions(Style.V3)
+    definitions = Definitions(Style.V3, {})
     definitions.reference(Struct("Open", (), keeps_unknown=True))
 
     assert {
@@ -287,7 +287,7 @@ def test_fields_that_are_owned() -> None:
 
 def test_struct_without_fields() -> None:
     """It is any object."""
-    definitions = Definitions(Style.V2)
+    definitions = Definitions(Style.V2, {})
     definitions.reference(Struct("Patch", ()))
 
     assert {"Patch": {"type": "object"}} == definitions.schemas
@@ -299,7 +299,7 @@ def test_struct_that_holds_itself() -> None:
     struct = Struct("Node", (), "x")
     inner.append(Field("children", List(struct)))
     object.__setattr__(struct, "fields", tuple(inner))
-    definitions = Definitions(Style.V2)
+    definitions = Definitions(Style.V2, {})
     definitions.reference(struct)
 
     children = definitions.schemas["x.Node"]["properties"]["children"]
@@ -308,7 +308,7 @@ def test_struct_that_holds_itself() -> None:
 
 def test_equal_structs_of_one_name() -> None:
     """Two descriptions of the same are one definition."""
-    definitions = Definitions(Style.V2)
+    definitions = Definitions(Style.V2, {})
     for _ in range(2):
         inner = Struct("Inner", (), "x")
         fields = (Field("a", List(inner)), Field("b", inner), Field("c", Map(Scalar.STRING)))

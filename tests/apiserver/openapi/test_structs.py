@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.api.schema.shared_structs import object_struct
-from apfproxy.api.schema.types import List
+from apfproxy.api.schema.types import List, Struct
 from apfproxy.apiserver.discovery import Discovery, version_document
 from apfproxy.apiserver.openapi import structs
 from tests.apiserver.kinds import KINDS
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
-    from apfproxy.api.schema.types import Struct
 
 DISCOVERY = Discovery(KINDS)
 
@@ -43,7 +41,7 @@ def test_documents_are_as_described(struct: Struct, document: Object) -> None:
 
 def test_list() -> None:
     """A list has metadata of its own and items, which are always there."""
-    thing = object_struct("Thing", "x.v1", None, None)
+    thing = Struct("Thing", (), "x.v1")
 
     things = structs.list_struct(thing)
 

@@ -78,9 +78,10 @@ def test_width(changes: int) -> None:
     assert (changes, changes + changes // 8) == (min(widths), max(widths))
 
 
-def test_bytes() -> None:
+def test_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Heavy changes leave earlier; the newest stays however heavy it is."""
-    window = Window(max_bytes=10 * CHANGE_BYTES)
+    monkeypatch.setattr(module, "MOST_BYTES", 10 * CHANGE_BYTES)
+    window = Window(changes=100)
     for version in range(1, 20):
         window.append(change(version, CHANGE_BYTES))
     light = len(window)
