@@ -303,7 +303,7 @@ class Full(Quiet):
         super().__init__()
         self.connection = connection
         self.written = 0
-        self.is_reading = True
+        self.reads = True
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Count it, and want no more."""
@@ -312,11 +312,11 @@ class Full(Quiet):
 
     def pause_reading(self) -> None:
         """Note it."""
-        self.is_reading = False
+        self.reads = False
 
     def resume_reading(self) -> None:
         """Note it."""
-        self.is_reading = True
+        self.reads = True
 
 
 async def test_client_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,15 +327,15 @@ async def test_client_that_takes_nothing(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(Places, "of", lambda *_: Place(site.places, connection))
     connection.connection_made(transport)
     connection.data_received((b"GET /livez HTTP/1.1\r\n" + HOST + b"\r\n") * 3)
-    assert not transport.is_reading
+    assert not transport.reads
     once = transport.written
     for times in (2, 3):
         connection.resume_writing()
         assert times * once == transport.written
-        assert not transport.is_reading
+        assert not transport.reads
     connection.resume_writing()
 
-    assert transport.is_reading
+    assert transport.reads
     assert 3 * once == transport.written
     connection.connection_lost(None)
 
