@@ -15,10 +15,9 @@ from apfproxy.apiserver.store.window import DEFAULT_CHANGES
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.log import configure_logging
 from apfproxy.app.running import run_in_loop, serve_until_signal
-from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
+from apfproxy.cli.errors import EXIT_CODES, exit_code
 from apfproxy.cli.load_flags import parse_faults, parse_latencies, parse_seeds
 from apfproxy.cli.parameters import ADDRESS
-from apfproxy.errors import OperatorError
 from apfproxy.settings import LOG_LEVELS
 
 if TYPE_CHECKING:
@@ -151,16 +150,9 @@ def settings_of(flags: dict[str, Any]) -> ApiServerSettings:
 async def run(
     settings: ApiServerSettings, on_started: Callable[[ApiServerProcess], None] | None = None
 ) -> int:
-    """Serve until a signal, then stop.
-
-    Returns:
-        `OK` after a stop in order, `FAILED` if a second signal cut it short.
+    """Serve until a signal, then stop; returns the exit code.
 
     Raises:
         CommandError: It cannot start.
     """
-    try:
-        is_whole = await serve_until_signal(partial(ApiServerProcess, settings), on_started)
-    except OperatorError as error:
-        raise CommandError(str(error)) from error
-    return OK if is_whole else FAILED
+    return await exit_code(serve_until_signal(partial(ApiServerProcess, settings), on_started))

@@ -17,7 +17,7 @@ from rich.text import Text
 from apfproxy.app.running import run_in_loop
 from apfproxy.app.signals import Hangup, Signals
 from apfproxy.cli.demo_clients import ClientKind, Load, Tally
-from apfproxy.cli.demo_servers import SEATS, SERVICE_S, DemoError, demo_servers
+from apfproxy.cli.demo_servers import SEATS, SERVICE_S, demo_servers
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
 
 if TYPE_CHECKING:
@@ -77,19 +77,15 @@ def demo(seconds: float) -> int:
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
-    try:
-        with demo_servers() as ports:
-            return run_in_loop(run_demo(ports, seconds, console))
-    except DemoError as error:
-        raise CommandError(str(error)) from error
+    with demo_servers() as ports:
+        return run_in_loop(run_demo(ports, seconds, console))
 
 
 @dataclass(slots=True)
 class Arm:
-    """One half of the demo: all clients against one proxy.
+    """One half of the demo: all clients against one proxy, `WITHOUT` or `WITH` flow control.
 
     Attributes:
-        name: `without` or `with` flow control.
         tallies: What each kind of client got, by its name.
         duration_s: How long that was measured.
     """
@@ -100,11 +96,7 @@ class Arm:
 
 
 async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
-    """Measure both halves, show them as they go, and print the summary.
-
-    Returns:
-        `OK`, also after Ctrl-C; `FAILED` if nothing was measured.
-    """
+    """Measure both halves, show them as they go, and print the summary; returns the exit code."""
     arms: list[Arm] = []
     with contextlib.ExitStack() as stack:
         interrupted = stack.enter_context(Signals(Hangup.END)).first
@@ -148,7 +140,7 @@ async def run_arm(
             left_s = max(0.0, measured_s - arm.duration_s)
             show(f"{arm.name} flow control: {left_s:.0f} s left (Ctrl-C ends)")
     except OSError as error:
-        raise DemoError(f"no connection to the proxy of the demo: {error.strerror}") from error
+        raise CommandError(f"no connection to the proxy of the demo: {error.strerror}") from error
     finally:
         load.stop()
 

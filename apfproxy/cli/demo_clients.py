@@ -23,14 +23,7 @@ BUCKETS_PER_E = 50
 
 
 class ClientKind(NamedTuple):
-    """Clients that behave alike.
-
-    Attributes:
-        name: As the table shows it.
-        users: Names of the clients; each is a flow of its own.
-        in_flight: Requests that each of them keeps in flight.
-        path: What they ask for.
-    """
+    """Clients that behave alike; each of the `users` is a flow, with requests `in_flight`."""
 
     name: str
     users: tuple[str, ...]
@@ -68,14 +61,14 @@ class Tally:
 
 
 class ClientConnection(asyncio.Protocol):
-    """Keeps one request in flight, as one user, until it is closed."""
+    """Keeps one request in flight, as one user, until it is closed; counts answers in `tally`."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, port: int, user: str, path: str, tally: Tally
     ) -> None:
         self._loop = loop
         self._port = port
-        self._tally = tally
+        self.tally = tally
         self._request = (
             f"GET {path} HTTP/1.1\r\nHost: demo\r\nX-Remote-User: {user}\r\n\r\n"
         ).encode()
@@ -85,11 +78,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_closed = False
 
     async def connect(self) -> None:
-        """Connect and send the first request.
-
-        Raises:
-            OSError: There is no connection.
-        """
+        """Connect and send the first request; raises `OSError`."""
         await self._loop.create_connection(lambda: self, "127.0.0.1", self._port)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -102,7 +91,7 @@ class ClientConnection(asyncio.Protocol):
         """Count the request that got no answer; the connection stays away."""
         self._transport = None
         if not self._is_closed:
-            self._tally.failed += 1
+            self.tally.failed += 1
 
     def data_received(self, data: bytes) -> None:
         """Parse; what is no HTTP ends the connection."""
@@ -115,7 +104,7 @@ class ClientConnection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         """Count an answer and send the next request, after a pause if it was a rejection."""
         status = self._parser.get_status_code()
-        self._tally.add(status, time.perf_counter() - self._sent_s)
+        self.tally.add(status, time.perf_counter() - self._sent_s)
         if status == OK:
             self._send()
         else:
@@ -125,10 +114,6 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is not None and not self._is_closed:
             self._sent_s = time.perf_counter()
             self._transport.write(self._request)
-
-    def count_in(self, tally: Tally) -> None:
-        """Count from now on in another tally."""
-        self._tally = tally
 
     def close(self) -> None:
         """Close at once; what is in flight does not count."""
@@ -157,11 +142,7 @@ class Load:
         return time.perf_counter() - self._since_s
 
     async def start(self) -> None:
-        """Connect all clients.
-
-        Raises:
-            OSError: There is no connection.
-        """
+        """Connect all clients; raises `OSError`."""
         await asyncio.gather(*(connection.connect() for _, connection in self._connections))
 
     def measure(self) -> None:
@@ -169,7 +150,7 @@ class Load:
         self.tallies = {name: Tally() for name in self.tallies}
         self._since_s = time.perf_counter()
         for name, connection in self._connections:
-            connection.count_in(self.tallies[name])
+            connection.tally = self.tallies[name]
 
     def stop(self) -> None:
         """Close all connections at once."""

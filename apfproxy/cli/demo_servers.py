@@ -25,6 +25,7 @@ from apfproxy.apiserver.seeds import SeedCounts
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.log import configure_logging
 from apfproxy.app.process import ProxyProcess
+from apfproxy.cli.errors import CommandError
 from apfproxy.settings import (
     Address,
     DownstreamSettings,
@@ -106,32 +107,26 @@ LIMITED = (
 """The objects of the two proxies, beside the mandatory ones."""
 
 
-class DemoError(Exception):
-    """The demo's servers did not start."""
-
-
 class Ports(NamedTuple):
-    """Where the two proxies listen on this machine."""
+    """Where the two proxies listen on this machine.
+
+    Attributes:
+        without: The one that exempts all requests.
+        limited: The one that limits and queues.
+        admin: The admin listener of the latter, which has its objects.
+    """
 
     without: int
-    """Of the proxy that exempts all requests."""
     limited: int
-    """Of the proxy that limits and queues."""
     admin: int
-    """Of that proxy's admin listener, which has its objects."""
 
 
-def api_server_settings() -> ApiServerSettings:
-    """Settings of the API server: at its best up to `SEATS` requests at once."""
-    return ApiServerSettings(
-        listen=ANY_PORT,
-        load=LoadSettings(
-            latency={EVERY_VERB: Latency(Shape.FIXED, SERVICE_S)},
-            capacity=SEATS,
-        ),
-        seeds=SEEDS,
-        log_level="error",
-    )
+API_SERVER = ApiServerSettings(
+    listen=ANY_PORT,
+    load=LoadSettings({EVERY_VERB: Latency(Shape.FIXED, SERVICE_S)}, SEATS),
+    seeds=SEEDS,
+)
+"""At its best up to `SEATS` requests at once."""
 
 
 def proxy_settings(server_port: int, store: Path) -> Settings:
@@ -167,7 +162,7 @@ def demo_servers() -> Iterator[Ports]:
     """Run the servers, each kind in a process of its own, and stop them at the end.
 
     Raises:
-        DemoError: They did not start.
+        CommandError: They did not start.
     """
     # Not forked: a fork would share our terminal's and event loop's state.
     context = multiprocessing.get_context("spawn")
@@ -175,7 +170,6 @@ def demo_servers() -> Iterator[Ports]:
 
         def start(run: Callable[..., None], *arguments: object) -> tuple[int, ...]:
             ours, theirs = context.Pipe()
-            stack.callback(ours.close)  # the process ends when the pipe does
             process = context.Process(target=run, args=(theirs, *arguments), daemon=True)
             process.start()
             stack.callback(end_process, process, ours)
@@ -186,14 +180,16 @@ def demo_servers() -> Iterator[Ports]:
                     return answer
             except EOFError:
                 pass
-            raise DemoError("the demo's servers did not start; try again, or see the lines above")
+            raise CommandError(
+                "the demo's servers did not start; try again, or see the lines above"
+            )
 
         (server_port,) = start(run_api_server)
         yield Ports(*start(run_proxies, server_port))
 
 
 def end_process(process: multiprocessing.process.BaseProcess, pipe: Connection) -> None:
-    """Let a process end by itself, or else make it."""
+    """Let a process end by itself, as it does when the pipe is closed, or else make it."""
     pipe.close()
     process.join(timeout=END_TIMEOUT_S)
     if process.is_alive():
@@ -205,7 +201,7 @@ def run_api_server(pipe: Connection) -> None:
     """Serve the API in this process until the pipe closes."""
 
     async def start() -> tuple[int, ...]:
-        process = ApiServerProcess(api_server_settings())
+        process = ApiServerProcess(API_SERVER)
         await process.start()
         return (process.port,)
 
@@ -219,17 +215,15 @@ def run_proxies(pipe: Connection, server_port: int) -> None:
 
         async def start() -> tuple[int, ...]:
             ports: list[int] = []
-            admin_port = None
+            admin_port = 0
             async with aiohttp.ClientSession() as session:
                 for name, objects in (("without", EXEMPT), ("limited", LIMITED)):
                     store = Path(directory) / f"{name}.db"
                     process = ProxyProcess(proxy_settings(server_port, store))
                     await process.start()
-                    admin_port = process.admin_port
-                    assert admin_port is not None, "the settings have it"
+                    admin_port = process.admin_port or 0
                     await create(session, admin_port, objects)
                     ports.append(process.port)
-            assert admin_port is not None, "there are proxies"
             return (*ports, admin_port)
 
         run_process(pipe, start)

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+from apfproxy.errors import OperatorError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
 
 OK = 0
 FAILED = 1
@@ -24,3 +31,15 @@ class SettingsFileError(CommandError):
     """The command was told to use a settings file that cannot be used."""
 
     exit_code = USAGE
+
+
+async def exit_code(serving: Awaitable[bool]) -> int:
+    """`OK` once serving ended in order, `FAILED` if a second signal cut the end short.
+
+    Raises:
+        CommandError: It cannot start.
+    """
+    try:
+        return OK if await serving else FAILED
+    except OperatorError as error:
+        raise CommandError(*str(error).splitlines()) from error

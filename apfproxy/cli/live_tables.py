@@ -55,12 +55,9 @@ class View:
     """What is shown, and how.
 
     Attributes:
-        url: Of the admin listener.
-        state: The last one that there is.
         rates: By level; empty before the second look.
         sort: The key of `SORTS`.
-        problem: Why there is no newer state; None if there is no problem.
-        silent_s: Seconds since the last state, if there is a problem.
+        problem: Why there is no newer state than `silent_s` ago; None if there is no problem.
         height: Lines that there are; None for as many as it takes.
     """
 
@@ -93,7 +90,7 @@ def render(view: View, width: int) -> RenderableType:
     hidden = len(view.state.levels) - len(levels)
     if hidden:
         text = f"and {hidden} more levels, with less in use or waiting"
-        parts.append(Text(text, "dim", no_wrap=True, overflow="ellipsis"))
+        parts.append(line(text, "dim"))
     if left is None or left >= queue_lines + 2:
         parts += [Text(), *_fullest_queues(waiting)]
         if left is not None:
@@ -118,9 +115,14 @@ def rate(value: float) -> str:
     return number(value)
 
 
+def line(text: str = "", style: str = "") -> Text:
+    """Text that is never wrapped."""
+    return Text(text, style, no_wrap=True, overflow="ellipsis")
+
+
 def name_text(name: str, style: str = "") -> Text:
     """A name from anywhere."""
-    return Text(shown(name[:MAX_NAME]), style, no_wrap=True, overflow="ellipsis")
+    return line(shown(name[:MAX_NAME]), style)
 
 
 class SeatBar:
@@ -130,10 +132,6 @@ class SeatBar:
     level, which has no limit, as all the seats of the server.  In use is solid, what is free up to
     the current limit is shaded, and what is lent is dotted; a stroke marks the nominal limit of a
     level that borrows.
-
-    Args:
-        level: Whose bar it is.
-        server_limit: All the seats that the limited levels divide.
     """
 
     def __init__(self, level: Level, server_limit: int) -> None:
@@ -181,12 +179,12 @@ def _head(view: View) -> list[Text]:
     levels = state.levels
     seats = sum(level.seats_in_use for level in levels)
     at = time.strftime("%H:%M:%S", time.localtime(state.time))
-    title = Text(no_wrap=True, overflow="ellipsis")
+    title = line()
     title.append("apfproxy ", "bold")
     title.append(view.url)
     title.append(f"  generation {state.configuration.generation}  {at}")
     rates = view.rates.values()
-    sums = Text(no_wrap=True, overflow="ellipsis")
+    sums = line()
     sums.append(f"{seats} of {state.server_concurrency_limit} seats used", "bold")
     sums.append(f"  {number(sum(level.executing for level in levels))} executing")
     sums.append(f"  {number(sum(level.waiting for level in levels))} waiting")
@@ -196,10 +194,10 @@ def _head(view: View) -> list[Text]:
     lines = [title, sums]
     if state.enforcement == "observe":
         text = "Only observed: nothing is rejected or delayed; this is what would have been."
-        lines.append(Text(text, "bold yellow", no_wrap=True, overflow="ellipsis"))
+        lines.append(line(text, "bold yellow"))
     if view.problem is not None:
         text = f"Nothing new for {view.silent_s:.0f} s, still trying: {view.problem}"
-        lines.append(Text(text, "bold red", no_wrap=True, overflow="ellipsis"))
+        lines.append(line(text, "bold red"))
     return lines
 
 
@@ -283,9 +281,7 @@ def _flow_table(view: View, most: int | None, width: int) -> RenderableType:
     flows: list[TopFlow] = sorted(view.state.top_flows, key=key, reverse=True)[:most]
     if not flows:
         text = "No flows yet; the proxy counts them unless topFlows.enabled is false."
-        return Group(
-            Text("TOP FLOWS", "bold"), Text(text, "dim", no_wrap=True, overflow="ellipsis")
-        )
+        return Group(Text("TOP FLOWS", "bold"), line(text, "dim"))
     table = _table()
     table.add_column(f"TOP FLOWS by {label}", ratio=3, no_wrap=True, overflow="ellipsis")
     for name in ("FLOW SCHEMA", "LEVEL") if with_all else ():
@@ -310,18 +306,12 @@ def _events(view: View) -> list[Text]:
         return []
     last = events[-1]
     at = time.strftime("%H:%M:%S", time.localtime(last.time))
-    return [
-        Text(
-            f"{at} {shown(last.message[:LONGEST_EVENT])}",
-            "bold red" if last.is_error else "dim",
-            no_wrap=True,
-            overflow="ellipsis",
-        )
-    ]
+    style = "bold red" if last.is_error else "dim"
+    return [line(f"{at} {shown(last.message[:LONGEST_EVENT])}", style)]
 
 
 def _keys(sort: str) -> Text:
-    text = Text("q quit   flows by", "dim", no_wrap=True, overflow="ellipsis")
+    text = line("q quit   flows by", "dim")
     for key, (label, _) in SORTS.items():
         text.append(f"   {key} {label}", "bold" if key == sort else "dim")
     return text

@@ -14,9 +14,8 @@ from apfproxy.app.process import ProxyProcess
 from apfproxy.app.running import run_in_loop, serve_until_signal
 from apfproxy.app.settings_checks import ConflictError, check_combination
 from apfproxy.app.signals import Hangup
-from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError, SettingsFileError
+from apfproxy.cli.errors import EXIT_CODES, SettingsFileError, exit_code
 from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NETWORK, NOWHERE, ORIGIN, URL
-from apfproxy.errors import OperatorError
 from apfproxy.settings import ENFORCE, LOG_LEVELS, OBSERVE, Settings
 from apfproxy.sources.settings_file import SettingsError, load_settings
 
@@ -162,46 +161,33 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
     """Put the flags that were given over the settings."""
     given = {name: value for name, value in flags.items() if value not in (None, ())}
 
-    def picked(**names: str) -> dict[str, Any]:
-        return {field: given[flag] for field, flag in names.items() if flag in given}
+    def changed(record: Any, *names: str, **flag_of: str) -> Any:  # noqa: ANN401 - any record
+        """The record with the flags of the same name, and with those named otherwise."""
+        flag_of |= {name: name for name in names}
+        values = {name: given[flag] for name, flag in flag_of.items() if flag in given}
+        return dataclasses.replace(record, **values)
 
-    changes: dict[str, Any] = picked(
-        admin="admin",
-        admin_token_file="admin_token_file",  # noqa: S106 - the name of a flag
-        log_level="log_level",
+    if given.get("admin") == NOWHERE:
+        given["admin"] = None
+    flow_control = changed(
+        settings.flow_control,
+        *("enforcement", "server_concurrency_limit", "objects", "store", "suggested_objects"),
+        "object_counts_from",
     )
-    if changes.get("admin") == NOWHERE:
-        changes["admin"] = None
-    return dataclasses.replace(
+    kubernetes = changed(
+        settings.flow_control.kubernetes,
+        *("kubeconfig", "context", "write_status"),
+        is_enabled="objects_from_kubernetes",
+    )
+    settings = dataclasses.replace(
         settings,
-        downstream=dataclasses.replace(
-            settings.downstream,
-            **picked(listen="listen", identity_headers_from="identity_headers_from"),
-        ),
-        upstream=dataclasses.replace(settings.upstream, **picked(address="upstream")),
-        flow_control=dataclasses.replace(
-            settings.flow_control,
-            **picked(
-                enforcement="enforcement",
-                server_concurrency_limit="server_concurrency_limit",
-                objects="objects",
-                store="store",
-                suggested_objects="suggested_objects",
-                object_counts_from="object_counts_from",
-            ),
-            kubernetes=dataclasses.replace(
-                settings.flow_control.kubernetes,
-                **picked(
-                    is_enabled="objects_from_kubernetes",
-                    kubeconfig="kubeconfig",
-                    context="context",
-                    write_status="write_status",
-                ),
-            ),
-        ),
-        access_log=dataclasses.replace(settings.access_log, **picked(path="access_log")),
-        **changes,
+        downstream=changed(settings.downstream, "listen", "identity_headers_from"),
+        upstream=changed(settings.upstream, address="upstream"),
+        flow_control=dataclasses.replace(flow_control, kubernetes=kubernetes),
+        access_log=changed(settings.access_log, path="access_log"),
     )
+    result: Settings = changed(settings, "admin", "admin_token_file", "log_level")
+    return result
 
 
 async def run(
@@ -218,15 +204,10 @@ async def run(
         read_again: Reads the settings again, at SIGHUP; None where they never change.
 
     Returns:
-        `OK` after a drain, `FAILED` if a second signal cut it short.
+        The exit code.
 
     Raises:
         CommandError: It cannot start.
     """
-    try:
-        is_whole = await serve_until_signal(
-            partial(ProxyProcess, settings, read_again), on_started, hangup=Hangup.RELOAD
-        )
-    except OperatorError as error:
-        raise CommandError(*str(error).splitlines()) from error
-    return OK if is_whole else FAILED
+    make = partial(ProxyProcess, settings, read_again)
+    return await exit_code(serve_until_signal(make, on_started, hangup=Hangup.RELOAD))

@@ -73,13 +73,7 @@ Examples:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """What requests are replayed through.
-
-    Attributes:
-        name: As the report calls it.
-        objects: Built-in ones included.
-        limit: Seats of the whole server.
-    """
+    """What requests are replayed through: objects, built-in ones included, and a server's seats."""
 
     name: str
     objects: tuple[FlowControlObject, ...]
@@ -209,7 +203,8 @@ def simulate(  # noqa: PLR0913  flags
     """
     if [mix_path, audit_log, access_log].count(None) != 2:  # noqa: PLR2004  two of three
         raise click.UsageError("give one of --mix, --audit-log and --access-log")
-    check_place(html_path)
+    if html_path is not None and not (folder := Path(html_path).parent).is_dir():
+        raise CommandError(f"{html_path} cannot be written: there is no directory {folder}")
     configurations = [
         configuration(objects, server_concurrency_limit, with_suggested=suggested_objects)
     ]
@@ -222,6 +217,7 @@ def simulate(  # noqa: PLR0913  flags
             )
         )
     source: Mix | Records
+    warnings: list[str] = []
     if mix_path is not None:
         source = mix_of(mix_path)
         described: dict[str, Any] = {"mix": named(mix_path)}
@@ -240,6 +236,9 @@ def simulate(  # noqa: PLR0913  flags
             "guessedServiceTimes": source.guessed,
         }
         warn_of_records(named(path), source)
+        if source.held:
+            held = counted(source.held, "request")
+            warnings.append(f"{held} waited or never executed in the log; {HELD}")
     reports = []
     for each in configurations:
         with bar(f"simulating {each.name}") as move:
@@ -256,13 +255,18 @@ def simulate(  # noqa: PLR0913  flags
         reports.append(configuration_report(each.name, simulation))
     report: dict[str, Any] = {
         "input": described,
-        "warnings": [*warnings_of(source), *late_warm_ups(reports, warm_up)],
+        "warnings": warnings + late_warm_ups(reports, warm_up),
         "configurations": [listed(each, top) for each in reports],
     }
     if len(reports) > 1:
         report["difference"] = difference(*reports, top=top)
     if html_path is not None:
-        write(html_path, html_report(report))
+        try:
+            Path(html_path).write_text(html_report(report), encoding="utf-8", errors="replace")
+        except OSError as error:
+            raise CommandError(
+                f"{html_path} cannot be written: {error.strerror or error}"
+            ) from None
     if output == "json":
         click.echo(json.dumps(report))
     else:
@@ -271,11 +275,7 @@ def simulate(  # noqa: PLR0913  flags
 
 
 def configuration(paths: tuple[str, ...], limit: int, *, with_suggested: bool) -> Configuration:
-    """Read the objects of a configuration.
-
-    Raises:
-        CommandError: Any of them is broken.
-    """
+    """Read the objects of a configuration; raises `CommandError` if any of them is broken."""
     read = decode_files(read_files(paths))
     if read.problems:
         raise CommandError(*(str(problem) for problem in read.problems))
@@ -288,11 +288,7 @@ def configuration(paths: tuple[str, ...], limit: int, *, with_suggested: bool) -
 
 
 def mix_of(path: str) -> Mix:
-    """Read a mix.
-
-    Raises:
-        CommandError: It cannot be read, or used.
-    """
+    """Read a mix; raises `CommandError`."""
     name = named(path)
     try:
         with opened(path) as file:
@@ -313,11 +309,7 @@ def records_of(
     max_broken: int,
     move: Callable[[float], None],
 ) -> Records:
-    """Read a log.
-
-    Raises:
-        CommandError: It cannot be read, or is no such log.
-    """
+    """Read a log; raises `CommandError` if it cannot be read, or is no such log."""
     name = named(path)
     try:
         records = read(lines_of(path, move), max_broken)
@@ -344,11 +336,7 @@ def named(path: str) -> str:
 
 
 def opened(path: str) -> contextlib.AbstractContextManager[BinaryIO]:
-    """A file to read, or stdin, which stays open.
-
-    Raises:
-        OSError: It cannot be opened.
-    """
+    """A file to read, or stdin, which stays open; raises `OSError`."""
     return contextlib.nullcontext(sys.stdin.buffer) if path == STDIN else Path(path).open("rb")
 
 
@@ -404,13 +392,6 @@ def warn_of_records(path: str, records: Records) -> None:
         )
 
 
-def warnings_of(source: Mix | Records) -> list[str]:
-    """What to know before the numbers are believed."""
-    if isinstance(source, Mix) or not source.held:
-        return []
-    return [f"{counted(source.held, 'request')} waited or never executed in the log; {HELD}"]
-
-
 def late_warm_ups(reports: list[dict[str, Any]], warm_up_s: float) -> list[str]:
     """Say where a warm-up was too long to be over, so that the numbers are of all requests."""
     return [
@@ -464,28 +445,3 @@ def bar(title: str) -> Iterator[Callable[[float], None]]:
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(title, total=1.0)
         yield lambda part: progress.update(task, completed=min(part, 1.0))
-
-
-def check_place(path: str | None) -> None:
-    """Find out before a long run that there is no place for its page.
-
-    Raises:
-        CommandError: There is none.
-    """
-    if path is None:
-        return
-    folder = Path(path).parent
-    if not folder.is_dir():
-        raise CommandError(f"{path} cannot be written: there is no directory {folder}")
-
-
-def write(path: str, text: str) -> None:
-    """Write a file.
-
-    Raises:
-        CommandError: It cannot be written.
-    """
-    try:
-        Path(path).write_text(text, encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise CommandError(f"{path} cannot be written: {error.strerror or error}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, TextIO
 
 from rich import box
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
     Column = tuple[str, Callable[[Row], str]]
+    """A heading, and what stands in the cell of a row."""
 
 PLAIN_WIDTH = 180
 """Columns of output that is not a terminal: wide enough that no row is broken."""
@@ -156,17 +158,17 @@ def rest(console: Console, count: int, noun: str) -> None:
         console.print(f"and {count} more {noun if count > 1 else noun[:-1]} (--top)")
 
 
-def level_name(row: dict[str, Any]) -> str:
+def level_name(row: Row) -> str:
     """The name of a level."""
     return str(row["priorityLevel"])
 
 
-def flow_name(row: dict[str, Any]) -> str:
+def flow_name(row: Row) -> str:
     """The name of a flow, with its FlowSchema."""
     return f"{row['flowSchema']}/{row['flow']}" if row["flow"] else str(row["flowSchema"])
 
 
-def client_name(row: dict[str, Any]) -> str:
+def client_name(row: Row) -> str:
     """The name of a client."""
     return str(row["client"])
 
@@ -182,60 +184,44 @@ def duration_text(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def changed(text: str, value: float) -> str:
-    """A difference with its sign."""
-    return f"+{text}" if value > 0 else text
-
-
-def count(field: str) -> tuple[str, Callable[[dict[str, Any]], str]]:
-    """A column of numbers of requests."""
-    return field, lambda row: f"{row[field]}"
-
-
-def rejections(row: dict[str, Any]) -> str:
+def rejections(row: Row) -> str:
     """Rejections by reason, time-outs excluded."""
     found = [f"{n} {why}" for why, n in row["rejected"].items() if why != "time-out"]
     return ", ".join(found) or "0"
 
 
-def wait(field: str) -> tuple[str, Callable[[dict[str, Any]], str]]:
-    """A column of waits."""
-    return f"wait\n{field.removeprefix('wait').lower()}", lambda row: duration_text(row[field])
-
-
-def change(field: str, heading: str) -> tuple[str, Callable[[dict[str, Any]], str]]:
-    """A column of differences: of times, of seat-seconds, or of numbers."""
+def figure(field: str, row: Row) -> str:
+    """A time, seat-seconds, or a number of requests."""
     if field.startswith("wait"):
-        return heading, lambda row: changed(duration_text(row[field]), row[field])
-    if field == "seatSeconds":
-        return heading, lambda row: changed(f"{row[field]:.1f}", row[field])
-    return heading, lambda row: changed(f"{row[field]}", row[field])
+        return duration_text(row[field])
+    return f"{row[field]:.1f}" if field == "seatSeconds" else str(row[field])
 
 
-TALLY_COLUMNS = (
-    count("executed"),
-    count("queued"),
+def change(field: str, row: Row) -> str:
+    """A difference with its sign."""
+    return f"{'+' if row[field] > 0 else ''}{figure(field, row)}"
+
+
+WAITS = {f"wait{part}": f"wait\n{part.lower()}" for part in ("Mean", "P50", "P90", "P99")}
+"""Fields of waits, with their headings."""
+
+
+TALLY_COLUMNS: tuple[Column, ...] = (
+    ("executed", partial(figure, "executed")),
+    ("queued", partial(figure, "queued")),
     ("rejected", rejections),
     ("timed\nout", lambda row: str(row["rejected"].get("time-out", 0))),
-    wait("waitMean"),
-    wait("waitP50"),
-    wait("waitP90"),
-    wait("waitP99"),
-    ("seat-s", lambda row: f"{row['seatSeconds']:.1f}"),
+    *((heading, partial(figure, field)) for field, heading in WAITS.items()),
+    ("seat-s", partial(figure, "seatSeconds")),
 )
-LEVEL_COLUMNS = (
+LEVEL_COLUMNS: tuple[Column, ...] = (
     ("nominal", lambda row: str(row["nominalLimit"])),
     *TALLY_COLUMNS,
     ("seats\nmean/max", lambda row: f"{row['seatsMean']:.1f}/{row['seatsMax']}"),
     ("borrowed\nmean/max", lambda row: f"{row['borrowedMean']:.1f}/{row['borrowedMax']}"),
 )
-CHANGE_COLUMNS = (
-    change("executed", "executed"),
-    change("queued", "queued"),
-    change("rejectedTotal", "rejected"),
-    change("waitMean", "wait\nmean"),
-    change("waitP50", "wait\np50"),
-    change("waitP90", "wait\np90"),
-    change("waitP99", "wait\np99"),
-    change("seatSeconds", "seat-s"),
+CHANGED = {"executed": "executed", "queued": "queued", "rejectedTotal": "rejected"}
+CHANGE_COLUMNS: tuple[Column, ...] = tuple(
+    (heading, partial(change, field))
+    for field, heading in {**CHANGED, **WAITS, "seatSeconds": "seat-s"}.items()
 )

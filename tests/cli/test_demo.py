@@ -18,7 +18,8 @@ from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.cli import demo as demo_module
 from apfproxy.cli.demo import GREEDY, KINDS, MODEST, Arm, run_arm, run_demo, summary, table_of
 from apfproxy.cli.demo_clients import Tally
-from apfproxy.cli.demo_servers import ANY_PORT, SEEDS, DemoError, Ports
+from apfproxy.cli.demo_servers import ANY_PORT, SEEDS, Ports
+from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
 
 if TYPE_CHECKING:
@@ -171,7 +172,7 @@ async def test_no_proxy() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     nothing = Arm("without", {kind.name: Tally() for kind in KINDS})
-    with pytest.raises(DemoError, match="no connection to the proxy of the demo"):
+    with pytest.raises(CommandError, match="no connection to the proxy of the demo"):
         await run_arm(nothing, port, 1, asyncio.Event(), lambda _status: None)
 
 
@@ -198,7 +199,7 @@ def test_command_fails(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 
     @contextlib.contextmanager
     def broken() -> Iterator[Ports]:
-        raise DemoError("no servers")
+        raise CommandError("no servers")
         yield  # a generator, to be a context manager
 
     monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)

@@ -63,7 +63,7 @@ async def test_connection_keeps_one_request_in_flight() -> None:
     transport = Transport()
     connection.connection_made(transport)
     connection.data_received(ANSWER % 200)
-    connection.count_in(measured)
+    connection.tally = measured
     for byte in ANSWER % 200:
         connection.data_received(bytes([byte]))
 

@@ -17,17 +17,17 @@ from apfproxy.app.process import ProxyProcess
 from apfproxy.cli import demo_servers as demo_servers_module
 from apfproxy.cli.demo import MODEST
 from apfproxy.cli.demo_servers import (
+    API_SERVER,
     EXEMPT,
     LIMITED,
     SEATS,
-    DemoError,
-    api_server_settings,
     create,
     demo_servers,
     end_process,
     proxy_settings,
     run_process,
 )
+from apfproxy.cli.errors import CommandError
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import User
@@ -56,7 +56,7 @@ def test_objects(objects: tuple[dict[str, object], ...], level: str, seats: int)
 
 def test_settings() -> None:
     """The servers stay on this machine; the API server does as many requests as there are seats."""
-    server = api_server_settings()
+    server = API_SERVER
     proxy = proxy_settings(1234, Path("objects.db"))
 
     assert (str(server.listen), server.load.capacity) == ("127.0.0.1:0", SEATS)
@@ -98,7 +98,7 @@ def fail(_pipe: Connection) -> None:
 def test_servers_that_do_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server that does not start ends the demo with an error."""
     monkeypatch.setattr(demo_servers_module, "run_api_server", fail)
-    with pytest.raises(DemoError), demo_servers():
+    with pytest.raises(CommandError), demo_servers():
         pass
 
     assert multiprocessing.active_children() == []

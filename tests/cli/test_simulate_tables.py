@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.cli.simulate_tables import changed, duration_text, print_report
+from apfproxy.cli.simulate_tables import change, duration_text, print_report
 from apfproxy.simulation.report import difference
 from tests.simulation.test_report import report_of
 
@@ -30,7 +30,9 @@ def test_duration_text(seconds: float, text: str) -> None:
 
 def test_changed() -> None:
     """A difference has a sign."""
-    assert ("+5", "-5", "0") == (changed("5", 5), changed("-5", -5), changed("0", 0))
+    numbers = {"more": 5, "less": -5, "same": 0}
+
+    assert ["+5", "-5", "0"] == [change(field, numbers) for field in numbers]
 
 
 def test_print_report() -> None:
