@@ -3,7 +3,7 @@
 An answer counts for some seconds, yes or no.  If the upstream does not answer, the last yes counts
 for a while longer (`cache`); without one the verdict is open.  Kubernetes caches its own webhook's
 answers likewise (kubernetes/apiserver, pkg/authentication/token/cache).  Stricter than Kubernetes:
-every part of an answer has to be well-formed, and if audiences are asked for, it names one of them.
+every part of an answer has to be well-formed.
 """
 
 from __future__ import annotations
@@ -42,23 +42,14 @@ class UnfitUserError(ReviewError):
 
 
 class TokenReviews:
-    """Asks the upstream for the users of tokens; a `TokenAuthenticator`.
-
-    Args:
-        audiences: A token has to be for one of these; if empty, for the upstream itself.
-    """
+    """Asks the upstream for the users of tokens, which have to be for the upstream itself."""
 
     def __init__(
-        self,
-        api: UpstreamApi,
-        settings: ReviewSettings,
-        now_s: Callable[[], float],
-        audiences: tuple[str, ...] = (),
+        self, api: UpstreamApi, settings: ReviewSettings, now_s: Callable[[], float]
     ) -> None:
         self._api = api
         self._settings = settings
         self._now_s = now_s
-        self._audiences = audiences
         self._answers: AnswerCache[Verdict] = AnswerCache(
             now_s, settings.max_cached, lambda verdict: verdict.user is not None, settings.grace_s
         )
@@ -95,29 +86,23 @@ class TokenReviews:
         return Verdict(verdict.user, max(0.0, until_s - self._now_s()), verdict.problem)
 
     async def _ask(self, token: str, address: str, *, comes_first: bool) -> tuple[Verdict, float]:
-        spec: dict[str, Any] = {"token": token}
-        if self._audiences:
-            spec["audiences"] = list(self._audiences)
-        obj = {"apiVersion": API_VERSION, "kind": KIND, "spec": spec}
+        obj = {"apiVersion": API_VERSION, "kind": KIND, "spec": {"token": token}}
         answer = await self._api.post(PATH, obj, address, comes_first=comes_first)
         lifetime_s = self._settings.cache_s
         try:
-            verdict = verdict_of(answer, self._audiences, lifetime_s)
+            verdict = verdict_of(answer, lifetime_s)
         except UnfitUserError as error:
             verdict = Verdict(None, lifetime_s, f"a TokenReview of a user who is no good: {error}")
         return verdict, lifetime_s
 
 
-def verdict_of(answer: dict[str, Any], audiences: tuple[str, ...], lifetime_s: float) -> Verdict:
+def verdict_of(answer: dict[str, Any], lifetime_s: float) -> Verdict:
     """What a TokenReview says; its `status.error` is not quoted, as it might quote the token."""
     status = status_of(answer, API_VERSION, KIND)
-    named = texts(status.get("audiences"), "status.audiences")
+    texts(status.get("audiences"), "status.audiences")
     if not flag(status.get("authenticated"), "status.authenticated"):
         return Verdict(None, lifetime_s, "the upstream says that the token is nobody's")
-    user = user_of(status.get("user"))
-    if audiences and set(audiences).isdisjoint(named):
-        return Verdict(None, lifetime_s, "the upstream names none of the audiences")
-    return Verdict(user, lifetime_s)
+    return Verdict(user_of(status.get("user")), lifetime_s)
 
 
 def status_of(answer: dict[str, Any], api_version: str, kind: str) -> dict[str, Any]:

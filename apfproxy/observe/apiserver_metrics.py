@@ -19,6 +19,7 @@ from apfproxy.observe.families import (
     by_label,
     counter,
     gauge,
+    plain,
 )
 
 if TYPE_CHECKING:
@@ -27,10 +28,18 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
     from apfproxy.apiserver.counters import ApiServerCounters, RequestLabels
-    from apfproxy.observe.families import Labels
+    from apfproxy.observe.families import Labels, Series
 
 COMPONENT = "apiserver"
 PREFIX = "apfproxy_apiserver_"
+STORE_COUNTERS: Series = {
+    ("store_committed_changes_total", "committed_changes"): "Changes that the disk keeps",
+    ("store_commit_failures_total", "commit_failures"): "Batches of writes that the disk refused",
+}
+STORE_GAUGES: Series = {
+    ("store_pending_writes", "pending_writes"): "Writes that wait for the disk",
+    ("store_resource_version", "resource_version"): "Resource version of the newest change",
+}
 LEFT = "left"
 """The label `code` of requests whose client left before they were answered."""
 
@@ -147,26 +156,8 @@ class ApiServerMetrics(Collector):
         )
         commits.add(NO_LABELS, counters.commit_ns.counts, counters.commit_ns.sum / NS_PER_S)
         yield commits.metric
-        yield counter(
-            PREFIX + "store_committed_changes_total",
-            "Changes that the disk keeps",
-            [(NO_LABELS, counters.committed_changes)],
-        )
-        yield counter(
-            PREFIX + "store_commit_failures_total",
-            "Batches of writes that the disk refused",
-            [(NO_LABELS, counters.commit_failures)],
-        )
-        yield gauge(
-            PREFIX + "store_pending_writes",
-            "Writes that wait for the disk",
-            [(NO_LABELS, state.pending_writes)],
-        )
-        yield gauge(
-            PREFIX + "store_resource_version",
-            "Resource version of the newest change",
-            [(NO_LABELS, state.resource_version)],
-        )
+        yield from plain(PREFIX, {}, STORE_COUNTERS, counters)
+        yield from plain(PREFIX, STORE_GAUGES, {}, state)
 
 
 def without_dry_run(labels: RequestLabels) -> Labels:

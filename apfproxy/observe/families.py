@@ -62,6 +62,13 @@ def readings(prefix: str, series: Series) -> Iterator[tuple[str, str, Callable[[
         yield prefix + name, help_text, attrgetter(attribute)
 
 
+def plain(prefix: str, gauges: Series, counters: Series, owner: object) -> Iterator[Metric]:
+    """Families of one sample without labels, whose value an attribute of the owner is."""
+    for family_of, series in ((gauge, gauges), (counter, counters)):
+        for name, help_text, value in readings(prefix, series):
+            yield family_of(name, help_text, [(NO_LABELS, value(owner))])
+
+
 def by_label(label: str, values: Mapping[Any, float]) -> list[tuple[Labels, float]]:
     """The values of a family with one label."""
     return [({label: str(key)}, value) for key, value in values.items()]

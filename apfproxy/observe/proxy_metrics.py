@@ -17,7 +17,7 @@ from apfproxy.observe.families import (
     by_label,
     counter,
     gauge,
-    readings,
+    plain,
 )
 
 if TYPE_CHECKING:
@@ -80,6 +80,21 @@ COUNTERS: Series = {
     ),
 }
 
+LOAD_GAUGES: Series = {
+    ("config_problems", "problems"): (
+        "Objects that the last load skipped and files that it could not read"
+    ),
+    ("config_last_success_timestamp_seconds", "last_success_unix_s"): (
+        "When a load last succeeded, in seconds since 1970"
+    ),
+}
+CONTROLLER_GAUGES: Series = {
+    ("config_generation", "generation"): "Goes up whenever another configuration comes into force",
+    ("unused_additions", "unused_additions"): (
+        "Annotations under apfproxy.io/ that do not count since they are wrong"
+    ),
+}
+
 STATUS_CODES = range(100, 600)
 """Codes with their own label value; an origin may send any three digits."""
 
@@ -126,9 +141,7 @@ class ProxyMetrics:
 
     def _data_plane(self) -> Iterator[Metric]:
         counters = self._counters
-        for family_of, rows in ((gauge, GAUGES), (counter, COUNTERS)):
-            for name, help_text, value in readings(PREFIX, rows):
-                yield family_of(name, help_text, [(NO_LABELS, value(counters))])
+        yield from plain(PREFIX, GAUGES, COUNTERS, counters)
         yield from self._refusals()
         idle = self._pool.idle_count
         yield gauge(
@@ -201,28 +214,10 @@ class ProxyMetrics:
             "Loads of the configuration, the first included, by whether all of it was good",
             [({"result": "success"}, status.succeeded), ({"result": "failure"}, status.failed)],
         )
-        yield gauge(
-            PREFIX + "config_problems",
-            "Objects that the last load skipped and files that it could not read",
-            [(NO_LABELS, status.problems)],
-        )
-        yield gauge(
-            PREFIX + "config_last_success_timestamp_seconds",
-            "When a load last succeeded, in seconds since 1970",
-            [(NO_LABELS, status.last_success_unix_s)],
-        )
-        yield gauge(
-            PREFIX + "config_generation",
-            "Goes up whenever another configuration comes into force",
-            [(NO_LABELS, self._controller.generation)],
-        )
+        yield from plain(PREFIX, LOAD_GAUGES, {}, status)
+        yield from plain(PREFIX, CONTROLLER_GAUGES, {}, self._controller)
         yield gauge(
             PREFIX + "dangling_flow_schemas",
             "FlowSchemas that are ignored since the priority level they name does not exist",
             [(NO_LABELS, len(self._controller.dangling))],
-        )
-        yield gauge(
-            PREFIX + "unused_additions",
-            "Annotations under apfproxy.io/ that do not count since they are wrong",
-            [(NO_LABELS, self._controller.unused_additions)],
         )

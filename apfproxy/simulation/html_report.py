@@ -65,6 +65,11 @@ def html_report(report: dict[str, Any]) -> str:
         "<h1>What flow control makes of these requests</h1>",
         f"<p class=soft>{escape(described(report['input']))}</p>",
     ]
+
+    def add_table(title: str, group: str, keys: tuple[str, ...], columns: Columns) -> None:
+        rows = rows_of(configurations, changes, group, keys, letters)
+        parts.append(table(title, rows, columns))
+
     parts += [f"<p><b>Note:</b> {escape(warning)}</p>" for warning in report["warnings"]]
     for letter, each in zip(letters, configurations, strict=True):
         total = each["total"]
@@ -77,13 +82,7 @@ def html_report(report: dict[str, Any]) -> str:
         parts += [f"<p class=soft>{escape(problem)}</p>" for problem in each["problems"]]
     levels = busy_levels(configurations)
     parts.append("<h2>Priority levels</h2>")
-    parts.append(
-        table(
-            "priority level",
-            rows_of(configurations, changes, "levels", ("priorityLevel",), letters),
-            LEVEL_COLUMNS,
-        )
-    )
+    add_table("priority level", "levels", ("priorityLevel",), LEVEL_COLUMNS)
     parts.append(
         "<h2>Over time</h2><p class=soft><span class='key seats'></span>seats in use"
         "<span class='key limit'></span>current limit<span class='key nominal'></span>nominal"
@@ -102,18 +101,9 @@ def html_report(report: dict[str, Any]) -> str:
             + "</figure>"
         )
     parts.append("</div><h2>Flows</h2>")
-    keys = ("priorityLevel", "flowSchema", "flow")
-    parts.append(
-        table("flow", rows_of(configurations, changes, "flows", keys, letters), TALLY_COLUMNS)
-    )
+    add_table("flow", "flows", ("priorityLevel", "flowSchema", "flow"), TALLY_COLUMNS)
     parts.append("<h2>Clients</h2>")
-    parts.append(
-        table(
-            "client",
-            rows_of(configurations, changes, "clients", ("client",), letters),
-            TALLY_COLUMNS,
-        )
-    )
+    add_table("client", "clients", ("client",), TALLY_COLUMNS)
     return "\n".join(parts) + "\n</html>\n"
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from typing import TYPE_CHECKING
 
 from apfproxy.sources.dangling_status import DanglingStatus
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from apfproxy.api.decode import Problem
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.sources.backoff import Backoff
     from apfproxy.sources.files import LoadObserver
     from apfproxy.sources.in_force import Prepared
     from apfproxy.sources.kubernetes_api import Json, KubernetesApi
@@ -53,8 +51,6 @@ class KubernetesObjects:
         with_suggested: bool = True,
         writes_status: bool = False,
         on_load: LoadObserver | None = None,
-        new_backoff: Callable[[], Backoff] | None = None,
-        now_s: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.api = api
@@ -68,15 +64,7 @@ class KubernetesObjects:
         self._waited = asyncio.Event()
         self._read: dict[int, tuple[Json, FlowControlObject | Problem]] = {}  # by identity
         self.reflectors = {
-            kind: Reflector(
-                api,
-                kind,
-                resource,
-                self._wake.set,
-                now_s=now_s,
-                backoff=None if new_backoff is None else new_backoff(),
-                sleep=sleep,
-            )
+            kind: Reflector(api, kind, resource, self._wake.set, sleep=sleep)
             for kind, resource in RESOURCES.items()
         }
         self.status: DanglingStatus | None = None
@@ -85,8 +73,6 @@ class KubernetesObjects:
                 api,
                 self.reflectors["FlowSchema"],
                 self.reflectors["PriorityLevelConfiguration"],
-                now_s=now_s,
-                backoff=None if new_backoff is None else new_backoff(),
                 sleep=sleep,
             )
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
@@ -87,7 +88,7 @@ class Reflector:
         resource: str,
         on_change: Callable[[], None],
         *,
-        now_s: Callable[[], float],
+        now_s: Callable[[], float] = time.monotonic,
         backoff: Backoff | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
