@@ -79,16 +79,6 @@ class Classifier:
         known: One whose work is used for the FlowSchemas that both have, the very same objects.
     """
 
-    __slots__ = (
-        "_by_group",
-        "_by_user",
-        "_compiled",
-        "_flow_schemas",
-        "_for_all",
-        "_prefixes",
-        "_rules",
-    )
-
     def __init__(self, flow_schemas: Iterable[FlowSchema], known: Classifier | None = None) -> None:
         self._compiled: dict[str, CompiledSchema] = {}
         self._flow_schemas: list[FlowSchema] = []
@@ -140,8 +130,6 @@ class Classifier:
 class Subjects:
     """The subjects of one rule, merged; `user_prefixes` are all service accounts of a namespace."""
 
-    __slots__ = ("groups", "is_all", "user_prefixes", "users")
-
     def __init__(self, subjects: Iterable[Subject]) -> None:
         self.is_all = False
         self.users: set[str] = set()
@@ -189,8 +177,6 @@ class CompiledSchema:
 class RequestRules:
     """The resource and non-resource rules of one rule."""
 
-    __slots__ = ("_non_resource", "_resource")
-
     def __init__(self, rule: PolicyRulesWithSubjects) -> None:
         self._resource = [ResourceMatcher(rule) for rule in rule.resource_rules]
         self._non_resource = [NonResourceMatcher(rule) for rule in rule.non_resource_rules]
@@ -214,8 +200,6 @@ class RequestRules:
 
 class ResourceMatcher:
     """A resource rule, ready to match; None stands for a wildcard."""
-
-    __slots__ = ("_api_groups", "_cluster_scope", "_namespaces", "_resources", "_verbs")
 
     def __init__(self, rule: ResourcePolicyRule) -> None:
         self._verbs = _set_or_all(rule.verbs)
@@ -242,8 +226,6 @@ class NonResourceMatcher:
 
     A URL `/a`, `/a/` or `/a/*` matches what is below `/a/` too; `*` matches everything.
     """
-
-    __slots__ = ("_exact", "_is_all", "_prefixes", "_verbs")
 
     def __init__(self, rule: NonResourcePolicyRule) -> None:
         urls = rule.non_resource_urls

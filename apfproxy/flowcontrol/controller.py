@@ -99,9 +99,6 @@ class Classification:
         self.flow = flow
         self.generation = generation
 
-    def __repr__(self) -> str:
-        return f"<Classification {self.level.name}, {self.flow!r}>"
-
 
 class Route:
     """Where the requests of one FlowSchema go, in one generation of the configuration.
@@ -109,17 +106,6 @@ class Route:
     Its flows are told apart only where they can have different queues, as in Kubernetes, or limits
     of their own.
     """
-
-    __slots__ = (
-        "configuration",
-        "counters",
-        "distinguisher",
-        "flow_schema",
-        "flow_schema_uid",
-        "has_flows",
-        "level",
-        "limits",
-    )
 
     def __init__(
         self,
@@ -141,9 +127,6 @@ class Route:
         )
         self.has_flows = is_limited or level.queue_config.queues > 1
 
-    def __repr__(self) -> str:
-        return f"<Route {self.flow_schema.metadata.name} to {self.level.name}>"
-
 
 class Controller:
     """The configuration in force; starts with the mandatory objects alone.
@@ -164,26 +147,6 @@ class Controller:
         seat_fair_frac: Seats per seat of target at the last adjustment, see `limits.Adjustment`.
         unused_additions: Additions to objects in force that are wrong, and so do not count.
     """
-
-    __slots__ = (
-        "_catch_all",
-        "_classifications",
-        "_clock",
-        "_counters",
-        "_flow_limits",
-        "_hash_seed",
-        "_in_force",
-        "_mandatory",
-        "_prompt_limits",
-        "_routes",
-        "classifier",
-        "dangling",
-        "generation",
-        "levels",
-        "seat_fair_frac",
-        "server_concurrency_limit",
-        "unused_additions",
-    )
 
     def __init__(
         self,
@@ -448,12 +411,6 @@ class Controller:
         """Requests that all queues together can hold."""
         configs = [level.queue_set.config for level in self.levels.values()]
         return sum(config.queues * config.queue_length_limit for config in configs)
-
-    def __repr__(self) -> str:
-        return (
-            f"<Controller generation {self.generation}: {self.server_concurrency_limit} seats,"
-            f" {len(self.levels)} levels, {len(self._routes)} FlowSchemas>"
-        )
 
     # Parts of the above
 

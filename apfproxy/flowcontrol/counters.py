@@ -6,6 +6,7 @@ Nothing here is locked: one event loop writes, the same loop reads.
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import dataclass, field
 
 NS_PER_S = 1_000_000_000
 
@@ -35,6 +36,11 @@ class Histogram:
         self.sum += value
 
 
+def _durations() -> Histogram:
+    return Histogram(DURATION_BOUNDS_NS)
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class FlowSchemaCounters:
     """What happened to the requests of one FlowSchema at one priority level.
 
@@ -49,56 +55,31 @@ class FlowSchemaCounters:
         wait_rejected_ns: The wait of requests that did not execute, whatever the reason.
     """
 
-    __slots__ = (
-        "_queue_length_after_enqueue",
-        "_wait_executed_ns",
-        "cancelled",
-        "dispatched",
-        "dispatched_at_once",
-        "executing_requests",
-        "executing_seats",
-        "execution_regular_ns",
-        "execution_watch_ns",
-        "flow_schema",
-        "inqueue_requests",
-        "inqueue_seats",
-        "no_accommodation",
-        "priority_level",
-        "rejected_ban",
-        "rejected_concurrency_limit",
-        "rejected_long_running",
-        "rejected_queue_full",
-        "rejected_rate",
-        "rejected_time_out",
-        "wait_rejected_ns",
-        "watch_count",
-        "work_estimated_seats",
+    priority_level: str
+    flow_schema: str
+    executing_requests: int = 0
+    executing_seats: int = 0
+    inqueue_requests: int = 0
+    inqueue_seats: int = 0
+    dispatched: int = 0
+    dispatched_at_once: int = 0
+    no_accommodation: int = 0
+    rejected_concurrency_limit: int = 0
+    rejected_queue_full: int = 0
+    rejected_time_out: int = 0
+    rejected_ban: int = 0
+    rejected_rate: int = 0
+    rejected_long_running: int = 0
+    cancelled: int = 0
+    _wait_executed_ns: Histogram = field(default_factory=_durations)
+    wait_rejected_ns: Histogram = field(default_factory=_durations)
+    execution_regular_ns: Histogram = field(default_factory=_durations)
+    execution_watch_ns: Histogram = field(default_factory=_durations)
+    _queue_length_after_enqueue: Histogram = field(
+        default_factory=lambda: Histogram(QUEUE_LENGTH_BOUNDS)
     )
-
-    def __init__(self, priority_level: str, flow_schema: str) -> None:
-        self.priority_level = priority_level
-        self.flow_schema = flow_schema
-        self.executing_requests = 0
-        self.executing_seats = 0
-        self.inqueue_requests = 0
-        self.inqueue_seats = 0
-        self.dispatched = 0
-        self.dispatched_at_once = 0
-        self.no_accommodation = 0
-        self.rejected_concurrency_limit = 0
-        self.rejected_queue_full = 0
-        self.rejected_time_out = 0
-        self.rejected_ban = 0
-        self.rejected_rate = 0
-        self.rejected_long_running = 0
-        self.cancelled = 0
-        self._wait_executed_ns = Histogram(DURATION_BOUNDS_NS)
-        self.wait_rejected_ns = Histogram(DURATION_BOUNDS_NS)
-        self.execution_regular_ns = Histogram(DURATION_BOUNDS_NS)
-        self.execution_watch_ns = Histogram(DURATION_BOUNDS_NS)
-        self._queue_length_after_enqueue = Histogram(QUEUE_LENGTH_BOUNDS)
-        self.work_estimated_seats = Histogram(SEATS_BOUNDS)
-        self.watch_count = Histogram(WATCH_COUNT_BOUNDS)
+    work_estimated_seats: Histogram = field(default_factory=lambda: Histogram(SEATS_BOUNDS))
+    watch_count: Histogram = field(default_factory=lambda: Histogram(WATCH_COUNT_BOUNDS))
 
     @property
     def wait_executed_ns(self) -> Histogram:

@@ -33,8 +33,6 @@ class Dealer:
         ValueError: The sizes make no sense, or a hand needs more entropy than a hash has.
     """
 
-    __slots__ = ("deck_size", "hand_size")
-
     def __init__(self, deck_size: int, hand_size: int) -> None:
         if deck_size <= 0 or hand_size <= 0:
             raise ValueError(f"deck size {deck_size} and hand size {hand_size} must be positive")

@@ -46,19 +46,6 @@ class SeatDemand:
         smoothed: The envelope of `average + stddev` over the periods so far, in seats.
     """
 
-    __slots__ = (
-        "_before_mark",
-        "_high_watermark",
-        "_period_watermark",
-        "_seat_ns",
-        "_square_seat_ns",
-        "_start_ns",
-        "_updated_ns",
-        "seats",
-        "smoothed",
-        "stats",
-    )
-
     def __init__(self, now_ns: int = 0) -> None:
         self.seats = 0
         self.stats = DemandStats()

@@ -62,16 +62,6 @@ class RequestRate:
         burst: Tokens that a bucket holds; >= 1.
     """
 
-    __slots__ = (
-        "_full_ns",
-        "_interval_ns",
-        "_shared_full_ns",
-        "_slack_ns",
-        "_swept_ns",
-        "burst",
-        "rate",
-    )
-
     def __init__(self, rate: float, burst: int) -> None:
         self.rate = rate
         self.burst = burst
@@ -127,9 +117,6 @@ class RequestRate:
         self._full_ns = {flow: at_ns for flow, at_ns in self._full_ns.items() if at_ns > now_ns}
         return len(self._full_ns) < MAX_FLOWS
 
-    def __repr__(self) -> str:
-        return f"<RequestRate {self.rate}/s, {len(self._full_ns)} flows>"
-
 
 def _kept_name(flow: str) -> str:
     """The name of a flow, or in place of one that would fill the memory its hash."""
@@ -147,8 +134,6 @@ class FlowLimits:
         long_running_limit: Of each flow; None for no limit.
         long_running: Flow to its long-running requests, where there are any; to read only.
     """
-
-    __slots__ = ("_flow_schema", "_level", "is_ban", "long_running", "long_running_limit", "rate")
 
     def __init__(self, flow_schema: str) -> None:
         self._flow_schema = flow_schema
@@ -230,12 +215,6 @@ class FlowLimits:
             self.long_running[flow] = left
         else:
             del self.long_running[flow]
-
-    def __repr__(self) -> str:
-        return (
-            f"<FlowLimits of {self._flow_schema}: ban {self.is_ban}, {self.rate},"
-            f" {sum(self.long_running.values())} long-running>"
-        )
 
 
 def count_rejection(

@@ -55,18 +55,6 @@ class RequestCount:
         high, previous_high: The largest counts in the current second, and in the one before.
     """
 
-    __slots__ = (
-        "count",
-        "high",
-        "ns_at",
-        "phase",
-        "previous_high",
-        "request_kind",
-        "second_end_ns",
-        "shares",
-        "since_ns",
-    )
-
     def __init__(self, phase: str, request_kind: str, now_ns: int) -> None:
         self.phase = phase
         self.request_kind = request_kind
@@ -152,8 +140,6 @@ class KindMeter:
     A request is waiting from when it is put into a queue until it leaves it, and executing from its
     dispatch until its end; one that fits at once was never waiting.
     """
-
-    __slots__ = ("_executing", "_waiting", "kinds")
 
     def __init__(self, now_ns: int) -> None:
         # Indexed by whether the request is mutating: one look-up finds the count.

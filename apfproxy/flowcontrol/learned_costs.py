@@ -25,6 +25,7 @@ Source: kubernetes/apiserver pkg/util/flowcontrol/watch_tracker.go for WATCHes.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,7 @@ INDEXED_FIELDS = {"pods": "spec.nodeName"}
 """Fields by which kube-apiserver finds WATCHes: one that requires a value hears of few writes."""
 
 
+@dataclass(slots=True)
 class LearnedList:
     """What LISTs of one resource and scope have taught; 0 is unknown.
 
@@ -76,13 +78,10 @@ class LearnedList:
         page_objects: Objects that the last page was asked to hold.
     """
 
-    __slots__ = ("object_bytes", "page_objects", "selected_bytes", "whole_bytes")
-
-    def __init__(self) -> None:
-        self.whole_bytes = 0.0
-        self.selected_bytes = 0.0
-        self.object_bytes = 0.0
-        self.page_objects = 0
+    whole_bytes: float = 0.0
+    selected_bytes: float = 0.0
+    object_bytes: float = 0.0
+    page_objects: int = 0
 
 
 class LearnedCosts:
@@ -91,8 +90,6 @@ class LearnedCosts:
     Memory is bounded: by `max_keys` resources and scopes for LISTs, of which the least recently
     used are forgotten, and by the open WATCHes.
     """
-
-    __slots__ = ("_counted_ns", "_lists", "_max_keys", "_now_ns", "_object_counts", "_watches")
 
     def __init__(self, now_ns: Callable[[], int], max_keys: int = MAX_KEYS) -> None:
         self._now_ns = now_ns

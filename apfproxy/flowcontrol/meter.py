@@ -77,8 +77,6 @@ class LevelMeter:
         seat_demand: Seats in use or waited for, over the nominal limit.
     """
 
-    __slots__ = ("requests_executing", "requests_waiting", "seat_demand", "seats_in_use", "time_at")
-
     def __init__(self) -> None:
         self.time_at: dict[int, int] = {}
         self.requests_executing = RatioHistogram(REQUEST_RATIO_BOUNDS)

@@ -87,27 +87,6 @@ class PriorityLevel:
         wait_limit_ns: The longest wait in one of its queues.
     """
 
-    __slots__ = (
-        "configuration",
-        "current_limit",
-        "demand",
-        "is_ban",
-        "is_exempt",
-        "is_quiescing",
-        "lower_limit",
-        "max_seats",
-        "name",
-        "nominal_limit",
-        "queue_config",
-        "queue_set",
-        "retry_after",
-        "shares",
-        "target",
-        "uid",
-        "upper_limit",
-        "wait_limit_ns",
-    )
-
     def __init__(
         self, configuration: PriorityLevelConfiguration, queue_set: QueueSet, demand: SeatDemand
     ) -> None:

@@ -40,8 +40,6 @@ MARK_NS = 500_000_000
 class PromptLimits:
     """Adjusts limits when a request begins to wait, and while any waits."""
 
-    __slots__ = ("_clock", "_due_ns", "_impose", "_levels", "_mark_due_ns", "_timer")
-
     def __init__(
         self,
         clock: Clock,

@@ -22,8 +22,6 @@ class RetryAfter:
     whole seconds before as it is long.
     """
 
-    __slots__ = ("_current_drops", "_current_s", "_doubled_s", "_history", "_retry_after_s")
-
     def __init__(self) -> None:
         self._retry_after_s = 1
         self._doubled_s = 0  # unix time of the last doubling
@@ -69,6 +67,3 @@ class RetryAfter:
             self._doubled_s = unix_s
         elif drops < retry_after_s and retry_after_s > 1:
             self._retry_after_s = retry_after_s - 1
-
-    def __repr__(self) -> str:
-        return f"<RetryAfter {self._retry_after_s} s>"

@@ -60,8 +60,6 @@ NOT_FOUND = None
 class WorkEstimator:
     """Estimates the work of requests, from what is known of objects and of open WATCHes."""
 
-    __slots__ = ("_object_stats", "_watch_count")
-
     def __init__(
         self,
         object_stats: Callable[[RequestAttributes], ObjectStats | None],

@@ -125,6 +125,3 @@ class AbandonedAnswer:
         self._discarded_bytes += len(data)
         if is_last or self._discarded_bytes > MAX_DISCARDED_BYTES:
             self.end()
-
-    def __repr__(self) -> str:
-        return f"<AbandonedAnswer to {self.head!r}, {self._discarded_bytes} bytes discarded>"

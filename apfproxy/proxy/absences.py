@@ -34,8 +34,6 @@ class Client(Protocol):
 class Absences:
     """Waits for paused clients to leave."""
 
-    __slots__ = ("_clients", "_descriptors", "_epoll", "_loop")
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._epoll: select.epoll | None = None

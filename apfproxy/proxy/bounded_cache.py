@@ -20,8 +20,6 @@ class MemoryBudget:
         taken: What they take now, in bytes.
     """
 
-    __slots__ = ("_collections", "_max_bytes", "taken")
-
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._collections: weakref.WeakSet[BoundedCache[Any, Any]] = weakref.WeakSet()
@@ -40,9 +38,6 @@ class MemoryBudget:
                 each.forget_older()
             if self.taken == taken:
                 return  # the last one alone is larger
-
-    def __repr__(self) -> str:
-        return f"<MemoryBudget, {self.taken} of {self._max_bytes} bytes taken>"
 
 
 class BoundedCache(Generic[Key, Value]):
@@ -109,6 +104,3 @@ class BoundedCache(Generic[Key, Value]):
     def _forget_marks(self) -> None:
         self._room.taken -= MARK_BYTES * len(self._seen)
         self._seen.clear()
-
-    def __repr__(self) -> str:
-        return f"<BoundedCache, {len(self.values)} of {self._bound}>"

@@ -195,9 +195,6 @@ class ChunkedDecoder:
         self.is_done = True
         return data[end + 4 :]
 
-    def __repr__(self) -> str:
-        return f"<ChunkedDecoder state {self._state}, {self._data_left} bytes left>"
-
 
 def _passable_trailers(section: bytes, is_claim: Callable[[bytes], bool] | None) -> bytes:
     """The lines of a trailer section without those fields that a trailer must not carry."""

@@ -61,24 +61,6 @@ class ClientLimits:
         watched: Exchanges that hold seats and wait for their client: the sweep looks at them.
     """
 
-    __slots__ = (
-        "_by_address",
-        "_counters",
-        "_max_connections",
-        "_max_per_address",
-        "_open",
-        "_slow_readers_per_level",
-        "body_rate_grace_ns",
-        "gathered_body_bytes",
-        "max_body_bytes",
-        "max_pipelined_requests",
-        "min_body_rate_bytes",
-        "shed",
-        "slow_reader_grace_ns",
-        "slow_readers",
-        "watched",
-    )
-
     def __init__(self, settings: LimitSettings, counters: ProxyCounters) -> None:
         self._counters = counters
         self._open = 0
@@ -208,9 +190,6 @@ class ClientLimits:
         Clients that are there have no more; but answers that nobody waits for any more may.
         """
         return max(descriptors - spared(questions) - self._max_connections, MIN_CONNECTIONS)
-
-    def __repr__(self) -> str:
-        return f"<ClientLimits: {self._open} of {self._max_connections} connections>"
 
 
 def spared(questions: int) -> int:

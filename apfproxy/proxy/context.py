@@ -92,35 +92,6 @@ class Context:
         refusals: Why requests were refused without being classified, a line of each a minute.
     """
 
-    __slots__ = (
-        "_on_connection_closed",
-        "_suffixes",
-        "_targets",
-        "abandoned",
-        "abandoned_wait_ns",
-        "absences",
-        "access_log",
-        "answer_timeout_ns",
-        "authenticator",
-        "client_kinds",
-        "clock",
-        "connections",
-        "counters",
-        "flow_control",
-        "head_timeout_ns",
-        "held_bytes",
-        "idle_timeout_ns",
-        "is_draining",
-        "limits",
-        "linger_ns",
-        "loop",
-        "max_head_bytes",
-        "pool",
-        "refusals",
-        "tunnel_idle_ns",
-        "watch_settings",
-    )
-
     def __init__(
         self,
         settings: Settings,
@@ -197,6 +168,3 @@ class Context:
         """A client's connection is gone."""
         if self._on_connection_closed is not None:
             self._on_connection_closed()
-
-    def __repr__(self) -> str:
-        return f"<Context with {len(self.connections)} connections>"

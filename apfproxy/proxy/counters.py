@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass, field
 
 from apfproxy.flowcontrol.counters import DURATION_BOUNDS_NS, Histogram
 
@@ -25,6 +26,7 @@ class HandshakeFailure(enum.StrEnum):
     TIMEOUT = "timeout"
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ProxyCounters:
     """What the data plane did; `*_open` and those marked so are gauges, all else only grows.
 
@@ -43,67 +45,42 @@ class ProxyCounters:
         upstream_head_ns: From a request's last byte sent (or dispatch) to the origin's head.
     """
 
-    __slots__ = (
-        "abandoned_given_up",
-        "abandoned_requests",
-        "bytes_from_clients",
-        "bytes_from_origins",
-        "bytes_to_clients",
-        "bytes_to_origins",
-        "client_aborts",
-        "connections_accepted",
-        "connections_open",
-        "connections_refused",
-        "handshake_failures",
-        "is_observing",
-        "loop_delay_ns",
-        "malformed_requests",
-        "overloads",
-        "requests_by_status",
-        "slow_reader_releases",
-        "slow_readers_open",
-        "tunnels_by_protocol",
-        "tunnels_open",
-        "upstream_connect_failures",
-        "upstream_connections_opened",
-        "upstream_failures",
-        "upstream_head_ns",
-        "upstream_retries",
-        "upstream_timeouts",
+    abandoned_given_up: int = 0
+    abandoned_requests: int = 0
+    bytes_from_clients: int = 0
+    bytes_from_origins: int = 0
+    bytes_to_clients: int = 0
+    bytes_to_origins: int = 0
+    client_aborts: int = 0
+    connections_accepted: int = 0
+    connections_open: int = 0
+    connections_refused: dict[Refusal, int] = field(
+        default_factory=lambda: dict.fromkeys(Refusal, 0)
     )
-
-    def __init__(self) -> None:
-        self.abandoned_given_up = 0
-        self.abandoned_requests = 0
-        self.bytes_from_clients = 0
-        self.bytes_from_origins = 0
-        self.bytes_to_clients = 0
-        self.bytes_to_origins = 0
-        self.client_aborts = 0
-        self.connections_accepted = 0
-        self.connections_open = 0
-        self.connections_refused = dict.fromkeys(Refusal, 0)
-        self.handshake_failures = dict.fromkeys(HandshakeFailure, 0)
-        self.is_observing = False
-        self.loop_delay_ns = 0
-        self.malformed_requests = 0
-        self.overloads = dict.fromkeys((Refusal.LOOP_DELAY, Refusal.MEMORY), False)
-        self.requests_by_status: dict[int, int] = {}
-        self.slow_reader_releases = 0
-        self.slow_readers_open = 0
-        self.tunnels_by_protocol = {"SPDY/3.1": 0, "websocket": 0}
-        self.tunnels_open = 0
-        self.upstream_connect_failures = 0
-        self.upstream_connections_opened = 0
-        self.upstream_failures = 0
-        self.upstream_head_ns = Histogram(DURATION_BOUNDS_NS)
-        self.upstream_retries = 0
-        self.upstream_timeouts = 0
+    handshake_failures: dict[HandshakeFailure, int] = field(
+        default_factory=lambda: dict.fromkeys(HandshakeFailure, 0)
+    )
+    is_observing: bool = False
+    loop_delay_ns: int = 0
+    malformed_requests: int = 0
+    overloads: dict[Refusal, bool] = field(
+        default_factory=lambda: dict.fromkeys((Refusal.LOOP_DELAY, Refusal.MEMORY), False)
+    )
+    requests_by_status: dict[int, int] = field(default_factory=dict)
+    slow_reader_releases: int = 0
+    slow_readers_open: int = 0
+    tunnels_by_protocol: dict[str, int] = field(
+        default_factory=lambda: {"SPDY/3.1": 0, "websocket": 0}
+    )
+    tunnels_open: int = 0
+    upstream_connect_failures: int = 0
+    upstream_connections_opened: int = 0
+    upstream_failures: int = 0
+    upstream_head_ns: Histogram = field(default_factory=lambda: Histogram(DURATION_BOUNDS_NS))
+    upstream_retries: int = 0
+    upstream_timeouts: int = 0
 
     def count_status(self, code: int) -> None:
         """Count a final answer."""
         counts = self.requests_by_status
         counts[code] = counts.get(code, 0) + 1
-
-    def __repr__(self) -> str:
-        return f"<ProxyCounters: {self.connections_open} connections open>"

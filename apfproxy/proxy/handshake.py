@@ -179,9 +179,6 @@ class TlsListener:
         for task in self._handshakes:
             task.cancel()
 
-    def __repr__(self) -> str:
-        return f"<TlsListener with {len(self._handshakes)} handshakes>"
-
 
 def map_tls_buffers() -> None:
     """Let the allocator map each connection's buffer by itself: pages never touched cost nothing.

@@ -19,8 +19,6 @@ class LoopClock:
         now_ns: The system's own function, not a method around it: it is called for every request.
     """
 
-    __slots__ = ("_loop", "now_ns")
-
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.now_ns = time.monotonic_ns
@@ -28,6 +26,3 @@ class LoopClock:
     def call_at(self, deadline_ns: int, callback: Callable[[], None]) -> Timer:
         """Call `callback` when the time comes, to the loop's resolution of a millisecond."""
         return self._loop.call_later(max(0, deadline_ns - self.now_ns()) / 1e9, callback)
-
-    def __repr__(self) -> str:
-        return f"<LoopClock {self.now_ns()} ns>"

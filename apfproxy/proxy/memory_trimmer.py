@@ -31,8 +31,6 @@ def return_memory() -> None:
 class MemoryTrimmer:
     """Notices that most of a crowd has gone."""
 
-    __slots__ = ("_give_back", "_most")
-
     def __init__(self, give_back: Callable[[], None] = return_memory) -> None:
         self._give_back = give_back
         self._most = 0
@@ -45,6 +43,3 @@ class MemoryTrimmer:
             log.debug("%d of %d connections are left: free memory goes", connections, self._most)
             self._most = connections
             self._give_back()
-
-    def __repr__(self) -> str:
-        return f"<MemoryTrimmer: {self._most} connections at most>"

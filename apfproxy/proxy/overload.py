@@ -119,6 +119,3 @@ class Overload:
         overloads = self._counters.overloads
         overloads[reason] = is_so
         self._limits.shed = next((each for each, holds in overloads.items() if holds), None)
-
-    def __repr__(self) -> str:
-        return f"<Overload: {self._limits.shed or 'none'}>"

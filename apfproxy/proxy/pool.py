@@ -320,9 +320,6 @@ class Pool:
                 borrower.fail(error)
         self._connect_for_the_line()
 
-    def __repr__(self) -> str:
-        return f"<Pool of {len(self._open)}, {len(self._idle)} idle, {self.waiting_count} in line>"
-
 
 def lend(connection: UpstreamConnection, borrower: Borrower) -> None:
     """Give a connection to a borrower out of the line; an error there is the borrower's alone."""

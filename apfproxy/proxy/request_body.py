@@ -82,10 +82,6 @@ class RequestBody:
             and not self._expects_continue
         )
 
-    def __repr__(self) -> str:
-        framing = "sized" if self._decoder is None else "chunked"
-        return f"<RequestBody {framing}, {'whole' if self.is_whole else 'not whole'}>"
-
 
 def too_long(max_bytes: int) -> HeadError:
     """Refuse a body that is longer than that."""

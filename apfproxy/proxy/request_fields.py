@@ -27,6 +27,7 @@ from apfproxy.proxy.upgrade import (
 if TYPE_CHECKING:
     from apfproxy.authn.authenticator import Identity
     from apfproxy.authn.credential_fields import CredentialRules, Lines
+    from apfproxy.authn.credentials import Credentials
     from apfproxy.proxy.upgrade import Offer
     from apfproxy.request.user import User
 
@@ -151,6 +152,7 @@ class FieldRules:
     kinds: dict[bytes, int] = field(default_factory=dict, compare=False, repr=False)
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class RequestFields:
     """What the fields of a request say; immutable once read.
 
@@ -167,33 +169,18 @@ class RequestFields:
         credentials: What they say about who asks.
     """
 
-    __slots__ = (
-        "body_bytes",
-        "credentials",
-        "expects_continue",
-        "forward",
-        "framing",
-        "host",
-        "is_http_10",
-        "keep_alive",
-        "upgrade",
-    )
-
-    def __init__(self, *, is_http_10: bool) -> None:
-        self.forward = b""
-        self.host: bytes | None = None
-        self.framing = NO_BODY
-        self.body_bytes = 0
-        self.is_http_10 = is_http_10
-        self.keep_alive = not is_http_10
-        self.expects_continue = False
-        self.upgrade: Offer | None = None
-        self.credentials = NO_CREDENTIALS
-
-    def __repr__(self) -> str:
-        return f"<RequestFields, framing {self.framing}>"
+    is_http_10: bool
+    keep_alive: bool = True
+    forward: bytes = b""
+    host: bytes | None = None
+    framing: int = NO_BODY
+    body_bytes: int = 0
+    expects_continue: bool = False
+    upgrade: Offer | None = None
+    credentials: Credentials = NO_CREDENTIALS
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Sender:
     """Whoever sends such fields: authenticated once for all heads that have them.
 
@@ -203,15 +190,9 @@ class Sender:
         logged: User that the access log's text, the second, was made of.
     """
 
-    __slots__ = ("fields", "identity", "logged")
-
-    def __init__(self, fields: RequestFields) -> None:
-        self.fields = fields
-        self.identity: Identity | None = None
-        self.logged: tuple[User, str] | None = None
-
-    def __repr__(self) -> str:
-        return f"<Sender {self.identity}>"
+    fields: RequestFields
+    identity: Identity | None = None
+    logged: tuple[User, str] | None = None
 
 
 def read_fields(lines: Lines, rules: FieldRules, *, is_http_10: bool) -> RequestFields:
@@ -220,7 +201,7 @@ def read_fields(lines: Lines, rules: FieldRules, *, is_http_10: bool) -> Request
     Raises:
         HeadError: They are malformed, ambiguous, or not served.
     """
-    return _Reader(RequestFields(is_http_10=is_http_10), lines, rules).read()
+    return _Reader(RequestFields(is_http_10, keep_alive=not is_http_10), lines, rules).read()
 
 
 def _without_token(name: bytes, value: bytes) -> list[bytes]:

@@ -143,18 +143,6 @@ class RequestLog:
         write: Takes lines, each with its line feed, and their number.
     """
 
-    __slots__ = (
-        "_answers",
-        "_clock",
-        "_is_whole",
-        "_records",
-        "_sampled",
-        "_second_ns",
-        "_second_text",
-        "_timer",
-        "_write",
-    )
-
     def __init__(
         self,
         settings: AccessLogSettings,
@@ -294,9 +282,6 @@ class RequestLog:
         second, ns = divmod(now_ns + offset_ns, _NS_PER_S)
         self._second_ns = now_ns - ns
         self._second_text = time.strftime('{"time":"%Y-%m-%dT%H:%M:%S.', time.gmtime(second))
-
-    def __repr__(self) -> str:
-        return f"<RequestLog of {self._sampled:.0%} and of all errors>"
 
 
 def text_of(request: Request, user: User, found: Classification | None) -> str:

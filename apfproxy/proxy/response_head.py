@@ -9,6 +9,7 @@ lines end in CRLF, names are tokens, values hold no control characters, and none
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 MAX_HEAD_BYTES = 262144
 """Of one head; Go's transport takes 10 MiB, nginx 4 to 8 KiB, HAProxy 16 KiB."""
@@ -48,37 +49,17 @@ class ResponseError(Exception):
     """The origin's answer is not one that can be passed on."""
 
 
-class _Special:
-    """A field line that does not simply go on.
-
-    Attributes:
-        action: What becomes of it.
-        value: The field's value, without white space around it.
-    """
-
-    __slots__ = ("action", "value")
-
-    def __init__(self, action: int, value: bytes) -> None:
-        self.action = action
-        self.value = value
-
-
-class _StatusLine:
-    """A status line: the code, and whether the version is 1.1."""
-
-    __slots__ = ("is_http_11", "status")
-
-    def __init__(self, status: int, *, is_http_11: bool) -> None:
-        self.status = status
-        self.is_http_11 = is_http_11
-
-
-_UNKNOWN = _Special(-1, b"")
+_Special = tuple[int, bytes]
+"""What becomes of a field line that does not simply go on, and the field's value, stripped."""
+_StatusLine = tuple[int, bool]
+"""The code, and whether the version is 1.1."""
+_UNKNOWN: _Special = (-1, b"")
 # Field lines by their bytes: None for those that go on as they are.
 _known_lines: dict[bytes, _Special | None] = {}
 _known_status_lines: dict[bytes, _StatusLine] = {}
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class ResponseHead:
     """An answer's head; nobody changes it once it is parsed.
 
@@ -91,17 +72,11 @@ class ResponseHead:
         keep_alive: Whether the origin keeps the connection.
     """
 
-    __slots__ = ("framing", "keep_alive", "length", "lines", "status")
-
-    def __init__(self, status: int, lines: bytes, length: int, *, keep_alive: bool) -> None:
-        self.status = status
-        self.lines = lines
-        self.framing = NO_BODY
-        self.length = length
-        self.keep_alive = keep_alive
-
-    def __repr__(self) -> str:
-        return f"<ResponseHead {self.status}, framing {self.framing}, length {self.length}>"
+    status: int
+    lines: bytes
+    length: int
+    keep_alive: bool
+    framing: int = NO_BODY
 
 
 def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
@@ -116,7 +91,7 @@ def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
     """
     lines = head.split(b"\r\n")
     del lines[-2:]
-    first = _known_status_lines.get(lines[0]) or _judge_status_line(lines[0])
+    status, is_http_11 = _known_status_lines.get(lines[0]) or _judge_status_line(lines[0])
     kept = [lines[0]]
     specials: list[_Special] = []
     for line in lines[1:]:
@@ -127,38 +102,36 @@ def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
             kept.append(line)
         else:
             specials.append(special)
-            if special.action == _LENGTH:
+            if special[0] == _LENGTH:
                 kept.append(line)
     length = -1
     codings: list[bytes] = []
     nominated: set[bytes] | None = None
-    for special in specials:
-        if special.action == _LENGTH:
+    for action, value in specials:
+        if action == _LENGTH:
             # Twice is refused even if equal: recipients differ in which one they take.
-            value = special.value
             if length >= 0 or not value.isdigit() or len(value) > MAX_LENGTH_DIGITS:
                 raise ResponseError("Content-Length of the answer is not one decimal number")
             length = int(value)
-        elif special.action == _CODING:
-            codings.append(special.value)
-        elif special.action == _CONNECTION and special.value != b"keep-alive":
+        elif action == _CODING:
+            codings.append(value)
+        elif action == _CONNECTION and value != b"keep-alive":
             if nominated is None:
                 nominated = set()
-            nominated |= _options(special.value)
-    if length >= 0 and (first.status < 200 or first.status == 204):
+            nominated |= _options(value)
+    if length >= 0 and (status < 200 or status == 204):
         # RFC 9110, section 8.6, forbids it: some clients would wait for a body.
         kept[1:] = [line for line in kept[1:] if not line.lower().startswith(b"content-length:")]
-    is_http_11 = first.is_http_11
     keep_alive = is_http_11
     if nominated is not None:
         keep_alive = b"close" not in nominated and (is_http_11 or b"keep-alive" in nominated)
         kept[1:] = [line for line in kept[1:] if _name_of(line) not in nominated]
     elif not is_http_11:
-        keep_alive = any(special.action == _CONNECTION for special in specials)
+        keep_alive = any(action == _CONNECTION for action, _ in specials)
     if not is_http_11:
         kept[0] = b"HTTP/1.1" + lines[0][8:]
     kept.append(b"")
-    result = ResponseHead(first.status, b"\r\n".join(kept), length, keep_alive=keep_alive)
+    result = ResponseHead(status, b"\r\n".join(kept), length, keep_alive=keep_alive)
     _frame(result, codings, answers_head=answers_head, is_http_11=is_http_11)
     return result
 
@@ -187,7 +160,7 @@ def _judge_status_line(line: bytes) -> _StatusLine:
     match = _STATUS_LINE.fullmatch(line)
     if match is None:
         raise ResponseError("malformed answer: no status line")
-    result = _StatusLine(int(match[2]), is_http_11=match[1] == b"1")
+    result = int(match[2]), match[1] == b"1"
     if len(line) <= MAX_KNOWN_LINE_BYTES:
         if len(_known_status_lines) >= MAX_KNOWN_LINES:
             _known_status_lines.clear()
@@ -201,7 +174,7 @@ def _judge_line(line: bytes) -> _Special | None:
     if match is None:
         raise ResponseError("malformed answer: a malformed header line")
     action = _ACTIONS.get(match[1].lower())
-    result = None if action is None else _Special(action, match[2].rstrip(b" \t"))
+    result = None if action is None else (action, match[2].rstrip(b" \t"))
     if len(line) <= MAX_KNOWN_LINE_BYTES:
         if len(_known_lines) >= MAX_KNOWN_LINES:
             _known_lines.clear()

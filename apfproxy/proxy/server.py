@@ -339,9 +339,6 @@ class ProxyServer:
                 connection.end_long_answer()
             await asyncio.sleep(WATCH_END_PERIOD_S)
 
-    def __repr__(self) -> str:
-        return f"<ProxyServer with {self.connection_count} connections>"
-
 
 def take_backlog(listener: socket.socket) -> list[socket.socket]:
     """Accept all connections that wait to be accepted, without waiting for more."""

@@ -29,8 +29,6 @@ MAX_KEPT_TARGET_BYTES = 1024
 class Targets:
     """Makes requests of heads."""
 
-    __slots__ = ("_answer_timeout_ns", "_attributes", "_default_timeout_ns", "_flow_control")
-
     def __init__(
         self, flow_control: FlowControl, *, request_timeout_s: float, answer_timeout_s: float
     ) -> None:

@@ -121,9 +121,6 @@ class ServerTls:
 
     reload = load
 
-    def __repr__(self) -> str:
-        return f"<ServerTls of {self._settings.certificate_file}>"
-
 
 class ClientTls:
     """TLS towards the origin.
@@ -172,9 +169,6 @@ class ClientTls:
         self.context = context
 
     reload = load
-
-    def __repr__(self) -> str:
-        return f"<ClientTls to {self.server_name}>"
 
 
 def peer_certificates(

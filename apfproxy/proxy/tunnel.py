@@ -299,9 +299,6 @@ class Tunnel:
         self._on_over = self._on_origin_data = None  # they have this tunnel: no cycle
         on_over()
 
-    def __repr__(self) -> str:
-        return f"<Tunnel {'over' if self.is_over else 'open'}>"
-
 
 def _ignore(data: bytes) -> None:
     """Take what comes when a tunnel is over."""

@@ -78,9 +78,6 @@ class WatchSeats:
         if give_back is not None:
             give_back()
 
-    def __repr__(self) -> str:
-        return f"<WatchSeats {'waiting' if self._give_back else 'given back'}>"
-
 
 def asks_for_initial_events(attributes: RequestAttributes) -> bool:
     """Whether the watch will send the bookmark that ends its initial events."""

@@ -23,9 +23,7 @@ from apfproxy.flowcontrol.controller import (
     ADJUSTMENT_PERIOD_S,
     Classification,
     Controller,
-    Route,
 )
-from apfproxy.flowcontrol.digest import Checked
 from apfproxy.flowcontrol.ticket import ONE_SEAT, RejectReason, Ticket, WorkEstimate
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import ANONYMOUS, AUTHENTICATED_GROUP, User
@@ -463,17 +461,6 @@ def test_work_estimates_are_bounded_where_there_are_queues() -> None:
     controller.commit(controller.digest([level_object("a", queues=0)]))
 
     assert 0 == controller.levels["a"].max_seats
-
-
-def test_reprs_say_what_is_configured() -> None:
-    """The representations can be read in a log."""
-    controller = controller_of(level_object("a"), schema_object("s", "a"))
-    found = controller.classify(user("u"), GET_POD)
-
-    assert "<Controller generation 2: 30 seats, 3 levels, 3 FlowSchemas>" == repr(controller)
-    assert repr(found).startswith("<Classification a, <Flow s/u ")
-    route = Route(found.flow_schema, Checked(found.flow_schema), found.level, None, None)
-    assert "<Route s to a>" == repr(route)
 
 
 class Reconfiguration(RuleBasedStateMachine):

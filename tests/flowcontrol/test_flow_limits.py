@@ -76,7 +76,6 @@ def test_buckets_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     rate = RequestRate(1, 1)
     assert [0, 0, 0, S] == [rate.take(flow, 0) for flow in "abcd"]
     assert S // 2 == rate.take("e", S // 2)
-    assert "<RequestRate 1/s, 2 flows>" == repr(rate)
     assert [0, 0, 0, S] == [rate.take(flow, 2 * S) for flow in "efgh"]
     assert [0, 0] == [rate.take("a", 4 * S), rate.take("b", 4 * S)]
     assert 0 == rate.take("c", 4 * S)
@@ -212,9 +211,7 @@ def test_places_come_back() -> None:
     refused = limits.refusal("f", 0, is_long_running=True)
     assert refused is not None
     assert RejectReason.RATE is refused.reason
-    assert "<FlowLimits of s: ban False, <RequestRate 1/s, 1 flows>, 1 long-running>" == repr(
-        limits
-    )
+    assert {"f": 1} == limits.long_running
     limits.release("f")
 
     assert {} == limits.long_running

@@ -72,8 +72,3 @@ def test_stays_within_bounds(seconds: list[tuple[int, int]]) -> None:
         drop(retry_after, now_s, drops)
 
         assert 1 <= retry_after.get() <= MAX_RETRY_AFTER_S
-
-
-def test_repr() -> None:
-    """It says how long it is."""
-    assert repr(RetryAfter()) == "<RetryAfter 1 s>"

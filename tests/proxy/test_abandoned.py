@@ -191,7 +191,6 @@ def test_interim_answers_and_slow_writes_say_nothing() -> None:
 
         assert (1, 0, 0) == bench.use()
         (answer,) = bench.context.abandoned
-        assert "0 bytes discarded" in repr(answer)
         bench.send(bench.origins[0], OK)
         assert_over(bench)
         answer.end()

@@ -167,11 +167,3 @@ def test_any_bytes_give_the_same_however_cut(data: bytes, cuts: list[int]) -> No
 
     # An early cut may show the start of what later turns out to be malformed, never more.
     assert outcomes[0] == outcomes[1] == outcomes[2]
-
-
-def test_shows_where_it_stands() -> None:
-    """A log can read how much of a chunk is still to come."""
-    decoder = ChunkedDecoder()
-    decoder.feed(b"5\r\nab")
-
-    assert "<ChunkedDecoder state 1, 3 bytes left>" == repr(decoder)

@@ -12,8 +12,3 @@ def test_counts_final_answers_by_status() -> None:
         counters.count_status(code)
 
     assert {200: 2, 429: 1} == counters.requests_by_status
-
-
-def test_shows_how_many_connections_are_open() -> None:
-    """A log can read it."""
-    assert "<ProxyCounters: 0 connections open>" == repr(ProxyCounters())

@@ -25,7 +25,6 @@ def test_is_returned_when_a_crowd_has_gone(counts: list[int], calls: int) -> Non
         memory.on_sweep(count)
 
     assert calls == len(made)
-    assert repr(memory).startswith("<MemoryTrimmer: ")
 
 
 def test_returning() -> None:

@@ -303,13 +303,6 @@ async def test_connects_within_a_time_of_the_settings(monkeypatch: pytest.Monkey
     assert (504, "no connection to the origin within 0.001 s") == borrower.failure
 
 
-def test_shows_its_size(bench: Bench) -> None:
-    """A log can read it."""
-    stand_in_line(bench, 1)
-
-    assert "<Pool of 0, 0 idle, 1 in line>" == repr(bench.pool)
-
-
 def test_renewal_closes_idle_connections(bench: Bench) -> None:
     """They were opened with another identity."""
     borrowers = stand_in_line(bench, 2)

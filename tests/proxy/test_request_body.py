@@ -71,14 +71,3 @@ def test_too_long(is_bytewise: bool) -> None:
 def test_worth_discarding(lines: bytes, is_worth: bool) -> None:
     """A body that nobody wants is read for the connection's sake only if that is not much."""
     assert is_worth is body_of(lines).is_worth_discarding
-
-
-def test_shows_no_contents() -> None:
-    """Only its framing and whether it is through."""
-    sized, chunked = body_of(SIZED), body_of(CHUNKED)
-    sized.take(b"body")
-
-    assert ["<RequestBody sized, whole>", "<RequestBody chunked, not whole>"] == [
-        repr(sized),
-        repr(chunked),
-    ]

@@ -447,11 +447,6 @@ def test_refuses_an_identity_that_is_no_text() -> None:
     assert 400 == refused.value.code
 
 
-def test_shows_who_asks() -> None:
-    """A log can read fields."""
-    assert "<RequestFields, framing 0>" == repr(read(HOST))
-
-
 @pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
 def test_what_is_not_forwarded_tells_no_flows_apart(name: bytes) -> None:
     """The annotation for it takes no field that is not even forwarded for a trusted client."""

@@ -255,13 +255,6 @@ def test_known_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < len(response_head._known_lines)  # noqa: SLF001  as above
 
 
-def test_shows_what_it_found() -> None:
-    """A log can read a head."""
-    head = parse(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n")
-
-    assert "<ResponseHead 200, framing 1, length 5>" == repr(head)
-
-
 class Found:
     """What llhttp finds in a head."""
 

@@ -99,14 +99,11 @@ def test_bookmark_is_not_waited_for_without_end() -> None:
 def test_nothing_comes_after_the_end(query: bytes) -> None:
     """A watch that ended first gives nothing back any more."""
     watch = Followed(query)
-    waiting = repr(watch.seats)
     watch.seats.cancel()
     watch.seats.on_data(INITIAL_EVENTS_END)
     watch.wait(100_000)
 
     assert [] == watch.given_back_ms
-    assert "<WatchSeats waiting>" == waiting
-    assert "<WatchSeats given back>" == repr(watch.seats)
 
 
 @pytest.mark.parametrize(
