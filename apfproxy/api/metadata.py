@@ -289,6 +289,17 @@ def keep_metadata(new: Object, old: Object) -> None:
     new["metadata"] = metadata
 
 
+def keep_spec(new: Object, old: Object) -> None:
+    """Let a new object's specification be the old one's."""
+    new["spec"] = old["spec"]
+
+
+def keep_status(new: Object, old: Object) -> None:
+    """Let the status be the old one's; count the generation up if the specification differs."""
+    new["status"] = old["status"]
+    count_generation(new, old)
+
+
 def count_generation(new: Object, old: Object) -> None:
     """Set a new object's generation: the old one, or the next if the specification differs."""
     generation = old["metadata"].get("generation", 0)

@@ -73,7 +73,7 @@ from apfproxy.apiserver.paths import EVICTION
 from apfproxy.apiserver.registry import WriteOptions, selectable
 from apfproxy.apiserver.rendering import Renderer, encode, indented_list, yaml_list
 from apfproxy.apiserver.store.entries import Entry, entry_of
-from apfproxy.apiserver.watches import ON_INITIAL, Watch, cache_key
+from apfproxy.apiserver.watches import ON_INITIAL, Watch
 from apfproxy.request.target import parse_query
 
 if TYPE_CHECKING:
@@ -296,7 +296,6 @@ class Call:
             selection,
             options,
             self._renderer(form),
-            cache_key(self._version.name, form.shape, form.meta_version),
             self._chance,
         )
         await watch.begin()

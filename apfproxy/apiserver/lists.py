@@ -71,18 +71,14 @@ class Page:
     metadata: Object
 
 
-def in_the_future(resource_version: int, current: int) -> StatusError:
-    """504: the resource version is in the future."""
-    message = f"Timeout: Too large resource version: {resource_version}, current: {current}"
-    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    return StatusError(504, "Timeout", message, {"causes": [cause]}, retry_after_s=1)
-
-
 async def wait_until_visible(store: Store, resource_version: int) -> None:
     """Wait until readers see a resource version; StatusError 504 after `NEWER_WAIT_S`."""
-    is_there = resource_version <= store.resource_version
-    if not is_there and not await store.wait_for(resource_version, NEWER_WAIT_S):
-        raise in_the_future(resource_version, store.resource_version)
+    if await store.wait_for(resource_version, NEWER_WAIT_S):
+        return
+    problem = "Too large resource version"
+    cause = {"reason": "ResourceVersionTooLarge", "message": problem}
+    message = f"Timeout: {problem}: {resource_version}, current: {store.resource_version}"
+    raise StatusError(504, "Timeout", message, {"causes": [cause]}, retry_after_s=1)
 
 
 async def page(

@@ -137,7 +137,13 @@ def applied(
 
 def record_owner(write: Write, live: Object | None, new: Object) -> None:
     """Record which fields of the new object the writer owns."""
-    drop_unknown_versions(write.kind, new["metadata"])
+    metadata, kind = new["metadata"], write.kind
+    if entries := metadata.get("managedFields"):
+        # Nobody owns fields in versions that the kind does not have.
+        known = {"", *(kind.api_version(version.name) for version in kind.versions)}
+        metadata["managedFields"] = [
+            entry for entry in entries if entry.get("apiVersion", "") in known
+        ]
     update_managed(writer_of(write), live, new)
 
 
@@ -152,15 +158,6 @@ def writer_of(write: Write) -> Writer:
         write.subresource,
         rules.reset_status_fields if write.subresource == STATUS else rules.reset_fields,
     )
-
-
-def drop_unknown_versions(kind: Kind, metadata: Object) -> None:
-    """Drop owners of fields in versions that the kind does not have."""
-    if entries := metadata.get("managedFields"):
-        known = {kind.api_version(version.name) for version in kind.versions}
-        metadata["managedFields"] = [
-            entry for entry in entries if entry.get("apiVersion", "") in {"", *known}
-        ]
 
 
 def drop_server_fields(metadata: Object) -> None:

@@ -29,12 +29,16 @@ EVICTION = "eviction"
 
 OF_COLLECTION = frozenset({"GET", "POST", "DELETE"})
 OF_OBJECT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
-OF_STATUS = frozenset({"GET", "PUT", "PATCH"})
+OF_SUBRESOURCE = {
+    STATUS: frozenset({"GET", "PUT", "PATCH"}),
+    FINALIZE: frozenset({"PUT"}),
+    EVICTION: frozenset({"POST"}),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The resource, object or subresource that a path names, and the methods allowed there.
+    """The resource, object or subresource that a path names.
 
     Attributes:
         namespace: "" for a kind without, or for all of them.
@@ -49,7 +53,21 @@ class Target:
     name: str = ""
     subresource: str = ""
     is_watch: bool = False
-    methods: frozenset[str] = frozenset()
+
+    @property
+    def methods(self) -> frozenset[str]:
+        """The methods that are allowed there."""
+        if self.is_watch:
+            return frozenset({"GET"})
+        if self.subresource:
+            return OF_SUBRESOURCE[self.subresource]
+        if self.name:
+            return OF_OBJECT
+        if self.kind.is_namespaced and not self.namespace:
+            return frozenset({"GET"})
+        if self.kind.resource == NAMESPACES:
+            return OF_COLLECTION - {"DELETE"}
+        return OF_COLLECTION
 
 
 class Paths:
@@ -78,12 +96,9 @@ class Paths:
         rest = rest[1:]
         is_watch = rest[:1] == ["watch"]
         found = self._resource(resources, rest[1:] if is_watch else rest)
-        methods = allowed(found)
-        if is_watch:
-            if found.subresource:
-                raise no_such_resource()
-            methods = frozenset({"GET"})
-        return replace(found, is_watch=is_watch, methods=methods)
+        if is_watch and found.subresource:
+            raise no_such_resource()
+        return replace(found, is_watch=is_watch)
 
     def _resource(self, resources: dict[str, tuple[Kind, Version]], rest: list[str]) -> Target:
         """The target of what follows the version."""
@@ -103,20 +118,3 @@ class Paths:
             wrong = "may not contain '%'" if "%" in name else f"may not be '{name}'"
             raise bad_request(f'Name parameter invalid: "{name}": {wrong}')
         return Target(kind, version, namespace, name, subresource)
-
-
-def allowed(target: Target) -> frozenset[str]:
-    """The methods that a target has."""
-    if target.subresource == STATUS:
-        return OF_STATUS
-    if target.subresource == FINALIZE:
-        return frozenset({"PUT"})
-    if target.subresource == EVICTION:
-        return frozenset({"POST"})
-    if target.name:
-        return OF_OBJECT
-    if target.kind.is_namespaced and not target.namespace:
-        return frozenset({"GET"})
-    if target.kind.resource == NAMESPACES:
-        return OF_COLLECTION - {"DELETE"}
-    return OF_COLLECTION

@@ -62,6 +62,9 @@ class Renderer:
 
     `include` is what a row of a Table carries, one of `INCLUDED`; `now_s`, in seconds since 1970,
     is for ages.
+
+    Attributes:
+        cache_key: Of events that watchers share; "" for Tables, which contain ages.
     """
 
     def __init__(
@@ -79,6 +82,9 @@ class Renderer:
         self._is_stored = version is kind.storage
         self._go_type = f"*{kind.group.partition('.')[0] or 'core'}.{kind.name}"
         self._type = type_bytes(kind.name, kind.api_version(version.name))
+        shape = form.shape
+        is_table = shape is Shape.TABLE
+        self.cache_key = "" if is_table else f"{version.name} {shape.value} {form.meta_version}"
         self._meta_version = f"{META_GROUP}/{form.meta_version}"
         self._partial_type = type_bytes("PartialObjectMetadata", self._meta_version)
 

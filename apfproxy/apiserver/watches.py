@@ -17,7 +17,6 @@ import msgspec
 
 from apfproxy.apiserver.errors import StatusError, expired
 from apfproxy.apiserver.lists import wait_until_visible
-from apfproxy.apiserver.negotiation import Shape
 from apfproxy.apiserver.options import ANY_VERSION
 from apfproxy.apiserver.store.entries import ChangeType, Entry, TooOldError
 
@@ -56,10 +55,7 @@ so much, and one event."""
 
 
 class Watch:
-    """One watch of one client.
-
-    The cache key names a form of events that watchers share; "" for one of its own.
-    """
+    """One watch of one client."""
 
     def __init__(
         self,
@@ -68,7 +64,6 @@ class Watch:
         selection: Selection,
         options: ListOptions,
         renderer: Renderer,
-        cache_key: str,
         chance: random.Random,
     ) -> None:
         self._store = store
@@ -76,7 +71,6 @@ class Watch:
         self._selection = selection
         self._options = options
         self._renderer = renderer
-        self._cache_key = cache_key
         timeout_s = options.timeout_s
         self._duration_s = timeout_s or chance.uniform(SHORTEST_S, LONGEST_S)
         self._initial: deque[Entry] | None = None
@@ -188,13 +182,12 @@ class Watch:
 
     def _shared(self, change: Change) -> bytes:
         """The event for watchers that saw the object before, encoded once for all."""
-        if not self._cache_key:
+        key, encoded = self._renderer.cache_key, change.encoded
+        if not key or encoded is None:
             return self._renderer.event(change.type, change.entry)
-        line = change.encoded.get(self._cache_key)
-        if line is None:
-            line = self._renderer.event(change.type, change.entry)
-            change.encoded[self._cache_key] = line
-        return line
+        if key not in encoded:
+            encoded[key] = self._renderer.event(change.type, change.entry)
+        return encoded[key]
 
 
 def taken(items: deque[T], line: Callable[[T], bytes]) -> bytes:
@@ -219,8 +212,3 @@ def at_version(entry: Entry, resource_version: int) -> Entry:
 def error_line(error: StatusError) -> bytes:
     """The event that ends a watch with an error."""
     return msgspec.json.encode({"type": "ERROR", "object": error.status()}) + b"\n"
-
-
-def cache_key(version: str, shape: Shape, meta_version: str) -> str:
-    """The key of events that watchers share; "" for Tables, which contain ages."""
-    return "" if shape is Shape.TABLE else f"{version} {shape.value} {meta_version}"

@@ -301,7 +301,6 @@ def watch_of(store: Store, **options: Any) -> Watch:  # noqa: ANN401  of ListOpt
         Selection(),
         ListOptions(**options),
         renderer,
-        "v1",
         random.Random(1),  # noqa: S311  a duration
     )
 

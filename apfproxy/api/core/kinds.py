@@ -10,6 +10,7 @@ from apfproxy.api.core.pod_schema import POD_OBJECT
 from apfproxy.api.core.pod_table import POD_COLUMNS, ROW_CONDITIONS, pod_cells
 from apfproxy.api.core.pod_validation import validate_pod, validate_pod_status, validate_pod_update
 from apfproxy.api.kind import Kind, Rules, Version
+from apfproxy.api.metadata import keep_spec
 
 if TYPE_CHECKING:
     from apfproxy.api.kind import Object
@@ -81,7 +82,7 @@ NAMESPACE = Kind(
         prepare_update=namespaces.prepare_update,
         validate=namespaces.validate,
         validate_update=namespaces.validate_update,
-        prepare_status=namespaces.prepare_status,
+        prepare_status=keep_spec,
         validate_status=namespaces.validate_status,
         prepare_finalize=namespaces.prepare_finalize,
         is_held=namespaces.is_held,

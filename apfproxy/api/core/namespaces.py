@@ -96,11 +96,6 @@ def prepare_update(new: Object, old: Object) -> None:
     new["status"] = old["status"]
 
 
-def prepare_status(new: Object, old: Object) -> None:
-    """Keep the specification."""
-    new["spec"] = old["spec"]
-
-
 def prepare_finalize(new: Object, old: Object) -> None:
     """Keep the status."""
     new["status"] = old["status"]

@@ -32,7 +32,7 @@ from apfproxy.api.flowcontrol.versions import (
     level_to_v1beta3,
 )
 from apfproxy.api.kind import Column, Kind, Rules, Version
-from apfproxy.api.metadata import count_generation, keep_metadata, validate_metadata
+from apfproxy.api.metadata import keep_metadata, keep_status, validate_metadata
 
 if TYPE_CHECKING:
     from apfproxy.api.field_errors import FieldError
@@ -47,12 +47,6 @@ def prepare_create(obj: Object) -> None:
     """Start at generation 1, without a status."""
     obj["status"] = {}
     obj["metadata"]["generation"] = 1
-
-
-def prepare_update(new: Object, old: Object) -> None:
-    """Keep the status, and count the generation up if the specification differs."""
-    new["status"] = old["status"]
-    count_generation(new, old)
 
 
 def prepare_status(new: Object, old: Object) -> None:
@@ -135,7 +129,7 @@ def rules(kind: str) -> Rules:
     """What happens to objects of either kind on the way to the store."""
     return Rules(
         prepare_create=prepare_create,
-        prepare_update=prepare_update,
+        prepare_update=keep_status,
         validate=partial(validate_object, kind),
         validate_update=partial(validate_object, kind),
         prepare_status=prepare_status,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.ages import age
 from apfproxy.api.kind import Column, Kind, Object, Rules, Version
-from apfproxy.api.metadata import count_generation
+from apfproxy.api.metadata import keep_spec, keep_status
 from apfproxy.api.policy.schema import BUDGET, STATUS_NUMBERS
 from apfproxy.api.policy.validation import (
     AMOUNTS,
@@ -28,17 +28,6 @@ def prepare_create(obj: Object) -> None:
     """Start at generation 1, without a status."""
     obj["status"] = dict.fromkeys(STATUS_NUMBERS, 0)
     obj["metadata"]["generation"] = 1
-
-
-def prepare_update(new: Object, old: Object) -> None:
-    """Keep the status, and count the generation up if the specification differs."""
-    new["status"] = old["status"]
-    count_generation(new, old)
-
-
-def prepare_status(new: Object, old: Object) -> None:
-    """Keep the specification."""
-    new["spec"] = old["spec"]
 
 
 def cells(obj: Object, now_s: float) -> Sequence[object]:
@@ -61,10 +50,10 @@ POD_DISRUPTION_BUDGET = Kind(
     versions=(Version("v1", BUDGET),),
     rules=Rules(
         prepare_create=prepare_create,
-        prepare_update=prepare_update,
+        prepare_update=keep_status,
         validate=validate_budget,
         validate_update=validate_budget_update,
-        prepare_status=prepare_status,
+        prepare_status=keep_spec,
         validate_status=validate_budget_status,
         allows_unconditional_update=False,
     ),

@@ -12,7 +12,7 @@ import difflib
 from typing import NamedTuple
 
 from apfproxy.api.field_errors import FieldError, Reason
-from apfproxy.api.schema.reading import INT_LIMITS, unknown_fields
+from apfproxy.api.schema.reading import INT_LIMITS, mismatches, unknown_fields
 from apfproxy.api.schema.types import List, Map, Scalar, Struct, Type
 
 WANTED = {
@@ -43,9 +43,8 @@ class Mistakes(NamedTuple):
 
 
 def find_mistakes(schema: Struct, raw: object) -> Mistakes:
-    """The mistakes in decoded JSON or YAML."""
-    errors: list[FieldError] = []
-    check(schema, raw, "", errors)
+    """The mistakes in decoded JSON or YAML, of a schema without quantities."""
+    errors = [mistake(path, error.kind, error.value) for path, error in mismatches(schema, raw)]
     unknown = [
         FieldError(path, Reason.UNKNOWN, suggestion(name, sorted(struct.by_name)))
         for path, struct, name in unknown_fields(schema, raw, "")
@@ -53,36 +52,24 @@ def find_mistakes(schema: Struct, raw: object) -> Mistakes:
     return Mistakes(errors, unknown)
 
 
-def check(kind: Type, value: object, path: str, errors: list[FieldError]) -> None:
-    """Find the values of wrong types in one that is not null."""
+def mistake(path: str, kind: Type | None, value: object) -> FieldError:
+    """What is wrong with a value that is not of the type; texts have None."""
     wanted = wanted_type(kind)
-    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-        refuse(wanted, value, path, errors)
-    elif isinstance(kind, Struct):
-        assert isinstance(value, dict)
-        for name, each in value.items():
-            if each is not None and name in kind.by_name:
-                check(kind.by_name[name].type, each, f"{path}.{name}" if path else name, errors)
-    elif isinstance(kind, Map):
-        assert isinstance(value, dict)
-        for key, each in value.items():
-            if each is not None:
-                check(kind.value, each, f"{path}[{key}]", errors)
-    elif isinstance(kind, List):
-        assert isinstance(value, list)
-        for index, each in enumerate(value):
-            if each is not None:
-                check(kind.item, each, f"{path}[{index}]", errors)
-    elif kind in INT_LIMITS:
-        assert isinstance(value, int)
+    detail, shown = f"want {WANTED[wanted]}", sample(value)
+    if isinstance(kind, Scalar) and wanted is int and type(value) is int:
         limit = INT_LIMITS[kind]
-        if not -limit <= value < limit:
-            detail = f"want an integer from {-limit} to {limit - 1}"
-            shown = str(value)[:LONGEST_NUMBER]
-            errors.append(FieldError(path, Reason.TYPE_INVALID, detail, shown))
+        detail += f" from {-limit} to {limit - 1}"
+        shown = str(value)[:LONGEST_NUMBER]
+    elif isinstance(value, dict | list):
+        shown = type_name(value)
+    elif wanted is str:
+        detail += ": put it in quotes"
+    if wanted is list:
+        detail += ": write it as [...], or each item after a dash"
+    return FieldError(path, Reason.TYPE_INVALID, detail, shown)
 
 
-def wanted_type(kind: Type) -> type:
+def wanted_type(kind: Type | None) -> type:
     """The Python type of a schema type's values; times are strings."""
     if isinstance(kind, Struct | Map):
         return dict
@@ -91,17 +78,6 @@ def wanted_type(kind: Type) -> type:
     if kind is Scalar.BOOLEAN:
         return bool
     return int if kind in INT_LIMITS else str
-
-
-def refuse(wanted: type, value: object, path: str, errors: list[FieldError]) -> None:
-    """Report a value of the wrong type."""
-    detail = f"want {WANTED[wanted]}"
-    if wanted is str and not isinstance(value, dict | list):
-        detail += ": put it in quotes"
-    elif wanted is list:
-        detail += ": write it as [...], or each item after a dash"
-    shown = type_name(value) if isinstance(value, dict | list) else sample(value)
-    errors.append(FieldError(path, Reason.TYPE_INVALID, detail, shown))
 
 
 def type_name(value: object) -> str:

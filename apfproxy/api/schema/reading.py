@@ -150,33 +150,33 @@ def read_in_order(schema: Struct, raw: object) -> Read:
     try:
         return read(schema, raw)
     except MismatchError:
-        found = list(islice(mismatches(schema, raw), MOST_MISMATCHES))
+        found = [error for _, error in islice(mismatches(schema, raw), MOST_MISMATCHES)]
         # What no value of a right type can stand for ends the parsing at once.
         raise next((error for error in found if error.kind is None), found[0]) from None
 
 
-def mismatches(kind: Type, raw: object) -> Iterator[MismatchError]:
-    """The values of wrong types, in the order of the document."""
+def mismatches(kind: Type, raw: object, path: str = "") -> Iterator[tuple[str, MismatchError]]:
+    """The values of wrong types, in the order of the document, each with its path."""
     if isinstance(kind, Struct) and isinstance(raw, dict):
         for name, value in raw.items():
             field = kind.by_name.get(name)
             if field is not None and value is not None:
-                for error in mismatches(field.type, value):
+                for at, error in mismatches(field.type, value, f"{path}.{name}" if path else name):
                     error.within(kind, name)
-                    yield error
+                    yield at, error
     elif isinstance(kind, Map) and isinstance(raw, dict):
-        for value in raw.values():
+        for key, value in raw.items():
             if value is not None:
-                yield from mismatches(kind.value, value)
+                yield from mismatches(kind.value, value, f"{path}[{key}]")
     elif isinstance(kind, List) and isinstance(raw, list):
-        for value in raw:
+        for index, value in enumerate(raw):
             if value is not None:
-                yield from mismatches(kind.item, value)
+                yield from mismatches(kind.item, value, f"{path}[{index}]")
     else:
         try:
             reader_of(kind)(raw, [])
         except MismatchError as error:
-            yield error
+            yield path, error
 
 
 def canonical(schema: Struct, obj: Object) -> Object:

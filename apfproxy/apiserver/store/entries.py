@@ -74,14 +74,14 @@ class Change(msgspec.Struct, gc=False):
         entry: The new state; for DELETED the final one, which has the deletion's resource version.
         old: The state before; None for ADDED.
         encoded: What watchers made of it, by a key of their own, so that many of a kind encode
-            once.  Emptied for all but the newest changes.
+            once; None for all but the newest changes.
     """
 
     resource_version: int
     type: ChangeType
     entry: Entry
     old: Entry | None
-    encoded: dict[str, bytes] = msgspec.field(default_factory=dict)
+    encoded: dict[str, bytes] | None = msgspec.field(default_factory=dict)
 
 
 def entry_of(

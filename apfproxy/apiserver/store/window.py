@@ -73,7 +73,7 @@ class Window:
             self.end - self._shared_from > SHARED_CHANGES or self._shared_bytes > SHARED_BYTES
         ) and self._shared_from < self.end - 1:
             oldest = self._changes[self._shared_from - self._first]
-            oldest.encoded.clear()
+            oldest.encoded = None
             self._shared_bytes -= len(oldest.entry.data)
             self._shared_from += 1
         if len(self._changes) > self._limit + self._limit // 8 or self._bytes > MOST_BYTES:
@@ -101,14 +101,7 @@ class Window:
         start = position - self._first
         if start < 0:
             raise TooOldError(0, self.floor)
-        found = self._changes[start : start + limit]
-        if (alone := min(self._shared_from - position, len(found))) > 0:
-            # Copies, so that what slow readers encode is freed with them.
-            found[:alone] = [
-                Change(change.resource_version, change.type, change.entry, change.old)
-                for change in found[:alone]
-            ]
-        return found
+        return self._changes[start : start + limit]
 
     def since(self, resource_version: int) -> Iterator[Change]:
         """Changes after a resource version, newest first; the first step may raise TooOldError."""

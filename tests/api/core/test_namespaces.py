@@ -53,7 +53,7 @@ def test_updates_keep_what_they_are_not_for() -> None:
     assert {} == new["spec"]
 
     new = namespace("a", "x.y/z", phase="Terminating")
-    namespaces.prepare_status(new, old)
+    NAMESPACE.rules.prepare_status(new, old)
     assert namespace("a", "kubernetes", phase="Terminating") == new
 
     new = namespace(phase="Terminating")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET, prepare_status
+from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.api.schema.reading import read
 from tests.api.policy.objects import budget
 
@@ -40,7 +40,7 @@ def test_status_updates_keep_the_specification() -> None:
     """Whatever a client sends."""
     old, new = budget(minAvailable=1), budget(minAvailable=2)
 
-    prepare_status(new, old)
+    POD_DISRUPTION_BUDGET.rules.prepare_status(new, old)
 
     assert {"minAvailable": 1} == new["spec"]
 
