@@ -89,11 +89,7 @@ class AdminListener:
         return self._listener.addresses
 
     async def start(self, address: Address) -> None:
-        """Listen.
-
-        Raises:
-            OSError: The address cannot be listened on.
-        """
+        """Listen; OSError if the address cannot be listened on."""
         await self._listener.start(address)
         self._sampling.start()
 

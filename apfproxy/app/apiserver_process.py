@@ -123,8 +123,7 @@ class ApiServerProcess:
     async def start(self) -> None:
         """Open the store, listen, and let the objects be there that always are; all or nothing.
 
-        Raises:
-            OperatorError: The store or the address cannot be used.
+        OperatorError if the store or the address cannot be used.
         """
         settings = self.settings
         try:

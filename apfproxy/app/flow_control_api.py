@@ -34,16 +34,10 @@ CONTROLLERS = frozenset({Bootstrap.name, Dangling.name})
 class FlowControlApi:
     """A store of FlowSchemas and PriorityLevelConfigurations, and the API over it.
 
-    Args:
-        path: The store's SQLite file.
-        settings: With the address of the admin listener, and the file of the token that writers
-            need.
-        is_local: Whether only this machine can reach the listener.
-        on_problem: Called with the reason when the disk refuses to write, and with None when it
-            writes again.
+    `is_local` says whether only this machine can reach the listener.  `on_problem` is called with
+    the reason when the disk refuses to write, and with None when it writes again.
 
-    Raises:
-        OperatorError: The store's file cannot be used, or there is no token.
+    OperatorError if the store's file cannot be used, or there is no token.
     """
 
     def __init__(
@@ -81,8 +75,7 @@ class FlowControlApi:
     async def start(self) -> None:
         """Store the built-in objects, and keep them there.
 
-        Raises:
-            OperatorError: The store refuses them.
+        OperatorError if the store refuses them.
         """
         with starting("the built-in objects cannot be stored"):
             await self._controllers.start()

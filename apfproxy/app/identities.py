@@ -46,13 +46,12 @@ class Identities:
     """Loads certificates, keys and tokens, and keeps them as their files have them.
 
     Attributes:
-        authenticator: Authenticates clients.
+        files: Reads them again when they change.
         review_apis: The upstream's, by the kind of what it is asked, `token` or `access`.
         server_tls: TLS towards clients; None if they speak plain HTTP.
         client_tls: TLS towards the origin; None if it speaks plain HTTP.
 
-    Raises:
-        OperatorError: The settings, or a file that they name, cannot be used.
+    OperatorError if the settings, or a file that they name, cannot be used.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class Identities:
         self._clock = clock
         self._on_clients_change = on_clients_change
         self._on_own_change = on_own_change
-        self._files = FileChanges()
+        self.files = FileChanges()
         self._certificates: ClientCertificates | None = None
         self._own_token = b""
         self._issuers: list[JsonWebTokens] = []
@@ -97,35 +96,18 @@ class Identities:
         return Identification(self.authenticator, certificates, self.server_tls, self.client_tls)
 
     @property
-    def has_files(self) -> bool:
-        """Whether there is anything to watch."""
-        return self._files.has_groups
-
-    @property
     def can_fail(self) -> bool:
         """Whether there is anything that may be a `problem` later."""
-        return self.has_files or bool(self.review_apis or self._issuers)
+        return self.files.has_groups or bool(self.review_apis or self._issuers)
 
     def problem(self) -> str | None:
         """Files, keys and reviews that fail at the moment; None while all is well."""
-        problems = [
-            *self._files.problems,
-            *filter(None, (issuer.problem for issuer in self._issuers)),
-            *(
-                f"{kind} review: {api.problem}"
-                for kind, api in self.review_apis.items()
-                if api.problem
-            ),
-        ]
+        problems = self.files.problems
+        problems += [issuer.problem for issuer in self._issuers if issuer.problem]
+        for kind, api in self.review_apis.items():
+            if api.problem:
+                problems.append(f"{kind} review: {api.problem}")
         return "; ".join(problems) or None
-
-    async def check(self) -> None:
-        """Load again what has changed, now."""
-        await self._files.check()
-
-    async def watch(self, beat: Callable[[], None]) -> None:
-        """Load again what changes, for ever; calls `beat` after each look."""
-        await self._files.watch(beat)
 
     async def close(self) -> None:
         """Ask nobody any more."""
@@ -205,25 +187,18 @@ class Identities:
         )
 
     def _issuer(self, index: int, jwt: JwtSettings) -> JsonWebTokens:
-        from apfproxy.authn.json_web_tokens import (  # noqa: PLC0415
-            JsonWebTokens,
-            JwtSettingsError,
-            keys_of,
-        )
+        from apfproxy.authn import json_web_tokens  # noqa: PLC0415
         from apfproxy.authn.web_keys import FileKeys, WebKeysError  # noqa: PLC0415
 
+        section = f"authentication.jwt[{index}]"
         try:
-            keys = keys_of(jwt)
-            issuer = JsonWebTokens(jwt, keys)
-        except JwtSettingsError as error:
-            raise OperatorError(
-                "\n".join(
-                    f"authentication.jwt[{index}].{name}: {problem}"
-                    for name, problem in error.problems
-                )
-            ) from error
+            keys = json_web_tokens.keys_of(jwt)
+            issuer = json_web_tokens.JsonWebTokens(jwt, keys)
+        except json_web_tokens.JwtSettingsError as error:
+            problems = (f"{section}.{name}: {problem}" for name, problem in error.problems)
+            raise OperatorError("\n".join(problems)) from error
         except WebKeysError as error:
-            raise OperatorError(f"authentication.jwt[{index}]: {error}") from error
+            raise OperatorError(f"{section}: {error}") from error
         if isinstance(keys, FileKeys) and jwt.keys_file is not None:
             self._watch((jwt.keys_file,), keys.load, self._forget_clients)
         self._issuers.append(issuer)
@@ -268,7 +243,7 @@ class Identities:
             load()
             then()
 
-        self._files.add(paths, load, reload)
+        self.files.add(paths, load, reload)
 
     def _forget_clients(self) -> None:
         for reviews in self._reviews:

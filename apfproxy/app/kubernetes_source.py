@@ -28,8 +28,7 @@ def kubernetes_objects(
 ) -> KubernetesObjects:
     """The source; reads the kubeconfig and what it names, but asks the API nothing yet.
 
-    Raises:
-        KubeconfigError: There is no way to the API.
+    KubeconfigError if there is no way to the API.
     """
     kubernetes = settings.kubernetes
     if kubernetes.kubeconfig is None:

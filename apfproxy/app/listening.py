@@ -74,11 +74,7 @@ class Listener:
         return [each.getsockname()[:2] for each in sockets]
 
     async def start(self, address: Address, *, backlog: int = BACKLOG) -> None:
-        """Listen.
-
-        Raises:
-            OSError: It cannot be listened on.
-        """
+        """Listen; OSError if it cannot be listened on."""
         self._server = await asyncio.get_running_loop().create_server(
             lambda: Place(self.places, self._make()), address.host, address.port, backlog=backlog
         )

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 STALE_FILES_S = 6 * REREAD_PERIOD_S
 """Files are read every few seconds, unless their file system hangs."""
 
-KUBERNETES = "kubernetes"
-OBJECTS = "objects"
 STORE = "store"
 
 
@@ -44,13 +42,7 @@ class OnLoad(Protocol):
 
 
 class ObjectSource:
-    """The source, and the task that keeps in force what it has.
-
-    Attributes:
-        source: None before the start.
-        kubernetes: The source, if it is a Kubernetes API.
-        api: Over the store, if there is one.
-    """
+    """The source (None before the start), also as what it is, and the API over a store."""
 
     def __init__(
         self, settings: Settings, controller: Controller, health: HealthRegistry, on_load: OnLoad
@@ -58,35 +50,28 @@ class ObjectSource:
         self._settings = settings
         self._controller = controller
         self._health = health
+        self._add_check = partial(health.add, pages=(READYZ,), is_blocking=False)
         self._on_load = on_load
         self.source: ObjectFiles | StoredObjects | KubernetesObjects | None = None
         self.kubernetes: KubernetesObjects | None = None
         self.api: FlowControlApi | None = None
 
     async def start(self, is_admin_local: Callable[[], bool]) -> asyncio.Task[None]:
-        """Put in force what the source has, and from now on what it gets.
+        """Put in force what the source has; the task puts in force what it gets from now on.
 
-        Args:
-            is_admin_local: Whether the admin listener, which has a store's API, is on loopback
-                addresses only.
+        `is_admin_local` says whether only this machine reaches a store's API.
 
-        Returns:
-            The task that follows the source.
-
-        Raises:
-            OperatorError: The source cannot be used.
+        OperatorError if the source cannot be used.
         """
         source = self.source = await self._open(is_admin_local)
         source.load_first()
+        watching_objects = partial(Supervised, Part.OBJECTS, "watching the objects")
         if isinstance(source, ObjectFiles):
-            watch, stale_after_s = source.watch, STALE_FILES_S
-            watching = Supervised(
-                Part.OBJECTS, "watching the objects", watch, stale_after_s=stale_after_s
-            )
+            watching = watching_objects(source.watch, stale_after_s=STALE_FILES_S)
         else:  # the others are told of changes, and say by themselves when they are not
             follow = source.watch
-            watching = Supervised(Part.OBJECTS, "watching the objects", lambda _beat: follow())
-        self._health.add(OBJECTS, pages=(READYZ,), is_blocking=False, look=watching.problem)
+            watching = watching_objects(lambda _beat: follow())
+        self._add_check("objects", look=watching.problem)
         return watching.start()
 
     async def wait(self) -> None:
@@ -106,9 +91,7 @@ class ObjectSource:
             self.kubernetes = kubernetes_objects(
                 flow_control, self._controller, partial(self._on_load, is_whole=False)
             )
-            self._health.add(
-                KUBERNETES, pages=(READYZ,), is_blocking=False, look=self.kubernetes.problem
-            )
+            self._add_check("kubernetes", look=self.kubernetes.problem)
             return self.kubernetes
         if flow_control.store is None:
             return ObjectFiles(
@@ -121,7 +104,7 @@ class ObjectSource:
         from apfproxy.sources.stored_objects import StoredObjects  # noqa: PLC0415
 
         # The proxy goes on with what it has, and only the next write can tell that all is well.
-        self._health.add(STORE, pages=(READYZ,), is_blocking=False)
+        self._add_check(STORE)
         self.api = FlowControlApi(
             flow_control.store,
             self._settings,

@@ -49,11 +49,7 @@ class Observation:
         server.observe(self._request_log, self.top_flows)
 
     def open(self) -> None:
-        """Open the access log.
-
-        Raises:
-            AccessLogError: It cannot be opened.
-        """
+        """Open the access log; AccessLogError if it cannot be opened."""
         if self.access_log is not None:
             self.access_log.open()
 

@@ -17,7 +17,7 @@ from apfproxy.app.identities import Identities
 from apfproxy.app.object_source import STALE_FILES_S, ObjectSource
 from apfproxy.app.observation import Observation
 from apfproxy.app.places import Places
-from apfproxy.app.reloading import SETTINGS, Reloading
+from apfproxy.app.reloading import SETTINGS, reload_when
 from apfproxy.app.running import descriptor_limit
 from apfproxy.duties import Recurring, Supervised
 from apfproxy.errors import ListenError
@@ -53,12 +53,7 @@ STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
 """Two adjustments in a row that did not come to their end."""
 
 CONFIGURATION = "configuration"
-ENFORCEMENT = "enforcement"
-IDENTIFICATION = "identification"
-LIMITS = "limits"
-OBJECT_COUNTS = "object-counts"
 SHUTDOWN = "shutdown"
-SWEEP = "sweep"
 
 OBSERVES = "flow control only observes: no request is rejected or delayed (flowControl.enforcement)"
 
@@ -69,13 +64,9 @@ class ProxyProcess:
     """The proxy, its admin listener and all that keeps its configuration up to date.
 
     Make it in the loop that it is to run in; call `start`, and `drain` or `stop` at the end.
+    `read_again` reads the settings again, for SIGHUP; it is None where they never change.
 
-    Args:
-        settings: All settings.
-        read_again: Reads the settings again, for SIGHUP; None where they never change.
-
-    Raises:
-        OperatorError: TLS or authentication cannot be set up.
+    OperatorError if TLS or authentication cannot be set up.
     """
 
     ENDING = "draining"
@@ -85,11 +76,11 @@ class ProxyProcess:
     ) -> None:
         self.settings = settings
         self._read_again = read_again or (lambda: self.settings)
-        self._loop = asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         self.faults = Faults()
-        self.faults.watch(self._loop)
+        self.faults.watch(loop)
         flow_control = settings.flow_control
-        self.clock = LoopClock(self._loop)
+        self.clock = LoopClock(loop)
         seed = flow_control.hash_seed
         self.controller = Controller(
             self.clock,
@@ -118,31 +109,31 @@ class ProxyProcess:
         )
         self._adjustments = Recurring(
             Part.LIMITS,
-            self._loop,
+            loop,
             ADJUSTMENT_PERIOD_S,
             STALE_LIMITS_S,
             self.controller.adjust_limits,
         )
         self.health = HealthRegistry()
-        self.health.add(SWEEP, look=self.server.sweep.problem)
+        self.health.add("sweep", look=self.server.sweep.problem)
         # Without adjustments the limits stay as they are: no reason to lose the requests.
         listed = partial(self.health.add, pages=(READYZ,), is_blocking=False)
-        listed(LIMITS, look=self._adjustments.problem)
+        listed("limits", look=self._adjustments.problem)
         listed(CONFIGURATION)
         listed(SETTINGS)
         self._watching_identities = Supervised(
             Part.IDENTITY_FILES,
             "watching certificates, keys and tokens",
-            self.identities.watch,
+            self.identities.files.watch,
             stale_after_s=STALE_FILES_S,
         )
         if self.identities.can_fail:
             listed(
-                IDENTIFICATION,
+                "identification",
                 look=lambda: self._watching_identities.problem() or self.identities.problem(),
             )
         if flow_control.enforcement == OBSERVE:
-            listed(ENFORCEMENT, problem=OBSERVES)
+            listed("enforcement", problem=OBSERVES)
         self.observation = Observation(settings, self.clock)
         self.observation.attach(self.server, self.health)
         self.health.add(SHUTDOWN, pages=(READYZ,))
@@ -163,7 +154,7 @@ class ProxyProcess:
             self._reading_counts = reading = Supervised(
                 Part.OBJECT_COUNTS, "reading object counts", lambda _beat: counts.run()
             )
-            listed(OBJECT_COUNTS, look=lambda: counts.problem or reading.problem())
+            listed("object-counts", look=lambda: counts.problem or reading.problem())
         self.descriptors = descriptors = DescriptorWatch(self.clock.now_ns)
         self._watching_descriptors = Supervised(
             Part.ADMIN, "looking for a descriptor", lambda _beat: descriptors.run()
@@ -187,8 +178,7 @@ class ProxyProcess:
     async def start(self) -> None:
         """Load the objects, then listen; all or nothing.
 
-        Raises:
-            OperatorError: Objects, a file or an address cannot be used.
+        OperatorError if objects, a file or an address cannot be used.
         """
         try:
             self.observation.open()
@@ -200,7 +190,7 @@ class ProxyProcess:
             raise
         self._adjustments.start()
         self._tasks.append(self._watching_descriptors.start())
-        if self.identities.has_files:
+        if self.identities.files.has_groups:
             self._tasks.append(self._watching_identities.start())
         if self._reading_counts is not None:
             self._tasks.append(self._reading_counts.start())
@@ -246,25 +236,19 @@ class ProxyProcess:
             raise ListenError(admin, "admin", error) from error
 
     def configure(self, settings: Settings) -> None:
-        """Put other settings in force, for what comes from now on.
-
-        Args:
-            settings: Which differ from those before only in what may change, see `reloading`.
-        """
+        """Put settings in force that differ only in what may change, see `reloading`."""
         self.server.configure(settings)
         self.observation.configure(settings.access_log)
-        if (
-            settings.flow_control.server_concurrency_limit
-            != self.controller.server_concurrency_limit
-        ):
-            self.controller.resize(settings.flow_control.server_concurrency_limit)
+        seats = settings.flow_control.server_concurrency_limit
+        if seats != self.controller.server_concurrency_limit:
+            self.controller.resize(seats)
             self._note_limits()
         self.settings = settings  # only now: what could not be put in force is tried again
 
     async def read_again(self) -> None:
         """Take what has changed of all files, as is done when they change by themselves."""
         self.observation.reopen()
-        await self.identities.check()
+        await self.identities.files.check()
         await self.objects.read_again()
 
     def hurry(self, _cancel: Callable[[], object]) -> None:
@@ -276,7 +260,7 @@ class ProxyProcess:
         if self.observation.access_log is not None:
             signals.on_rotation(self.observation.reopen)
         self._log_start()
-        reloading = Reloading(self, self._read_again).run(signals.hangup)
+        reloading = reload_when(signals.hangup, self, self._read_again)
         self._reloading = spawn(reloading, name="handling SIGHUP")
 
     async def drain(self) -> None:

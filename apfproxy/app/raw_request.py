@@ -38,11 +38,9 @@ class RawRequest:
     """What a request's head says.
 
     Attributes:
-        method, target: Of the request line.
         user: The user that the fields name, with all groups that count; else the anonymous one.
         notes: What was supposed about that.
-        headers: Names in lower case and values, of those that are forwarded the first of each
-            name; those that hold secrets are left out.
+        headers: Forwarded ones without secrets, the first of each name, in lower case.
     """
 
     method: str
@@ -55,8 +53,7 @@ class RawRequest:
 def read_raw_request(data: bytes) -> RawRequest:
     """Read the head of a request.
 
-    Raises:
-        ValueError: The proxy would refuse it; says with which status.
+    ValueError if the proxy would refuse it; says with which status.
     """
     data = data.lstrip(b"\r\n")
     first_line, _, _ = data.partition(b"\n")
@@ -92,8 +89,7 @@ def request_of_line(
 ) -> RawRequest:
     """The request of somebody anonymous that has no fields to speak of.
 
-    Raises:
-        ValueError: The proxy would refuse it; says with which status.
+    ValueError if the proxy would refuse it; says with which status.
     """
     _judged(b"%b %b HTTP/1.1\r\nHost: localhost\r\n\r\n" % (method.encode(), target), settings)
     return RawRequest(method, target, ANONYMOUS)
@@ -102,8 +98,7 @@ def request_of_line(
 def _judged(head: bytes, settings: DownstreamSettings | None = None) -> RequestHead:
     """Have the proxy's own code read a head, by its default settings unless there are others.
 
-    Raises:
-        ValueError: The proxy would refuse it; says with which status.
+    ValueError if the proxy would refuse it; says with which status.
     """
     defaults = Settings()
     downstream = settings or defaults.downstream

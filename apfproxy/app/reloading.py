@@ -74,55 +74,50 @@ class Reloadable(Protocol):
         """Read files again."""
 
 
-class Reloading:
-    """Reads settings and files again for a process.
-
-    Args:
-        process: That serves with them.
-        read: Reads the settings, with the flags over them; blocks on the file system.  Raises
-            `OperatorError` if they cannot be used.
-    """
-
-    def __init__(self, process: Reloadable, read: Callable[[], Settings]) -> None:
-        self._process = process
-        self._read = read
-
-    async def run(self, asked: asyncio.Event) -> None:
-        """Reload whenever the event is set, for ever; several at once are one."""
-        while True:
-            await asked.wait()
-            asked.clear()
-            try:
-                await self.reload()
-            except Exception as error:  # noqa: BLE001  the next time may do better
-                report(Part.TASK, error, "the settings and files were not read again to the end")
-
-    async def reload(self) -> None:
-        """Read everything again, and put in force what can be."""
-        process = self._process
+async def reload_when(
+    asked: asyncio.Event, process: Reloadable, read: Callable[[], Settings]
+) -> None:
+    """Reload whenever the event is set, for ever; several at once are one."""
+    while True:
+        await asked.wait()
+        asked.clear()
         try:
-            read = await asyncio.to_thread(self._read)
-            check_identities(read)
-        except OperatorError as error:
-            self._refuse(str(error).splitlines())
-            return
-        before = process.settings
-        settings = merged(before, read)
-        changed, fixed = changes(before, settings), changes(settings, read)
-        process.configure(settings)
-        if settings.log_level != before.log_level:
-            configure_logging(settings.log_level)
-        process.health.report(SETTINGS, None)
-        log.info("read again; changed: %s", ", ".join(changed) or "no setting")
-        if fixed:
-            log.warning("not changed: restart to change %s", ", ".join(fixed))
-        await process.read_again()
+            await reload(process, read)
+        except Exception as error:  # noqa: BLE001  the next time may do better
+            report(Part.TASK, error, "the settings and files were not read again to the end")
 
-    def _refuse(self, problems: list[str]) -> None:
-        for problem in problems:
-            log.error("%s", problem)
-        log.error("the settings cannot be used, and stay as they were; no file was read again")
-        self._process.health.report(SETTINGS, "; ".join(problems))
+
+async def reload(process: Reloadable, read: Callable[[], Settings]) -> None:
+    """Read everything again, and put in force what can be.
+
+    `read` gives the settings with the flags over them, or OperatorError; it blocks on the file
+    system.
+    """
+    try:
+        new = await asyncio.to_thread(read)
+        check_identities(new)
+    except OperatorError as error:
+        refuse(process.health, str(error).splitlines())
+        return
+    before = process.settings
+    settings = merged(before, new)
+    changed, fixed = changes(before, settings), changes(settings, new)
+    process.configure(settings)
+    if settings.log_level != before.log_level:
+        configure_logging(settings.log_level)
+    process.health.report(SETTINGS, None)
+    log.info("read again; changed: %s", ", ".join(changed) or "no setting")
+    if fixed:
+        log.warning("not changed: restart to change %s", ", ".join(fixed))
+    await process.read_again()
+
+
+def refuse(health: HealthRegistry, problems: list[str]) -> None:
+    """Say why the settings stay as they are."""
+    for problem in problems:
+        log.error("%s", problem)
+    log.error("the settings cannot be used, and stay as they were; no file was read again")
+    health.report(SETTINGS, "; ".join(problems))
 
 
 def merged(before: Record, after: Record, prefix: str = "") -> Record:

@@ -35,11 +35,7 @@ class Served(Protocol):
     """What it does at the first signal, for the log."""
 
     async def start(self) -> None:
-        """Serve, all or nothing.
-
-        Raises:
-            OperatorError: It cannot start.
-        """
+        """Serve, all or nothing; OperatorError if it cannot start."""
 
     def hurry(self, cancel: Callable[[], object]) -> None:
         """Let the start come to its end, or cancel it: the process is to end."""
@@ -68,18 +64,9 @@ async def serve_until_signal(
     *,
     hangup: Hangup = Hangup.NOTHING,
 ) -> bool:
-    """Serve until the first signal, then end in order until the second.
+    """Serve until the first signal, then end until the second; whether it ended in order.
 
-    Args:
-        make: Makes the program.
-        on_started: Called when it has started.
-        hangup: What SIGHUP means.
-
-    Returns:
-        Whether it ended in order.
-
-    Raises:
-        OperatorError: It cannot start.
+    OperatorError if it cannot start.
     """
     with Signals(hangup) as signals:
         process = make()

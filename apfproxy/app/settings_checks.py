@@ -18,11 +18,7 @@ class ConflictError(OperatorError):
 
 
 def check_combination(settings: Settings) -> None:
-    """See that settings that flags can set go together.
-
-    Raises:
-        ConflictError: They do not.
-    """
+    """See that settings that flags can set go together; ConflictError if they do not."""
     store, objects = settings.flow_control.store, settings.flow_control.objects
     kubernetes = settings.flow_control.kubernetes
     if store is not None and objects:
@@ -53,11 +49,7 @@ def check_combination(settings: Settings) -> None:
 
 
 def check_identities(settings: Settings) -> None:
-    """See that the settings of TLS and authentication go together.
-
-    Raises:
-        OperatorError: They do not.
-    """
+    """See that the settings of TLS and authentication go together; OperatorError if they do not."""
     downstream, upstream = settings.downstream, settings.upstream
     authentication = settings.authentication
     problems = []

@@ -66,11 +66,7 @@ class Signals:
         self._handle(signal.SIGUSR1, reopen)
 
     async def before_second(self, ending: Coroutine[Any, Any, None], *, name: str) -> bool:
-        """End something in order, but cancel that at the second signal.
-
-        Returns:
-            Whether it came to its end.
-        """
+        """End something in order, but cancel that at the second signal; whether it did end."""
         task = spawn(ending, name=name)
         second = spawn(self._wait_for_second(), name="waiting for a second signal")
         await asyncio.wait([task, second], return_when=asyncio.FIRST_COMPLETED)

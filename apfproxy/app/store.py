@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def starting(refused: str) -> Iterator[None]:
-    """Turn errors of a store at the start into `OperatorError`.
-
-    Args:
-        refused: What it means that the store refuses objects, such as "they cannot be made".
-    """
+    """Turn errors of a store at the start into `OperatorError`; `refused` objects are named so."""
     try:
         yield
     except StoreError as error:

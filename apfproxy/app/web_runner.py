@@ -29,12 +29,7 @@ class WebRunner:
     """An application, on connections that somebody else accepts.
 
     Bodies stay as they are encoded: Kubernetes decodes none, and a small one may unfold to any
-    size.
-
-    Args:
-        app: Answers requests; nothing may be added to it any more.
-        places: Of the connections.
-        shutdown_s: For answers that are under way at its end; then connections are cut.
+    size.  Answers that are under way at its end have `shutdown_s`; then connections are cut.
     """
 
     def __init__(self, app: web.Application, places: Places, *, shutdown_s: float) -> None:

@@ -22,11 +22,7 @@ MAX_SHOWN = 300
 
 
 def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
-    """Get a page as JSON.
-
-    Raises:
-        CommandError: There is no such listener, or it has no such answer.
-    """
+    """Get a page as JSON; CommandError if there is no such listener, or it has no such answer."""
     kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
     url = f"{'https' if address.is_tls else 'http'}://{address}"
     connection = kind(address.host, address.port, timeout=TIMEOUT_S)
@@ -46,11 +42,7 @@ def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
 
 
 def answer_json(url: str, status: int, body: bytes) -> Any:  # noqa: ANN401 - any JSON
-    """What an answer of the admin listener says.
-
-    Raises:
-        CommandError: It is an error, or no JSON.
-    """
+    """What an answer of the admin listener says; CommandError if it is an error, or no JSON."""
     if status != http.client.OK:
         text = " ".join(body[:MAX_SHOWN].decode(errors="replace").split())
         shown = "".join(letter if letter.isprintable() else "?" for letter in text)
@@ -68,8 +60,7 @@ def answer_json(url: str, status: int, body: bytes) -> Any:  # noqa: ANN401 - an
 def fetch_as(address: Address, target: str, shape: type[Shape]) -> Shape:
     """Get a page as a record of a type of msgspec.
 
-    Raises:
-        CommandError: There is no such listener, or it has no such answer.
+    CommandError if there is no such listener, or it has no such answer.
     """
     try:
         return msgspec.convert(fetch_json(address, target), shape)

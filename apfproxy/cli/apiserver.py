@@ -150,9 +150,5 @@ def settings_of(flags: dict[str, Any]) -> ApiServerSettings:
 async def run(
     settings: ApiServerSettings, on_started: Callable[[ApiServerProcess], None] | None = None
 ) -> int:
-    """Serve until a signal, then stop; returns the exit code.
-
-    Raises:
-        CommandError: It cannot start.
-    """
+    """Serve until a signal, then stop; returns the exit code; CommandError if it cannot start."""
     return await exit_code(serve_until_signal(partial(ApiServerProcess, settings), on_started))

@@ -50,8 +50,7 @@ Findings as bad as --fail-on says, or worse, count as failed."""
 def parse_finding_id(text: str) -> str:
     """Read the id of a kind of finding that can be ignored, in any case.
 
-    Raises:
-        ValueError: It is none.
+    ValueError if it is none.
     """
     found = text.upper()
     if found not in FINDING_KINDS:

@@ -46,8 +46,6 @@ class Report:
     """The result of a check.
 
     Attributes:
-        contents: The files.
-        read: What is in them.
         entries: The findings that count.
         differences: From the built-in objects, where they were asked for.
         ignored: How many findings were to be ignored.
@@ -76,7 +74,13 @@ class Report:
             for entry in self.entries
             if "advice" in entry and entry["id"] not in DIFFERENCES
         }
-        return ["", "What to do:", *map(advice_line, kinds.items())] if kinds else []
+        lines = [
+            textwrap.fill(
+                f"{id_}  {advice}", WIDTH, initial_indent="  ", subsequent_indent=" " * 10
+            )
+            for id_, advice in kinds.items()
+        ]
+        return ["", "What to do:", *lines] if lines else []
 
     def summary(self) -> str:
         """The last line."""
@@ -185,12 +189,6 @@ def entry_line(entry: Entry) -> str:
     return f"{text} ({click.style(severity, fg=COLOURS[severity])} {entry['id']})"
 
 
-def advice_line(item: tuple[str, str]) -> str:
-    """The lines of an id and its advice."""
-    id_, advice = item
-    return textwrap.fill(f"{id_}  {advice}", WIDTH, initial_indent="  ", subsequent_indent=" " * 10)
-
-
 def diff_line(line: str) -> str:
     """A line of a diff with its colour, which `click.echo` takes away where no terminal is."""
     if line.startswith(("--- ", "+++ ")):
@@ -214,15 +212,9 @@ def kinds_as_text() -> str:
 
 def kinds_as_json() -> str:
     """All kinds of findings, for programs."""
-    return json.dumps(
-        [
-            {
-                **kind_entry(kind),
-                "title": kind.title,
-                "meaning": kind.meaning,
-                "advice": kind.advice,
-            }
-            for kind in FINDING_KINDS.values()
-        ],
-        indent=2,
-    )
+    fields = ("title", "meaning", "advice")
+    entries = [
+        {**kind_entry(kind), **{field: getattr(kind, field) for field in fields}}
+        for kind in FINDING_KINDS.values()
+    ]
+    return json.dumps(entries, indent=2)

@@ -98,11 +98,7 @@ def cli(context: click.Context) -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; errors go to stderr, a line for each.
-
-    Returns:
-        The exit code.
-    """
+    """Run a command; errors go to stderr, a line for each; returns the exit code."""
     open_standard_streams()
     try:
         result = cli.main(

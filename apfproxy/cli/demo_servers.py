@@ -161,8 +161,7 @@ async def create(
 def demo_servers() -> Iterator[Ports]:
     """Run the servers, each kind in a process of its own, and stop them at the end.
 
-    Raises:
-        CommandError: They did not start.
+    CommandError if they did not start.
     """
     # Not forked: a fork would share our terminal's and event loop's state.
     context = multiprocessing.get_context("spawn")

@@ -36,8 +36,7 @@ class SettingsFileError(CommandError):
 async def exit_code(serving: Awaitable[bool]) -> int:
     """`OK` once serving ended in order, `FAILED` if a second signal cut the end short.
 
-    Raises:
-        CommandError: It cannot start.
+    CommandError if it cannot start.
     """
     try:
         return OK if await serving else FAILED

@@ -113,10 +113,9 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     """
     if groups and user is None:
         raise click.UsageError("--as-group needs --as")
-    if user == "":
-        raise click.UsageError("--as needs a name")
-    if "" in groups:
-        raise click.UsageError("--as-group needs a name")
+    for flag, names in (("--as", (user,)), ("--as-group", groups)):
+        if "" in names:
+            raise click.UsageError(f"{flag} needs a name")
     try:
         asked = request_of(words, verb, path, namespace, all_namespaces=all_namespaces)
     except PhraseError as error:
@@ -154,8 +153,7 @@ def request_of(
         PhraseError: It is not said, or not clearly.
         CommandError: The proxy would refuse it.
     """
-    ways = (bool(words), path is not None)
-    if sum(ways) != 1:
+    if bool(words) == (path is not None):
         raise PhraseError("say the request once: VERB RESOURCE [NAME], or --path, or - for stdin")
     if (path is not None or words == (STDIN,)) and (namespace is not None or all_namespaces):
         raise PhraseError("--namespace and --all-namespaces go with VERB RESOURCE only")
@@ -181,13 +179,7 @@ def request_of(
 def offline(asked: RawRequest, hash_seed: int | None, objects: dict[str, Any]) -> Explanation:
     """Explain a request by objects."""
     attributes = parse_attributes(asked.method, asked.target)
-    controller = offline_controller(
-        objects["objects"],
-        suggested_objects=objects["suggested_objects"],
-        server_concurrency_limit=objects["server_concurrency_limit"],
-        limit_adjustment=objects["limit_adjustment"],
-        hash_seed=hash_seed,
-    )
+    controller = offline_controller(objects.pop("objects"), **objects, hash_seed=hash_seed)
     costs = LearnedCosts(lambda: 0)
     found = explained(
         controller, costs, asked.user, attributes, lambda name: header_in(asked.headers, name)
@@ -198,11 +190,7 @@ def offline(asked: RawRequest, hash_seed: int | None, objects: dict[str, Any]) -
 
 
 def online(admin: Address, asked: RawRequest) -> Explanation:
-    """Have a running proxy explain a request.
-
-    Raises:
-        CommandError: It does not.
-    """
+    """Have a running proxy explain a request; CommandError if it does not."""
     query = [("method", asked.method), ("target", asked.target.decode("latin-1"))]
     data = urlencode(query, quote_via=quote, encoding="latin-1")
     # No more than tells flows apart: a request line is short.

@@ -21,12 +21,7 @@ ACROSS_NAMESPACES = frozenset({"list", "watch", "deletecollection"})
 
 
 def explanation_lines(explanation: Explanation, *, is_verbose: bool) -> Iterator[str]:
-    """The lines of an explanation, with colours.
-
-    Args:
-        explanation: What to show.
-        is_verbose: Whether every reason why a FlowSchema does not match is shown, not the first.
-    """
+    """The lines of an explanation, with colours; all reasons for a mismatch only if verbose."""
     yield from _request_lines(explanation)
     yield ""
     yield "FlowSchemas in the order in which they are tried:"

@@ -142,8 +142,7 @@ class LiveClient:
     async def fetch(self) -> Any:  # noqa: ANN401 - any JSON
         """The state as JSON.
 
-        Raises:
-            CommandError: There is no such listener, or it has no such answer.
+        CommandError if there is no such listener, or it has no such answer.
         """
         try:
             async with self._session.get(
@@ -170,20 +169,12 @@ class LiveClient:
         return answer_json(self.url, status, bytes(body))
 
     async def look(self) -> LiveState:
-        """The state.
-
-        Raises:
-            CommandError: There is no such listener, or it has no such answer.
-        """
+        """The state; CommandError if there is no such listener, or it has no such answer."""
         return state_of(self.url, await self.fetch())
 
 
 def state_of(url: str, answer: object) -> LiveState:
-    """Read the state.
-
-    Raises:
-        CommandError: It is something else.
-    """
+    """Read the state; CommandError if it is something else."""
     try:
         return msgspec.convert(answer, LiveState)
     except msgspec.ValidationError as error:

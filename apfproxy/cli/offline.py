@@ -78,8 +78,7 @@ def offline_controller(
 ) -> Controller:
     """The controller that a proxy with these settings has at its start.
 
-    Raises:
-        CommandError: Objects have problems.
+    CommandError if objects have problems.
     """
     defaults = FlowControlSettings()
     read = decode_files(read_files(paths))

@@ -206,8 +206,7 @@ async def run(
     Returns:
         The exit code.
 
-    Raises:
-        CommandError: It cannot start.
+    CommandError if it cannot start.
     """
     make = partial(ProxyProcess, settings, read_again)
     return await exit_code(serve_until_signal(make, on_started, hangup=Hangup.RELOAD))

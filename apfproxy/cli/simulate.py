@@ -343,8 +343,7 @@ def opened(path: str) -> contextlib.AbstractContextManager[BinaryIO]:
 def lines_of(path: str, move: Callable[[float], None]) -> Iterator[bytes]:
     """The lines of a file, of one that is too long its begin; `move` is told which part is read.
 
-    Raises:
-        CommandError: It is compressed, or has no lines.
+    CommandError if it is compressed, or has no lines.
     """
     with opened(path) as file:
         size = file_size(file)

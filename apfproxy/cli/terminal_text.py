@@ -21,13 +21,7 @@ def shown(text: str) -> str:
 def aligned(
     header: Sequence[str], rows: Sequence[Sequence[str]], numbers: frozenset[int]
 ) -> list[str]:
-    """A table as lines, two spaces between columns and none at the end.
-
-    Args:
-        header: The names of the columns.
-        rows: As many cells each as there are columns.
-        numbers: The columns that are set to the right.
-    """
+    """A table as lines, two spaces between columns and none at the end; `numbers` set right."""
     lines = [tuple(header), *map(tuple, rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     return [

@@ -49,8 +49,7 @@ Examples:
 def parse_interval(text: str) -> float:
     """Read the time between two looks, in seconds.
 
-    Raises:
-        ValueError: It is no duration, or not a useful one.
+    ValueError if it is no duration, or not a useful one.
     """
     interval_s = parse_duration(text)
     if not LEAST_INTERVAL_S <= interval_s <= LARGEST_INTERVAL_S:
@@ -140,8 +139,7 @@ async def print_once(admin: Address, interval_s: float, console: Console) -> int
 async def run(admin: Address, interval_s: float, console: Console, descriptor: int) -> int:
     """Show the state until told to end.
 
-    Raises:
-        CommandError: There is nothing to show from the beginning.
+    CommandError if there is nothing to show from the beginning.
     """
     loop = asyncio.get_running_loop()
     async with LiveClient(admin) as client:

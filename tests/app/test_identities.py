@@ -72,7 +72,7 @@ def test_without_anything() -> None:
     subject = made(Settings())
     identification = subject.identification
 
-    assert not subject.has_files
+    assert not subject.files.has_groups
     assert (None, None, None) == (
         identification.certificates,
         identification.server_tls,
@@ -117,7 +117,7 @@ async def test_who_is_asked_about_tokens() -> None:
     )
     subject = made(settings)
     assert ["token"] == list(subject.review_apis)
-    assert not subject.has_files
+    assert not subject.files.has_groups
     assert None is subject.authenticator.identify(UNKNOWN_PEER, Credentials("t"))
     await subject.close()
 
@@ -274,7 +274,7 @@ class Served(Bench):
 
     def check(self) -> int:
         """See which files have changed; how many groups of them were read again."""
-        return self.run(self.identities._files.check())  # noqa: SLF001  else its notifications decide when
+        return self.run(self.identities.files.check())
 
     def who(self, client: FakeTransport, *lines: bytes) -> str:
         """As whom the proxy forwards the client's request, or the code of its refusal."""
@@ -508,7 +508,7 @@ async def test_changed_files_count_on_a_real_connection(folder: Folder) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", process.port, ssl=context)
         codes = [await answer_of(reader, writer) for _ in range(3)]
         reissue(folder, "users")
-        files = process.identities._files  # noqa: SLF001  else its notifications decide when
+        files = process.identities.files
         while await files.check() or codes[-1] == b"200":
             codes.append(await answer_of(reader, writer))
         writer.close()

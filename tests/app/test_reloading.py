@@ -14,7 +14,7 @@ import pytest
 
 from apfproxy.app import reloading
 from apfproxy.app.process import ProxyProcess
-from apfproxy.app.reloading import CHANGEABLE, Reloading, changes, merged
+from apfproxy.app.reloading import CHANGEABLE, changes, merged, reload, reload_when
 from apfproxy.settings import (
     AccessLogSettings,
     Address,
@@ -179,9 +179,8 @@ async def test_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reloading, "configure_logging", levels.append)
     process = ProxyProcess(BEFORE)
     reads = [BEFORE, dataclasses.replace(BEFORE, log_level="debug")]
-    reload = Reloading(process, lambda: reads.pop(0))
-    await reload.reload()
-    await reload.reload()
+    for _ in range(2):
+        await reload(process, lambda: reads.pop(0))
     await process.stop()
 
     assert ["debug"] == levels
@@ -201,7 +200,7 @@ async def test_goes_on(caplog: pytest.LogCaptureFixture) -> None:
             raise failures.pop()
         return BEFORE
 
-    task = spawn(Reloading(process, read_settings).run(asked), name="heeding SIGHUP")
+    task = spawn(reload_when(asked, process, read_settings), name="heeding SIGHUP")
     for _ in range(2):
         asked.set()
         await read.wait()

@@ -17,7 +17,6 @@ from prometheus_client.parser import text_string_to_metric_families
 from apfproxy.api.flowcontrol.objects import read_object, with_type
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.kubernetes_source import kubernetes_objects
-from apfproxy.app.object_source import KUBERNETES
 from apfproxy.app.process import ProxyProcess
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import FlowControlSettings, KubernetesSettings
@@ -294,7 +293,7 @@ async def healthcheck(session: aiohttp.ClientSession, process: ProxyProcess) -> 
         page = await response.text()
     families = text_string_to_metric_families(page)
     samples = [each for family in families for each in family.samples]
-    wanted = ("apfproxy_healthcheck", {"name": KUBERNETES})
+    wanted = ("apfproxy_healthcheck", {"name": "kubernetes"})
     (value,) = [each.value for each in samples if (each.name, each.labels) == wanted]
     return float(value)
 
@@ -306,13 +305,13 @@ async def test_readyz_says_when_the_api_is_away(tmp_path: Path) -> None:
         await link.listen()
         async with following(kubeconfig(tmp_path, link.port)) as process:
             await process.start()
-            before = process.health.problem(KUBERNETES), await healthcheck(session, process)
+            before = process.health.problem("kubernetes"), await healthcheck(session, process)
             levels = set(process.controller.levels)
             link.refuse()
             link.strike(Ending.RESET)
             # Only what happens there can tell: nothing reports it.
-            await until(lambda: process.health.problem(KUBERNETES) is not None)
-            problem = process.health.problem(KUBERNETES) or ""
+            await until(lambda: process.health.problem("kubernetes") is not None)
+            problem = process.health.problem("kubernetes") or ""
             value = await healthcheck(session, process)
             is_ready = process.health.is_healthy("readyz")
             after = set(process.controller.levels)
