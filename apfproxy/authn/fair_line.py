@@ -113,7 +113,8 @@ class FairLine:
             self._serve()
         elif place in line.waiting:
             self._take_out(line, place)
-        self._forget_if_empty(line)
+        if not line.waiting and not line.under_way and self._lines.get(line.address) is line:
+            del self._lines[line.address]
 
     def _serve(self) -> None:
         """Give turns while there are any."""
@@ -171,10 +172,6 @@ class FairLine:
             self._ready.pop(line, None)
         if not self._by_length[self._longest]:
             self._longest -= 1
-
-    def _forget_if_empty(self, line: Line) -> None:
-        if not line.waiting and not line.under_way and self._lines.get(line.address) is line:
-            del self._lines[line.address]
 
 
 def share_of(address: str) -> str:

@@ -82,12 +82,6 @@ class HealthRegistry:
         """The problem of a check; None while it passes."""
         return self._checks[name].problem
 
-    def is_healthy(self, page: str) -> bool:
-        """Whether no check that blocks the page fails."""
-        return all(
-            check.problem is None or not check.is_blocking for check in self._checks_of(page)
-        )
-
     def page(self, page: str, *, verbose: bool, excluded: Collection[str] = ()) -> HealthReport:
         """Answer for a page; a failure, or `verbose`, lists the checks but for those excluded."""
         is_healthy = True

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from apfproxy.flowcontrol.counters import DURATION_BOUNDS_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from apfproxy.flowcontrol.controller import Controller
 
@@ -121,7 +121,8 @@ class LiveHistory:
             `FIELDS`, as long as `times`; NaN where there is no value.  JSON writes NaN and what is
             infinite as null.
         """
-        samples = list(self._after(since))
+        first_taken = self.taken - len(self._samples)
+        samples = list(self._samples)[max(0, since - first_taken) :]
         names = sorted({name for sample in samples for name in sample.names})
         levels: dict[str, dict[str, list[float]]] = {
             name: {field: [] for field in FIELDS} for name in names
@@ -147,10 +148,6 @@ class LiveHistory:
         by_s = last_s - self._samples[-1].unix_s
         for place, sample in enumerate(self._samples):
             self._samples[place] = replace(sample, unix_s=round(sample.unix_s + by_s, 3))
-
-    def _after(self, since: int) -> Iterator[Sample]:
-        first = self.taken - len(self._samples)
-        return iter(list(self._samples)[max(0, since - first) :])
 
     def _count(self) -> dict[str, Totals]:
         """The totals of the levels with most seats, by name, in the order of their names."""

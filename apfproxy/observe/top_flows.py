@@ -18,7 +18,6 @@ for decayed sums.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.faults import Part, contained
@@ -91,14 +90,6 @@ class Sketch:
 
     def __repr__(self) -> str:
         return f"<Sketch of {len(self.counts)} keys, error {self.error:g} of {self.total:g}>"
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
-    """One measure as a whole: its sum, and by how much a flow's number may be too large."""
-
-    total: float
-    max_overestimate: float
 
 
 class TopFlows:
@@ -182,12 +173,12 @@ class TopFlows:
             exponent = 0.0
         return float(2.0**exponent)
 
-    def measures(self) -> dict[str, Measure]:
-        """Each measure as a whole, as of now."""
+    def measures(self) -> dict[str, dict[str, float]]:
+        """Each measure's sum now, and by how much a flow's number may be too large."""
         self._fold()
         growth = self._growth()
         return {
-            name: Measure(sketch.total / growth, sketch.error / growth)
+            name: {"total": sketch.total / growth, "maxOverestimate": sketch.error / growth}
             for name, sketch in zip(MEASURES, self._sketches, strict=True)
         }
 
@@ -195,7 +186,7 @@ class TopFlows:
         """The names and numbers of each measure's largest flows, in the order of the first one.
 
         A number is 0 where a flow is not among the known ones of that measure, else at least the
-        true one and at most the measure's `max_overestimate` above it.  Sums decay by half in
+        true one and at most the measure's `maxOverestimate` above it.  Sums decay by half in
         `HALF_LIFE_S`.
         """
         self._fold()

@@ -53,10 +53,7 @@ def _as_json(top_flows: TopFlows, flows: Sequence[Mapping[str, str | float]]) ->
     return {
         "halfLifeSeconds": HALF_LIFE_S,
         "capacity": top_flows.capacity,
-        "measures": {
-            name: {"total": each.total, "maxOverestimate": each.max_overestimate}
-            for name, each in top_flows.measures().items()
-        },
+        "measures": top_flows.measures(),
         "flows": flows,
     }
 

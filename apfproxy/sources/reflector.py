@@ -122,7 +122,9 @@ class Reflector:
             least_s = 0.0
             is_failure = False
             try:
-                await self._follow()
+                if self._at is None:
+                    await self._list()
+                await self._watch()
             except KubernetesApiError as error:
                 is_failure = True
                 least_s = error.retry_after_s
@@ -143,12 +145,6 @@ class Reflector:
 
     def _was_steady(self) -> bool:
         return self._began_s is not None and self._now_s() - self._began_s >= STEADY_S
-
-    async def _follow(self) -> None:
-        """List all objects unless they are known, then watch them until the watch ends."""
-        if self._at is None:
-            await self._list()
-        await self._watch()
 
     def _failed(self, error: KubernetesApiError) -> None:
         is_expired = error.status == GONE and self._at is not None  # else even a list is refused

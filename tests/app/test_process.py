@@ -136,7 +136,7 @@ async def test_objects_take_effect_and_problems_show(
         path.write_text(text)
         await process.objects.source.reload()
         seen.append(process.health.problem("configuration"))
-    is_ready = process.health.is_healthy("readyz")
+    is_ready = process.health.page("readyz", verbose=False).is_healthy
     await process.stop()
 
     assert is_ready
@@ -284,7 +284,7 @@ async def test_an_error_of_a_watcher_does_not_end_it(
         await until(lambda: process.health.problem("objects"))
     await until(lambda: "second" in process.controller.levels)
     problem = process.health.problem("objects") or ""
-    is_ready = process.health.is_healthy("readyz")
+    is_ready = process.health.page("readyz", verbose=False).is_healthy
     errors = process.faults.totals[Part.OBJECTS]
     await process.stop()
 

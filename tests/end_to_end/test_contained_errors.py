@@ -131,7 +131,7 @@ async def test_an_error_at_a_deadline(
         assert await idle.is_at_end()
         assert 408 == (await begun.read_answer()).status
         assert {Part.CONNECTION: 3} == totals(scene)
-        assert scene.process.health.is_healthy("livez")
+        assert scene.process.health.page("livez", verbose=False).is_healthy
 
     logged = [each for each in caplog.records if each.name == "apfproxy.faults"]
     assert ["connection: an error of the proxy itself: closed"] == [
@@ -172,7 +172,7 @@ async def test_an_error_of_a_part_of_the_sweep(
         silent = await scene.connect()
         assert await silent.is_at_end()
         assert {Part.SWEEP} == set(totals(scene))
-        assert scene.process.health.is_healthy("livez")
+        assert scene.process.health.page("livez", verbose=False).is_healthy
 
 
 @on_uvloop
@@ -187,11 +187,11 @@ async def test_a_sweep_that_fails_fails_livez(monkeypatch: pytest.MonkeyPatch) -
             assert 200 == response.status
         with monkeypatch.context() as patch:
             patch.setattr(scene.process.server, "_context", None)
-            await until(lambda: not scene.process.health.is_healthy("livez"))
+            await until(lambda: not scene.process.health.page("livez", verbose=False).is_healthy)
             async with session.get(url) as response:
                 answer = response.status, await response.text()
             errors = totals(scene)
-        await until(lambda: scene.process.health.is_healthy("livez"))
+        await until(lambda: scene.process.health.page("livez", verbose=False).is_healthy)
 
     assert 500 == answer[0]
     assert re.search(r"\[-\]sweep failed: not done for 0\.\d s; due every 0\.001 s\n", answer[1])

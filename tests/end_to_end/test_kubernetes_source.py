@@ -277,7 +277,7 @@ async def test_away_at_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             watched = Watched(process.controller, monkeypatch)
             await process.start()
             built_in = set(process.controller.levels)
-            is_ready = process.health.is_healthy("readyz")
+            is_ready = process.health.page("readyz", verbose=False).is_healthy
             await link.listen()
             expected = await objects_of(session, url_of(port))
             await watched.until(lambda current: current == expected)
@@ -313,7 +313,7 @@ async def test_readyz_says_when_the_api_is_away(tmp_path: Path) -> None:
             await until(lambda: process.health.problem("kubernetes") is not None)
             problem = process.health.problem("kubernetes") or ""
             value = await healthcheck(session, process)
-            is_ready = process.health.is_healthy("readyz")
+            is_ready = process.health.page("readyz", verbose=False).is_healthy
             after = set(process.controller.levels)
         link.stop()
 

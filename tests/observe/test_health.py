@@ -20,7 +20,7 @@ def health() -> HealthRegistry:
 def test_all_well(health: HealthRegistry, page: str) -> None:
     """Without anything wrong a page says ok and no more."""
     assert HealthReport(is_healthy=True, text="ok") == health.page(page, verbose=False)
-    assert health.is_healthy(page)
+    assert health.page(page, verbose=False).is_healthy
 
 
 def test_verbose(health: HealthRegistry) -> None:
@@ -40,7 +40,7 @@ def test_failure_lists_the_checks(health: HealthRegistry, *, verbose: bool) -> N
     )
 
     assert HealthReport(is_healthy=False, text=expected) == health.page(READYZ, verbose=verbose)
-    assert not health.is_healthy(READYZ)
+    assert not health.page(READYZ, verbose=False).is_healthy
     assert health.problem("shutdown") == "process is shutting down"
 
 
