@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-import socket
 import time
 from typing import TYPE_CHECKING, cast
 from urllib.parse import parse_qsl
 
 from apfproxy.app.places import IDLE_S
 from apfproxy.faults import Part, report
-from apfproxy.loopback import is_loopback
 from apfproxy.observe.health import PAGES
 from apfproxy.observe.negotiation import accepts_gzip
-from apfproxy.observe.own_names import is_own_name
+from apfproxy.observe.own_names import may_read
 from apfproxy.observe.slices import SAFETY, encoded
 from apfproxy.tasks import spawn
 
@@ -222,9 +220,7 @@ class ProbeConnection(asyncio.Protocol):
     def _is_own_name(self, host: str) -> bool:
         """As `own_names_only` has it for all pages, which answers if it is none."""
         assert self._transport is not None, "a request came"
-        address = self._transport.get_extra_info("sockname")
-        is_local = isinstance(address, tuple) and is_loopback(address[0])
-        return "," not in host and (not is_local or is_own_name(host, socket.gethostname()))
+        return "," not in host and may_read(self._transport.get_extra_info("sockname"), host)
 
     async def _scrape(self, fields: Mapping[str, str], *, is_head: bool, is_last: bool) -> None:
         if self._transport is None or self._transport.is_closing():

@@ -9,13 +9,11 @@ Clients from elsewhere may use any name.  `write_guard` protects writes.
 
 from __future__ import annotations
 
-import socket
 from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from apfproxy.loopback import is_loopback
-from apfproxy.observe.own_names import is_own_name
+from apfproxy.observe.own_names import may_read
 from apfproxy.observe.responses import header
 
 if TYPE_CHECKING:
@@ -33,14 +31,7 @@ REFUSAL = (
 @web.middleware
 async def own_names_only(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Refuse reads over loopback with a name that a web page may have."""
-    if request.method in READING and is_over_loopback(request):
-        host = header(request, "Host")
-        if not is_own_name(host, socket.gethostname()):
-            return web.Response(text=REFUSAL.format(host=host), status=403)
+    host = header(request, "Host")
+    if request.method in READING and not may_read(request.get_extra_info("sockname"), host):
+        return web.Response(text=REFUSAL.format(host=host), status=403)
     return await handler(request)
-
-
-def is_over_loopback(request: web.Request) -> bool:
-    """Whether the connection came to an address of loopback."""
-    address = request.get_extra_info("sockname")
-    return isinstance(address, tuple) and is_loopback(address[0])

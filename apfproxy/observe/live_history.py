@@ -76,9 +76,6 @@ class LiveHistory:
         self._last_ns = now_ns
         self._totals = self._count()
 
-    def __repr__(self) -> str:
-        return f"<LiveHistory: {len(self._samples)} of {self.taken} samples>"
-
     def sample(self, now_ns: int, unix_s: float) -> None:
         """Take one sample of the time since the one before; none if no time passed.
 

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 
-from apfproxy.loopback import LOCALHOST, name_in_host
+from apfproxy.loopback import LOCALHOST, is_loopback, name_in_host
+
+
+def may_read(own_address: object, host: str) -> bool:
+    """Whether a connection to this address may be read under this Host; see `dns_rebinding`."""
+    is_local = isinstance(own_address, tuple) and is_loopback(own_address[0])
+    return not is_local or is_own_name(host, socket.gethostname())
 
 
 def is_own_name(host: str, machine: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
-from apfproxy.observe import dns_rebinding
+from apfproxy.observe import own_names
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.health import HealthRegistry
 from tests.observe.scene import WALL_OFFSET_NS, Scene
@@ -42,7 +42,7 @@ async def test_page_of_another_site(client: Client, path: str) -> None:
 
 async def test_not_over_loopback(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """From elsewhere the listener is read by whatever name it has there."""
-    monkeypatch.setattr(dns_rebinding, "is_loopback", lambda _: False)
+    monkeypatch.setattr(own_names, "is_loopback", lambda _: False)
     response = await client.get("/debug/live", headers={"Host": "admin.example"})
 
     assert 200 == response.status
