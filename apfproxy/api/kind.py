@@ -39,19 +39,9 @@ def all_right(*_: object) -> list[Any]:
     return []
 
 
-def no_objection(_obj: Object) -> str:
-    """Let it be created, or deleted."""
-    return ""
-
-
 def no_grace(_obj: Object, _asked_s: int | None) -> int:
     """Delete at once."""
     return 0
-
-
-def has_finalizers(obj: Object) -> bool:
-    """Whether something has to be done before the object may go."""
-    return bool(obj["metadata"].get("finalizers"))
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -101,7 +91,7 @@ class Rules(msgspec.Struct, frozen=True):
         reset_status_fields: What a write to the status subresource does not own.
     """
 
-    admit_create: Callable[[Object], str] = no_objection
+    admit_create: Callable[[Object], str] = lambda _obj: ""
     stamp: Callable[[Object, str], None] = nothing
     prepare_create: Change = nothing
     prepare_update: ChangeFromOld = nothing
@@ -111,9 +101,9 @@ class Rules(msgspec.Struct, frozen=True):
     validate_status: CheckFromOld = all_right
     prepare_finalize: ChangeFromOld | None = None
     grace_s: Callable[[Object, int | None], int] = no_grace
-    is_held: Callable[[Object], bool] = has_finalizers
+    is_held: Callable[[Object], bool] = lambda obj: bool(obj["metadata"].get("finalizers"))
     mark_deleted: Change = nothing
-    objection: Callable[[Object], str] = no_objection
+    objection: Callable[[Object], str] = lambda _obj: ""
     warnings: Callable[[Object, Object | None], list[str]] = all_right
     allows_unconditional_update: bool = True
     reset_fields: tuple[Path, ...] = (("status",),)

@@ -35,13 +35,12 @@ from apfproxy.request.target import parse_query
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Awaitable, Callable
+
+    from aiohttp.typedefs import Handler
 
     from apfproxy.api.kind import Object
     from apfproxy.apiserver.openapi.documents import Document
     from apfproxy.apiserver.registry import Registry
-
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 log = logging.getLogger(__name__)
 

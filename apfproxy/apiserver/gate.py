@@ -21,13 +21,13 @@ from apfproxy.flowcontrol.counters import NS_PER_S
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
+
+    from aiohttp.typedefs import Handler
 
     from apfproxy.api.kind import Kind
     from apfproxy.apiserver.counters import ApiServerCounters
     from apfproxy.apiserver.load import Load
-
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 STALL_S = 60.0
 """How long a stalled request lasts; Kubernetes' time limit for requests."""

@@ -164,7 +164,7 @@ class Call:
         form = self._form()
         check_media_type(self._content_type)
         data = await self._body()
-        options = parameters.create_options(self._query, self._user_agent)
+        options = parameters.write_parameters(self._query, self._user_agent, "CreateOptions")
         obj = await self._sent(data, options.field_validation)
         write = self._write_options(options, data)
         written = await self._registry.create(self._kind, self._target.namespace, obj, write)
@@ -174,7 +174,7 @@ class Call:
         """Put a whole object in place of what is there."""
         form = self._form()
         data = await self._body()
-        options = parameters.update_options(self._query, self._user_agent)
+        options = parameters.write_parameters(self._query, self._user_agent, "UpdateOptions")
         obj = await self._sent(data, options.field_validation)
         target = self._target
         check_identity(obj, target.namespace, target.name)
@@ -253,7 +253,7 @@ class Call:
         form = self._form(has_table=False)
         check_media_type(self._content_type)
         data = await self._body()
-        options = parameters.create_options(self._query, self._user_agent)
+        options = parameters.write_parameters(self._query, self._user_agent, "CreateOptions")
         parsed = await self._parsed(data, "Eviction", versions("Eviction", EVICTIONS))
         api_version = parsed.raw.get("apiVersion") if isinstance(parsed.raw, dict) else None
         if api_version not in EVICTIONS:

@@ -37,7 +37,7 @@ from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.request.list_options import first, parse_bool
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from apfproxy.api.kind import Kind, Object
 
@@ -179,14 +179,28 @@ def list_options(query: Query, kind: Kind, *, is_watch: bool, served: str = "") 
     )
 
 
-def create_options(query: Query, user_agent: str) -> WriteParameters:
-    """Decode the parameters of a creation; StatusError if they are not allowed."""
-    return _write_parameters(query, user_agent, "CreateOptions", [])
+def write_parameters(
+    query: Query, user_agent: str, kind: str, found: Sequence[FieldError] = ()
+) -> WriteParameters:
+    """Decode the parameters of a write, which Kubernetes' messages call so.
 
-
-def update_options(query: Query, user_agent: str) -> WriteParameters:
-    """Decode the parameters of a replacement; StatusError if they are not allowed."""
-    return _write_parameters(query, user_agent, "UpdateOptions", [])
+    StatusError if they are not allowed, with the errors that were found before.
+    """
+    manager = first(query, "fieldManager")
+    errors = [*found, *validate_manager(manager)]
+    dry_run = query.get("dryRun", ())
+    errors += _validate_dry_run(dry_run)
+    validation = first(query, "fieldValidation")
+    if validation not in FIELD_VALIDATIONS:
+        errors.append(not_supported("fieldValidation", validation, FIELD_VALIDATIONS))
+    if errors:
+        raise invalid_object(META_GROUP, kind, "", errors)
+    return WriteParameters(
+        manager or manager_of(user_agent),
+        bool(dry_run),
+        validation or WARN,
+        _boolean(query, "force") or False,
+    )
 
 
 def patch_options(query: Query, user_agent: str, *, is_apply: bool) -> WriteParameters:
@@ -199,7 +213,7 @@ def patch_options(query: Query, user_agent: str, *, is_apply: bool) -> WritePara
         errors.append(required("fieldManager", "is required for apply patch"))
     if not is_apply and "force" in query:
         errors.append(forbidden("force", "may not be specified for non-apply patch"))
-    return _write_parameters(query, user_agent, "PatchOptions", errors)
+    return write_parameters(query, user_agent, "PatchOptions", errors)
 
 
 def delete_options(query: Query, raw: object, user_agent: str) -> DeleteOptions:
@@ -312,27 +326,6 @@ def _validate_watch(match: str, initial: bool | None, token: str) -> list[FieldE
 
 def _match_is_forbidden(why: str) -> FieldError:
     return forbidden(MATCH, f"{MATCH} is forbidden {why}")
-
-
-def _write_parameters(
-    query: Query, user_agent: str, kind: str, errors: list[FieldError]
-) -> WriteParameters:
-    """Decode the parameters of all writes; StatusError with the errors so far and new ones."""
-    manager = first(query, "fieldManager")
-    errors += validate_manager(manager)
-    dry_run = query.get("dryRun", ())
-    errors += _validate_dry_run(dry_run)
-    validation = first(query, "fieldValidation")
-    if validation not in FIELD_VALIDATIONS:
-        errors.append(not_supported("fieldValidation", validation, FIELD_VALIDATIONS))
-    if errors:
-        raise invalid_object(META_GROUP, kind, "", errors)
-    return WriteParameters(
-        manager or manager_of(user_agent),
-        bool(dry_run),
-        validation or WARN,
-        _boolean(query, "force") or False,
-    )
 
 
 def _validate_dry_run(values: tuple[str, ...] | list[str]) -> list[FieldError]:

@@ -19,11 +19,10 @@ from apfproxy.apiserver.errors import StatusError
 from apfproxy.loopback import is_local, name_in_host
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
     from aiohttp import web
-
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+    from aiohttp.typedefs import Handler
 
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 OWN_SITES = frozenset({"same-origin", "none"})

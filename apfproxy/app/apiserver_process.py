@@ -45,7 +45,8 @@ from apfproxy.observe.metrics import ScrapedPage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from apfproxy.apiserver.app import Handler
+    from aiohttp.typedefs import Handler
+
     from apfproxy.app.signals import Signals
     from apfproxy.settings import Address
 

@@ -12,11 +12,11 @@ from apfproxy.request.attributes import AttributesError, parse_attributes
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Awaitable, Callable
+
+    from aiohttp.typedefs import Handler
 
     from apfproxy.app.places import Places
 
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 LINE_BYTES = 64 * 1024
 """Of a target, which holds long selectors: as much as the proxy lets through."""

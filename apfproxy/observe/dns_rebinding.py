@@ -17,9 +17,7 @@ from apfproxy.observe.own_names import may_read
 from apfproxy.observe.responses import header
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
-
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+    from aiohttp.typedefs import Handler
 
 READING = frozenset({"GET", "HEAD"})
 REFUSAL = (

@@ -13,9 +13,9 @@ from apfproxy.observe.negotiation import accepts_gzip
 from apfproxy.observe.slices import GZIP_LEVEL, SAFETY, encoded
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Iterable
 
-    Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+    from aiohttp.typedefs import Handler
 
 MIN_COMPRESSED_BYTES = 1024
 """Compressing less than about one packet saves no time."""

@@ -20,7 +20,7 @@ from apfproxy.apiserver.watches import ON_INITIAL
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from apfproxy.apiserver.gate import Handler
+    from aiohttp.typedefs import Handler
 
     Client = TestClient[web.Request, web.Application]
 

@@ -15,14 +15,13 @@ from apfproxy.apiserver.options import (
     ListOptions,
     WriteParameters,
     asked_version,
-    create_options,
     delete_options,
     is_watch,
     list_options,
     manager_of,
     patch_options,
     pretty,
-    update_options,
+    write_parameters,
 )
 from apfproxy.apiserver.registry import DeleteOptions
 from apfproxy.request.target import parse_query
@@ -267,8 +266,7 @@ def test_write_options(query: str, options: WriteParameters) -> None:
     """The parameters of all writes are decoded."""
     parameters = query_of(query)
 
-    assert options == create_options(parameters, AGENT)
-    assert options == update_options(parameters, AGENT)
+    assert options == write_parameters(parameters, AGENT, "CreateOptions")
     assert options == patch_options(parameters, AGENT, is_apply=False)
 
 
@@ -298,12 +296,11 @@ def test_apply_options(query: str, force: bool) -> None:
 )
 def test_write_options_refused(query: str, causes: list[tuple[str, str]]) -> None:
     """Values that are not allowed are refused."""
-    for decode, kind in ((create_options, "CreateOptions"), (update_options, "UpdateOptions")):
-        with pytest.raises(StatusError) as caught:
-            decode(query_of(query), AGENT)
+    with pytest.raises(StatusError) as caught:
+        write_parameters(query_of(query), AGENT, "CreateOptions")
 
-        assert (422, "Invalid", causes) == failure(caught.value)
-        assert caught.value.message.startswith(f'{kind}.meta.k8s.io "" is invalid: ')
+    assert (422, "Invalid", causes) == failure(caught.value)
+    assert caught.value.message.startswith('CreateOptions.meta.k8s.io "" is invalid: ')
 
 
 @pytest.mark.parametrize(
