@@ -42,13 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminParts:
-    """What the pages show.
-
-    Attributes:
-        settings: Those in force.
-        flows: The top flows, for the live page.
-        api_routes: Of the API of the objects; none without a store.
-    """
+    """What the pages show; `settings` gives those in force, `flows` the top flows."""
 
     settings: Callable[[], Settings]
     clock: Clock

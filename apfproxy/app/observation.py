@@ -21,12 +21,7 @@ ACCESS_LOG = "access-log"
 
 
 class Observation:
-    """The access log and the top flows of one process.
-
-    Attributes:
-        access_log: None without one.
-        top_flows: None if they are not watched, or nobody could ask for them.
-    """
+    """The access log of one process, and its top flows unless nobody could ask for them."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         log = settings.access_log

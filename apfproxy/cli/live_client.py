@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
 
 import aiohttp
 import msgspec
@@ -95,13 +94,8 @@ class LiveState(msgspec.Struct, frozen=True, rename="camel"):
     configuration: Configuration
 
 
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """What happened in a level, per second.
-
-    Attributes:
-        dispatched, rejected: Requests.
-    """
+class Rates(NamedTuple):
+    """Requests of a level per second."""
 
     dispatched: float
     rejected: float

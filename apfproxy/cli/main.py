@@ -11,11 +11,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.
-
-    Returns:
-        The exit code.
-    """
+    """Run a command; returns the exit code."""
     with held():
         from apfproxy.cli.commands import run  # noqa: PLC0415 - imports click
 

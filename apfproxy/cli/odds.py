@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,9 +18,6 @@ from apfproxy.flowcontrol.odds import (
     squished,
     suggest,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
 
 DEFAULT_ELEPHANTS = (1, 4, 16)
 """As in the table of Kubernetes' documentation."""
@@ -137,17 +133,7 @@ def odds(
         check_sizes(queues, hand_size)
     except OddsError as error:
         raise click.UsageError(str(error)) from error
-    show(
-        queues,
-        hand_size,
-        [(count, squished(queues, hand_size, count)) for count in elephants],
-        output,
-    )
-    return OK
-
-
-def show(queues: int, hand_size: int, chances: Sequence[tuple[int, float]], output: str) -> None:
-    """Print the odds for each number of elephants."""
+    chances = [(count, squished(queues, hand_size, count)) for count in elephants]
     if output == "json":
         report = {
             "queues": queues,
@@ -155,9 +141,10 @@ def show(queues: int, hand_size: int, chances: Sequence[tuple[int, float]], outp
             "squished": [{"elephants": count, "probability": chance} for count, chance in chances],
         }
         click.echo(json.dumps(report, indent=2))
-        return
+        return OK
     header = ["HAND SIZE", "QUEUES"]
     header += [f"{count} ELEPHANT{'' if count == 1 else 'S'}" for count, _ in chances]
     row = [str(hand_size), str(queues), *(repr(chance) for _, chance in chances)]
     for line in aligned(header, [row], frozenset(range(len(header)))):
         click.echo(line)
+    return OK

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from apfproxy.cli.errors import CommandError
+from apfproxy.cli.parameters import suggested_objects_option
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.settings import AS_KUBERNETES, PROMPT, FlowControlSettings
 from apfproxy.simulation.virtual_clock import VirtualClock
@@ -31,11 +32,7 @@ def objects_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the flags that say which objects and how many seats there are."""
     for option in (
         limit_adjustment_option,
-        click.option(
-            "--suggested-objects/--no-suggested-objects",
-            default=None,
-            help="Whether the objects that Kubernetes suggests are built in. [default: yes]",
-        ),
+        suggested_objects_option,
         click.option(
             "--server-concurrency-limit",
             type=click.IntRange(1, (1 << 31) - 1),

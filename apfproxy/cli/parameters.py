@@ -69,3 +69,8 @@ admin_option = click.option(
     metavar="URL",
     help="Ask a running proxy by its admin listener, such as http://127.0.0.1:8081.",
 )
+suggested_objects_option = click.option(
+    "--suggested-objects/--no-suggested-objects",
+    default=None,
+    help="Whether the objects that Kubernetes suggests are built in. [default: yes]",
+)

@@ -15,7 +15,15 @@ from apfproxy.app.running import run_in_loop, serve_until_signal
 from apfproxy.app.settings_checks import ConflictError, check_combination
 from apfproxy.app.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, SettingsFileError, exit_code
-from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NETWORK, NOWHERE, ORIGIN, URL
+from apfproxy.cli.parameters import (
+    ADDRESS,
+    ADDRESS_OR_NONE,
+    NETWORK,
+    NOWHERE,
+    ORIGIN,
+    URL,
+    suggested_objects_option,
+)
 from apfproxy.settings import ENFORCE, LOG_LEVELS, OBSERVE, Settings
 from apfproxy.sources.settings_file import SettingsError, load_settings
 
@@ -88,11 +96,7 @@ all files again; the log says what has changed, and what takes a restart.
     metavar="FILE",
     help="Has the bearer token that writing to the store takes. [default: --admin on loopback]",
 )
-@click.option(
-    "--suggested-objects/--no-suggested-objects",
-    default=None,
-    help="Whether the objects that Kubernetes suggests are built in. [default: yes]",
-)
+@suggested_objects_option
 @click.option(
     "--enforcement",
     type=click.Choice([ENFORCE, OBSERVE]),
@@ -196,17 +200,10 @@ async def run(
     *,
     read_again: Callable[[], Settings] | None = None,
 ) -> int:
-    """Serve until a signal, then drain.
+    """Serve until a signal, then drain; returns the exit code; CommandError if it cannot start.
 
-    Args:
-        settings: All settings.
-        on_started: Called when connections are accepted.
-        read_again: Reads the settings again, at SIGHUP; None where they never change.
-
-    Returns:
-        The exit code.
-
-    CommandError if it cannot start.
+    `on_started` is called when connections are accepted.  `read_again` reads the settings again,
+    at SIGHUP; it is None where they never change.
     """
     make = partial(ProxyProcess, settings, read_again)
     return await exit_code(serve_until_signal(make, on_started, hangup=Hangup.RELOAD))

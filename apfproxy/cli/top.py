@@ -175,11 +175,7 @@ def _signals(loop: asyncio.AbstractEventLoop, screen: Screen) -> Iterator[None]:
 
 
 class Screen:
-    """What is to be shown, and when it changes.
-
-    Attributes:
-        is_ended: Whether it was told to end.
-    """
+    """What is to be shown, and when it changes; `is_ended` once it was told to end."""
 
     def __init__(self, client: LiveClient, state: LiveState, now_s: Callable[[], float]) -> None:
         self._client = client
