@@ -65,9 +65,9 @@ class AbandonedAnswer:
         self._upstream = upstream
         self._passage = passage
         self._discarded_bytes = 0
-        wait_ns = context.abandoned_wait_ns
+        wait_ns = context.in_force.abandoned_wait_ns
         if is_watch:
-            wait_ns = min(wait_ns, round(context.watch_settings.limit_s * 1e9))
+            wait_ns = min(wait_ns, round(context.in_force.watch.limit_s * 1e9))
         self._timer = context.clock.call_at(context.clock.now_ns() + wait_ns, self._on_wait_over)
         context.abandoned.add(self)
         context.counters.abandoned_requests += 1

@@ -12,6 +12,7 @@ from __future__ import annotations
 import socket
 import struct
 import sys
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.proxy import answers
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.proxy.counters import ProxyCounters
-    from apfproxy.settings import LimitSettings
+    from apfproxy.settings import LimitSettings, Settings, WatchSettings
 
 SPARE_DESCRIPTORS = 256
 """For files, listeners, 64 clients of the admin listener, questions to the origin's API, and
@@ -49,39 +50,76 @@ class Watched(Protocol):
         """End after an error of the program; never raises."""
 
 
+@dataclass(frozen=True, slots=True)
+class LimitsInForce:
+    """What the settings let a client take, in the hot path's units; a reload replaces all at once.
+
+    Attributes:
+        abandoned_wait_ns: How long seats are kept for an answer that nobody waits for any more; 0
+            if they go back at once.
+        slow_reader_grace_ns: `NEVER_NS` where seats are kept.
+    """
+
+    watch: WatchSettings
+    abandoned_wait_ns: int
+    answer_timeout_ns: int
+    head_timeout_ns: int
+    idle_timeout_ns: int
+    tunnel_idle_ns: int
+    max_head_bytes: int
+    gathered_body_bytes: int
+    max_body_bytes: int
+    max_pipelined_requests: int
+    min_body_rate_bytes: int
+    body_rate_grace_ns: int
+    slow_reader_grace_ns: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> LimitsInForce:
+        """Those of the process's settings."""
+        downstream, upstream = settings.downstream, settings.upstream
+        limits = downstream.limits
+        grace_s = limits.slow_reader_grace_s
+        return cls(
+            watch=settings.watch,
+            abandoned_wait_ns=round(upstream.abandoned_wait_s * 1e9),
+            answer_timeout_ns=round(upstream.answer_timeout_s * 1e9),
+            head_timeout_ns=round(downstream.head_timeout_s * 1e9),
+            idle_timeout_ns=round(downstream.idle_timeout_s * 1e9),
+            tunnel_idle_ns=round(settings.tunnel.idle_timeout_s * 1e9),
+            max_head_bytes=downstream.max_head_bytes,
+            gathered_body_bytes=limits.gathered_body_bytes,
+            max_body_bytes=_or_unlimited(limits.max_body_bytes),
+            max_pipelined_requests=_or_unlimited(limits.max_pipelined_requests),
+            min_body_rate_bytes=limits.min_body_rate_bytes,
+            body_rate_grace_ns=round(limits.body_rate_grace_s * 1e9),
+            slow_reader_grace_ns=NEVER_NS if grace_s is None else round(grace_s * 1e9),
+        )
+
+
 class ClientLimits:
-    """The limits, and what counts towards those of connections.
+    """Counts connections and slow readers, and refuses those over a limit.
 
     Attributes:
         shed: Why no new connection is taken, whatever the limits; None if it is.
-        gathered_body_bytes, max_body_bytes, max_pipelined_requests: As in the settings.
-        min_body_rate_bytes, body_rate_grace_ns: As in the settings.
-        slow_reader_grace_ns: As in the settings; `NEVER_NS` where seats are kept.
         slow_readers: Priority level's name to answers that go on without seats; without zeros.
         watched: Exchanges that hold seats and wait for their client: the sweep looks at them.
     """
 
     def __init__(self, settings: LimitSettings, counters: ProxyCounters) -> None:
+        self._settings = settings
+        self._max_connections = _or_unlimited(settings.max_connections)
         self._counters = counters
         self._open = 0
         self._by_address: dict[str, int] = {}
         self.shed: Refusal | None = None
         self.slow_readers: dict[str, int] = {}
         self.watched: set[Watched] = set()
-        self.configure(settings)
 
     def configure(self, settings: LimitSettings) -> None:
         """Put limits in force, for whatever comes from now on."""
+        self._settings = settings
         self._max_connections = _or_unlimited(settings.max_connections)
-        self._max_per_address = _or_unlimited(settings.max_connections_per_address)
-        self.gathered_body_bytes = settings.gathered_body_bytes
-        self.max_body_bytes = _or_unlimited(settings.max_body_bytes)
-        self.max_pipelined_requests = _or_unlimited(settings.max_pipelined_requests)
-        self.min_body_rate_bytes = settings.min_body_rate_bytes
-        self.body_rate_grace_ns = round(settings.body_rate_grace_s * 1e9)
-        grace_s = settings.slow_reader_grace_s
-        self.slow_reader_grace_ns = NEVER_NS if grace_s is None else round(grace_s * 1e9)
-        self._slow_readers_per_level = settings.slow_readers_per_level
 
     @property
     def max_connections(self) -> int | None:
@@ -96,9 +134,10 @@ class ClientLimits:
         """
         refusal = self.shed
         if refusal is None:
+            most = _or_unlimited(self._settings.max_connections_per_address)
             if self._open >= self._max_connections:
                 refusal = Refusal.CONNECTIONS
-            elif self._by_address.get(address, 0) >= self._max_per_address:
+            elif self._by_address.get(address, 0) >= most:
                 refusal = Refusal.CONNECTIONS_OF_ADDRESS
         if refusal is not None:
             self._counters.connections_refused[refusal] += 1
@@ -122,7 +161,7 @@ class ClientLimits:
     def admit_slow_reader(self, level: PriorityLevel) -> bool:
         """Let an answer of a level go on without seats; not if there are enough of them."""
         count = self.slow_readers.get(level.name, 0)
-        most = self._slow_readers_per_level
+        most = self._settings.slow_readers_per_level
         if count >= (level.nominal_limit if most is None else most):
             return False
         self.slow_readers[level.name] = count + 1
@@ -151,7 +190,8 @@ class ClientLimits:
             )
         elif refusal is Refusal.CONNECTIONS_OF_ADDRESS:
             message = (
-                f"this address has {self._max_per_address} connections, the most that it may"
+                f"this address has {self._settings.max_connections_per_address} connections,"
+                " the most that it may"
                 " (downstream.limits.maxConnectionsPerAddress); use one of them"
             )
         else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from apfproxy.authn.authenticator import Authenticator
 from apfproxy.proxy.absences import Absences
 from apfproxy.proxy.client_kinds import ClientKinds
-from apfproxy.proxy.client_limits import ClientLimits
+from apfproxy.proxy.client_limits import ClientLimits, LimitsInForce
 from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.rare_log import RareLog
@@ -80,15 +80,15 @@ class Context:
 
     Attributes:
         abandoned: Answers that nobody waits for any more, but that seats are kept for.
-        abandoned_wait_ns: How long they are; 0 if seats go back at once.
         absences: Hears of clients that leave while nothing is read of them.
         access_log: Gets each request at its end; None for no log.
         authenticator: Authenticates clients.
         client_kinds: Tells clients apart, and keeps their heads.
         connections: Clients' connections that are open.
         flow_control: What every request passes.
+        in_force: Limits and time-outs.
         is_draining: Whether answers say that their connection closes.
-        limits: What clients may take.
+        limits: Counts what clients take.
         refusals: Why requests were refused without being classified, a line of each a minute.
     """
 
@@ -123,22 +123,11 @@ class Context:
         self.connections: set[OpenConnection] = set()
         self.abandoned: set[Abandoned] = set()
         self.limits = ClientLimits(settings.downstream.limits, counters)
-        self._set(settings)
-
-    def _set(self, settings: Settings) -> None:
-        """Set what of the settings may change later."""
-        downstream, upstream = settings.downstream, settings.upstream
-        self.watch_settings = settings.watch
-        self.abandoned_wait_ns = round(upstream.abandoned_wait_s * 1e9)
-        self.answer_timeout_ns = round(upstream.answer_timeout_s * 1e9)
-        self.head_timeout_ns = round(downstream.head_timeout_s * 1e9)
-        self.idle_timeout_ns = round(downstream.idle_timeout_s * 1e9)
-        self.tunnel_idle_ns = round(settings.tunnel.idle_timeout_s * 1e9)
-        self.max_head_bytes = downstream.max_head_bytes
+        self.in_force = LimitsInForce.of(settings)
 
     def configure(self, settings: Settings) -> None:
         """Put limits and time-outs in force, for requests that come from now on."""
-        self._set(settings)
+        self.in_force = LimitsInForce.of(settings)
         self.limits.configure(settings.downstream.limits)
         self._targets.configure(
             request_timeout_s=settings.downstream.request_timeout_s,

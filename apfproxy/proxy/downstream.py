@@ -135,7 +135,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self.address = address
         self._learn_peer()
         self.forwarded_suffix = context.intern(address.encode() + b"\r\n\r\n")
-        self.deadline_ns = context.clock.now_ns() + context.head_timeout_ns
+        self.deadline_ns = context.clock.now_ns() + context.in_force.head_timeout_ns
         context.connections.add(self)
 
     def forget_peer(self) -> None:
@@ -278,7 +278,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if not self.keep_alive:
             self._linger()
             return
-        self.deadline_ns = now_ns + self._context.idle_timeout_ns
+        self.deadline_ns = now_ns + self._context.in_force.idle_timeout_ns
         if self.is_write_paused:
             self._wait_for_client()
             return
@@ -319,7 +319,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if not self._is_closed:
             self._is_closed = True
             # The transport itself would wait without end for a client that takes nothing.
-            self.deadline_ns = self._context.clock.now_ns() + self._context.idle_timeout_ns
+            self.deadline_ns = self._context.clock.now_ns() + self._context.in_force.idle_timeout_ns
             self._transport.close()
 
     # What the server does.
@@ -435,8 +435,10 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             if data[:1] in (b"\r", b"\n"):
                 raise HeadError(400, "malformed request: no request line")
         end = data.find(b"\r\n\r\n", max(0, self._probed_bytes - 3)) + 4
-        if (end if end > 3 else len(data)) > context.max_head_bytes:
-            raise HeadError(431, f"the request head is longer than {context.max_head_bytes} bytes")
+        if (end if end > 3 else len(data)) > context.in_force.max_head_bytes:
+            raise HeadError(
+                431, f"the request head is longer than {context.in_force.max_head_bytes} bytes"
+            )
         if end <= 3:
             self._probe_head(data)
             return
@@ -444,11 +446,11 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self._probed_bytes = 0
         if is_pipelined:
             self._pipelined += 1
-            if self._pipelined >= context.limits.max_pipelined_requests:
+            if self._pipelined >= context.in_force.max_pipelined_requests:
                 raise HeadError(
                     400,
-                    f"more than {context.limits.max_pipelined_requests} requests were sent without"
-                    " waiting for their answers (downstream.limits.maxPipelinedRequests)",
+                    f"more than {context.in_force.max_pipelined_requests} requests were sent"
+                    " without waiting for their answers (downstream.limits.maxPipelinedRequests)",
                 )
         is_alone = end == len(data)
         if is_alone:
@@ -469,7 +471,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         if self._probe is None:
             self._probe = HeadProbe()
             # The deadline is for the whole head: more bytes do not put it off.
-            self.deadline_ns = self._context.clock.now_ns() + self._context.head_timeout_ns
+            self.deadline_ns = self._context.clock.now_ns() + self._context.in_force.head_timeout_ns
         self._probe.feed(bytes(data[self._probed_bytes :]))
         self._probed_bytes = len(data)
         self.resume_reading()
@@ -489,7 +491,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             exchange.start(b"", is_whole=True)
             return
         data, self._pending = bytes(self._pending), b""
-        max_bytes = self._context.limits.max_body_bytes
+        max_bytes = self._context.in_force.max_body_bytes
         if head.framing == SIZED and head.fields.body_bytes == len(data) <= max_bytes:
             # Most bodies: all of it with the head, and nothing behind it.
             self._exchange = exchange

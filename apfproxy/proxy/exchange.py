@@ -75,7 +75,7 @@ class Exchange(Forwarding):
             head.framing != SIZED
             or head.expects_continue
             or not self.request.takes_seats
-            or len(self._held) >= self._context.limits.gathered_body_bytes
+            or len(self._held) >= self._context.in_force.gathered_body_bytes
         ):
             return False
         self.state = GATHER[self.state]
@@ -110,7 +110,7 @@ class Exchange(Forwarding):
             if len(self._held) >= self._context.held_bytes:
                 self._client.pause_reading()
             return
-        is_enough = len(self._held) >= self._context.limits.gathered_body_bytes
+        is_enough = len(self._held) >= self._context.in_force.gathered_body_bytes
         if is_enough and not is_last:
             self._client.pause_reading()  # until there is a connection to pass it on to
         if is_last or is_enough:

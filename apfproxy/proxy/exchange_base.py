@@ -123,7 +123,7 @@ class ExchangeBase:
             asked_ns = self._sent_ns if ticket is None else ticket.arrived_ns
             deadline_ns = asked_ns + request.timeout_ns
         if self._is_whole:
-            answer_ns = now_ns + self._context.answer_timeout_ns
+            answer_ns = now_ns + self._context.in_force.answer_timeout_ns
             deadline_ns = min(deadline_ns, answer_ns) if deadline_ns else answer_ns
         self._client.deadline_ns = deadline_ns
 
@@ -202,7 +202,7 @@ class ExchangeBase:
     def _abandon(self, now_ns: int) -> bool:
         """Keep the seats while the origin may still work, where the settings say so."""
         context, upstream, passage = self._context, self._upstream, self.passage
-        if not context.abandoned_wait_ns or upstream is None or not passage.has_seats:
+        if not context.in_force.abandoned_wait_ns or upstream is None or not passage.has_seats:
             return False
         self._upstream = None
         self._end_watch()

@@ -151,7 +151,7 @@ class Forwarding(ExchangeBase):
         context, attributes = self._context, self.request.attributes
         context.flow_control.costs.watch_started(attributes)
         self._watch = WatchSeats(
-            context.loop, context.watch_settings, attributes, self._on_watch_initialized
+            context.loop, context.in_force.watch, attributes, self._on_watch_initialized
         )
         if body:
             self._watch.on_data(body)
@@ -284,7 +284,8 @@ class Forwarding(ExchangeBase):
         Args:
             period_ns: The time since the last call, that of a delay of the proxy itself excluded.
         """
-        limits, upstream = self._context.limits, self._upstream
+        limits, grace_ns = self._context.limits, self._context.in_force.slow_reader_grace_ns
+        upstream = self._upstream
         if self.state is AWAITING and not self._is_whole and upstream is not None:
             # While the origin takes no more, the client is not what holds the request up.
             if not upstream.is_write_paused:
@@ -294,7 +295,7 @@ class Forwarding(ExchangeBase):
         if (
             self.state is not ANSWERING
             or upstream is None
-            or limits.slow_reader_grace_ns == NEVER_NS
+            or grace_ns == NEVER_NS
             or self.request.is_watch
         ):
             limits.watched.discard(self)
@@ -306,16 +307,16 @@ class Forwarding(ExchangeBase):
                 limits.watched.discard(self)
         else:
             self._waited_ns += period_ns
-            if self._waited_ns >= limits.slow_reader_grace_ns:
+            if self._waited_ns >= grace_ns:
                 self._go_on_without_seats()
 
     def _see_body_coming(self) -> None:
         """Refuse a request whose body comes too slowly."""
-        limits = self._context.limits
-        least = limits.min_body_rate_bytes
+        in_force = self._context.in_force
+        least = in_force.min_body_rate_bytes
         is_slow = self._request_bytes * 1_000_000_000 < least * self._waited_ns
-        if is_slow and self._waited_ns >= limits.body_rate_grace_ns:
-            limits.watched.discard(self)
+        if is_slow and self._waited_ns >= in_force.body_rate_grace_ns:
+            self._context.limits.watched.discard(self)
             self._client.keep_alive = False
             self._reply_status(
                 408,

@@ -61,14 +61,12 @@ class Overload:
         self._delay_ns = 0
         self._late_ns = 0
         self._sweeps = 0
-        self.configure(settings)
+        self._settings = settings
 
     def configure(self, settings: OverloadSettings) -> None:
         """Put other marks in force; an overload that nobody looks for any more is over."""
-        delay_s = settings.loop_delay_s
-        self._max_delay_ns = None if delay_s is None else round(delay_s * 1e9)
-        self._max_memory_bytes = settings.memory_bytes
-        if delay_s is None:
+        self._settings = settings
+        if settings.loop_delay_s is None:
             self._set(Refusal.LOOP_DELAY, is_so=False)
         if settings.memory_bytes is None:
             self._set(Refusal.MEMORY, is_so=False)
@@ -83,21 +81,21 @@ class Overload:
         self._delay_ns = max(late_ns, self._delay_ns // 2)
         self._counters.loop_delay_ns = self._delay_ns
         overloads = self._counters.overloads
-        delay_ns, most_ns = self._delay_ns, self._max_delay_ns
         lasting_ns = min(late_ns, self._late_ns)
         self._late_ns = late_ns
-        if most_ns is not None:
+        if self._settings.loop_delay_s is not None:
+            most_ns = round(self._settings.loop_delay_s * 1e9)
             if lasting_ns >= most_ns and not overloads[Refusal.LOOP_DELAY]:
                 log.warning(
                     "the event loop is %.1f s late: new connections are shed", lasting_ns / 1e9
                 )
                 self._set(Refusal.LOOP_DELAY, is_so=True)
-            elif delay_ns < most_ns // 2 and overloads[Refusal.LOOP_DELAY]:
+            elif self._delay_ns < most_ns // 2 and overloads[Refusal.LOOP_DELAY]:
                 log.info("the event loop is in time again: connections are taken")
                 self._set(Refusal.LOOP_DELAY, is_so=False)
-        if self._max_memory_bytes is not None:
+        if self._settings.memory_bytes is not None:
             if not self._sweeps:
-                self._look_at_memory(self._max_memory_bytes)
+                self._look_at_memory(self._settings.memory_bytes)
             self._sweeps = (self._sweeps + 1) % SWEEPS_PER_LOOK
 
     def _look_at_memory(self, most: int) -> None:

@@ -149,7 +149,7 @@ class RequestLog:
         clock: Clock,
         write: Callable[[bytes, int], None],
     ) -> None:
-        self.configure(settings)
+        self._sampled = sampled_part(settings)
         self._clock = clock
         self._records: list[Record] = []
         self._timer: Timer | None = None
@@ -161,14 +161,12 @@ class RequestLog:
 
     def configure(self, settings: AccessLogSettings) -> None:
         """Want other requests from now on."""
-        sampled = 0 if settings.requests == ERRORS else settings.sampled_percent
-        self._sampled = sampled / 100
-        self._is_whole = sampled == 100
+        self._sampled = sampled_part(settings)
 
     def take(self, record: Record) -> None:
         """A request is over."""
         if (
-            not self._is_whole
+            self._sampled < 1
             and not record.reason
             and record.status < _FIRST_ERROR
             and random.random() >= self._sampled  # noqa: S311 - a sample, not a secret
@@ -282,6 +280,11 @@ class RequestLog:
         second, ns = divmod(now_ns + offset_ns, _NS_PER_S)
         self._second_ns = now_ns - ns
         self._second_text = time.strftime('{"time":"%Y-%m-%dT%H:%M:%S.', time.gmtime(second))
+
+
+def sampled_part(settings: AccessLogSettings) -> float:
+    """The part of the requests without an error that are logged; 1 for all."""
+    return 0.0 if settings.requests == ERRORS else settings.sampled_percent / 100
 
 
 def text_of(request: Request, user: User, found: Classification | None) -> str:

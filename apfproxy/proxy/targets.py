@@ -33,9 +33,8 @@ class Targets:
         self, flow_control: FlowControl, *, request_timeout_s: float, answer_timeout_s: float
     ) -> None:
         self._flow_control = flow_control
-        self._default_timeout_ns = 0
-        self._answer_timeout_ns = 0
-        self.configure(request_timeout_s=request_timeout_s, answer_timeout_s=answer_timeout_s)
+        self._default_timeout_ns = round(request_timeout_s * 1e9)
+        self._answer_timeout_ns = round(answer_timeout_s * 1e9)
         self._attributes: BoundedCache[tuple[str, bytes], RequestAttributes] = BoundedCache(
             MAX_KEPT_TARGETS, MemoryBudget(KEPT_TARGETS_BYTES), of_target
         )

@@ -186,7 +186,7 @@ class Tunnel:
         self._upstream = upstream
         self._on_over: Callable[[], None] | None = on_over
         self._on_origin_data = on_origin_data
-        self._idle_ns = context.tunnel_idle_ns
+        self._idle_ns = context.in_force.tunnel_idle_ns
         self._flush_timer: asyncio.TimerHandle | None = None
         self.bytes_to_client = 0
         self.is_over = False
@@ -233,7 +233,7 @@ class Tunnel:
             if origin.transport.get_write_buffer_size():
                 # Once the client is gone, no sweep looks at an origin that takes nothing.
                 self._flush_timer = self._context.loop.call_later(
-                    self._context.idle_timeout_ns / 1e9, self._upstream.abort
+                    self._context.in_force.idle_timeout_ns / 1e9, self._upstream.abort
                 )
 
     def fail(self, error: Exception) -> None:

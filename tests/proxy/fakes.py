@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from unittest.mock import patch
@@ -352,7 +353,9 @@ class Bench:
             self.loop.as_event_loop(),
             NO_IDENTIFICATION if identification is None else identification(self.clock),
         )
-        self.context.limits.gathered_body_bytes = gathered_body_bytes
+        self.context.in_force = replace(
+            self.context.in_force, gathered_body_bytes=gathered_body_bytes
+        )
         self.connecting: deque[asyncio.Task[None]] = deque()
         self.origins: list[FakeTransport] = []
         # Connections come up in tasks of a loop of their own, which runs in `connect` only.
