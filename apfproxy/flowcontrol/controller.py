@@ -27,7 +27,12 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
 from apfproxy.api.flowcontrol.fixed_specs import CATCH_ALL
-from apfproxy.api.flowcontrol.types import FlowSchema, PriorityLevelConfiguration, kind_of
+from apfproxy.api.flowcontrol.types import (
+    FlowSchema,
+    PriorityLevelConfiguration,
+    kind_of,
+    stable_uid,
+)
 from apfproxy.flowcontrol.added_distinguisher import added_distinguisher, no_header
 from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash, matching_order
 from apfproxy.flowcontrol.counters import FlowSchemaCounters
@@ -36,8 +41,6 @@ from apfproxy.flowcontrol.digest import Checked, Digest
 from apfproxy.flowcontrol.flow_limits import LONGEST_NAME, FlowLimits
 from apfproxy.flowcontrol.limits import (
     ADJUSTMENT_PERIOD_S,
-    LevelDemand,
-    LevelLimits,
     adjust,
     level_limits,
     max_seats,
@@ -50,7 +53,7 @@ from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetKind
 from apfproxy.flowcontrol.ticket import Flow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.clock import Clock
@@ -93,7 +96,7 @@ class Classification:
     def __init__(self, route: Route, flow: Flow, generation: int) -> None:
         self.flow_schema = route.flow_schema
         self.flow_schema_uid = route.flow_schema_uid
-        self.priority_level_uid = route.level.uid
+        self.priority_level_uid = stable_uid(route.level.configuration)
         self.level = route.level
         self.limits = route.limits
         self.flow = flow
@@ -125,7 +128,7 @@ class Route:
         is_limited = limits is not None and (
             limits.rate is not None or limits.long_running_limit is not None
         )
-        self.has_flows = is_limited or level.queue_config.queues > 1
+        self.has_flows = is_limited or queue_set_config(level.configuration).queues > 1
 
 
 class Controller:
@@ -141,11 +144,9 @@ class Controller:
 
     Attributes (to read only):
         levels: By name; the quiescing ones too.
-        classifier: Over the FlowSchemas in force.
-        dangling: FlowSchema name to the name of the priority level that does not exist.
+        in_force: What was committed last.
         generation: How many configurations there have been; the mandatory objects were the first.
         seat_fair_frac: Seats per seat of target at the last adjustment, see `limits.Adjustment`.
-        unused_additions: Additions to objects in force that are wrong, and so do not count.
     """
 
     def __init__(
@@ -168,18 +169,13 @@ class Controller:
 
         self.levels: dict[str, PriorityLevel] = {}
         self.generation = 0
-        self.unused_additions = 0
         self.seat_fair_frac = 0.0
         self._counters: dict[tuple[str, str], FlowSchemaCounters] = {}
         self._flow_limits: dict[str, FlowLimits] = {}  # by FlowSchema
         self._classifications: dict[tuple[str, str], Classification] = {}
-        # Set here and by each commit; the digest of nothing has the mandatory objects.
-        self._in_force: Digest | None = None
-        self.classifier: Classifier
-        self.dangling: Mapping[str, str]
         self._routes: dict[str, Route] = {}
-        self._catch_all: Route
-        self.commit(self.digest(()))
+        self.in_force = Digest()
+        self.commit(self.digest(()))  # which has the mandatory objects
 
     # Configuration
 
@@ -194,14 +190,13 @@ class Controller:
         Returns:
             What to `commit`; its `problems` say what is not used.
         """
-        before = self._in_force
-        known_objects = {} if before is None else before.checked
+        before = self.in_force
         problems: list[str] = []
         unused: list[str] = []
         checked: dict[tuple[str, str], Checked] = {}
         for given in objects:
             key = kind_of(given), given.metadata.name
-            known = known_objects.get(key)
+            known = before.checked.get(key)
             found = known if known is not None and known.is_of(given) else Checked(given)
             problems += found.errors
             if found.errors:
@@ -238,7 +233,7 @@ class Controller:
         return Digest(
             priority_levels=levels,
             flow_schemas=schemas,
-            classifier=Classifier(schemas.values(), None if before is None else before.classifier),
+            classifier=Classifier(schemas.values(), before.classifier),
             dangling=dangling,
             problems=(*problems, *unused),
             unused_additions=len(unused),
@@ -281,21 +276,17 @@ class Controller:
             level.current_limit = (
                 level.nominal_limit - (level.nominal_limit - level.lower_limit) // 2
             )
-        self._in_force = digest
+        self.in_force = digest
         self._routes = {
             name: self._route(schema, digest.checked["FlowSchema", name])
             for name, schema in digest.flow_schemas.items()
         }
-        self._catch_all = self._routes[CATCH_ALL]
         self._flow_limits = {
             name: limits
             for name, limits in self._flow_limits.items()
             if name in self._routes or limits.long_running
         }
         self._forget_unused_counters()
-        self.classifier = digest.classifier
-        self.dangling = digest.dangling
-        self.unused_additions = digest.unused_additions
         self.generation += 1
         self._adjust(now_ns)
 
@@ -346,8 +337,8 @@ class Controller:
             header_of: Value of a header of the request, by its name in lower case; "" if it has
                 none.  Only asked for where an addition tells flows apart by a header.
         """
-        schema = self.classifier.classify(user, attributes)
-        route = self._catch_all if schema is None else self._routes[schema.metadata.name]
+        schema = self.in_force.classifier.classify(user, attributes)
+        route = self._routes[CATCH_ALL if schema is None else schema.metadata.name]
         if not route.has_flows:
             name = ""
         elif route.distinguisher is not None:
@@ -402,6 +393,11 @@ class Controller:
         return sorted((route.flow_schema for route in self._routes.values()), key=matching_order)
 
     @property
+    def unused_additions(self) -> int:
+        """Additions to objects in force that are wrong, and so do not count."""
+        return self.in_force.unused_additions
+
+    @property
     def executing_limit(self) -> int:
         """Seats of all levels together: the sum of the nominal limits."""
         return sum(level.nominal_limit for level in self.levels.values())
@@ -434,7 +430,8 @@ class Controller:
         """Divide the server's seats among the levels by their configurations."""
         server_limit = self.server_concurrency_limit
         nominal = nominal_limits(
-            server_limit, {name: level.shares for name, level in self.levels.items()}
+            server_limit,
+            {name: level_shares(level.configuration)[0] for name, level in self.levels.items()},
         )
         for name, level in self.levels.items():
             _, lendable_percent, borrowing_percent = level_shares(level.configuration)
@@ -442,7 +439,7 @@ class Controller:
             level.nominal_limit = limits.nominal
             level.lower_limit = limits.lower
             level.upper_limit = limits.upper
-            hand_size = level.queue_config.hand_size
+            hand_size = queue_set_config(level.configuration).hand_size
             level.max_seats = max_seats(limits.nominal, hand_size) if hand_size else 0
 
     def _adjust(self, now_ns: int) -> None:
@@ -451,15 +448,7 @@ class Controller:
         demands = []
         for level in levels:
             stats = level.demand.reset(now_ns)
-            demands.append(
-                LevelDemand(
-                    LevelLimits(level.nominal_limit, level.lower_limit, level.upper_limit),
-                    level.is_exempt,
-                    stats.high_watermark,
-                    level.demand.smoothed,
-                    level.current_limit,
-                )
-            )
+            demands.append(level.wants(stats.high_watermark, level.demand.smoothed))
         self._impose(levels, adjust(demands))
         if self._prompt_limits is not None:
             self._prompt_limits.on_adjustment()
@@ -498,15 +487,15 @@ class Controller:
             and known.configuration is level.configuration
         ):
             return known
-        added = checked.additions
+        added, is_ban = checked.additions, level.additions.is_ban
         limits = self._flow_limits.get(name)
         is_limited = (
-            added.request_rate is not None or added.long_running_limit is not None or level.is_ban
+            added.request_rate is not None or added.long_running_limit is not None or is_ban
         )
         if limits is None and is_limited:
             limits = self._flow_limits[name] = FlowLimits(name)
         if limits is not None:
-            limits.configure(added, level.name, is_ban=level.is_ban)
+            limits.configure(added, level.name, is_ban=is_ban)
         counters = self._counters.get((level.name, name))
         return Route(schema, checked, level, counters, limits if is_limited else None)
 
@@ -519,18 +508,14 @@ class Controller:
             if id(counters) in used or counters.has_counted
         }
 
-    def _counters_of(self, route: Route) -> FlowSchemaCounters:
-        """The counters of a route, which begin with its first request."""
-        if route.counters is None:
-            key = route.level.name, route.flow_schema.metadata.name
-            route.counters = self._counters[key] = FlowSchemaCounters(*key)
-        return route.counters
-
     def _new_classification(
         self, key: tuple[str, str], route: Route, outdated: Classification | None
     ) -> Classification:
         """Make a classification and keep it; its flow is the one it had before if it can be."""
-        counters = self._counters_of(route)
+        counters = route.counters
+        if counters is None:
+            names = route.level.name, route.flow_schema.metadata.name
+            counters = route.counters = self._counters[names] = FlowSchemaCounters(*names)
         if outdated is not None and outdated.flow.counters is counters:
             flow = outdated.flow
         else:

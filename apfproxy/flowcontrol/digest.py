@@ -5,7 +5,7 @@ Both are values: what is in force and what is yet to be share what they have in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from apfproxy.api.flowcontrol.additions import (
@@ -15,12 +15,12 @@ from apfproxy.api.flowcontrol.additions import (
 )
 from apfproxy.api.flowcontrol.types import FlowSchema, kind_of, stable_uid
 from apfproxy.api.flowcontrol.validation import validate
+from apfproxy.flowcontrol.classifier import Classifier
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from apfproxy.api.flowcontrol.types import FlowControlObject, PriorityLevelConfiguration
-    from apfproxy.flowcontrol.classifier import Classifier
     from apfproxy.flowcontrol.priority_level import PriorityLevel
 
 
@@ -39,14 +39,14 @@ class Digest:
         new_levels: What levels that were not there will be, until they are committed.
     """
 
-    priority_levels: Mapping[str, PriorityLevelConfiguration]
-    flow_schemas: Mapping[str, FlowSchema]
-    classifier: Classifier
-    dangling: Mapping[str, str]
-    problems: tuple[str, ...]
-    unused_additions: int
-    checked: Mapping[tuple[str, str], Checked]
-    new_levels: dict[str, PriorityLevel]
+    priority_levels: Mapping[str, PriorityLevelConfiguration] = field(default_factory=dict)
+    flow_schemas: Mapping[str, FlowSchema] = field(default_factory=dict)
+    classifier: Classifier = field(default_factory=lambda: Classifier(()))
+    dangling: Mapping[str, str] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    unused_additions: int = 0
+    checked: Mapping[tuple[str, str], Checked] = field(default_factory=dict)
+    new_levels: dict[str, PriorityLevel] = field(default_factory=dict)
 
 
 class Checked:

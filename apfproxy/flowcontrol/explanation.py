@@ -250,7 +250,7 @@ def explain(
         user=UserPart(name=user.name, groups=user.groups),
         request=_request_part(attributes),
         flow_schemas=schemas,
-        dangling=dict(sorted(controller.dangling.items())),
+        dangling=dict(sorted(controller.in_force.dangling.items())),
         flow_schema=found.flow_schema.metadata.name,
         priority_level=_level_part(level),
         flow=_flow_part(found, hand),

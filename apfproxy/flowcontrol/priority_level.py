@@ -8,8 +8,8 @@ from apfproxy.api.flowcontrol.additions import MOST_WAIT_NS, level_additions
 from apfproxy.api.flowcontrol.types import (
     ExemptPriorityLevelConfiguration,
     PriorityLevelConfiguration,
-    stable_uid,
 )
+from apfproxy.flowcontrol.limits import LevelDemand, LevelLimits
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
 from apfproxy.flowcontrol.retry_after import RetryAfter
 
@@ -72,19 +72,15 @@ class PriorityLevel:
         queue_set: Where its requests wait and execute.
         demand: The seat demand that the queue set reports.
         retry_after: How long a rejected client is asked to stay away.
-        uid: Its object's uid, or one made from its name.
         configuration: The object in force; the last one while it is quiescing.
-        queue_config: How it queues by that; the controller has its queue set follow.
-        is_ban: Whether every request is rejected, as an addition says.
+        additions: What annotations of that add.
         is_quiescing: Whether its object is gone and it only drains.
-        shares: The nominalConcurrencyShares of its configuration.
         nominal_limit: Seats that its shares buy it.
         lower_limit: Seats that it never lends; <= `nominal_limit`.
         upper_limit: Seats that it can have at most, borrowed ones included.
         current_limit: Seats that it has until the next adjustment.
         max_seats: Seats that a work estimate may ask for; 0 where it sets no bound of its own.
         target: Seats that it was to have at the last adjustment, before others were considered.
-        wait_limit_ns: The longest wait in one of its queues.
     """
 
     def __init__(
@@ -95,8 +91,9 @@ class PriorityLevel:
         self.queue_set = queue_set
         self.demand = demand
         self.retry_after = RetryAfter()
-
-        self.configure(configuration)
+        self.configuration = configuration
+        self.additions = level_additions(configuration)
+        self.is_quiescing = False
         self.nominal_limit = 0
         self.lower_limit = 0
         self.upper_limit = 0
@@ -107,17 +104,22 @@ class PriorityLevel:
     def configure(self, configuration: PriorityLevelConfiguration) -> None:
         """Put a configuration in force, but for limits and queues, which the controller sets."""
         self.configuration = configuration
-        self.uid = stable_uid(configuration)
-        self.queue_config = queue_set_config(configuration)
-        self.shares = level_shares(configuration)[0]
-        added = level_additions(configuration)
-        self.is_ban = added.is_ban
-        self.wait_limit_ns = added.wait_limit_ns or MOST_WAIT_NS
+        self.additions = level_additions(configuration)
         self.is_quiescing = False
+
+    def wants(self, high_watermark: int, smoothed: float) -> LevelDemand:
+        """What the adjustment of limits needs to know of it, by its demand in seats."""
+        return LevelDemand(
+            LevelLimits(self.nominal_limit, self.lower_limit, self.upper_limit),
+            self.is_exempt,
+            high_watermark,
+            smoothed,
+            self.current_limit,
+        )
 
     def longest_wait_ns(self, timeout_ns: int) -> int:
         """How long a request may wait in its queue that may take so long in all."""
-        return min(timeout_ns // WAIT_DIVISOR, self.wait_limit_ns)
+        return min(timeout_ns // WAIT_DIVISOR, self.additions.wait_limit_ns or MOST_WAIT_NS)
 
     def __repr__(self) -> str:
         state = " quiescing" if self.is_quiescing else ""

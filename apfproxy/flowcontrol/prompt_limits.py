@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.flowcontrol.limits import LevelDemand, LevelLimits, adjust
+from apfproxy.flowcontrol.limits import adjust
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -122,7 +122,10 @@ def adjustment_for_waiting(
     ):
         return None
     adjustment = adjust(
-        [_demand_now(level, seats) for level, seats in zip(levels, wanted, strict=True)]
+        [
+            level.wants(max(level.demand.recent_watermark, seats), float(seats))
+            for level, seats in zip(levels, wanted, strict=True)
+        ]
     )
     for level, is_waiting, seats in zip(levels, waiting, adjustment.current, strict=True):
         if is_waiting and seats > level.current_limit:
@@ -146,15 +149,3 @@ def _has_idle_seats(level: PriorityLevel) -> bool:
 def _lacks_its_own(level: PriorityLevel, seats: int) -> bool:
     """Whether the level has lent seats of its own to others that it wants now, so many in all."""
     return level.current_limit < min(seats, level.nominal_limit)
-
-
-def _demand_now(level: PriorityLevel, seats: int) -> LevelDemand:
-    """What the adjustment needs to know of a level that wants so many seats now."""
-    demand = level.demand
-    return LevelDemand(
-        LevelLimits(level.nominal_limit, level.lower_limit, level.upper_limit),
-        level.is_exempt,
-        max(demand.recent_watermark, seats),
-        float(seats),
-        level.current_limit,
-    )

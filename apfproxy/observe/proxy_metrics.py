@@ -219,5 +219,5 @@ class ProxyMetrics:
         yield gauge(
             PREFIX + "dangling_flow_schemas",
             "FlowSchemas that are ignored since the priority level they name does not exist",
-            [(NO_LABELS, len(self._controller.dangling))],
+            [(NO_LABELS, len(self._controller.in_force.dangling))],
         )

@@ -124,10 +124,10 @@ def test_dangling_flow_schemas_are_reported_and_not_used() -> None:
         " PriorityLevelConfiguration 'nowhere'; the FlowSchema is not used"
     )
     assert (expected,) == digest.problems
-    assert {"lost": "nowhere"} == controller.dangling
+    assert {"lost": "nowhere"} == controller.in_force.dangling
     assert "catch-all" == controller.classify(user("u"), GET_POD).level.name
     controller.commit(controller.digest([schema, level_object("nowhere")]))
-    assert {} == controller.dangling
+    assert {} == controller.in_force.dangling
     assert "nowhere" == controller.classify(user("u"), GET_POD).level.name
 
 
@@ -195,7 +195,7 @@ def test_the_exempt_level_may_have_shares() -> None:
         level.nominal_limit,
         level.lower_limit,
         level.upper_limit,
-        level.uid,
+        stable_uid(level.configuration),
     )
 
 

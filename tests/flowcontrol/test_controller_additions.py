@@ -85,7 +85,7 @@ def test_wrong_additions_do_not_count() -> None:
     ) == digest.problems
     assert 2 == digest.unused_additions == controller.unused_additions
     found = controller.classify(ALICE, GET_POD)
-    assert 60_000_000_000 == found.level.wait_limit_ns
+    assert 60_000_000_000 == found.level.longest_wait_ns(1 << 62)
     assert found.limits is not None
     assert (None, 3) == (found.limits.rate, found.limits.long_running_limit)
     controller.commit(controller.digest([level(), schema()]))
@@ -106,16 +106,19 @@ def test_without_additions_there_are_no_limits() -> None:
     found = controller_of(level(), schema()).classify(ALICE, GET_POD)
 
     assert found.limits is None
-    assert (60_000_000_000, False) == (found.level.wait_limit_ns, found.level.is_ban)
+    assert (60_000_000_000, False) == (
+        found.level.longest_wait_ns(1 << 62),
+        found.level.additions.is_ban,
+    )
 
 
 def test_wait_limit_and_its_end() -> None:
     """A level takes it from its object, and goes back to the usual one without it."""
     controller = controller_of(level(wait_limit="5s"), schema())
-    assert 5_000_000_000 == controller.levels["a"].wait_limit_ns
+    assert 5_000_000_000 == controller.levels["a"].longest_wait_ns(1 << 62)
     controller.commit(controller.digest([level(), schema()]))
 
-    assert 60_000_000_000 == controller.levels["a"].wait_limit_ns
+    assert 60_000_000_000 == controller.levels["a"].longest_wait_ns(1 << 62)
 
 
 def test_ban() -> None:

@@ -93,9 +93,5 @@ def test_configure_ends_quiescing() -> None:
 
     assert "<PriorityLevel level quiescing: 0 seats of nominal 0 in 0..0>" == description
     assert "<PriorityLevel level: 0 seats of nominal 0 in 0..0>" == repr(level)
-    assert ("level", "some-uid", 5, False) == (
-        level.name,
-        level.uid,
-        level.shares,
-        level.is_exempt,
-    )
+    assert configuration(REJECTING) == level.configuration
+    assert ("level", False) == (level.name, level.is_exempt)

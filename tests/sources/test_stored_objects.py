@@ -110,12 +110,12 @@ async def test_dangling() -> None:
     source = Source()
     await source.scene.create(FLOW_SCHEMA, schema("mine", "later"))
     source.stored.load_first()
-    dangling = list(source.controller.dangling)
+    dangling = list(source.controller.in_force.dangling)
     await source.scene.create(PRIORITY_LEVEL_CONFIGURATION, level("later"))
     await source.stored.reload()
 
     assert 1 == len(dangling)
-    assert not source.controller.dangling
+    assert not source.controller.in_force.dangling
     assert [(0, 1), (0, 0)] == source.loads.outcomes
 
 
