@@ -259,7 +259,7 @@ class FlowControlMetrics:
             for labels, owner in recorded:
                 for attribute, own_labels in attributes.items():
                     histogram = getattr(owner, attribute)
-                    if any(histogram.counts) or not only_used:
+                    if not only_used or any(histogram.counts):
                         yield {**labels, **own_labels}, histogram.counts, histogram.sum / units
 
         return self._histogram(PREFIX + name, help_text, bounds).parts(series())
