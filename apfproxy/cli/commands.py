@@ -59,7 +59,7 @@ class Commands(click.Group):
         """Import a command; None if there is none of this name."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        # What modules make stays: looking for garbage in it would take a quarter of a start.
+        # What modules make stays: looking for garbage in it would take a tenth of a start.
         gc.disable()
         try:
             module = importlib.import_module(f"apfproxy.cli.{MODULES.get(cmd_name, cmd_name)}")
