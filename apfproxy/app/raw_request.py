@@ -13,7 +13,8 @@ from apfproxy.api.flowcontrol.additions import SECRET_HEADERS
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
 from apfproxy.proxy.bounded_cache import MemoryBudget
-from apfproxy.proxy.request_fields import FieldRules, HeadError, OriginHosts
+from apfproxy.proxy.head_error import HeadError
+from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
 from apfproxy.proxy.targets import read_target
 from apfproxy.request.user import ANONYMOUS, User

@@ -16,6 +16,7 @@ from apfproxy.proxy.chunked import ChunkedError
 from apfproxy.proxy.client_limits import address_of, reset
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.guarded import guarded
+from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.read_buffer import (
     NOBODY,
     NOWHERE,
@@ -24,7 +25,7 @@ from apfproxy.proxy.read_buffer import (
     WRITE_HIGH_WATER_BYTES,
 )
 from apfproxy.proxy.request_body import RequestBody, too_long
-from apfproxy.proxy.request_fields import SIZED, HeadError
+from apfproxy.proxy.request_fields import SIZED
 from apfproxy.proxy.request_head import HeadProbe
 from apfproxy.proxy.request_log import Failure
 from apfproxy.proxy.tls import peer_certificates

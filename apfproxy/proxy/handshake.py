@@ -147,7 +147,7 @@ class TlsListener:
                 lambda: connection,
                 client,
                 ssl=server_tls.context,
-                ssl_handshake_timeout=server_tls.handshake_timeout_s,
+                ssl_handshake_timeout=server_tls.settings.handshake_timeout_s,
                 ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
             )
         except OSError as error:

@@ -216,28 +216,22 @@ class Pool:
                 return
 
     async def _connect(self, generation: int) -> None:
-        settings = self._settings
         task = asyncio.current_task()
         assert task is not None
+        connection: UpstreamConnection | None = None
+        code, reason = 502, OWN_FAILURE
         try:
-            if self._tls is None:
-                connection = await self._open_plain()
-            else:
-                connection = await self._open_tls(self._tls)
+            connection = await self._open_connection()
         except TimeoutError as error:
-            self._connects.discard(task)
-            self._fail_one(504, str(error))
-            return
+            code, reason = 504, str(error)
         except (OSError, ValueError) as error:  # the second: a host that cannot be a name
-            self._connects.discard(task)
-            self._fail_one(502, reason_of(error))
-            return
+            reason = reason_of(error)
         except Exception as error:  # noqa: BLE001  whatever it is, the line must go on
-            self._connects.discard(task)
             report(Part.POOL, error)
-            self._fail_one(502, OWN_FAILURE)
-            return
         self._connects.discard(task)
+        if connection is None:
+            self._fail_one(code, reason)
+            return
         self._counters.upstream_connections_opened += 1
         if connection.is_closed:
             # Before it got here: nobody would take it out of those that are open again.
@@ -245,7 +239,7 @@ class Pool:
             return
         if self._outage:
             self._outage.clear()
-            log.info("the origin %s can be reached again", settings.address)
+            log.info("the origin %s can be reached again", self._settings.address)
         self._open.add(connection)
         try:
             watch_over(connection.transport)
@@ -266,34 +260,31 @@ class Pool:
                 self._fail_one(502, OWN_FAILURE)
                 connection.abort()
 
-    async def _open_plain(self) -> UpstreamConnection:
-        settings = self._settings
-        try:
-            async with asyncio.timeout(settings.connect_timeout_s):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: UpstreamConnection(self, self._counters),
-                    settings.address.host,
-                    settings.address.port,
-                )
-        except TimeoutError as error:
-            raise TimeoutError(
-                f"no connection to the origin within {settings.connect_timeout_s:g} s"
-            ) from error
-        return connection
+    async def _open_connection(self) -> UpstreamConnection:
+        """Connect; with TLS in two steps, because each has a limit of its own.
 
-    async def _open_tls(self, tls: ClientTls) -> UpstreamConnection:
-        # In two steps, because each has a limit of its own.
-        settings = self._settings
-        limit_s = settings.connect_timeout_s
-        what = "connection to"
+        Raises:
+            TimeoutError: A step takes too long; it says which.
+        """
+        address, tls = self._settings.address, self._tls
+        limit_s, what = self._settings.connect_timeout_s, "connection to"
+        loop = asyncio.get_running_loop()
+
+        def new_connection() -> UpstreamConnection:
+            return UpstreamConnection(self, self._counters)
+
         try:
             async with asyncio.timeout(limit_s):
-                sock = await connected_socket(settings.address.host, settings.address.port)
-            limit_s = tls.handshake_timeout_s
-            what = "TLS handshake with"
+                if tls is None:
+                    _, plain = await loop.create_connection(
+                        new_connection, address.host, address.port
+                    )
+                    return plain
+                sock = await connected_socket(address.host, address.port)
+            limit_s, what = tls.settings.handshake_timeout_s, "TLS handshake with"
             async with asyncio.timeout(limit_s):
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: UpstreamConnection(self, self._counters),
+                _, connection = await loop.create_connection(
+                    new_connection,
                     sock=sock,
                     ssl=tls.context,
                     server_hostname=tls.server_name,
@@ -301,9 +292,9 @@ class Pool:
                     ssl_handshake_timeout=limit_s + 1.0,
                     ssl_shutdown_timeout=1.0,
                 )
+                return connection
         except TimeoutError as error:
             raise TimeoutError(f"no {what} the origin within {limit_s:g} s") from error
-        return connection
 
     def _fail_one(self, code: int, reason: str) -> None:
         self._counters.upstream_connect_failures += 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.proxy.chunked import ChunkedDecoder, encode_chunk, last_chunk
-from apfproxy.proxy.request_fields import SIZED, HeadError
+from apfproxy.proxy.head_error import HeadError
+from apfproxy.proxy.request_fields import SIZED
 
 if TYPE_CHECKING:
     from collections.abc import Callable

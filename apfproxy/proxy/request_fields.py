@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from apfproxy.authn.credential_fields import CredentialsError, is_impersonation, read_credentials
 from apfproxy.authn.credentials import NO_CREDENTIALS
+from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.upgrade import (
-    UpgradeError,
     bearer_token,
     elements,
     offered,
@@ -99,20 +99,6 @@ takes a hundred times the work of another byte of the head."""
 
 NO_BODY, SIZED, CHUNKED = 0, 1, 2
 """How a request's body is framed."""
-
-
-class HeadError(Exception):
-    """A request that gets an answer of the proxy's own, after which its connection is closed.
-
-    Attributes:
-        code: The status code.
-        lines: Header lines that belong to that, each with its CRLF.
-    """
-
-    def __init__(self, code: int, message: str, lines: bytes = b"") -> None:
-        super().__init__(message)
-        self.code = code
-        self.lines = lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -395,8 +381,6 @@ class _Reader:
             )
         except CredentialsError as error:
             raise HeadError(400, str(error)) from error
-        except UpgradeError as error:
-            raise HeadError(error.code, str(error), error.lines) from error
 
 
 def hyphenated(lower: bytes) -> bytes:

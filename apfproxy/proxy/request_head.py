@@ -10,7 +10,8 @@ import httptools
 
 from apfproxy.proxy.bounded_cache import BoundedCache, MemoryBudget
 from apfproxy.proxy.cache_sizes import of_section
-from apfproxy.proxy.request_fields import HeadError, Sender, read_fields
+from apfproxy.proxy.head_error import HeadError
+from apfproxy.proxy.request_fields import Sender, read_fields
 
 if TYPE_CHECKING:
     from apfproxy.proxy.request_fields import FieldRules, RequestFields

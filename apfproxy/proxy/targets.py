@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from apfproxy.proxy.bounded_cache import BoundedCache, MemoryBudget
 from apfproxy.proxy.cache_sizes import of_target
+from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request import Request
-from apfproxy.proxy.request_fields import HeadError
-from apfproxy.proxy.upgrade import UpgradeError, honoured
+from apfproxy.proxy.upgrade import honoured
 from apfproxy.request.attributes import AttributesError, RequestAttributes, parse_attributes
 from apfproxy.request.deadline import DeadlineError, request_timeout_ns
 
@@ -103,6 +103,4 @@ def read_target(
         raise HeadError(400, f"malformed request target: {error}") from error
     except DeadlineError as error:
         raise HeadError(400, f"invalid timeout specified in the request URL: {error}") from error
-    except UpgradeError as error:
-        raise HeadError(error.code, str(error), error.lines) from error
     return head, attributes, timeout_ns

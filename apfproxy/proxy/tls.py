@@ -52,15 +52,11 @@ RENEW_BEFORE_S = 7 * 24 * 3600.0
 class TlsError(Exception):
     """A file of TLS cannot be used; the operator's fault.
 
-    Attributes:
-        path: Which.
-        problem: What is wrong with it, and what to do; nothing of its contents.
+    It says which file, what is wrong with it, and what to do; nothing of its contents.
     """
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
-        self.path = path
-        self.problem = problem
 
 
 class ServerTls:
@@ -77,20 +73,15 @@ class ServerTls:
     """
 
     def __init__(self, settings: DownstreamTlsSettings, client_cas: Iterable[str] = ()) -> None:
-        self._settings = settings
+        self.settings = settings
         self._client_cas = tuple(dict.fromkeys(client_cas))
         self.context = _new_context(ssl.PROTOCOL_TLS_SERVER)
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files that it is made of."""
-        settings = self._settings
+        settings = self.settings
         return _those_set(settings.certificate_file, settings.key_file, *self._client_cas)
-
-    @property
-    def handshake_timeout_s(self) -> float:
-        """A handshake that takes longer is cut."""
-        return self._settings.handshake_timeout_s
 
     def load(self) -> None:
         """Read the files, and take them if all are good; otherwise nothing changes.
@@ -98,7 +89,7 @@ class ServerTls:
         Raises:
             TlsError: One is not.
         """
-        settings = self._settings
+        settings = self.settings
         context = _new_context(ssl.PROTOCOL_TLS_SERVER)
         # All ciphers are good: the client knows which it has in hardware.
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
@@ -119,8 +110,6 @@ class ServerTls:
             context.num_tickets = 0
         self.context = context
 
-    reload = load
-
 
 class ClientTls:
     """TLS towards the origin.
@@ -136,20 +125,15 @@ class ClientTls:
     """
 
     def __init__(self, settings: UpstreamTlsSettings, host: str) -> None:
-        self._settings = settings
+        self.settings = settings
         self.server_name = settings.server_name or host
         self.context = _new_context(ssl.PROTOCOL_TLS_CLIENT)
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files that it is made of."""
-        settings = self._settings
+        settings = self.settings
         return _those_set(settings.ca_file, settings.certificate_file, settings.key_file)
-
-    @property
-    def handshake_timeout_s(self) -> float:
-        """A handshake that takes longer is given up."""
-        return self._settings.handshake_timeout_s
 
     def load(self) -> None:
         """Read the files, and take them if all are good; otherwise nothing changes.
@@ -157,7 +141,7 @@ class ClientTls:
         Raises:
             TlsError: One is not.
         """
-        settings = self._settings
+        settings = self.settings
         context = _new_context(ssl.PROTOCOL_TLS_CLIENT)
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
         if settings.ca_file is None:
@@ -167,8 +151,6 @@ class ClientTls:
         if settings.certificate_file is not None:
             _load_own(context, settings.certificate_file, settings.key_file)
         self.context = context
-
-    reload = load
 
 
 def peer_certificates(

@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
-import struct
 from typing import TYPE_CHECKING, cast
 
 from apfproxy.faults import Part, contained
+from apfproxy.proxy.client_limits import reset_socket
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.read_buffer import READ_VIEW, WRITE_HIGH_WATER_BYTES
 from apfproxy.proxy.upgrade import PROTOCOLS
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
 
 # No more than may wait behind a slow reader, so that with one read it is twice that.
 _READ_VIEW = READ_VIEW[:WRITE_HIGH_WATER_BYTES]
-_RESET = struct.pack("ii", 1, 0)
-"""As SO_LINGER: closing sends a reset at once."""
 
 
 class TunnelEnd(asyncio.BufferedProtocol):
@@ -82,7 +79,7 @@ class TunnelEnd(asyncio.BufferedProtocol):
         plain = self.transport.get_extra_info("socket")
         if plain is not None:
             with contextlib.suppress(OSError):
-                plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                reset_socket(plain)
         self._connection.abort()
 
     def fail(self, error: Exception) -> None:

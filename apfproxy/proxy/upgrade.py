@@ -15,6 +15,7 @@ from base64 import urlsafe_b64decode
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.response_head import ResponseError
 
 if TYPE_CHECKING:
@@ -34,20 +35,6 @@ BEARER_PREFIX = b"base64url.bearer.authorization.k8s.io."
 _KEY = re.compile(rb"[A-Za-z0-9+/]{22}==")
 _VERSION = b"13"
 _BASE64_URL = re.compile(rb"[A-Za-z0-9_-]*")
-
-
-class UpgradeError(Exception):
-    """The client asks for an upgrade in a way that is not served; its connection is closed.
-
-    Attributes:
-        code: The status code.
-        lines: Header lines that belong to that, each with its CRLF.
-    """
-
-    def __init__(self, code: int, message: str, lines: bytes = b"") -> None:
-        super().__init__(message)
-        self.code = code
-        self.lines = lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +99,7 @@ def honoured(offer: Offer, method: str, attributes: RequestAttributes) -> Offer 
     """What of an offer goes on to the origin, or None if the request is a normal one.
 
     Raises:
-        UpgradeError: It would be a WebSocket handshake, but is malformed.
+        HeadError: It would be a WebSocket handshake, but is malformed.
     """
     if not (attributes.is_resource_request and attributes.long_running):
         return None
@@ -134,20 +121,20 @@ def _check_handshake(offer: Offer, method: str) -> None:
     """Refuse what RFC 6455, section 4.2.1, says is no handshake.
 
     Raises:
-        UpgradeError: It is none.
+        HeadError: It is none.
     """
     if method != "GET":
-        raise UpgradeError(400, "a WebSocket handshake must be a GET")
+        raise HeadError(400, "a WebSocket handshake must be a GET")
     if len(offer.versions) == 1 and offer.versions[0] != _VERSION:
-        raise UpgradeError(
+        raise HeadError(
             426,
             "the only version of WebSocket that is served is 13",
             b"Connection: upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n",
         )
     if len(offer.versions) != 1:
-        raise UpgradeError(400, "a WebSocket handshake must have one Sec-WebSocket-Version")
+        raise HeadError(400, "a WebSocket handshake must have one Sec-WebSocket-Version")
     if len(offer.keys) != 1 or not _KEY.fullmatch(offer.keys[0]):
-        raise UpgradeError(
+        raise HeadError(
             400, "a WebSocket handshake must have one Sec-WebSocket-Key of 16 bytes in base64"
         )
 
@@ -203,24 +190,24 @@ def bearer_token(subprotocols: Iterable[bytes]) -> bytes:
     base64url: once at most, and beside another subprotocol, which the server can choose.
 
     Raises:
-        UpgradeError: It is not as it must be; the request is not authenticated.
+        HeadError: It is not as it must be; the request is not authenticated.
     """
     listed = list(subprotocols)
     tokens = [item for item in listed if item.startswith(BEARER_PREFIX)]
     if not tokens:
         return b""
     if len(tokens) > 1:
-        raise UpgradeError(401, "more than one subprotocol is a bearer token")
+        raise HeadError(401, "more than one subprotocol is a bearer token")
     if len(listed) == 1:
-        raise UpgradeError(401, "a bearer token needs another subprotocol beside it")
+        raise HeadError(401, "a bearer token needs another subprotocol beside it")
     encoded = tokens[0][len(BEARER_PREFIX) :]
     try:
         if not _BASE64_URL.fullmatch(encoded):
-            raise UpgradeError(401, "the bearer token of the subprotocol is not unpadded base64url")
+            raise HeadError(401, "the bearer token of the subprotocol is not unpadded base64url")
         token = urlsafe_b64decode(encoded + b"=" * (-len(encoded) % 4))
         token.decode()
     except (binascii.Error, UnicodeDecodeError) as error:
-        raise UpgradeError(401, "the bearer token of the subprotocol is malformed") from error
+        raise HeadError(401, "the bearer token of the subprotocol is malformed") from error
     return token
 
 

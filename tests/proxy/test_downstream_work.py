@@ -20,7 +20,7 @@ from apfproxy.authn.json_web_tokens import JsonWebTokens
 from apfproxy.authn.static_tokens import StaticTokens
 from apfproxy.authn.web_keys import FileKeys
 from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError
-from apfproxy.proxy.request_fields import HeadError
+from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.response_head import ResponseError, parse_response_head
 from apfproxy.settings import DownstreamSettings, JwtSettings
 from tests.proxy.fakes import Bench

@@ -198,7 +198,7 @@ async def test_renewal_under_load_loses_nothing(tmp_path: Path) -> None:
         at_once = scene.pool.idle_count
         under_way = [Request(scene.pool).start() for _ in range(20)]
         SECOND.write(scene.folder, "own")
-        scene.tls.reload()
+        scene.tls.load()
         scene.pool.renew()
         later = [Request(scene.pool).start() for _ in range(20)]
         before = {(await answer).split()[1] for answer in under_way[:at_once]}
@@ -216,7 +216,7 @@ async def test_renewal_that_is_refused_changes_nothing(tmp_path: Path) -> None:
         (tmp_path / "own.key").write_bytes(SECOND.key_pem)
         context = scene.tls.context
         with pytest.raises(Exception, match="is not the key of"):
-            scene.tls.reload()
+            scene.tls.load()
 
         assert context is scene.tls.context
         assert "1 first" == await scene.ask()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request_body import MAX_DISCARDED_BODY_BYTES, RequestBody, too_long
-from apfproxy.proxy.request_fields import HeadError
 from tests.proxy.test_request_head import parse
 
 SIZED = b"Content-Length: 4\r\n"

@@ -8,6 +8,7 @@ from apfproxy.api.flowcontrol.additions import DISTINGUISHER, addition_errors
 from apfproxy.api.flowcontrol.types import FlowSchema, ObjectMeta
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import Credentials
+from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request_fields import (
     CHUNKED,
     NO_BODY,
@@ -15,7 +16,6 @@ from apfproxy.proxy.request_fields import (
     SIZED,
     VIA,
     FieldRules,
-    HeadError,
     OriginHosts,
     RequestFields,
     read_fields,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.proxy.bounded_cache import MemoryBudget
-from apfproxy.proxy.request_fields import VIA, FieldRules, HeadError, OriginHosts
+from apfproxy.proxy.head_error import HeadError
+from apfproxy.proxy.request_fields import VIA, FieldRules, OriginHosts
 from apfproxy.proxy.request_head import (
     MAX_KEPT_FIELDS_BYTES,
     HeadLimits,

@@ -9,7 +9,8 @@ import pytest
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.proxy import targets as targets_module
 from apfproxy.proxy.bounded_cache import MemoryBudget
-from apfproxy.proxy.request_fields import FieldRules, HeadError, OriginHosts
+from apfproxy.proxy.head_error import HeadError
+from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser, RequestHead
 from apfproxy.proxy.targets import MAX_KEPT_TARGET_BYTES
 from apfproxy.settings import FrontProxySettings

@@ -295,7 +295,7 @@ def test_reload_is_for_new_connections(folder: Path) -> None:
     old = Ends(server.context, client.context)
     renewed = SERVERS.issue("server", usage="server")
     renewed.write(folder, "server")
-    server.reload()
+    server.load()
     new = Ends(server.context, client.context)
 
     assert [SERVER.der, renewed.der] == [certificates_of(e.client)[0] for e in (old, new)]
@@ -338,7 +338,7 @@ def test_files_that_are_no_good(
     if content is not None:
         (folder / name).write_bytes(content)
     with pytest.raises(TlsError) as caught:
-        server.reload()
+        server.load()
 
     assert str(caught.value).startswith(f"{folder / name}: {problem}")
     assert "secret" not in str(caught.value)
@@ -381,7 +381,7 @@ def test_files(folder: Path) -> None:
     assert ["servers.crt", "own.crt", "own.key"] == [
         path.removeprefix(f"{folder}/") for path in client.paths
     ]
-    assert (10.0, 10.0) == (server.handshake_timeout_s, client.handshake_timeout_s)
+    assert 10.0 == server.settings.handshake_timeout_s == client.settings.handshake_timeout_s
 
 
 def test_chain_where_python_has_no_name_for_it() -> None:

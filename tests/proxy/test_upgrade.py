@@ -7,11 +7,11 @@ from base64 import urlsafe_b64encode
 
 import pytest
 
+from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.response_head import ResponseError
 from apfproxy.proxy.upgrade import (
     BEARER_PREFIX,
     Offer,
-    UpgradeError,
     bearer_token,
     elements,
     honoured,
@@ -131,7 +131,7 @@ def test_where_upgrades_are_honoured(
 )
 def test_malformed_handshakes(offer: Offer, method: str, code: int) -> None:
     """A WebSocket handshake that is none is refused."""
-    with pytest.raises(UpgradeError) as caught:
+    with pytest.raises(HeadError) as caught:
         honoured(offer, method, parse_attributes(method, POD + b"/exec"))
 
     assert code == caught.value.code
@@ -272,7 +272,7 @@ def test_no_bearer_token() -> None:
 )
 def test_malformed_bearer_tokens(listed: list[bytes]) -> None:
     """The request is not authenticated, and the message does not have the token."""
-    with pytest.raises(UpgradeError) as caught:
+    with pytest.raises(HeadError) as caught:
         bearer_token(listed)
 
     assert 401 == caught.value.code
