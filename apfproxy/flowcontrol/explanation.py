@@ -59,7 +59,7 @@ class RequestPart(Model, frozen=True):
     resource: str
     subresource: str
     name: str
-    is_long_running: bool
+    long_running: bool = msgspec.field(name="isLongRunning")
 
 
 class FlowSchemaPart(Model, frozen=True):
@@ -247,8 +247,8 @@ def explain(
             decision=Decision.EXECUTE.value, queue=None, ahead=0, reason="", text=text
         )
     return Explanation(
-        user=UserPart(name=user.name, groups=user.groups),
-        request=_request_part(attributes),
+        user=msgspec.convert(user, UserPart, from_attributes=True),
+        request=msgspec.convert(attributes, RequestPart, from_attributes=True),
         flow_schemas=schemas,
         dangling=dict(sorted(controller.in_force.dangling.items())),
         flow_schema=found.flow_schema.metadata.name,
@@ -273,21 +273,6 @@ def hand_of(found: Classification) -> tuple[int, ...]:
     if config.kind is not QueueSetKind.QUEUE:
         return ()
     return Dealer(config.queues, config.hand_size).deal(found.flow.hash)
-
-
-def _request_part(attributes: RequestAttributes) -> RequestPart:
-    return RequestPart(
-        verb=attributes.verb,
-        path=attributes.path,
-        is_resource_request=attributes.is_resource_request,
-        api_group=attributes.api_group,
-        api_version=attributes.api_version,
-        namespace=attributes.namespace,
-        resource=attributes.resource,
-        subresource=attributes.subresource,
-        name=attributes.name,
-        is_long_running=attributes.long_running,
-    )
 
 
 def _flow_schema_part(
@@ -330,15 +315,7 @@ def _flow_part(found: Classification, hand: tuple[int, ...]) -> FlowPart:
         distinguished_by=_distinguished_by(found.flow_schema),
         distinguisher=found.flow.distinguisher,
         hash=f"{found.flow.hash:016x}",
-        hand=tuple(
-            QueuePart(
-                index=card,
-                requests_waiting=queues[card].requests_waiting,
-                requests_executing=queues[card].requests_executing,
-                seats_in_use=queues[card].seats_in_use,
-            )
-            for card in hand
-        ),
+        hand=tuple(msgspec.convert(queues[card], QueuePart, from_attributes=True) for card in hand),
     )
 
 

@@ -236,7 +236,7 @@ def test_takes_no_seats() -> None:
     assert (False, "execute", True) == (
         found.estimate.takes_seats,
         found.outcome.decision,
-        found.request.is_long_running,
+        found.request.long_running,
     )
 
 
