@@ -294,9 +294,6 @@ class Controller:
         """Divide another number of seats; requests that execute or wait go on.
 
         May dispatch requests, as `commit` may.
-
-        Args:
-            server_concurrency_limit: Seats of the whole proxy; >= 0.
         """
         self.server_concurrency_limit = server_concurrency_limit
         self._set_limits()
@@ -354,12 +351,7 @@ class Controller:
     # Views
 
     def flow_hash(self, flow_schema: str, distinguisher: str) -> int:
-        """What a flow is dealt its hand by, whether it has been seen or not; 64 bits.
-
-        Args:
-            flow_schema: The FlowSchema's name.
-            distinguisher: Tells its flows apart; "" at a level with no more than one queue.
-        """
+        """The 64 bits that a flow is dealt its hand by; no distinguisher without several queues."""
         return flow_hash(self._hash_seed, flow_schema, distinguisher)
 
     def flow_schema_counters(self) -> Iterator[FlowSchemaCounters]:
@@ -374,12 +366,7 @@ class Controller:
         return self._clock.now_ns()
 
     def foreseen_seat_limit(self, level: PriorityLevel, seats: int) -> int:
-        """The seats that a level's requests may use when one of so many seats has come to wait.
-
-        Args:
-            level: Any of `levels`.
-            seats: Of the request; it waits unless they fit.
-        """
+        """The seats that a level's requests may use once one of so many seats has come to wait."""
         queue_set = level.queue_set
         limit = queue_set.seat_limit
         fits = not queue_set.requests_waiting and queue_set.seats_in_use + seats <= limit

@@ -193,15 +193,7 @@ def explain(
     attributes: RequestAttributes,
     header_of: Callable[[str], str] = no_header,
 ) -> Explanation:
-    """Explain what becomes of a request that came now.
-
-    Args:
-        controller: The configuration in force, and the queues.
-        costs: What is known of costs.
-        user: Who asks, with all groups that count.
-        attributes: What is asked for.
-        header_of: Value of a header of the request, by its name in lower case; "" if none.
-    """
+    """Explain what becomes of a request of a user, with all groups that count, that came now."""
     found = controller.classify(user, attributes, header_of)
     level = found.level
     queue_set = level.queue_set

@@ -55,12 +55,7 @@ class Refusal:
 
 
 class RequestRate:
-    """A token bucket for each flow.
-
-    Args:
-        rate: Tokens a second; > 0.
-        burst: Tokens that a bucket holds; >= 1.
-    """
+    """A token bucket for each flow: `rate` > 0 tokens a second, `burst` >= 1 that it holds."""
 
     def __init__(self, rate: float, burst: int) -> None:
         self.rate = rate
@@ -155,13 +150,7 @@ class FlowLimits:
             self.rate = RequestRate(rate, burst)
 
     def refusal(self, flow: str, now_ns: int, *, is_long_running: bool) -> Refusal | None:
-        """Reject a request, or let it go.
-
-        Args:
-            flow: The flow's distinguisher.
-            now_ns: The time.
-            is_long_running: Whether it may last; if it may go, it has a place until `release`.
-        """
+        """Reject a request, or let it go; a long-running one then has a place until `release`."""
         if self.is_ban:
             return Refusal(
                 RejectReason.BAN,

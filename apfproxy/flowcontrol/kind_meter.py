@@ -154,13 +154,7 @@ class KindMeter:
         self.kinds = tuple(map(KindCounts, self._waiting, self._executing))
 
     def set_limits(self, now_ns: int, waiting: int, executing: int) -> None:
-        """Say what counts are a part of from `now_ns` on; 0 counts as 1.
-
-        Args:
-            now_ns: The time.
-            waiting: Requests that all queues together can hold.
-            executing: Seats of all priority levels together.
-        """
+        """Say how many may wait in all queues, and execute, from `now_ns` on; 0 counts as 1."""
         for counts, limit in ((self._waiting, waiting), (self._executing, executing)):
             for count in counts:
                 count.flush(now_ns)

@@ -100,12 +100,7 @@ class LearnedCosts:
         self._counted_ns = 0
 
     def list_finished(self, attributes: RequestAttributes, body_bytes: int) -> None:
-        """Learn from the answer to a LIST, which must be whole and successful.
-
-        Args:
-            attributes: Of the request; anything but a LIST teaches nothing.
-            body_bytes: Size of the body, before compression if that is known.
-        """
+        """Learn from the answer to a LIST, whole and successful; anything else teaches nothing."""
         options = attributes.list_options
         if attributes.verb != "list" or options is None or not options.is_decodable:
             return

@@ -71,12 +71,10 @@ def summarize_levels(controller: Controller) -> LevelsSummary:
         server_concurrency_limit=controller.server_concurrency_limit,
         levels=levels,
         sums=Sums(
-            shares=sum(level.shares for level in levels),
-            nominal=sum(level.nominal for level in levels),
-            lendable=sum(level.lendable for level in levels),
-            minimum=sum(level.minimum for level in levels),
-            current=sum(level.current for level in levels),
-            seats_in_use=sum(level.seats_in_use for level in levels),
+            **{
+                name: sum(getattr(level, name) for level in levels)
+                for name in Sums.__struct_fields__
+            }
         ),
     )
 

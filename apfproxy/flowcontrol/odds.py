@@ -59,16 +59,7 @@ def largest_hand(queues: int) -> int:
 
 
 def squished(queues: int, hand_size: int, elephants: int) -> float:
-    """The probability that a flow's whole hand lies within the hands of others.
-
-    Args:
-        queues: Of the priority level; >= 1.
-        hand_size: Queues in a hand; 1 to `queues`.
-        elephants: The others; >= 0.
-
-    Returns:
-        The exact probability, rounded once.
-    """
+    """The probability that a flow's whole hand lies within the hands of others, rounded once."""
     numerator: int = sum(
         (-1) ** missed
         * math.comb(hand_size, missed)

@@ -110,9 +110,7 @@ def adjustment_for_waiting(
 ) -> Adjustment | None:
     """The adjustment by which a level in which requests wait gets more seats; None if none does.
 
-    Args:
-        levels: All of them.
-        arriving: Level name to seats that a request is about to wait for there.
+    `arriving` has the seats that a request is about to wait for, by the name of its level.
     """
     wanted = [level.demand.seats + arriving.get(level.name, 0) for level in levels]
     waiting = [_may_get_more(level, arriving.get(level.name, 0)) for level in levels]

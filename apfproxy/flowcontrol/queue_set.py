@@ -338,11 +338,8 @@ class QueueSet:
     def withdraw(self, ticket: Ticket, reason: RejectReason | None) -> None:
         """Take a request out of its queue; one that executes already is finished instead.
 
-        Dispatches nothing by itself, as in Kubernetes.  Harmless if the request has ended.
-
-        Args:
-            ticket: From `admit`.
-            reason: `TIME_OUT`, or None if the client left.
+        Dispatches nothing by itself, as in Kubernetes.  Harmless if the request has ended.  The
+        reason is `TIME_OUT`, or None if the client left.
         """
         if ticket.state != WAITING:
             self.finish(ticket)

@@ -18,11 +18,7 @@ NEVER = 1 << 200
 
 
 class Tournament:
-    """Keys by index, of which the least is found in a logarithmic number of steps.
-
-    Args:
-        keys: The key of each index; `NEVER` for one that takes no part.
-    """
+    """Keys by index, `NEVER` for one that takes no part; finds the least in logarithmic time."""
 
     __slots__ = ("length", "nodes", "size")
 
@@ -53,11 +49,7 @@ class Tournament:
             nodes[node] = key = least
 
     def first_after(self, index: int) -> int:
-        """The first index with the least key, looking from `index + 1` on and then from 0 on.
-
-        Args:
-            index: From -1 to the last index.  This index itself is looked at last.
-        """
+        """The first index with the least key, from `index + 1` (0 or more) on, then from 0 on."""
         nodes = self.nodes
         size = self.size
         least = nodes[1]

@@ -36,14 +36,7 @@ MAX_DISCARDED_BYTES = 1 << 20
 
 
 class AbandonedAnswer:
-    """Takes the place of an exchange as the sink of an answer.
-
-    Args:
-        context: The listener's; its `abandoned` has this until it is over.
-        head: The request's.
-        upstream: The connection that the answer is awaited on.
-        passage: The request's; it ends with the answer.
-        is_watch: Whether the request is a WATCH.
+    """Takes the place of an exchange as the sink of an answer, which `Context.abandoned` keeps.
 
     Attributes:
         head: The request's.

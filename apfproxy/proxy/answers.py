@@ -88,11 +88,7 @@ def _date(unix_s: int) -> bytes:
 
 
 def audit_line(asked: str) -> bytes:
-    """The header line by which a request is found in audit logs.
-
-    Args:
-        asked: The request's own Audit-ID; "" if it has none, so that it gets one.
-    """
+    """The header line by which audit logs find a request: its own Audit-ID, or a new one for ""."""
     return b"Audit-Id: %b\r\n" % (asked or str(uuid.uuid4())).encode()
 
 

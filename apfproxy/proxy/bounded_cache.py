@@ -45,11 +45,7 @@ class BoundedCache(Generic[Key, Value]):
 
     What never comes again is not kept.  It would push out what does, and it would cost more than
     its parsing: new memory for every request takes the interpreter's own place in the CPU's caches.
-
-    Args:
-        bound: Values kept at most; the older half goes when there are more.
-        room: What they may take together with others.
-        size_of: How much a key and its value take, in bytes.
+    When there are more than `bound`, the older half goes; `size_of` says bytes.
 
     Attributes:
         values: The values kept, by their keys; to be read, on a hot path without a call.

@@ -98,10 +98,7 @@ class ChunkedDecoder:
         self.trailers = b""
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """Decode as much as there is.
-
-        Args:
-            data: The next bytes of the connection; at most a read's worth.
+        """Decode as much as there is; `data` is a read's worth at most.
 
         Returns:
             The decoded body bytes, and what stands after the body's end (empty until `is_done`).

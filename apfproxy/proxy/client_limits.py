@@ -127,11 +127,7 @@ class ClientLimits:
         return None if self._max_connections == UNLIMITED else self._max_connections
 
     def admit(self, address: str) -> Refusal | None:
-        """Count a new connection, or say why it cannot be taken.
-
-        Args:
-            address: Of its client, folded; `release` must be told the same.
-        """
+        """Count a new connection of a folded address, or say why it cannot be taken."""
         refusal = self.shed
         if refusal is None:
             most = _or_unlimited(self._settings.max_connections_per_address)

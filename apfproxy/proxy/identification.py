@@ -44,11 +44,6 @@ NO_IDENTIFICATION = Identification()
 def asker_of(peer: Peer, address: str, forward: bytes) -> str:
     """The address of the client for which others are asked who that is.
 
-    Args:
-        peer: What is known of the client.
-        address: Of its connection.
-        forward: The head to forward, which ends with the addresses of earlier hops.
-
     Returns:
         That of the connection; through a front proxy the last that this one names, so that its
         clients are told apart.

@@ -135,13 +135,7 @@ NOTHING_KNOWN = (
 
 
 class RequestLog:
-    """Makes the lines, and hands those on that the settings want.
-
-    Args:
-        settings: Of the access log.
-        clock: Of the process.
-        write: Takes lines, each with its line feed, and their number.
-    """
+    """Makes the lines, and hands those on that the settings want, with their number."""
 
     def __init__(
         self,

@@ -80,11 +80,7 @@ class ResponseHead:
 
 
 def parse_response_head(head: bytes, *, answers_head: bool) -> ResponseHead:
-    """Parse and check one head.
-
-    Args:
-        head: From the first byte of the status line to the empty line, that included.
-        answers_head: Whether the request's method was HEAD.
+    """Parse and check one head, the empty line at its end included.
 
     Raises:
         ResponseError: It is malformed, or frames its body in more than one way.

@@ -192,13 +192,7 @@ class Tunnel:
         self._client.other, self._origin.other = self._origin, self._client
 
     def start(self, protocol: bytes, head: bytes, from_origin: bytes) -> None:
-        """Begin, with what the client has sent already.
-
-        Args:
-            protocol: One of those that are served, in any case.
-            head: The head of the answer 101 to the client.
-            from_origin: What came behind it.
-        """
+        """Begin with the head of the answer 101, and what came behind it from either side."""
         counters = self._context.counters
         counters.tunnels_open += 1
         counters.tunnels_by_protocol[PROTOCOLS[protocol.lower()].decode()] += 1
