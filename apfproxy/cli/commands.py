@@ -51,10 +51,6 @@ HANDLE_SIGNALS = frozenset({"apiserver", "serve"})
 class Commands(click.Group):
     """Imports a command when it is asked for, and no other."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """All names, in order."""
-        return sorted({*COMMANDS, *super().list_commands(ctx)})
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command; None if there is none of this name."""
         if cmd_name not in COMMANDS:
@@ -79,6 +75,7 @@ class Commands(click.Group):
 
 @click.group(
     cls=Commands,
+    commands=[click.Command(name) for name in COMMANDS],  # for click to propose their names
     epilog=EPILOG,
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,

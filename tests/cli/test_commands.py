@@ -41,6 +41,12 @@ def test_no_command_is_cut_short(capsys: pytest.CaptureFixture[str]) -> None:
     assert [] == [line for line in listed if line.endswith("...")]
 
 
+def test_misspelt_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """Commands that are spelt like it are proposed, though none is imported."""
+    assert main(["serv"]) == 2
+    assert "(Did you mean one of: 'apiserver', 'serve'?)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", sorted(COMMANDS))
 def test_first_line(name: str) -> None:
     """The list of commands says of each what its own help begins with."""
