@@ -60,14 +60,6 @@ def distinguisher(flow_schema: FlowSchema, user: User, attributes: RequestAttrib
     return attributes.namespace
 
 
-def matches(flow_schema: FlowSchema, user: User, attributes: RequestAttributes) -> bool:
-    """Whether a FlowSchema matches a request, whatever others do."""
-    return any(
-        Subjects(rule.subjects).match(user) and RequestRules(rule).match(attributes)
-        for rule in flow_schema.spec.rules
-    )
-
-
 class Classifier:
     """Finds the FlowSchema of a request.
 

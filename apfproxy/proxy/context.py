@@ -88,6 +88,7 @@ class Context:
         flow_control: What every request passes.
         in_force: Limits and time-outs.
         is_draining: Whether answers say that their connection closes.
+        on_connection_closed: Called after each client's connection that closes.
         limits: Counts what clients take.
         refusals: Why requests were refused without being classified, a line of each a minute.
     """
@@ -119,7 +120,7 @@ class Context:
         self.held_bytes = READ_BYTES // 2
         self.is_draining = False
         self._suffixes: dict[bytes, bytes] = {}
-        self._on_connection_closed: Callable[[], None] | None = None
+        self.on_connection_closed: Callable[[], None] = lambda: None
         self.connections: set[OpenConnection] = set()
         self.abandoned: set[Abandoned] = set()
         self.limits = ClientLimits(settings.downstream.limits, counters)
@@ -129,10 +130,7 @@ class Context:
         """Put limits and time-outs in force, for requests that come from now on."""
         self.in_force = LimitsInForce.of(settings)
         self.limits.configure(settings.downstream.limits)
-        self._targets.configure(
-            request_timeout_s=settings.downstream.request_timeout_s,
-            answer_timeout_s=settings.upstream.answer_timeout_s,
-        )
+        self._targets.configure(settings)
         # What is kept of heads has the limits in it, and who may assert an identity.
         self.client_kinds.configure(settings)
         self.forget_identities()
@@ -148,12 +146,3 @@ class Context:
         if len(self._suffixes) >= MAX_KEPT_SUFFIXES:
             self._suffixes.clear()
         return self._suffixes.setdefault(suffix, suffix)
-
-    def when_connections_close(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after each connection that closes from now on."""
-        self._on_connection_closed = callback
-
-    def on_connection_closed(self) -> None:
-        """A client's connection is gone."""
-        if self._on_connection_closed is not None:
-            self._on_connection_closed()

@@ -57,6 +57,7 @@ class ProxyServer:
     """The proxy of one listening address before one origin.
 
     Attributes:
+        pool: The connections to the origin.
         sweep: Looks at every connection's deadline.
     """
 
@@ -74,7 +75,7 @@ class ProxyServer:
         self._settings = settings
         self._counters = counters
         self._clock = clock
-        self._pool = Pool(settings.upstream, counters, clock.now_ns, identification.client_tls)
+        self.pool = Pool(settings.upstream, counters, clock.now_ns, identification.client_tls)
         self._loop = asyncio.get_running_loop()
         is_observing = settings.flow_control.enforcement == OBSERVE
         flow_control = FlowControl(
@@ -89,12 +90,8 @@ class ProxyServer:
         self._context = Context(
             settings,
             flow_control,
-            Targets(
-                flow_control,
-                request_timeout_s=settings.downstream.request_timeout_s,
-                answer_timeout_s=settings.upstream.answer_timeout_s,
-            ),
-            self._pool,
+            Targets(flow_control, settings),
+            self.pool,
             counters,
             clock,
             self._loop,
@@ -115,11 +112,6 @@ class ProxyServer:
             Part.CONNECTION, error, "an error of the proxy itself: a passage ends", loop=self._loop
         )
 
-    @property
-    def pool(self) -> Pool:
-        """The connections to the origin."""
-        return self._pool
-
     def observe(self, access_log: RequestLog | None, top_flows: FlowObserver | None) -> None:
         """Tell of requests from now on; call it before `start`."""
         self._context.access_log = access_log
@@ -129,7 +121,7 @@ class ProxyServer:
         """Put other limits and time-outs in force, for what comes from now on."""
         self._settings = settings
         self._upstream_idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
-        self._pool.configure(settings.upstream)
+        self.pool.configure(settings.upstream)
         self._overload.configure(settings.downstream.overload)
         self._context.configure(settings)
         self._fit_descriptors()
@@ -197,7 +189,7 @@ class ProxyServer:
         most = limits.fit(descriptors, upstream.max_connections, questions)
         left = limits.left(descriptors, questions)
         if left < upstream.max_connections:
-            self._pool.configure(replace(upstream, max_connections=left))
+            self.pool.configure(replace(upstream, max_connections=left))
         # Nobody has asked for the default, nor for a number where there is to be no limit.
         if most is not None and wanted not in (None, LimitSettings().max_connections):
             log.warning(
@@ -235,7 +227,7 @@ class ProxyServer:
             if 0 < connection.deadline_ns <= now_ns:
                 connection.on_deadline()  # which raises nothing
         with contained(Part.SWEEP, loop):
-            self._pool.close_idle(now_ns - self._upstream_idle_ns)
+            self.pool.close_idle(now_ns - self._upstream_idle_ns)
         with contained(Part.SWEEP, loop):
             self._memory_trimmer.on_sweep(self.connection_count)
 
@@ -296,7 +288,7 @@ class ProxyServer:
                 answer.end()
             except Exception as error:  # noqa: BLE001  it is of this one alone
                 answer.fail(error)
-        self._pool.close()
+        self.pool.close()
         try:
             async with asyncio.timeout(STOP_S):
                 await self._all_closed()
@@ -312,7 +304,7 @@ class ProxyServer:
             if not self.connection_count:
                 closed.set()
 
-        context.when_connections_close(check)
+        context.on_connection_closed = check
         check()
         await closed.wait()
 

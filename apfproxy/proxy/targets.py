@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from apfproxy.flowcontrol.flow_control import FlowControl
     from apfproxy.proxy.request_head import RequestHead
+    from apfproxy.settings import Settings
 
 MAX_KEPT_TARGETS = 8192
 """Attributes by method and target; a typical one takes 1.5 KiB."""
@@ -29,20 +30,18 @@ MAX_KEPT_TARGET_BYTES = 1024
 class Targets:
     """Makes requests of heads."""
 
-    def __init__(
-        self, flow_control: FlowControl, *, request_timeout_s: float, answer_timeout_s: float
-    ) -> None:
+    def __init__(self, flow_control: FlowControl, settings: Settings) -> None:
         self._flow_control = flow_control
-        self._default_timeout_ns = round(request_timeout_s * 1e9)
-        self._answer_timeout_ns = round(answer_timeout_s * 1e9)
+        self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)
+        self._answer_timeout_ns = round(settings.upstream.answer_timeout_s * 1e9)
         self._attributes: BoundedCache[tuple[str, bytes], RequestAttributes] = BoundedCache(
             MAX_KEPT_TARGETS, MemoryBudget(KEPT_TARGETS_BYTES), of_target
         )
 
-    def configure(self, *, request_timeout_s: float, answer_timeout_s: float) -> None:
+    def configure(self, settings: Settings) -> None:
         """Put time-outs in force, for requests that are made from now on."""
-        self._default_timeout_ns = round(request_timeout_s * 1e9)
-        self._answer_timeout_ns = round(answer_timeout_s * 1e9)
+        self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)
+        self._answer_timeout_ns = round(settings.upstream.answer_timeout_s * 1e9)
 
     def request_of(self, head: RequestHead) -> Request:
         """The request that a head makes.

@@ -15,7 +15,7 @@ from apfproxy.api.flowcontrol.types import (
     ServiceAccountSubject,
     Subject,
 )
-from apfproxy.flowcontrol.classifier import matches
+from apfproxy.flowcontrol.classifier import Classifier
 from apfproxy.flowcontrol.mismatch import Mismatch, mismatches
 from apfproxy.request.attributes import RequestAttributes, parse_attributes
 from apfproxy.request.user import User
@@ -290,6 +290,6 @@ def test_agrees_with_the_classifier(
     """There is a mismatch if, and only if, the classifier says that there is no match."""
     flow_schema = schema(*rules)
 
-    assert matches(flow_schema, user, attributes) == (
+    assert (Classifier([flow_schema]).classify(user, attributes) is not None) == (
         mismatches(flow_schema, user, attributes) == ()
     )

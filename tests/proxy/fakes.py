@@ -338,11 +338,7 @@ class Bench:
             unix_s=lambda: 10**9 + self.clock.now_ns() // S,
             on_error=self.passage_errors.append if enforcement == OBSERVE else None,
         )
-        self.targets = Targets(
-            self.flow_control,
-            request_timeout_s=self.settings.downstream.request_timeout_s,
-            answer_timeout_s=self.settings.upstream.answer_timeout_s,
-        )
+        self.targets = Targets(self.flow_control, self.settings)
         self.context = Context(
             self.settings,
             self.flow_control,

@@ -29,7 +29,7 @@ def test_tells_of_closed_connections(bench: Bench) -> None:
     counts: list[int] = []
     clients = [bench.client() for _ in range(3)]
     bench.end(clients[0])
-    bench.context.when_connections_close(lambda: counts.append(len(bench.context.connections)))
+    bench.context.on_connection_closed = lambda: counts.append(len(bench.context.connections))
     for client in clients[1:]:
         bench.end(client)
 
