@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from apfproxy.faults import Part, contained
-from apfproxy.flowcontrol.passage import Passage
+from apfproxy.flowcontrol.passage import ABANDONED, Passage
 from apfproxy.proxy import answers
 from apfproxy.proxy.abandoned import AbandonedAnswer
 from apfproxy.proxy.exchange_state import (
@@ -257,8 +257,9 @@ class ExchangeBase:
                 )
         with contained(Part.CONNECTION, loop):
             self._drop_upstream()
-        with contained(Part.CONNECTION, loop):
-            self._give_back(context.clock.now_ns(), has_left=True)
+        if self.passage.state is not ABANDONED:  # else its seats are the origin's
+            with contained(Part.CONNECTION, loop):
+                self._give_back(context.clock.now_ns(), has_left=True)
 
     # The access log.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.proxy.abandoned import MAX_DISCARDED_BYTES, AbandonedAnswer
+from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.upstream import UpstreamConnection
 from apfproxy.settings import OBSERVE, Address, UpstreamSettings, WatchSettings
 from tests.proxy.fakes import (
@@ -295,3 +296,18 @@ def test_an_error_gives_the_seats_back(monkeypatch: pytest.MonkeyPatch, event: s
         assert errors
         assert set() == own.context.abandoned
         assert (0, 0, 0) == own.use()
+
+
+def test_an_error_in_the_answer_of_the_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the client's connection; the origin's seats are kept, and go back once."""
+    with bench_with() as bench:
+        errors = bench.loop.errors = []
+        client = bench.ask(GET.replace(b" HTTP", b"?timeout=5s HTTP"))
+        monkeypatch.setattr(DownstreamConnection, "send", lambda *_: 1 / 0)
+        bench.wait(5)
+        assert "abort" == client.ended_by
+        assert (1, 0, 0) == bench.use()
+        bench.send(bench.origins[0], OK)
+
+        assert [ZeroDivisionError] == [type(error) for error in errors]
+        assert_over(bench)
