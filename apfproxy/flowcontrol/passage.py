@@ -218,7 +218,7 @@ class Passage:
             return self._reject(REJECTED, found, refusal)
         self.ticket = result
         if result.state == HAS_SEATS:
-            self.state = ADMITTED[self.state]
+            self.state = EXECUTING if self.state is NEW else ADMITTED[self.state]
             digest.kind.executing.begin(result.arrived_ns)
             return True
         self.state = QUEUED[self.state]
@@ -307,13 +307,23 @@ class Passage:
 
     def end(self, now_ns: int) -> None:
         """Give all back: the request is over."""
-        if self.state is EXECUTING and self._behind is None and self._place is None:
-            # The usual way of `_give_back`, without what others hold.
-            self.state = ENDED[EXECUTING]
-            self._passenger = None
-            self._give_seats_back(now_ns)
-        else:
+        if self.state is not EXECUTING or self._behind is not None or self._place is not None:
             self._happen(ENDED, now_ns)
+            return
+        # The usual way of `_give_back`, without what others hold.
+        self.state = DONE
+        self._passenger = None
+        ticket, found, digest = self.ticket, self.classification, self.digest
+        assert ticket is not None
+        assert found is not None
+        try:
+            digest.kind.executing.end(now_ns)
+        finally:
+            found.level.queue_set.finish(ticket, digest.is_watch)
+        ticket.details = None
+        flows = self._control.top_flows
+        if flows is not None:
+            flows.on_seats_back(ticket, now_ns)
 
     def leave(self, now_ns: int) -> None:
         """Give all back at once, whatever was to come; harmless once that is done."""

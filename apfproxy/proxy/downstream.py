@@ -169,7 +169,11 @@ class DownstreamConnection(asyncio.BufferedProtocol):
                 # Most requests are one read, and most are like one before: no parsing then.
                 request = self._kept.get(data)
                 if request is not None and not self._is_lingering:
-                    self._begin(request)
+                    # As `_begin`, where there is no body.
+                    self.keep_alive = request.head.keep_alive
+                    exchange = Exchange(context, self, request, b"", True)
+                    self._exchange = exchange
+                    exchange.start()
                     return
             self._receive(data)
         except Exception as error:  # noqa: BLE001  as there
@@ -486,33 +490,27 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         """
         head = request.head
         self.keep_alive = head.keep_alive
-        exchange = Exchange(self._context, self, request)
-        if not head.framing:
-            self._exchange = exchange
-            exchange.start(b"", is_whole=True)
-            return
-        data, self._pending = bytes(self._pending), b""
-        max_bytes = self._context.in_force.max_body_bytes
-        if head.framing == SIZED and head.fields.body_bytes == len(data) <= max_bytes:
+        context, data, is_whole = self._context, b"", True
+        if head.framing:
+            data, self._pending = bytes(self._pending), b""
+            max_bytes = context.in_force.max_body_bytes
             # Most bodies: all of it with the head, and nothing behind it.
-            self._exchange = exchange
-            exchange.start(data, is_whole=True)
-            return
-        self._discards_body = False
-        body = self._body = RequestBody(head, max_bytes, self._context.client_kinds.is_claim)
-        if head.fields.body_bytes > max_bytes:
-            raise too_long(max_bytes)
-        framed = body.take(data) if data else b""
-        if body.is_whole:
-            self._body = None
-            self._pending = body.rest
-        self._exchange = exchange
-        if not body.is_whole:
-            if len(framed) >= self._context.held_bytes:
-                self.pause_reading()  # until there is a connection to pass it on to
-            else:
-                self.resume_reading()  # which its start, and the head, may have stopped
-        exchange.start(framed, is_whole=body.is_whole)
+            if head.framing != SIZED or not head.fields.body_bytes == len(data) <= max_bytes:
+                self._discards_body = False
+                body = self._body = RequestBody(head, max_bytes, context.client_kinds.is_claim)
+                if head.fields.body_bytes > max_bytes:
+                    raise too_long(max_bytes)
+                data = body.take(data) if data else b""
+                is_whole = body.is_whole
+                if is_whole:
+                    self._body = None
+                    self._pending = body.rest
+                elif len(data) >= context.held_bytes:
+                    self.pause_reading()  # until there is a connection to pass it on to
+                else:
+                    self.resume_reading()  # which its start, and the head, may have stopped
+        exchange = self._exchange = Exchange(context, self, request, data, is_whole)
+        exchange.start()
 
     def _take_body(self, body: RequestBody, data: bytes) -> None:
         framed = body.take(data)

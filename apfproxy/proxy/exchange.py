@@ -48,20 +48,13 @@ class Exchange(Forwarding):
 
     # The request.
 
-    def start(self, body: bytes, *, is_whole: bool) -> None:
-        """Admit, queue or refuse the request.
-
-        Args:
-            body: What has come of its body, framed as it will be forwarded.
-            is_whole: Whether that is all of it.
-        """
-        self._held = body
-        self._is_whole = is_whole
+    def start(self) -> None:
+        """Admit, queue or refuse the request."""
         until_ns = self.request.identity_until_ns
         # An identity that does not expire costs no look at the clock, which takes 0.1 us.
         if (
             until_ns == FOREVER_NS or until_ns > self._context.clock.now_ns() or self._identify()
-        ) and (is_whole or not self._gathers()):
+        ) and (self._is_whole or not self._gathers()):
             self._ask_for_seats()
 
     def _gathers(self) -> bool:
@@ -181,22 +174,22 @@ class Exchange(Forwarding):
 
     def _ask_for_seats(self) -> None:
         """Admit, queue or refuse a request of somebody known."""
-        context, client, request = self._context, self._client, self.request
-        if self.head.upgrade is not None:
+        client, passage, upgrade = self._client, self.passage, self.head.upgrade
+        if upgrade is not None:
             # What the client sends next may be of the protocol that it hopes for.
             client.keep_alive = False
-        passage = self.passage
         goes_on = passage.enter(self)
         ticket = passage.ticket
         if goes_on:
+            context = self._context
             now_ns = context.clock.now_ns() if ticket is None else ticket.arrived_ns
             self._sent_ns = now_ns
             if self._is_whole:
-                client.deadline_ns = now_ns + request.answer_timeout_ns
+                client.deadline_ns = now_ns + self.request.answer_timeout_ns
             else:
                 self._set_deadline(now_ns)
             # `_connect`, in place where it can be.
-            upstream = context.pool.take() if self.head.upgrade is None else None
+            upstream = context.pool.take() if upgrade is None else None
             if upstream is None:
                 self._connect()
             else:
@@ -205,7 +198,7 @@ class Exchange(Forwarding):
             self._refuse()
         else:
             self.state = QUEUE[self.state]
-            client.deadline_ns = ticket.arrived_ns + request.timeout_ns
+            client.deadline_ns = ticket.arrived_ns + self.request.timeout_ns
 
     def on_seats(self) -> None:
         """The request's turn has come."""

@@ -73,7 +73,23 @@ class ExchangeBase:
         "state",
     )
 
-    def __init__(self, context: Context, client: Client, request: Request) -> None:
+    def __init__(
+        self,
+        context: Context,
+        client: Client,
+        request: Request,
+        body: bytes,
+        is_whole: bool,
+    ) -> None:
+        """Take a request.
+
+        Args:
+            context: The listener's.
+            client: Whoever sent it.
+            request: Its head, and who asks.
+            body: What has come of its body, framed as it will be forwarded.
+            is_whole: Whether that is all of it.
+        """
         self._context = context
         self._client = client
         self.request = request
@@ -87,9 +103,9 @@ class ExchangeBase:
         self._upstream: UpstreamConnection | None = None
         self._identification: asyncio.Task[None] | None = None
         # Of the request's body.
-        self._held: bytes | bytearray = b""
+        self._held: bytes | bytearray = body
         """Framed as it will be forwarded, until there is a connection for it."""
-        self._is_whole = False
+        self._is_whole = is_whole
         self._awaits_continue = head.expects_continue
         self._request_bytes = 0
         """Since there is a connection to pass them on to."""

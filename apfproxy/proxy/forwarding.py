@@ -12,8 +12,10 @@ from apfproxy.proxy.exchange_state import (
     ANSWERING,
     AWAITING,
     BREAK,
+    DONE,
     END,
     LINE_UP,
+    NEW,
     RETRY,
     SEND,
     SWITCH,
@@ -21,7 +23,7 @@ from apfproxy.proxy.exchange_state import (
 )
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.request_fields import VIA
-from apfproxy.proxy.request_log import Failure
+from apfproxy.proxy.request_log import Failure, Record
 from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.proxy.upgrade import switch_lines, switched
@@ -58,7 +60,7 @@ class Forwarding(ExchangeBase):
 
     def on_connection(self, connection: UpstreamConnection) -> None:
         """Send the request."""
-        self.state = SEND[self.state]
+        self.state = AWAITING if self.state is NEW else SEND[self.state]
         self._upstream = connection
         client, held = self._client, self._held
         if held:
@@ -127,7 +129,9 @@ class Forwarding(ExchangeBase):
             if request.upgrade is not None:
                 # The origin may wait for bytes of a protocol that it will not get.
                 self._is_whole = False
-        lines = self._class_lines()
+        asked = self.request
+        known = asked.lines_of is self.passage.classification
+        lines = asked.class_lines if known else self._class_lines()
         client.send(b"".join((head.lines, VIA, lines, framing, connection, body)))
         if is_whole:
             self._end(now_ns)
@@ -245,12 +249,33 @@ class Forwarding(ExchangeBase):
 
     def _end(self, now_ns: int) -> None:
         """The answer is through."""
-        context, upstream, status = self._context, self._upstream, self._status
-        self.state = END[self.state]
-        if context.access_log is not None:
+        context, upstream, request = self._context, self._upstream, self.request
+        self.state = DONE if self.state is AWAITING else END[self.state]
+        client, passage = self._client, self.passage
+        status, ticket = self._status, passage.ticket
+        if ticket is None or passage.refusal is not None:
             self._log(now_ns, status, status, self._body_bytes, "")
-        if self.request.is_list and self._status == _OK and self._body_bytes:
-            context.flow_control.costs.list_finished(self.request.attributes, self._body_bytes)
+        elif context.access_log is not None:
+            # As `_log`, for the usual request.
+            context.access_log.take(
+                Record(
+                    request,
+                    request.user,
+                    passage.classification,
+                    client.address,
+                    self._begun_ns,
+                    ticket.arrived_ns,
+                    self._sent_ns,
+                    now_ns,
+                    ticket.estimate.max_seats,
+                    status,
+                    status,
+                    self._body_bytes,
+                    "",
+                )
+            )
+        if request.is_list and status == _OK and self._body_bytes:
+            context.flow_control.costs.list_finished(request.attributes, self._body_bytes)
         # Before the seats, so that whoever gets them finds it.
         if upstream is not None:
             self._upstream = None
@@ -259,10 +284,10 @@ class Forwarding(ExchangeBase):
             else:
                 upstream.abort()
         if self._watch is None and not self._slow_level:
-            self.passage.end(now_ns)
+            passage.end(now_ns)
         else:
             self._give_back(now_ns)
-        self._client.on_exchange_end(self, now_ns)
+        client.on_exchange_end(self, now_ns)
 
     # Slow clients.
 

@@ -83,19 +83,19 @@ class Lane:
         self.tally = tally
 
 
-class SimulatedRequest:
-    """One request on its way."""
+class SimulatedRequest(Passage):
+    """One request on its way: its own passage, and the passenger of that."""
 
-    __slots__ = ("_simulation", "client", "lane", "passage", "service_ns")
+    __slots__ = ("_simulation", "client", "lane", "service_ns")
 
     def __init__(
         self, simulation: Simulation, lane: Lane, service_ns: int, client: Client | None
     ) -> None:
+        super().__init__(simulation.flow_control, lane.digest)
         self._simulation = simulation
         self.lane = lane
         self.service_ns = service_ns
         self.client = client
-        self.passage = Passage(simulation.flow_control, lane.digest)
 
     def on_seats(self) -> None:
         """Its turn has come."""
@@ -110,7 +110,7 @@ class SimulatedRequest:
         raise error
 
     def __repr__(self) -> str:
-        return f"<SimulatedRequest, {self.passage!r}>"
+        return f"<SimulatedRequest of {self.digest!r}, {self.state}>"
 
 
 class LevelView:
@@ -268,23 +268,22 @@ class Simulation:
         if lane is None:
             lane = self._new_lane(kind)
         request = SimulatedRequest(self, lane, service_ns, client)
-        passage = request.passage
-        if passage.enter(request):
-            if passage.ticket is None:
+        if request.enter(request):
+            if request.ticket is None:
                 self._go_on(request, service_ns)
                 lane.tally.without_seats += 1
             else:
                 self.in_flight += 1
                 self.execute(request)
-        elif passage.refusal is None:
+        elif request.refusal is None:
             self.in_flight += 1
             lane.tally.queued += 1
         else:
-            self._reject(request, passage.refusal)
+            self._reject(request, request.refusal)
 
     def execute(self, request: SimulatedRequest) -> None:
         """A request has its seats: it ends when it is served, or when its time is over."""
-        lane, service_ns, ticket = request.lane, request.service_ns, request.passage.ticket
+        lane, service_ns, ticket = request.lane, request.service_ns, request.ticket
         assert ticket is not None
         tally = lane.tally
         dispatched_ns = ticket.dispatched_ns
@@ -311,7 +310,7 @@ class Simulation:
     def end_wait(self, request: SimulatedRequest) -> None:
         """A request has waited as long as it may."""
         self.in_flight -= 1
-        refusal = request.passage.refusal
+        refusal = request.refusal
         assert refusal is not None
         self._reject(request, refusal)
         self._stop_if_over()
@@ -331,23 +330,23 @@ class Simulation:
     def _release(self, request: SimulatedRequest) -> None:
         """A WATCH gives its seats back, and goes on."""
         self.in_flight -= 1
-        request.passage.release(self.clock.time_ns)
+        request.release(self.clock.time_ns)
         self._stop_if_over()
 
     def _end_without_seats(self, request: SimulatedRequest) -> None:
-        request.passage.end(self.clock.time_ns)
+        request.end(self.clock.time_ns)
 
     def _end(self, request: SimulatedRequest) -> None:
         """A request ends, and its seats go back."""
         self.in_flight -= 1
-        request.passage.end(self.clock.time_ns)
+        request.end(self.clock.time_ns)
         if request.client is not None:
             request.client.on_end(0)
         self._stop_if_over()
 
     def _reject(self, request: SimulatedRequest, refusal: Refusal) -> None:
         request.lane.tally.reject(refusal.reason)
-        request.passage.leave(self.clock.time_ns)
+        request.leave(self.clock.time_ns)
         if request.client is not None:
             request.client.on_end(refusal.retry_after_s or 1)
 

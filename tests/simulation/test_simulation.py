@@ -298,6 +298,6 @@ def test_errors_are_not_hidden() -> None:
     lane = simulation._new_lane(kind())  # noqa: SLF001  makes a request
     request = SimulatedRequest(simulation, lane, S, None)
 
-    assert "<SimulatedRequest, <Passage of <RequestDigest get" in repr(request)
+    assert "<SimulatedRequest of <RequestDigest get" in repr(request)
     with pytest.raises(ZeroDivisionError):
         request.fail(ZeroDivisionError())

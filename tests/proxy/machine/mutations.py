@@ -38,19 +38,19 @@ class Mutation:
 
 
 def _unset_of_those_known(start: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: Exchange, body: bytes, *, is_whole: bool) -> None:
+    def mutated(self: Exchange) -> None:
         if self.request.identity_until_ns > self._context.clock.now_ns():
             del self.request.class_lines
-        start(self, body, is_whole=is_whole)
+        start(self)
 
     return mutated
 
 
 def _never_expiring(start: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: Exchange, body: bytes, *, is_whole: bool) -> None:
+    def mutated(self: Exchange) -> None:
         if self.request.identity_until_ns:
             self.request.identity_until_ns = FOREVER_NS
-        start(self, body, is_whole=is_whole)
+        start(self)
 
     return mutated
 

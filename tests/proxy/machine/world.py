@@ -358,11 +358,11 @@ class World:
         """Note exchanges that begin, and that who asks is known by what counts now."""
         world, start = self, Exchange.start
 
-        def watched(exchange: Exchange, body: bytes, *, is_whole: bool) -> None:
+        def watched(exchange: Exchange) -> None:
             world.exchanges.append(exchange)
             request = exchange.request
             until_ns, asked = request.identity_until_ns, world.judge.asked
-            start(exchange, body, is_whole=is_whole)
+            start(exchange)
             if world.choices.has_tokens and world.judge.asked == asked:
                 assert until_ns > world.loop.now_ns(), "credentials that have expired count"
                 world.check_known(request.head.fields.credentials.token, request.user.name)
