@@ -170,7 +170,12 @@ def demo_servers() -> Iterator[Ports]:
         def start(run: Callable[..., None], *arguments: object) -> tuple[int, ...]:
             ours, theirs = context.Pipe()
             process = context.Process(target=run, args=(theirs, *arguments), daemon=True)
-            process.start()
+            # The processes inherit that Ctrl-C is ignored: it is ours, who close their pipes.
+            handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+            try:
+                process.start()
+            finally:
+                signal.signal(signal.SIGINT, handler)
             stack.callback(end_process, process, ours)
             theirs.close()
             try:
@@ -235,7 +240,11 @@ def run_process(pipe: Connection, start: Callable[[], Awaitable[tuple[int, ...]]
     configure_logging("error")
 
     async def serve() -> None:
-        pipe.send(await start())
+        ports = await start()
+        try:
+            pipe.send(ports)
+        except BrokenPipeError:  # interrupted before it started
+            return
         closed = asyncio.Event()
         asyncio.get_running_loop().add_reader(pipe.fileno(), closed.set)
         await closed.wait()

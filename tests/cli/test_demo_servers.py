@@ -141,3 +141,19 @@ def test_process_runs_until_its_pipe_closes(monkeypatch: pytest.MonkeyPatch) -> 
     theirs.close()
 
     assert ports == (1, 2)
+
+
+def test_process_whose_pipe_closes_before_it_has_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A server ends in order if the demo was interrupted while it started."""
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    monkeypatch.setattr(demo_servers_module, "configure_logging", lambda _level: None)
+    ours, theirs = multiprocessing.Pipe()
+
+    async def start() -> tuple[int, ...]:
+        ours.close()
+        return (1, 2)
+
+    run_process(theirs, start)
+    theirs.close()
