@@ -194,9 +194,6 @@ class Identities:
         try:
             keys = json_web_tokens.keys_of(jwt)
             issuer = json_web_tokens.JsonWebTokens(jwt, keys)
-        except json_web_tokens.JwtSettingsError as error:
-            problems = (f"{section}.{name}: {problem}" for name, problem in error.problems)
-            raise OperatorError("\n".join(problems)) from error
         except WebKeysError as error:
             raise OperatorError(f"{section}: {error}") from error
         if isinstance(keys, FileKeys) and jwt.keys_file is not None:

@@ -23,29 +23,40 @@ def check_combination(settings: Settings) -> None:
     kubernetes = settings.flow_control.kubernetes
     if store is not None and objects:
         raise ConflictError(
-            "give either --store or --objects: with both, what is in force would depend on which"
-            " changed last; to move files into a store: kubectl --server http://ADMIN apply -f PATH"
+            "give either flowControl.store (--store) or flowControl.objects (--objects): with both,"
+            " what is in force would depend on which changed last; to move files into"
+            " a store: kubectl --server http://ADMIN apply -f PATH"
         )
     if kubernetes.is_enabled and (store is not None or objects):
-        other = "--store" if store is not None else "--objects"
+        other = "store" if store is not None else "objects"
         raise ConflictError(
-            f"give either --objects-from-kubernetes or {other}: with both, what is in force would"
-            " depend on which changed last"
+            "give either flowControl.kubernetes.enabled (--objects-from-kubernetes) or"
+            f" flowControl.{other} (--{other}): with both, what is in force would depend on which"
+            " changed last"
         )
     if not kubernetes.is_enabled:
-        flags = {
-            "--kubeconfig": kubernetes.kubeconfig,
-            "--context": kubernetes.context,
-            "--write-status": kubernetes.write_status or None,
+        given = {
+            "kubeconfig (--kubeconfig)": kubernetes.kubeconfig,
+            "context (--context)": kubernetes.context,
+            "writeStatus (--write-status)": kubernetes.write_status or None,
         }
-        for flag in (flag for flag, value in flags.items() if value is not None):
-            raise ConflictError(f"{flag} is of no use without --objects-from-kubernetes")
+        for name in (name for name, value in given.items() if value is not None):
+            raise ConflictError(
+                f"flowControl.kubernetes.{name} needs flowControl.kubernetes.enabled"
+                " (--objects-from-kubernetes)"
+            )
     elif kubernetes.context is not None and kubernetes.kubeconfig is None:
-        raise ConflictError("--context needs --kubeconfig FILE, which has the contexts")
+        raise ConflictError(
+            "flowControl.kubernetes.context (--context) needs flowControl.kubernetes.kubeconfig"
+            " (--kubeconfig), which has the contexts"
+        )
     if store is not None and settings.admin is None:
-        raise ConflictError("--store needs --admin: nobody could read or change the objects")
+        raise ConflictError(
+            "flowControl.store (--store) needs an admin listener (--admin): without it nobody could"
+            " read or change the objects"
+        )
     if store is None and settings.admin_token_file is not None:
-        raise ConflictError("--admin-token-file is of no use without --store")
+        raise ConflictError("adminTokenFile (--admin-token-file) needs flowControl.store (--store)")
 
 
 def check_identities(settings: Settings) -> None:
@@ -88,8 +99,18 @@ def check_identities(settings: Settings) -> None:
     if not upstream.address.is_tls and any(
         (upstream.tls.ca_file, upstream.tls.server_name, upstream.tls.certificate_file)
     ):
-        problems.append("upstream.tls: of no use with an http URL; write https in upstream.url")
+        problems.append(
+            "upstream.tls: upstream.url is http; write https, or leave upstream.tls out"
+        )
     problems += _name_problems(authentication.front_proxy)
+    for index, jwt in enumerate(authentication.jwt):
+        from apfproxy.authn import json_web_tokens  # noqa: PLC0415 - imports cryptography
+
+        try:
+            json_web_tokens.check_settings(jwt)
+        except json_web_tokens.JwtSettingsError as error:
+            section = f"authentication.jwt[{index}]"
+            problems += [f"{section}.{name}: {problem}" for name, problem in error.problems]
     if problems:
         raise OperatorError("\n".join(problems))
 
@@ -132,7 +153,7 @@ def warnings(settings: Settings) -> list[str]:
     if client_ca is not None and client_ca == front_proxy.ca_file and not front_proxy.allowed_names:
         found.append(
             "authentication.frontProxy.caFile is authentication.clientCaFile, and allowedNames is"
-            " empty: every user's certificate may say who asks; name the front proxies"
+            " empty: every user with a certificate can claim to be anybody; name the front proxies"
         )
     if settings.upstream.identity != PASS_THROUGH:
         return found
@@ -144,8 +165,8 @@ def warnings(settings: Settings) -> list[str]:
         )
     if settings.authentication.client_ca_file is not None:
         found.append(
-            "authentication.clientCaFile with upstream.identity passThrough: who has a certificate"
-            " is classified by it, but is nobody to the server, since no certificate can be passed"
-            " on; use frontProxy or impersonate"
+            "authentication.clientCaFile with upstream.identity passThrough: users with"
+            " certificates are classified, but the server does not know them, since a"
+            " certificate ends at the proxy; use frontProxy or impersonate"
         )
     return found

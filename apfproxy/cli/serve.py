@@ -12,7 +12,7 @@ import click
 from apfproxy.app.log import configure_logging
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.running import run_in_loop, serve_until_signal
-from apfproxy.app.settings_checks import ConflictError, check_combination
+from apfproxy.app.settings_checks import ConflictError, check_combination, check_identities
 from apfproxy.app.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, SettingsFileError, exit_code
 from apfproxy.cli.parameters import (
@@ -24,8 +24,9 @@ from apfproxy.cli.parameters import (
     URL,
     suggested_objects_option,
 )
+from apfproxy.errors import OperatorError
 from apfproxy.settings import ENFORCE, LOG_LEVELS, OBSERVE, Settings
-from apfproxy.sources.settings_file import SettingsError, load_settings
+from apfproxy.sources.settings_file import load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +46,9 @@ all files again; the log says what has changed, and what takes a restart.
 
 
 @click.command(epilog=EPILOG)
-@click.option("--upstream", type=ORIGIN, metavar="URL", help="The server behind: http://HOST:PORT.")
+@click.option(
+    "--upstream", type=ORIGIN, metavar="URL", help="The server: http://HOST[:PORT] or https."
+)
 @click.option(
     "--listen", type=ADDRESS, metavar="HOST:PORT", help="For clients. [default: 127.0.0.1:8080]"
 )
@@ -66,41 +69,41 @@ all files again; the log says what has changed, and what takes a restart.
     "--store",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="SQLite file of such objects instead, for kubectl --server http://ADMIN; followed live.",
+    help="Instead of --objects: an SQLite file of them, which kubectl --server http://ADMIN edits.",
 )
 @click.option(
     "--objects-from-kubernetes",
     is_flag=True,
     default=None,
-    help="Follow the objects of a Kubernetes API instead: that of the pod's cluster, or of ...",
+    help="Instead of --objects: follow those of a Kubernetes API, by default of the pod's cluster.",
 )
 @click.option(
     "--kubeconfig",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="... the cluster that this says how to reach.",
+    help="How to reach that API. [default: by the pod's service account]",
 )
 @click.option(
     "--context",
     metavar="NAME",
-    help="Of the kubeconfig. [default: its current one]",
+    help="Context of the kubeconfig. [default: its current one]",
 )
 @click.option(
     "--write-status/--no-write-status",
     default=None,
-    help="Whether to keep the condition Dangling of FlowSchemas there. [default: no]",
+    help="Whether to maintain the condition Dangling of FlowSchemas in that API. [default: no]",
 )
 @click.option(
     "--admin-token-file",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="Has the bearer token that writing to the store takes. [default: --admin on loopback]",
+    help="File with the bearer token for writes to the store. [default: only loopback writes]",
 )
 @suggested_objects_option
 @click.option(
     "--enforcement",
     type=click.Choice([ENFORCE, OBSERVE]),
-    help="Whether flow control does its work, or only counts what it would do. [default: enforce]",
+    help="Whether flow control limits requests or counts what it would do. [default: enforce]",
 )
 @click.option(
     "--server-concurrency-limit",
@@ -113,18 +116,18 @@ all files again; the log says what has changed, and what takes a restart.
     multiple=True,
     type=NETWORK,
     metavar="CIDR",
-    help="Clients whose X-Remote-* fields say who asks. [default: none]  Repeatable.",
+    help="Clients whose X-Remote-* fields name the user. [default: none]  Repeatable.",
 )
 @click.option(
     "--object-counts-from",
     type=URL,
     metavar="URL",
-    help="The server's metrics page, for the numbers of stored objects.",
+    help="Metrics page with the numbers of stored objects, for the costs of LISTs.",
 )
 @click.option(
     "--access-log",
     metavar="FILE",
-    help="A line of JSON for each request; - for stdout.  SIGUSR1 opens it again. [default: none]",
+    help="Log a line of JSON for each request; - for stdout.  SIGUSR1 reopens it. [default: none]",
 )
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="[default: info]")
 @click.option(
@@ -132,7 +135,7 @@ all files again; the log says what has changed, and what takes a restart.
     "settings_path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A YAML file of all settings; flags win over it.",
+    help="YAML file that can hold every setting; flags win over it.",
 )
 def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as click gives them
     """Forward requests to a server, with flow control."""
@@ -141,10 +144,11 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
     read = partial(read_settings, settings_path, flags)
     try:
         settings = read()
-    except SettingsError as error:
-        raise SettingsFileError(*error.problems) from error
+        check_identities(settings)
     except ConflictError as error:
         raise click.UsageError(str(error)) from error
+    except OperatorError as error:
+        raise SettingsFileError(*str(error).splitlines()) from error
     configure_logging(settings.log_level)
     return run_in_loop(run(settings, read_again=read))
 

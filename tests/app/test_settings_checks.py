@@ -99,7 +99,7 @@ def front(**names: Any) -> Settings:  # noqa: ANN401 - as the settings are
             Settings(
                 upstream=UpstreamSettings(address=HTTP, tls=UpstreamTlsSettings(ca_file="ca.crt"))
             ),
-            "upstream.tls: of no use with an http URL; write https in upstream.url",
+            "upstream.tls: upstream.url is http; write https, or leave upstream.tls out",
             id="tls-towards-http",
         ),
         *(

@@ -142,33 +142,36 @@ def test_flags_win_over_the_file(served: list[Settings], tmp_path: Path) -> None
         (["--server-concurrency-limit", "0"], "0 is not in the range"),
         (
             ["--upstream", "http://a:1", "--store", "a.db", "--objects", "/"],
-            "give either --store or",
+            "give either flowControl.store (--store) or flowControl.objects",
         ),
         (
             ["--upstream", "http://a:1", "--store", "a.db", "--admin", "none"],
-            "--store needs --admin",
+            "flowControl.store (--store) needs an admin listener (--admin)",
         ),
-        (["--upstream", "http://a:1", "--admin-token-file", __file__], "of no use without --store"),
+        (
+            ["--upstream", "http://a:1", "--admin-token-file", __file__],
+            "(--admin-token-file) needs flowControl.store (--store)",
+        ),
         (["--store", "/"], "is a directory"),
         (
             ["--upstream", "http://a:1", "--objects-from-kubernetes", "--store", "a.db"],
-            "give either --objects-from-kubernetes or --store",
+            "(--objects-from-kubernetes) or flowControl.store (--store)",
         ),
         (
             ["--upstream", "http://a:1", "--objects-from-kubernetes", "--objects", "/"],
-            "give either --objects-from-kubernetes or --objects",
+            "(--objects-from-kubernetes) or flowControl.objects (--objects)",
         ),
         (
             ["--upstream", "http://a:1", "--kubeconfig", __file__],
-            "--kubeconfig is of no use without --objects-from-kubernetes",
+            "flowControl.kubernetes.kubeconfig (--kubeconfig) needs",
         ),
         (
             ["--upstream", "http://a:1", "--write-status"],
-            "--write-status is of no use without --objects-from-kubernetes",
+            "flowControl.kubernetes.writeStatus (--write-status) needs",
         ),
         (
             ["--upstream", "http://a:1", "--objects-from-kubernetes", "--context", "a"],
-            "--context needs --kubeconfig FILE",
+            "(--context) needs flowControl.kubernetes.kubeconfig (--kubeconfig)",
         ),
         (["--object-counts-from", "x"], "expected a URL such as http://127.0.0.1:8000/metrics"),
     ],
@@ -198,6 +201,24 @@ def test_wrong_settings_file(
     assert [line.split(": ")[:2] for line in lines] == [
         ["apfproxy", f"{path}:1"],
         ["apfproxy", f"{path}:2"],
+    ]
+    assert served == []
+
+
+def test_settings_file_that_contradicts_itself(
+    served: list[Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Settings that do not go together are wrong usage, too, with a line for each problem."""
+    path = tmp_path / "settings.yaml"
+    path.write_text(
+        "downstream: {tls: {keyFile: a.key}}\nauthentication: {jwt: [{issuer: 'https://a'}]}\n"
+    )
+
+    assert main(["serve", "--settings", str(path)]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[:2] for line in lines] == [
+        ["apfproxy", "downstream.tls"],
+        ["apfproxy", "authentication.jwt[0].audiences"],
     ]
     assert served == []
 
