@@ -37,10 +37,8 @@ if TYPE_CHECKING:
 FOREVER_NS = 1 << 62
 """Later than any clock of nanoseconds gets."""
 UNAUTHORIZED = "Unauthorized"
-NOT_KNOWN_WHO = "whether the token is valid cannot be found out at the moment; try again later"
-NOT_KNOWN_WHETHER = (
-    "whether the user may impersonate cannot be found out at the moment; try again later"
-)
+NOT_KNOWN_WHO = "the token cannot be verified now; try again later"
+NOT_KNOWN_WHETHER = "whether the user may impersonate cannot be verified now; try again later"
 
 
 @dataclass(frozen=True, slots=True)

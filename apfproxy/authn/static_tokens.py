@@ -40,7 +40,7 @@ class StaticTokens:
         self._path = Path(path)
         self._key = secrets.token_bytes(32)
         self._verdicts: dict[bytes, Verdict] = {}
-        self._unknown = Verdict(None, float("inf"), "no static token")
+        self._unknown = Verdict(None, float("inf"), "the token is not in authentication.tokenFile")
 
     def load(self) -> None:
         """Read the file, or raise StaticTokensError and keep the tokens as they were."""

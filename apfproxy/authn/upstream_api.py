@@ -161,7 +161,7 @@ class UpstreamApi:
         self.failures_total += 1
         if self.problem is None:
             self._log.log(
-                logging.WARNING, "failed", "the upstream's API does not answer: %s", error
+                logging.WARNING, "failed", "the upstream's API gives no verdict: %s", error
             )
         self.problem = str(error)
 

@@ -66,5 +66,5 @@ def fetch_as(address: Address, target: str, shape: type[Shape]) -> Shape:
         return msgspec.convert(fetch_json(address, target), shape)
     except msgspec.ValidationError as error:
         raise CommandError(
-            f"http://{address} answers in another way than this version: {error}"
+            f"http://{address} is no admin listener of this version of apfproxy: {error}"
         ) from error

@@ -47,7 +47,7 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
     "--store",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="SQLite file that keeps the objects; made if it is not there. [default: in memory only]",
+    help="SQLite file that keeps the objects; created if missing. [default: in memory only]",
 )
 @click.option(
     "--watch-window",
@@ -61,7 +61,7 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
     "--controllers",
     multiple=True,
     metavar="LIST",
-    help="Which run: * for all, NAME or -NAME; without * only those named.  [default: *]",
+    help="Controllers that run: * for all, NAME, -NAME; without * only those named.  [default: *]",
 )
 @click.option(
     "--external-address",
@@ -69,28 +69,28 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
     default=EXTERNAL_ADDRESS,
     show_default=True,
     metavar="HOST:PORT",
-    help="What /api tells clients to connect to.",
+    help="The address that /api tells clients.",
 )
 @click.option(
     "--latency",
     "latencies",
     multiple=True,
     metavar="[VERB=]TIME",
-    help="What requests take: 5ms, 20ms-50ms, exp(10ms), normal(10ms,2ms) or lognormal(10ms,0.5);"
-    " get=5ms for a verb.  Repeatable.",
+    help="Time of a request beside its work: 5ms, 20ms-50ms, exp(10ms), normal(10ms,2ms)"
+    " or lognormal(10ms,0.5); get=5ms for one verb.  Repeatable.",
 )
 @click.option(
     "--capacity",
     type=click.IntRange(1, 1_000_000),
     metavar="N",
-    help="With more requests at once each takes (requests / N) ^ 1.5 times as long.",
+    help="With more than N requests at once each takes (requests / N) ^ 1.5 times as long.",
 )
 @click.option(
     "--fault",
     "faults",
     multiple=True,
     metavar="KIND=SHARE",
-    help="What fails: 500=1%, reset=0.1%, stall=0.1%.  Repeatable.",
+    help="Share of requests that fail: 500=1%, reset=0.1%, stall=0.1%.  Repeatable.",
 )
 @click.option(
     "--seed-objects",
@@ -101,7 +101,7 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
     "--random-seed",
     type=click.IntRange(0, (1 << 63) - 1),
     metavar="NUMBER",
-    help="Makes uids, names, latencies and faults the same in each run.",
+    help="Seed that makes uids, names, latencies and faults the same in each run.",
 )
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True)
 def apiserver(**flags: Any) -> int:  # noqa: ANN401 - as click gives them

@@ -75,8 +75,7 @@ FINDING_ID = Parsed("id", parse_finding_id)
 @click.option(
     "--suggested-objects/--no-suggested-objects",
     default=True,
-    show_default=True,
-    help="Whether the objects that Kubernetes suggests are in force where none is given.",
+    help="Whether the objects that Kubernetes suggests are built in. [default: yes]",
 )
 @click.option(
     "--server-concurrency-limit",
@@ -91,7 +90,7 @@ FINDING_ID = Parsed("id", parse_finding_id)
     "--ignore",
     multiple=True,
     type=FINDING_ID,
-    help="Leave out findings of this kind; may be repeated.",
+    help="Leave out findings of this kind.  Repeatable.",
 )
 @click.option(
     "--fail-on",

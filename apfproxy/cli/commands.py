@@ -32,12 +32,12 @@ COMMANDS = {
     "apiserver": "Serve a small Kubernetes API, for tests and load tests.",
     "check": "Validate and lint FlowSchemas and priority levels in files.",
     "demo": "Show what each client gets with and without flow control.",
-    "explain": "Explain what becomes of a request.",
+    "explain": "Explain how a request is classified, and what happens to it.",
     "limits": "Show how the seats are divided among the priority levels.",
-    "odds": "Compute how likely a small flow is squished by large ones.",
+    "odds": "Compute the odds that large flows crowd out a small one.",
     "serve": "Forward requests to a server, with flow control.",
     "simulate": "Replay requests through one or two configurations.",
-    "top": "Show what a running proxy does, as it does it.",
+    "top": "Show levels, queues and flows of a running proxy.",
 }
 """Their names, and the first line of their help."""
 

@@ -71,8 +71,8 @@ def demo(seconds: float) -> int:
     Starts an API server (10 ms a request while it has at most 20 of them, slower beyond), the
     proxy before it, and two kinds of client: a greedy one that lists budgets, with 200 requests in
     flight, and five modest ones that each get a pod, with one.  Everything stays on this machine,
-    on ports that the system chooses.  While it runs, a browser shows what the proxy does, and
-    kubectl shows and changes its objects; where is on the screen.
+    on ports that the system chooses.  The first lines name the address of the live page, and a
+    kubectl command for the proxy's objects.
     """
     console = Console()
     if not console.is_terminal:

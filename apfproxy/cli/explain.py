@@ -55,24 +55,30 @@ Examples:
 
 @click.command(epilog=EPILOG)
 @click.argument("words", nargs=-1, metavar="[VERB RESOURCE [NAME] | -]")
-@click.option("--verb", help="A method, or a verb of Kubernetes, of --path. [default: GET]")
+@click.option(
+    "--verb", help="HTTP method or Kubernetes verb of the request to --path. [default: GET]"
+)
 @click.option("--path", metavar="/PATH", help="The target of the request, with its query.")
-@click.option("-n", "--namespace", metavar="NAME", help="Of the object. [default: default]")
+@click.option(
+    "-n", "--namespace", metavar="NAME", help="Namespace of the object. [default: default]"
+)
 @click.option(
     "-A",
     "--all-namespaces",
     is_flag=True,
-    help="No namespace: across all, or of a resource that has none.",
+    help="All namespaces, or a resource that has no namespace.",
 )
-@click.option("--as", "user", metavar="USER", help="Who asks. [default: an anonymous user]")
-@click.option("--as-group", "groups", multiple=True, metavar="GROUP", help="Repeatable.")
+@click.option("--as", "user", metavar="USER", help="The user. [default: system:anonymous]")
+@click.option(
+    "--as-group", "groups", multiple=True, metavar="GROUP", help="A group of the user.  Repeatable."
+)
 @click.option(
     "--header",
     "headers",
     multiple=True,
     type=Parsed("header", parse_header),
     metavar="NAME:VALUE",
-    help="Of the request, where flows are told apart by one.  Repeatable.",
+    help="A header field, for FlowSchemas that tell flows apart by one.  Repeatable.",
 )
 @objects_options
 @click.option(
@@ -83,7 +89,9 @@ Examples:
 )
 @admin_option
 @output_option
-@click.option("-v", "--verbose", is_flag=True, help="Say all that fails, not only the first.")
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Show the failures of all rules, not only the first."
+)
 def explain(  # noqa: PLR0913 - a parameter for each flag
     *,
     words: tuple[str, ...],
@@ -100,16 +108,16 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     verbose: bool,
     **objects: Any,  # noqa: ANN401 - as click gives them
 ) -> int:
-    """Explain what becomes of a request.
+    """Explain how a request is classified, and what happens to it.
 
     The request is given as kubectl would name it (VERB is get, list, watch, create, update, patch,
     delete or deletecollection; RESOURCE is pods, deployments.apps, pods/log and so on), as --verb
     and --path, or raw on standard input (-).
 
-    Shown are the FlowSchemas in their order with the first rule that fails, the chosen one, the
-    priority level, the flow and its hand of queues, the seats, and what would happen now.  Without
-    --admin that is said of a proxy that has just begun, with the objects that are built in and
-    those of --objects.
+    The answer lists the FlowSchemas in their order, each with the first rule that fails, then the
+    chosen one, the priority level, the flow and its hand of queues, the seats, and what would
+    happen now.  Without --admin it is that of an idle proxy with the built-in objects and those of
+    --objects.
     """
     if groups and user is None:
         raise click.UsageError("--as-group needs --as")

@@ -53,9 +53,9 @@ def limits(admin: Address | None, output: str, **objects: Any) -> int:  # noqa: 
     """Show how the seats are divided among the priority levels.
 
     For each level: its shares, what it may lend and borrow in percent, the nominal limit that its
-    shares buy it, what it can lend and borrow in seats, the least and the most that its limit can
-    be, its current limit, and its seats in use.  Without --admin the current limits are those of a
-    proxy that has just begun.  Below it says for which levels the server's seats are too few, and
+    shares buy, how many seats it can lend and borrow, the least and the most that its limit can be,
+    its current limit, and its seats in use.  Without --admin the current limits are those of an
+    idle proxy.  The lines below the table name levels for which the server has too few seats, and
     how many are enough.
     """
     if admin is None:

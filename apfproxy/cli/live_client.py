@@ -152,13 +152,13 @@ class LiveClient:
                 status = response.status
         except TimeoutError as error:
             raise CommandError(
-                f"{self.url} does not answer within {TIMEOUT_S:g} s; --admin is the address that"
-                " the proxy was told for its admin listener"
+                f"{self.url} does not answer within {TIMEOUT_S:g} s; give the address of the admin"
+                " listener of a running proxy, its own --admin"
             ) from error
         except (OSError, aiohttp.ClientError) as error:
             raise CommandError(
-                f"cannot ask {self.url}: {_reason(error)}; --admin is the address that the proxy"
-                " was told for its admin listener"
+                f"cannot ask {self.url}: {_reason(error)}; give the address of the admin listener"
+                " of a running proxy, its own --admin"
             ) from error
         return answer_json(self.url, status, bytes(body))
 

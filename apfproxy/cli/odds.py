@@ -86,13 +86,13 @@ def parse_bound(text: str) -> float:
     "--suggest",
     "is_suggesting",
     is_flag=True,
-    help="Find the fewest queues, and then the smallest hand, that keep the odds under --bound.",
+    help="Find the fewest queues, then the smallest hand, with odds at or below --bound.",
 )
 @click.option(
     "--bound",
     type=Parsed("probability", parse_bound),
     metavar="P",
-    help="What the odds may be at most with the most --elephants, such as 0.001.",
+    help="The highest odds, such as 0.001, with the largest number of --elephants.",
 )
 @output_option
 def odds(
@@ -104,7 +104,7 @@ def odds(
     bound: float | None,
     output: str,
 ) -> int:
-    """Compute how likely a small flow is squished by large ones.
+    """Compute the odds that large flows crowd out a small one.
 
     Each flow of a priority level is dealt a hand of its queues.  A flow is squished if each queue
     of its hand is in the hand of one of the elephants, which fill theirs: then it has to wait
@@ -121,8 +121,8 @@ def odds(
         found = suggest(bound, max(elephants))
         if found is None:
             raise CommandError(
-                f"no queues and hand get under {bound:g} with {max(elephants)} elephants: there"
-                f" are {MAX_QUEUES} queues at most, and hands of {MAX_HASH_BITS} bits of a hash"
+                f"no level keeps the odds at or below {bound:g} with {max(elephants)} elephants;"
+                f" it has at most {MAX_QUEUES} queues, and hands of {MAX_HASH_BITS} bits of a hash"
             )
         queues, hand_size = found.queues, found.hand_size
     elif bound is not None:

@@ -121,7 +121,7 @@ class Configuration:
     multiple=True,
     metavar="PATH",
     type=click.Path(),
-    help="Objects of a second configuration, which the first one is compared with.  Repeatable.",
+    help="Objects of a second configuration, to compare with the first.  Repeatable.",
 )
 @click.option(
     "--compare-server-concurrency-limit",
@@ -132,8 +132,7 @@ class Configuration:
 @click.option(
     "--suggested-objects/--no-suggested-objects",
     default=True,
-    show_default=True,
-    help="Whether the objects that Kubernetes suggests are among the built-in ones.",
+    help="Whether the objects that Kubernetes suggests are built in. [default: yes]",
 )
 @limit_adjustment_option
 @click.option(
@@ -150,7 +149,7 @@ class Configuration:
     default="0s",
     show_default=True,
     metavar="DURATION",
-    help="Count nothing before: limits follow demand from low ones at the start.",
+    help="Time at the start that is not counted, while limits adjust to the demand.",
 )
 @click.option(
     "--top",
@@ -166,7 +165,7 @@ class Configuration:
     default=100,
     show_default=True,
     metavar="N",
-    help="Lines of a log that may be unreadable.",
+    help="Unreadable lines of a log that are skipped; one more is an error.",
 )
 @output_option
 @click.option(
@@ -174,7 +173,7 @@ class Configuration:
     "html_path",
     metavar="FILE",
     type=click.Path(dir_okay=False, writable=True),
-    help="Write a report with plots there, too: one file, which needs nothing else.",
+    help="Write a report with plots, too, as one file that loads nothing else.",
 )
 def simulate(  # noqa: PLR0913  flags
     *,
@@ -196,10 +195,9 @@ def simulate(  # noqa: PLR0913  flags
 ) -> int:
     """Replay requests through one or two configurations.
 
-    They run on a virtual clock.  The requests are those of a log or of a synthetic mix; give one
-    of --mix, --audit-log and --access-log.  What decides is the flow control of the proxy itself.
-    Service times are as given, however many requests execute: a server that slows down under load
-    is not modelled.
+    The requests are those of a log or of a synthetic mix; give one of --mix, --audit-log and
+    --access-log.  They go through the flow control of the proxy itself, on a virtual clock.
+    Service times are as given: the server does not slow down under load.
     """
     if [mix_path, audit_log, access_log].count(None) != 2:  # noqa: PLR2004  two of three
         raise click.UsageError("give one of --mix, --audit-log and --access-log")

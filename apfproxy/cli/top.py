@@ -72,7 +72,7 @@ def parse_interval(text: str) -> float:
     type=Parsed("duration", parse_interval),
     default="1s",
     show_default=True,
-    help="Time between two looks.",
+    help="Time between updates.",
 )
 @click.option("--once", is_flag=True, help="Print one table, and end.")
 @click.option(
@@ -81,10 +81,10 @@ def parse_interval(text: str) -> float:
     type=click.Choice(["text", "json"]),
     default="text",
     show_default=True,
-    help="Tables for people, or one JSON document, of one look.",
+    help="Tables for people, or one JSON document.",
 )
 def top(admin: Address, interval_s: float, output: str, *, once: bool) -> int:
-    """Show what a running proxy does, as it does it.
+    """Show levels, queues and flows of a running proxy.
 
     For each priority level: its seats in use, its current, nominal, least and most limit, what it
     borrows (+) or lends (-), requests that execute and wait, and how many are dispatched and
@@ -92,10 +92,11 @@ def top(admin: Address, interval_s: float, output: str, *, once: bool) -> int:
     take the most seats (s), wait longest (w) or are rejected most (r).  q or Ctrl-C ends.
 
     In a bar, seats in use are solid, free ones shaded, and those lent dotted; a stroke in it is
-    the nominal limit of a level that borrows.  It is red while requests wait for seats.
+    the nominal limit of a level that borrows.  A bar is yellow when all seats are in use, red while
+    requests wait for seats.
 
-    Where the output is no terminal, it is one table, as with --once: of two looks one interval
-    apart, for the rates.
+    Where the output is not a terminal, or with --once, it is printed once.  The rates are then
+    those of one interval.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

@@ -41,7 +41,7 @@ def estimate_source(attributes: RequestAttributes, costs: Costs, max_seats: int)
             return "a watch that begins without the objects there are takes one seat"
         if attributes.verb in MUTATING_VERBS:
             return "a write that no watch is told of takes one seat"
-        return f"whatever is no list, watch or write takes one seat; this is {attributes.verb!r}"
+        return f"{attributes.verb!r} is no list, watch or write, so one seat"
     if attributes.verb in LIST_VERBS:
         options = attributes.list_options
         assert options is not None

@@ -47,7 +47,7 @@ INDEX = {
     "/metrics": "metrics for Prometheus, as text or OpenMetrics",
     "/livez": "whether the process works",
     "/readyz": "whether it should get traffic; ?verbose lists the checks",
-    "/healthz": "all that is not about shutting down",
+    "/healthz": "whether the process works, also while it shuts down",
     f"{DUMPS}/dump_priority_levels": "every priority level and what it did",
     f"{DUMPS}/dump_queues": "every queue and what waits in it",
     f"{DUMPS}/dump_requests": "every waiting or executing request; ?includeRequestDetails=1",

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 READING = frozenset({"GET", "HEAD"})
 REFUSAL = (
-    "over loopback this listener is read by an address, localhost or the name of its machine,"
-    " not by {host!r}, which a web page could have; a proxy before the listener has to set Host\n"
+    "over loopback this listener accepts as Host an IP address, localhost or the name of its"
+    " machine, not {host!r}, which a web page could use; a proxy before the listener must set"
+    " Host\n"
 )
 
 

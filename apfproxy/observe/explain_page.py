@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     Headers = Sequence[tuple[str, str]]
 
 PATH = "/debug/explain"
-EXPLAIN_INDEX = {PATH: "what would become of a request; says how to ask"}
+EXPLAIN_INDEX = {PATH: "what would happen to a request; without parameters it says how to ask"}
 NOT_ENFORCED = (
     "this proxy only observes: whatever is said here to wait or to be rejected executes at once"
 )
 PARAMETERS = ("method", "target", "user", "group", "header")
 MAX_PARAMETERS = 200
 USAGE = f"""\
-Ask what would become of a request:
+Ask what would happen to a request:
 
   {PATH}?method=GET&target=/api/v1/namespaces/x/pods&user=alice&group=dev
 

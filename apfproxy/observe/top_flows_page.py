@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PATH = "/debug/top_flows"
 TOP_FLOWS_INDEX = {
-    PATH: "flows by what they take lately; ?by=seatSeconds|waitSeconds|rejected, ?limit=20"
+    PATH: "flows that took or waited most lately; ?by=seatSeconds|waitSeconds|rejected, ?limit=20"
 }
 DEFAULT_LIMIT = 20
 MAX_LIMIT = 1000

@@ -58,7 +58,9 @@ async def test_unknown_token(token: str) -> None:
     """Any other text is nobody's, at once and on review."""
     tokens = taken(b"t,j,7\n")
 
-    assert Verdict(None, INFINITE, "no static token") == tokens.check(token)
+    assert Verdict(None, INFINITE, "the token is not in authentication.tokenFile") == tokens.check(
+        token
+    )
     assert tokens.check(token) == await tokens.review(token, "192.0.2.1")
 
 

@@ -131,8 +131,8 @@ async def test_nobody_there() -> None:
             await client.look()
 
     assert caught.value.message == (
-        f"cannot ask http://127.0.0.1:{port}: Connection refused; --admin is the address that the"
-        " proxy was told for its admin listener"
+        f"cannot ask http://127.0.0.1:{port}: Connection refused; give the address of the"
+        " admin listener of a running proxy, its own --admin"
     )
 
 
@@ -142,7 +142,7 @@ async def test_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
         async with LiveClient(address(port)) as client:
-            with pytest.raises(CommandError, match=r"does not answer within 0\.05 s; --admin is"):
+            with pytest.raises(CommandError, match=r"does not answer within 0\.05 s; give the"):
                 await client.look()
 
 

@@ -79,7 +79,7 @@ def test_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param("--suggest --bound 1", 2, "expected a probability", id="certain"),
         pytest.param("--suggest --bound nan", 2, "expected a probability", id="nan"),
         pytest.param("--suggest --bound x", 2, "expected a probability", id="text"),
-        pytest.param("--suggest --bound 1e-30", 1, "get under 1e-30 with 16", id="impossible"),
+        pytest.param("--suggest --bound 1e-30", 1, "at or below 1e-30 with 16", id="impossible"),
     ],
 )
 def test_wrong_input(

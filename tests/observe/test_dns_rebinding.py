@@ -36,7 +36,7 @@ async def test_page_of_another_site(client: Client, path: str) -> None:
     text = await response.text()
 
     assert 403 == response.status
-    assert "not by 'rebound.example:8081'" in text
+    assert "not 'rebound.example:8081'" in text
     assert "text/plain" == response.content_type
 
 
