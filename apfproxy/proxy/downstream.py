@@ -1,4 +1,4 @@
-"""A client's connection: it takes requests apart, one after the other, and sends their answers.
+"""The requests on a client's connection: taken apart, and begun one after the other.
 
 Pipelined requests are answered in their order: while one is under way, what follows it waits
 unparsed, up to a read's worth, and beyond that in the kernel.
@@ -6,20 +6,18 @@ unparsed, up to a read's worth, and beyond that in the kernel.
 
 from __future__ import annotations
 
-import asyncio
 import re
 from typing import TYPE_CHECKING, cast
 
-from apfproxy.faults import Part, contained, report
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import ChunkedError
-from apfproxy.proxy.client_limits import address_of, reset
+from apfproxy.proxy.client_connection import ClientConnection
+from apfproxy.proxy.client_limits import address_of
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.read_buffer import (
     NOBODY,
-    NOWHERE,
     READ_BUFFER,
     READ_VIEW,
     WRITE_HIGH_WATER_BYTES,
@@ -28,13 +26,11 @@ from apfproxy.proxy.request_body import RequestBody, too_long
 from apfproxy.proxy.request_fields import SIZED
 from apfproxy.proxy.request_head import HeadProbe
 from apfproxy.proxy.request_log import Failure
-from apfproxy.proxy.tls import peer_certificates
 
 if TYPE_CHECKING:
-    from apfproxy.authn.credentials import Peer
+    import asyncio
+
     from apfproxy.proxy.client import Served
-    from apfproxy.proxy.client_kinds import Heads
-    from apfproxy.proxy.context import Context
     from apfproxy.proxy.request import Request
 
 _EMPTY_LINES = re.compile(rb"\A(?:\r\n)+")
@@ -43,76 +39,10 @@ MAX_LINGER_BYTES = 1 << 20
 """Read after the last answer, so that the client sees it before a reset."""
 
 
-class DownstreamConnection(asyncio.BufferedProtocol):
-    """One client's connection.
+class DownstreamConnection(ClientConnection):
+    """One client's connection, and the requests that come on it."""
 
-    Attributes:
-        address: The client's; "" until the connection has come about.
-        deadline_ns: When `on_deadline` is due, or 0; the server's sweep looks at it.
-        keep_alive: Whether another request may follow the one under way.
-        forwarded_suffix: Ends the head of every forwarded request: the client's address.
-        is_write_paused: Whether the client is slow to take an answer.
-        was_made: Whether the connection has come about; then it says itself when it is gone.
-    """
-
-    __slots__ = (
-        "_body",
-        "_context",
-        "_counted_as",
-        "_discards_body",
-        "_exchange",
-        "_heads",
-        "_is_closed",
-        "_is_handed_over",
-        "_is_lingering",
-        "_is_read_paused",
-        "_kept",
-        "_linger_bytes",
-        "_pending",
-        "_pipelined",
-        "_probe",
-        "_probed_bytes",
-        "_transport",
-        "address",
-        "deadline_ns",
-        "forwarded_suffix",
-        "is_write_paused",
-        "keep_alive",
-        "was_made",
-        "write",
-    )
-
-    def __init__(self, context: Context, counted_as: str = "") -> None:
-        """Args: the listener's context, and the address if the limits know of the connection."""
-        self._context = context
-        self._counted_as = counted_as
-        """The address under which the limits count this connection; "" while they do not."""
-        self._transport = NOWHERE
-        self.write = NOWHERE.write
-        self.address = ""
-        self.forwarded_suffix = b""
-        self._heads: Heads | None = None
-        self._kept: dict[bytes, Request] = {}
-        self._exchange: Exchange | None = None
-        self._body: RequestBody | None = None
-        """Of the last request, until it is through."""
-        self._discards_body = False
-        self._pending: bytes | bytearray = b""
-        """What has come and is not taken; once there is more of it than a read, in an array."""
-        self._pipelined = 0
-        """Requests begun, one after the other, from what had come before the one before ended."""
-        self._probe: HeadProbe | None = None
-        self._probed_bytes = 0
-        self._is_closed = False
-        self._is_handed_over = False
-        self._is_read_paused = False
-        self._is_lingering = False
-        self._linger_bytes = 0
-        """Bytes thrown away since the last answer."""
-        self.deadline_ns = 0
-        self.keep_alive = True
-        self.is_write_paused = False
-        self.was_made = False
+    __slots__ = ()
 
     # What the transport says.
 
@@ -138,24 +68,6 @@ class DownstreamConnection(asyncio.BufferedProtocol):
         self.forwarded_suffix = context.intern(address.encode() + b"\r\n\r\n")
         self.deadline_ns = context.clock.now_ns() + context.in_force.head_timeout_ns
         context.connections.add(self)
-
-    def forget_peer(self) -> None:
-        """Find out anew what kind of client this is, when its next request comes.
-
-        Not at once: for many connections, each with a certificate of its own, that takes seconds.
-        """
-        self._heads = None
-        self._kept = {}
-
-    def _learn_peer(self) -> Heads:
-        """Find out what kind of client this is, and how its requests are to be read."""
-        is_tls = self._transport.get_extra_info("ssl_object") is not None
-        leaf, chain = peer_certificates(self._transport) if is_tls else (None, ())
-        heads = self._heads = self._context.client_kinds.heads_of(
-            self.address, leaf, chain, is_tls=is_tls
-        )
-        self._kept = heads.kept
-        return heads
 
     def get_buffer(self, sizehint: int) -> bytearray:  # noqa: ARG002  the protocol's signature
         return READ_BUFFER
@@ -204,12 +116,6 @@ class DownstreamConnection(asyncio.BufferedProtocol):
                 self._context.on_connection_closed()
 
     @guarded
-    def on_absence(self) -> None:
-        """The client has ended or broken its connection, of which nothing is read for now."""
-        self._leave()
-        self.abort_after_write()
-
-    @guarded
     def pause_writing(self) -> None:
         self.is_write_paused = True
         if self._exchange is None:
@@ -226,51 +132,6 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             self._take_pending()
 
     # What the exchange does.
-
-    @property
-    def peer(self) -> Peer:
-        """What is known of the client."""
-        return (self._heads or self._learn_peer()).peer
-
-    def send(self, data: bytes) -> None:
-        """Send a part of an answer."""
-        if not self._is_closed:
-            self._context.counters.bytes_to_clients += len(data)
-            self.write(data)
-
-    def pause_reading(self) -> None:
-        """Take no more of the request's body for now."""
-        if not self._is_read_paused and not self._is_closed:
-            self._is_read_paused = True
-            self._transport.pause_reading()
-            if not self._is_handed_over:
-                self._context.absences.watch(self)
-
-    def resume_reading(self) -> None:
-        """Take more."""
-        if self._is_read_paused and not self._is_closed:
-            self._is_read_paused = False
-            self._context.absences.forget(self)
-            self._transport.resume_reading()
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        """The client's."""
-        return self._transport
-
-    def hand_over(self, protocol: asyncio.BufferedProtocol) -> bytes:
-        """Let another protocol have the transport, for good: what has come and was not taken."""
-        pending, self._pending = bytes(self._pending), b""
-        self._is_handed_over = True
-        self._transport.set_protocol(protocol)
-        return pending
-
-    def may_keep_alive(self) -> bool:
-        """Whether the connection goes on after the answer that is about to start; decides it."""
-        body = self._body
-        if self._context.is_draining or (body is not None and not body.is_worth_discarding):
-            self.keep_alive = False
-        return self.keep_alive
 
     def on_exchange_end(self, exchange: Served, now_ns: int) -> None:
         """The answer is through: go on to the next request, or close."""
@@ -294,77 +155,7 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             # answered at once would otherwise nest as deeply.
             self._context.loop.call_soon(self._take_pending)
 
-    def abort(self) -> None:
-        """Close at once, with a reset if anything is unsent."""
-        self._exchange = None
-        self._is_closed = True
-        self._transport.abort()
-
-    def reset(self) -> None:
-        """Close at once, with a reset whatever is unsent."""
-        self._exchange = None
-        self._is_closed = True
-        reset(self._transport)
-
-    def fail(self, error: Exception, exchange: Served | None = None) -> None:
-        """Close after an error of the program, wherever it came up; never raises."""
-        loop = self._context.loop
-        report(Part.CONNECTION, error, "an error of the proxy itself: closed", loop=loop)
-        current, self._exchange = self._exchange, None
-        if exchange is not None:
-            exchange.give_up()
-        if current is not None and current is not exchange:
-            current.give_up()
-        with contained(Part.CONNECTION, loop):
-            self.abort()
-
-    def abort_after_write(self) -> None:
-        """Send what is buffered, then close without ending the answer."""
-        self._exchange = None
-        if not self._is_closed:
-            self._is_closed = True
-            # The transport itself would wait without end for a client that takes nothing.
-            self.deadline_ns = self._context.clock.now_ns() + self._context.in_force.idle_timeout_ns
-            self._transport.close()
-
     # What the server does.
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether it has no request, not even the start of one."""
-        return self._exchange is None and not self._pending and self._body is None
-
-    @property
-    def exchange(self) -> Exchange | None:
-        """The exchange under way."""
-        return self._exchange
-
-    @property
-    def has_seats(self) -> bool:
-        """Whether the request under way has seats."""
-        return self._exchange is not None and self._exchange.passage.has_seats
-
-    @property
-    def has_long_answer(self) -> bool:
-        """Whether the answer of a long-running request is under way."""
-        exchange = self._exchange
-        return exchange is not None and exchange.is_long_running and exchange.has_answered
-
-    @guarded
-    def end_long_answer(self) -> None:
-        """End it, if there is one, as if it were through; the proxy is about to stop."""
-        if self._exchange is not None and self.has_long_answer:
-            self._exchange.end_long_answer()
-
-    def hasten(self, deadline_ns: int) -> None:
-        """Let the connection, if it is idle, close by then at the latest."""
-        if self.is_idle and self.deadline_ns > deadline_ns:
-            self.deadline_ns = deadline_ns
-
-    def leave(self) -> None:
-        """Close at once, as if the client had: the proxy stops."""
-        self._leave()
-        self.abort()
 
     @guarded
     def on_deadline(self) -> None:
@@ -404,11 +195,6 @@ class DownstreamConnection(asyncio.BufferedProtocol):
                     self.pause_reading()  # until there is less; but a head may need more
         except (HeadError, ChunkedError) as error:
             self._fail(error)
-
-    def _wait_for_client(self) -> None:
-        """Take no more requests from a client that does not take the answers to those it made."""
-        if self._body is None and not self._is_lingering:
-            self.pause_reading()
 
     @guarded
     def _take_pending(self) -> None:
@@ -551,41 +337,3 @@ class DownstreamConnection(asyncio.BufferedProtocol):
             reason = Failure.CLIENT_TIMEOUT if error.code == 408 else Failure.MALFORMED
             access_log.on_refused(self.address, error.code, answers.body_bytes(answer), reason)
         self._linger()
-
-    def _linger(self) -> None:
-        """Close so that the client gets the last answer: end our side, read on for a while.
-
-        A connection closed with bytes unread is reset, and a reset overtakes the answer.
-        """
-        if self._is_closed:
-            return
-        # Without a half-close (TLS has none) all that can be done is to read on, which is of use
-        # only where more is to come: else the client must see the end at once.
-        if not self._transport.can_write_eof() and self._body is None and not self._pending:
-            self.resume_reading()
-            self.abort_after_write()
-            return
-        self.keep_alive = False
-        self._pending = b""
-        self._body = None
-        self._is_lingering = True
-        self.deadline_ns = self._context.clock.now_ns() + self._context.linger_ns
-        if self._transport.can_write_eof():
-            self._transport.write_eof()
-        self.resume_reading()
-
-    def _leave(self, refused_with: int = 0) -> None:
-        """End the exchange under way: the client is gone, or is refused with a code."""
-        exchange = self._exchange
-        if exchange is not None:
-            self._exchange = None
-            try:
-                if refused_with:
-                    exchange.on_malformed(refused_with)
-                else:
-                    exchange.on_client_left()
-            except Exception as error:  # noqa: BLE001  as `guarded`
-                self.fail(error, exchange)
-
-    def __repr__(self) -> str:
-        return f"<DownstreamConnection {'idle' if self.is_idle else self._exchange}>"

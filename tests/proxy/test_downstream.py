@@ -454,41 +454,6 @@ def test_broken_answer_holds_no_connection_for_ever(bench: Bench) -> None:
 # Ends.
 
 
-def test_idle_connections_can_be_hastened(bench: Bench) -> None:
-    """What has begun, if only with a byte, goes on; nothing is put off."""
-    clients = [bench.client(), bench.ask(b"G"), bench.ask(GET)]
-    for client in clients:
-        connection_of(client).hasten(bench.clock.now_ns() + 1_000_000_000)
-        connection_of(client).hasten(bench.clock.now_ns() + 9_000_000_000)
-    bench.wait(2)
-
-    assert ["close", "", ""] == [client.ended_by for client in clients]
-    assert 2 == bench.counters.connections_open
-    assert 3 == bench.counters.connections_accepted
-    bench.end(clients[2])
-    bench.assert_at_rest()
-
-
-def test_nothing_is_sent_after_the_end(bench: Bench) -> None:
-    """Once it is closed, all that may still be asked of it does nothing."""
-    client = bench.ask(GET)
-    connection = connection_of(client)
-    connection.abort()
-    connection.send(b"x")
-    connection.pause_reading()
-    connection.resume_reading()
-    connection.abort_after_write()
-    connection.hasten(0)
-
-    assert b"" == client.take()
-    assert "abort" == client.ended_by
-    exchange = next(iter(bench.controller.levels["queued"].queue_set.executing)).details._passenger  # noqa: SLF001  nothing else tells
-    connection.on_exchange_end(exchange, bench.clock.now_ns())
-    exchange.on_client_left()
-    bench.loop.run_ready()
-    bench.assert_at_rest()
-
-
 def test_end_during_the_wait_for_pending_requests(bench: Bench) -> None:
     """A connection that is cut between two pipelined requests begins no further one."""
     client = bench.ask(GET + GET)
@@ -511,15 +476,6 @@ def test_data_overtakes_pending_requests(bench: Bench) -> None:
 
     assert 2 == client.take().count(b"HTTP/1.1 200 ")
     bench.assert_at_rest()
-
-
-def test_shows_what_it_does(bench: Bench) -> None:
-    """A log can read it."""
-    client = bench.client()
-    assert "<DownstreamConnection idle>" == repr(connection_of(client))
-    bench.send(client, GET)
-    assert repr(connection_of(client)).startswith("<DownstreamConnection <Exchange ")
-    bench.end(client)
 
 
 # Who may assert identities.

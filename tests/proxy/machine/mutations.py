@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from apfproxy.authn.authenticator import FOREVER_NS
-from apfproxy.proxy.downstream import DownstreamConnection
+from apfproxy.proxy.client_connection import ClientConnection
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.exchange_base import ExchangeBase
 from apfproxy.proxy.forwarding import Forwarding
@@ -105,7 +105,7 @@ def _not_of_those_who_leave(log: Callable[..., None]) -> Callable[..., None]:
 
 
 def _forgets_half(forget: Callable[..., None]) -> Callable[..., None]:
-    def mutated(self: DownstreamConnection) -> None:
+    def mutated(self: ClientConnection) -> None:
         kept = self._kept
         forget(self)
         self._kept = kept
@@ -127,14 +127,12 @@ MUTATIONS: dict[str, Mutation] = {
         Forwarding, "_pause_upstream", _paused_gives_seats_back, seed=2
     ),
     "a client that leaves while nothing is read of it is not missed": Mutation(
-        DownstreamConnection, "on_absence", _nothing, seed=2
+        ClientConnection, "on_absence", _nothing, seed=2
     ),
     "who waits for a connection and leaves keeps the place": Mutation(
         ExchangeBase, "_drop_upstream", _keeps_its_place
     ),
-    "a client that ends has no deadline": Mutation(
-        DownstreamConnection, "abort_after_write", _nothing
-    ),
+    "a client that ends has no deadline": Mutation(ClientConnection, "abort_after_write", _nothing),
     "a watch is never over": Mutation(ExchangeBase, "_end_watch", _nothing),
     "a request whose client leaves is not in the log": Mutation(
         ExchangeBase, "_log", _not_of_those_who_leave
@@ -143,7 +141,7 @@ MUTATIONS: dict[str, Mutation] = {
         Forwarding, "on_answer", _says_less_of_an_answer
     ),
     "heads of those forgotten stay": Mutation(
-        DownstreamConnection, "forget_peer", _forgets_half, seed=15
+        ClientConnection, "forget_peer", _forgets_half, seed=15
     ),
     "the origin's pause is for ever": Mutation(
         Forwarding, "on_upstream_writable", _nothing, seed=58
