@@ -14,4 +14,4 @@ def read_file(path: Path, max_bytes: int, error_type: type[ValueError]) -> bytes
         with path.open("rb") as file:
             return file.read(max_bytes + 1)
     except OSError as error:
-        raise error_type(f"{path}: {error.strerror or error}") from error
+        raise error_type(f"{path}: cannot be read: {error.strerror or error}") from error

@@ -27,5 +27,5 @@ def test_content(tmp_path: Path, size: int) -> None:
 
 def test_missing(tmp_path: Path) -> None:
     """An error names the file, as the type that was asked for."""
-    with pytest.raises(WrongError, match=r"token: No such file or directory"):
+    with pytest.raises(WrongError, match=r"token: cannot be read: No such file or directory"):
         read_file(tmp_path / "token", 4, WrongError)

@@ -120,7 +120,7 @@ def test_load(tmp_path: Path) -> None:
 def test_load_without_file(tmp_path: Path) -> None:
     """A file that is not there is an error that names it."""
     tokens = StaticTokens(tmp_path / "none.csv")
-    with pytest.raises(StaticTokensError, match=r"none\.csv: No such file"):
+    with pytest.raises(StaticTokensError, match=r"none\.csv: cannot be read: No such file"):
         tokens.load()
 
 

@@ -284,5 +284,5 @@ async def test_file(tmp_path: Path) -> None:
 
 def test_missing_file(tmp_path: Path) -> None:
     """A file that is not there is an error that names it."""
-    with pytest.raises(WebKeysError, match=r"none\.pem: No such file"):
+    with pytest.raises(WebKeysError, match=r"none\.pem: cannot be read: No such file"):
         FileKeys(tmp_path / "none.pem").load()

@@ -177,7 +177,7 @@ QUEUING = struct(
 
 LIMIT_RESPONSE = struct(
     "LimitResponse",
-    "What becomes of requests that cannot be executed at once.",
+    "What happens to requests that cannot be executed at once.",
     required("type", STRING, "Queue or Reject.", number=1),
     pointer("queuing", QUEUING, "How requests wait, if the type is Queue.", number=2),
     union=Union(("queuing",), "type"),
@@ -194,7 +194,7 @@ SHARES_DESCRIPTION = "The level's share in the division of seats. 30 if absent"
 
 V1BETA3_LIMITED = struct(
     "LimitedPriorityLevelConfiguration",
-    "Limits of a level, and what becomes of requests beyond them.",
+    "Limits of a level, and what happens to requests beyond them.",
     written(SHARES, INT32, f"{SHARES_DESCRIPTION} or 0.", number=1),
     Field("limitResponse", LIMIT_RESPONSE, LIMIT_RESPONSE.description, number=2),
     msgspec.structs.replace(LENDABLE, number=3),
