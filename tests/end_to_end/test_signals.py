@@ -165,7 +165,10 @@ def test_files_are_read_again(site: Site) -> None:
         (lambda text: text.replace("seats", "seat") + "nonsense: 1\n", "nonsense: "),
         (lambda text: text + "upstream: {url: 'http://a:1'}\n", "upstream"),
         (lambda _: "upstream: [", "not YAML"),
-        (lambda text: text + "adminTokenFile: nowhere\n", "adminTokenFile (--admin-token-file) needs"),
+        (
+            lambda text: text + "adminTokenFile: nowhere\n",
+            "adminTokenFile (--admin-token-file) needs",
+        ),
         (
             lambda text: text.replace(
                 "{tokenFile: tokens}", "{tokenFile: tokens, clientCaFile: a}"
