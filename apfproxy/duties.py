@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import math
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from apfproxy.faults import Part, report
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
 FIRST_PAUSE_S = 1.0
 """After a task's failure; twice as long after each further one."""
@@ -26,7 +27,10 @@ STEADY_S = 60.0
 
 
 class Recurring:
-    """A plain call on the event loop, once a period."""
+    """A plain call on the event loop, once a period.
+
+    `pauses_s`, if given, has the seconds before each call, without an end.
+    """
 
     def __init__(
         self,
@@ -35,10 +39,12 @@ class Recurring:
         period_s: float,
         stale_after_s: float,
         work: Callable[[], None],
+        pauses_s: Iterator[float] | None = None,
     ) -> None:
         self._part = part
         self._loop = loop
         self._period_s = period_s
+        self._pauses_s = itertools.repeat(period_s) if pauses_s is None else pauses_s
         self._stale_after_s = stale_after_s
         self._work = work
         self._timer: asyncio.TimerHandle | None = None
@@ -65,7 +71,7 @@ class Recurring:
         return f"not done for {age_s:.1f} s; due every {self._period_s:g} s"
 
     def _arm(self) -> None:
-        self._timer = self._loop.call_later(self._period_s, self._run)
+        self._timer = self._loop.call_later(next(self._pauses_s), self._run)
 
     def _run(self) -> None:
         self._arm()

@@ -245,7 +245,7 @@ ENFORCE, OBSERVE = "enforce", "observe"
 
 
 PROMPT, AS_KUBERNETES = "prompt", "kubernetes"
-"""When idle seats are lent: as soon as a request waits for them, or every 10 s as there."""
+"""When idle seats are lent: as soon as a request lacks them, or every 10 s as there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,6 +113,7 @@ class ProxyProcess:
             ADJUSTMENT_PERIOD_S,
             STALE_LIMITS_S,
             self.controller.adjust_limits,
+            self.controller.adjustment_pauses_s(),
         )
         self.health = HealthRegistry()
         self.health.add("sweep", look=self.server.sweep.problem)

@@ -23,6 +23,7 @@ Source: kubernetes/apiserver pkg/util/flowcontrol/apf_controller.go.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
@@ -48,8 +49,8 @@ from apfproxy.flowcontrol.limits import (
     round_half_up,
 )
 from apfproxy.flowcontrol.priority_level import PriorityLevel, level_shares, queue_set_config
-from apfproxy.flowcontrol.prompt_limits import PromptLimits
-from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetKind
+from apfproxy.flowcontrol.prompt_limits import FIRST_PAUSES_S, PromptLimits
+from apfproxy.flowcontrol.queue_set import QueueSet
 from apfproxy.flowcontrol.ticket import Flow
 
 if TYPE_CHECKING:
@@ -138,9 +139,9 @@ class Controller:
         clock: For the levels' queue sets and seat demand.
         server_concurrency_limit: Seats of the whole proxy; >= 0.
         hash_seed: Makes the hashes of flows, and with them their queues, hard to guess.
-        is_prompt: Whether idle seats are lent as soon as a request waits for them, see
-            `prompt_limits`, and a level that has lent all serves one request at a time.  Kubernetes
-            has requests wait for the next adjustment.
+        is_prompt: Whether idle seats are lent as soon as a request lacks them, see
+            `prompt_limits`, a level that has lent all serves one request at a time, and the first
+            adjustments come sooner.  Kubernetes has requests wait for the next adjustment.
 
     Attributes (to read only):
         levels: By name; the quiescing ones too.
@@ -300,7 +301,7 @@ class Controller:
         self._adjust(self._clock.now_ns())
 
     def adjust_limits(self) -> None:
-        """Let the current limits follow demand; to be called every `ADJUSTMENT_PERIOD_S`.
+        """Let the current limits follow demand; to be called after each of `adjustment_pauses_s`.
 
         Levels that have drained disappear.  May dispatch requests, as `commit` may.
         """
@@ -366,18 +367,23 @@ class Controller:
         return self._clock.now_ns()
 
     def foreseen_seat_limit(self, level: PriorityLevel, seats: int) -> int:
-        """The seats that a level's requests may use once one of so many seats has come to wait."""
+        """The seats that a level's requests may use once one of so many seats asks for them."""
         queue_set = level.queue_set
         limit = queue_set.seat_limit
         fits = not queue_set.requests_waiting and queue_set.seats_in_use + seats <= limit
-        is_queuing = queue_set.config.kind is QueueSetKind.QUEUE
-        if fits or not is_queuing or self._prompt_limits is None:
+        if fits or self._prompt_limits is None:
             return limit
         return max(limit, self._prompt_limits.foreseen_limit(level, seats))
 
     def flow_schemas(self) -> list[FlowSchema]:
         """The FlowSchemas in force, in the order in which they are tried."""
         return sorted((route.flow_schema for route in self._routes.values()), key=matching_order)
+
+    def adjustment_pauses_s(self) -> Iterator[float]:
+        """The seconds before each adjustment of limits, without an end."""
+        if self._prompt_limits is not None:
+            yield from FIRST_PAUSES_S
+        yield from itertools.repeat(ADJUSTMENT_PERIOD_S)
 
     @property
     def unused_additions(self) -> int:
@@ -399,14 +405,15 @@ class Controller:
 
     def _new_level(self, configuration: PriorityLevelConfiguration, now_ns: int) -> PriorityLevel:
         """A level without seats as yet."""
-        demand = SeatDemand(now_ns)
+        demand, prompt = SeatDemand(now_ns), self._prompt_limits
         queue_set = QueueSet(
             configuration.metadata.name,
             self._clock,
             self._queue_set_config(configuration),
             0,
             demand,
-            None if self._prompt_limits is None else self._prompt_limits.on_wait,
+            None if prompt is None else prompt.on_wait,
+            None if prompt is None else prompt.on_rejection,
         )
         return PriorityLevel(configuration, queue_set, demand)
 

@@ -2,22 +2,27 @@
 
 Kubernetes adjusts the current limits every 10 s.  A level that has lent all that it has, or that is
 suddenly in demand, waits until then for seats that nobody uses, or for its own.  Here the arrival
-that has to wait has the limits adjusted, by the same division of seats and these rules:
+that has to wait, or to be rejected by a level without queues, has the limits adjusted, by the same
+division of seats and these rules:
 
 1. What counts is the demand of now, the seats in use and waited for, where Kubernetes has smoothed
    demand: that forgets in minutes that a level was busy.  Neither it nor the averages of the period
    are changed by looking, so that the adjustment at the period's end is what it would have been.
 2. Nobody goes below what it used of its own in the last `MARK_NS` at least: a level whose requests
    come and go keeps the seats for the next one.
-3. Limits change only where a level in which requests wait gets more seats by it.
-4. There are at most ten looks a second, fewer with more than a hundred levels, and none where
-   nothing waits.
-5. After an adjustment at a period's end, or for another configuration, what still waits is looked
+3. Seats that are left when every level has what it wants go to the levels that are short of seats,
+   in proportion to their demand.  Kubernetes divides them among all, idle levels included, so that
+   a level that was idle until now would get few at its first look.
+4. Limits change only where a level that is short gets more seats by it.
+5. There are at most ten looks a second, fewer with more than a hundred levels, and none where
+   nothing is short.
+6. After an adjustment at a period's end, or for another configuration, what still waits is looked
    at like an arrival: smoothed demand may have given its seats to a level that is idle by now.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.limits import adjust
@@ -29,6 +34,9 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.limits import Adjustment
     from apfproxy.flowcontrol.priority_level import PriorityLevel
 
+FIRST_PAUSES_S = (0.5, 0.5, 1.0, 3.0, 5.0)
+"""Before the first adjustments by smoothed demand, which knows nothing at the start: they are at
+0.5, 1, 2, 5 and 10 s."""
 LOOK_NS = 100_000_000
 """Between two looks: short for people, long beside the time that an adjustment takes."""
 LOOK_NS_PER_LEVEL = 1_000_000
@@ -38,7 +46,7 @@ MARK_NS = 500_000_000
 
 
 class PromptLimits:
-    """Adjusts limits when a request begins to wait, and while any waits."""
+    """Adjusts limits when a request begins to wait or is to be rejected, and while any waits."""
 
     def __init__(
         self,
@@ -59,9 +67,18 @@ class PromptLimits:
             return
         now_ns = self._clock.now_ns()
         if now_ns >= self._due_ns:
-            self._look(now_ns)
+            self._look(now_ns, {})
         else:
             self._timer = self._clock.call_at(self._due_ns, self._on_due)
+
+    def on_rejection(self, name: str, seats: int) -> None:
+        """Look, if it is time: a level without queues is about to reject a request.
+
+        Nothing waits there, so nobody is looked after later.
+        """
+        now_ns = self._clock.now_ns()
+        if self._timer is None and now_ns >= self._due_ns:
+            self._look(now_ns, {name: seats})
 
     def on_adjustment(self) -> None:
         """Limits were adjusted by smoothed demand: look, if requests wait that may get more."""
@@ -83,17 +100,21 @@ class PromptLimits:
 
     def _on_due(self) -> None:
         self._timer = None
-        self._look(self._clock.now_ns())
+        self._look(self._clock.now_ns(), {})
 
-    def _look(self, now_ns: int) -> None:
-        """Adjust the limits if that helps, and look again later if anything waits."""
+    def _look(self, now_ns: int, arriving: dict[str, int]) -> None:
+        """Adjust the limits if that helps, and look again later if anything waits.
+
+        `arriving` as of `adjustment_for_waiting`.
+        """
         levels = self._levels()
         self._due_ns = now_ns + max(LOOK_NS, LOOK_NS_PER_LEVEL * len(levels))
-        if not any(_may_get_more(level, 0) for level in levels):
+        if any(_may_get_more(level, 0) for level in levels):
+            # First, so that no error can end the looks.
+            self._timer = self._clock.call_at(self._due_ns, self._on_due)
+        elif not arriving:
             return
-        # First, so that no error can end the looks.
-        self._timer = self._clock.call_at(self._due_ns, self._on_due)
-        adjustment = adjustment_for_waiting(levels, {})
+        adjustment = adjustment_for_waiting(levels, arriving)
         if now_ns >= self._mark_due_ns:
             self._mark_due_ns = now_ns + MARK_NS
             for level in levels:
@@ -108,31 +129,48 @@ class PromptLimits:
 def adjustment_for_waiting(
     levels: Sequence[PriorityLevel], arriving: dict[str, int]
 ) -> Adjustment | None:
-    """The adjustment by which a level in which requests wait gets more seats; None if none does.
+    """The adjustment by which a level that is short of seats gets more; None if none does.
 
-    `arriving` has the seats that a request is about to wait for, by the name of its level.
+    `arriving` has the seats of a request that is about to wait or to be rejected, by the name of
+    its level.
     """
     wanted = [level.demand.seats + arriving.get(level.name, 0) for level in levels]
     waiting = [_may_get_more(level, arriving.get(level.name, 0)) for level in levels]
-    if not any(
+    if not any(waiting) or not any(
         _has_idle_seats(level) or (is_waiting and _lacks_its_own(level, seats))
         for level, is_waiting, seats in zip(levels, waiting, wanted, strict=True)
     ):
         return None
-    adjustment = adjust(
-        [
-            level.wants(max(level.demand.recent_watermark, seats), float(seats))
-            for level, seats in zip(levels, wanted, strict=True)
-        ]
-    )
+    adjustment = _divide(levels, waiting, wanted)
     for level, is_waiting, seats in zip(levels, waiting, adjustment.current, strict=True):
         if is_waiting and seats > level.current_limit:
             return adjustment
     return None
 
 
+def _divide(
+    levels: Sequence[PriorityLevel], waiting: Sequence[bool], wanted: Sequence[int]
+) -> Adjustment:
+    """Divide the seats by the demand of now, what is left over among the levels that are short."""
+    demands = [
+        level.wants(max(level.demand.recent_watermark, seats), float(seats))
+        for level, seats in zip(levels, wanted, strict=True)
+    ]
+    adjustment = adjust(demands)
+    if adjustment.fair_proportion <= 1:
+        return adjustment
+    limited = [index for index, level in enumerate(levels) if not level.is_exempt]
+    targets = adjustment.targets
+    left = sum(level.nominal_limit for level in levels) - sum(targets[index] for index in limited)
+    short = [index for index in limited if waiting[index]]
+    factor = 1 + max(left, 0) / sum(targets[index] for index in short)
+    for index in short:
+        demands[index] = replace(demands[index], smoothed=targets[index] * factor)
+    return adjust(demands)
+
+
 def _may_get_more(level: PriorityLevel, arriving: int) -> bool:
-    """Whether requests wait for seats that the level may have."""
+    """Whether requests want seats that the level may have, and lack them."""
     return bool(
         (arriving or level.queue_set.requests_waiting) and level.current_limit < level.upper_limit
     )

@@ -110,6 +110,8 @@ class QueueSet:
         concurrency_limit: Seats; >= 0.  Only counted, not enforced, at an exempt level.
         demand: Told of every change of seats in use plus seats waited for.
         on_wait: Called when an arrival is about to wait; it may bring about more seats for it.
+        on_rejection: Called with the name and the seats asked for when an arrival that cannot wait
+            is about to be rejected; the same.
 
     Raises:
         ValueError: The dealer cannot deal such hands from so many queues.
@@ -135,6 +137,7 @@ class QueueSet:
         "_is_notifying",
         "_last_ns",
         "_now_ns",
+        "_on_rejection",
         "_on_wait",
         "_queue_length_limit",
         "_ready",
@@ -172,6 +175,7 @@ class QueueSet:
         concurrency_limit: int,
         demand: SeatDemand,
         on_wait: Callable[[], None] | None = None,
+        on_rejection: Callable[[str, int], None] | None = None,
     ) -> None:
         self.name = name
         self.meter = LevelMeter()
@@ -179,6 +183,7 @@ class QueueSet:
         self._call_at = clock.call_at
         self._update_demand = demand.update
         self._on_wait = on_wait
+        self._on_rejection = on_rejection
         self._time_at = self.meter.time_at
 
         self.config = config
@@ -544,11 +549,15 @@ class QueueSet:
         details: Any,  # noqa: ANN401  the caller's own
         now_ns: int,
     ) -> Ticket | RejectReason:
-        if not self._fits(estimate.max_seats):
-            self.rejected_total += 1
-            flow.counters.rejected_concurrency_limit += 1
-            flow.counters.wait_rejected_ns.observe(0)
-            return RejectReason.CONCURRENCY_LIMIT
+        seats = estimate.max_seats
+        if not self._fits(seats):
+            if self._on_rejection is not None:
+                self._on_rejection(self.name, seats)
+            if not self._fits(seats):
+                self.rejected_total += 1
+                flow.counters.rejected_concurrency_limit += 1
+                flow.counters.wait_rejected_ns.observe(0)
+                return RejectReason.CONCURRENCY_LIMIT
         ticket = Ticket(flow, estimate, details, now_ns, None, EXECUTING, now_ns, 0)
         self._take_seats(ticket, now_ns)
         self._settle(now_ns)

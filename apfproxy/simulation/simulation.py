@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
+from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.flow_control import FlowControl
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from apfproxy.simulation.kinds import Kind
 
 NS_PER_S = 1_000_000_000
-ADJUSTMENT_PERIOD_NS = round(ADJUSTMENT_PERIOD_S * NS_PER_S)
 
 WATCH_SEATS_NS = 100_000_000
 """A WATCH gives its seats back after a silence of 0.1 s, the proxy's default; logs do not tell."""
@@ -189,8 +188,7 @@ class Simulation:
         server_concurrency_limit: Seats of the whole proxy.
         hash_seed: Decides which queues flows are dealt.
         is_prompt: As of `Controller`; the proxy's default.
-        warm_up_ns: What happens before is in the series, but does not count otherwise.  A level
-            that has just been made has few seats until the first adjustment of limits.
+        warm_up_ns: What happens before is in the series, but does not count otherwise.
         on_progress: Called now and then with the requests so far.
 
     Attributes:
@@ -224,6 +222,7 @@ class Simulation:
         self.controller = Controller(
             clock, server_concurrency_limit, hash_seed, is_prompt=is_prompt
         )
+        self._pauses_s = self.controller.adjustment_pauses_s()
         digest = self.controller.digest(objects)
         self.controller.commit(digest)
         self.problems = digest.problems
@@ -253,7 +252,7 @@ class Simulation:
         clock = self.clock
         if not self.sources:
             return
-        clock.arm(ADJUSTMENT_PERIOD_NS, self._adjust, None)
+        self._arm_adjustment()
         if self._warm_up_ns:
             clock.arm_arrival(self._warm_up_ns, self._begin_to_count, None)
         clock.arm(self.bin_ns, self._sample, None)
@@ -378,7 +377,11 @@ class Simulation:
         self.controller.adjust_limits()
         for view in self.views.values():
             view.note_limit()
-        self.clock.arm(self.clock.time_ns + ADJUSTMENT_PERIOD_NS, self._adjust, None)
+        self._arm_adjustment()
+
+    def _arm_adjustment(self) -> None:
+        pause_ns = round(next(self._pauses_s) * NS_PER_S)
+        self.clock.arm(self.clock.time_ns + pause_ns, self._adjust, None)
 
     def _begin_to_count(self, _: None) -> None:
         for view in self.views.values():

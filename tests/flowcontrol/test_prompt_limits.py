@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +14,13 @@ from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.explanation import explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
-from apfproxy.flowcontrol.prompt_limits import LOOK_NS, MARK_NS, PromptLimits
-from apfproxy.flowcontrol.ticket import RejectReason, Ticket, WorkEstimate
+from apfproxy.flowcontrol.prompt_limits import (
+    LOOK_NS,
+    MARK_NS,
+    PromptLimits,
+    adjustment_for_waiting,
+)
+from apfproxy.flowcontrol.ticket import Ticket, WorkEstimate
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.user import AUTHENTICATED_GROUP, User
 from loadtest.objects import flow_schema, priority_level, user_subject
@@ -38,12 +44,17 @@ class Scene:
         self.controller.commit(self.controller.digest(objects))
 
     def arrive(self, name: str, count: int = 1, seats: int = 1) -> list[Ticket]:
-        """Admit requests of a user."""
+        """Admit requests of a user, none of which is rejected."""
+        tickets = self.take(name, count, seats)
+        assert count == len(tickets)
+        return tickets
+
+    def take(self, name: str, count: int = 1, seats: int = 1) -> list[Ticket]:
+        """Those of a user's requests that are not rejected."""
         found = self.controller.classify(User(name, (AUTHENTICATED_GROUP,)), GET_POD)
         queue_set = found.level.queue_set
         estimate = WorkEstimate(seats)
         tickets = [queue_set.admit(found.flow, estimate, lambda _: None) for _ in range(count)]
-        assert not any(isinstance(ticket, RejectReason) for ticket in tickets)
         return [ticket for ticket in tickets if isinstance(ticket, Ticket)]
 
     def finish(self, name: str, tickets: list[Ticket]) -> None:
@@ -65,17 +76,24 @@ class Scene:
 
 
 def two_levels(
-    lendable: int = 50, shares: int = 5, borrowing: int | None = None
+    lendable: int = 50, shares: int = 5, borrowing: int | None = None, *, is_queuing: bool = True
 ) -> list[FlowControlObject]:
     """The levels of two users."""
-    return levels_of("ab", lendable, shares, borrowing)
+    return levels_of("ab", lendable, shares, borrowing, is_queuing=is_queuing)
 
 
 def levels_of(
-    names: str, lendable: int = 50, shares: int = 5, borrowing: int | None = None
+    names: str,
+    lendable: int = 50,
+    shares: int = 5,
+    borrowing: int | None = None,
+    *,
+    is_queuing: bool = True,
 ) -> list[FlowControlObject]:
     """A level for each user, who is named as the level."""
-    queuing = QueuingConfiguration(queues=4, hand_size=1, queue_length_limit=50)
+    queuing = None
+    if is_queuing:
+        queuing = QueuingConfiguration(queues=4, hand_size=1, queue_length_limit=50)
     objects: list[FlowControlObject] = []
     for name in names:
         objects += [
@@ -135,10 +153,7 @@ def test_a_level_without_shares_borrows_at_once() -> None:
     lender = priority_level("lender", shares=5, queuing=None, lendable_percent=50)
     scene = Scene(*two_levels(shares=0), lender)
 
-    tickets = scene.arrive("a", 2)
-    assert 1 == scene.executing(tickets)
-    scene.wait(LOOK_NS)
-    assert 2 == scene.executing(tickets)
+    assert 2 == scene.executing(scene.arrive("a", 2))
 
 
 def test_idle_seats_are_lent_at_once() -> None:
@@ -151,6 +166,76 @@ def test_idle_seats_are_lent_at_once() -> None:
 
     assert before < scene.limit("a") == scene.executing(tickets)
     assert scene.controller.levels["b"].lower_limit <= scene.limit("b") < before
+
+
+def test_idle_seats_are_lent_from_the_start() -> None:
+    """With 20 seats one client of a level of two has all that others lend, from its first burst."""
+    scene = Scene(*bootstrap_objects(), seats=20)
+    assert 2 == scene.limit("global-default")
+
+    tickets = scene.arrive("somebody", 150)
+
+    kept = sum(level.lower_limit for level in scene.controller.levels.values())
+    own = scene.controller.levels["global-default"].lower_limit
+    lent = scene.controller.executing_limit - (kept - own)
+    assert lent == scene.limit("global-default") == scene.executing(tickets)
+
+
+def test_what_is_left_over_is_divided_among_who_is_short() -> None:
+    """In proportion to demand; a level that has all it wants keeps that."""
+    scene = Scene(*levels_of("abcd", lendable=100), seats=50)
+    scene.arrive("c", 2)
+    scene.wait(LOOK_NS)
+    levels = [scene.controller.levels[name] for name in "abcd"]
+    assert [10, 10, 10, 10] == [level.nominal_limit for level in levels]
+    for level, demand in zip(levels, (6, 12, 2, 0), strict=True):
+        level.demand.update(scene.clock.now_ns(), demand)
+        level.current_limit = 5 if demand > 5 else 10
+
+    adjustment = adjustment_for_waiting(levels, {"a": 3, "b": 6})
+
+    # 40 seats, of which 27 + 2 are wanted; the other 11 go to `a` and `b`, 1 : 2.
+    assert adjustment is not None
+    assert (13, 25, 2, 0) == adjustment.current
+
+
+@pytest.mark.parametrize("is_prompt", [True, False])
+def test_a_level_without_queues_borrows_before_it_rejects(*, is_prompt: bool) -> None:
+    """The first request that it would reject brings it all that others lend."""
+    scene = Scene(*two_levels(is_queuing=False), is_prompt=is_prompt)
+    level = scene.controller.levels["a"]
+    before = level.current_limit
+
+    taken = scene.take("a", 40)
+
+    assert len(taken) == level.current_limit
+    assert is_prompt == (before < level.current_limit)
+    assert 40 - len(taken) == level.queue_set.rejected_total
+    assert is_prompt == ("at rest" in repr(scene.controller._prompt_limits))  # noqa: SLF001  as below
+
+
+def test_rejections_are_looked_at_ten_times_a_second() -> None:
+    """Another level's first rejection right after a look brings nothing; a later one does."""
+    scene = Scene(*two_levels(lendable=100, is_queuing=False))
+    scene.take("a", 40)
+    assert 0 == scene.limit("b")
+
+    assert 1 == len(scene.take("b", 2))  # one request wider than the limit may be alone
+    scene.wait(LOOK_NS - 1)
+    assert 0 == len(scene.take("b"))
+    scene.wait(1)
+    assert 1 == len(scene.take("b"))
+
+
+def test_the_first_adjustments_come_sooner() -> None:
+    """At 0.5, 1, 2, 5 and 10 s, then every 10 s; as Kubernetes does it, every 10 s."""
+    prompt, as_kubernetes = (
+        list(itertools.accumulate(itertools.islice(scene.controller.adjustment_pauses_s(), 7)))
+        for scene in (Scene(), Scene(is_prompt=False))
+    )
+
+    assert [0.5, 1, 2, 5, 10, 20, 30] == prompt
+    assert [10, 20, 30, 40, 50, 60, 70] == as_kubernetes
 
 
 def test_the_rules_of_kubernetes_know_of_none() -> None:
@@ -166,17 +251,16 @@ def test_the_rules_of_kubernetes_know_of_none() -> None:
 
 def test_looks_are_bounded() -> None:
     """Who begins to wait right after a look is looked after when the next one is due."""
-    scene = Scene(*two_levels())
-    scene.arrive("a", scene.limit("a") + 1)
-    limit = scene.limit("a")
-    more = scene.arrive("a", 40)
+    scene = Scene(*two_levels(lendable=100))
+    scene.arrive("a", 40)
+    limit = scene.limit("b")
+    tickets = scene.arrive("b", 5)
 
-    assert limit == scene.limit("a")
-    assert scene.executing(more) < limit
+    assert 0 == limit == scene.limit("b")
     scene.wait(LOOK_NS - 1)
-    assert limit == scene.limit("a")
+    assert (0, 1) == (scene.limit("b"), scene.executing(tickets))
     scene.wait(1)
-    assert limit < scene.limit("a")
+    assert (5, 5) == (scene.limit("b"), scene.executing(tickets))
 
 
 def test_looks_end_with_the_wait() -> None:
@@ -255,21 +339,29 @@ def test_seats_come_back() -> None:
     name=st.sampled_from("ab"),
     seats=st.integers(1, 3),
     lendable=st.sampled_from((0, 50, 100)),
+    is_queuing=st.booleans(),
 )
 def test_explained_as_it_happens(
-    before: list[tuple[str, int]], pause_ns: int, name: str, seats: int, lendable: int
+    before: list[tuple[str, int]],
+    pause_ns: int,
+    name: str,
+    seats: int,
+    lendable: int,
+    *,
+    is_queuing: bool,
 ) -> None:
     """An explanation foresees the adjustment that the request would bring about."""
-    scene = Scene(*two_levels(lendable=lendable))
+    scene = Scene(*two_levels(lendable=lendable, is_queuing=is_queuing))
     for other, count in before:
-        scene.arrive(other, count)
+        scene.take(other, count)
     scene.wait(pause_ns)
     asker = User(name, (AUTHENTICATED_GROUP,))
 
     explained = explain(scene.controller, LearnedCosts(scene.clock.now_ns), asker, GET_POD)
-    (ticket,) = scene.arrive(name)
+    tickets = scene.take(name)
 
-    assert ticket.is_executing is (explained.outcome.decision == "execute")
+    assert (explained.outcome.decision == "reject") == (not tickets)
+    assert scene.executing(tickets) == (explained.outcome.decision == "execute")
     limit = scene.controller.foreseen_seat_limit(scene.controller.levels[name], seats)
     assert limit >= scene.limit(name)
 

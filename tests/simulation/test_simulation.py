@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.flowcontrol.controller import Controller
 from apfproxy.request.user import User
 from apfproxy.simulation import simulation as module
 from apfproxy.simulation.kinds import Kind, kind_of
@@ -198,6 +199,24 @@ def test_problems_are_kept() -> None:
     lost = [each for each in objects() if each.metadata.name != "level"]
 
     assert 1 == len(Simulation(lost, 10).problems)
+
+
+@pytest.mark.parametrize(
+    ("is_prompt", "times_s"),
+    [(True, [0.5, 1, 2, 5, 10, 20, 30]), (False, [10, 20, 30])],
+)
+def test_limits_are_adjusted_as_in_the_proxy(
+    times_s: list[float], monkeypatch: pytest.MonkeyPatch, *, is_prompt: bool
+) -> None:
+    """Soon after the start, then every 10 s; as in Kubernetes, every 10 s."""
+    simulation = Simulation(objects(), 10, is_prompt=is_prompt)
+    adjusted: list[float] = []
+    monkeypatch.setattr(
+        Controller, "adjust_limits", lambda _: adjusted.append(simulation.clock.time_ns / S)
+    )
+    ran(simulation, [(0, hurried(40_000), 35 * S)])
+
+    assert times_s == adjusted
 
 
 def test_warm_up_does_not_count() -> None:
