@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from apfproxy.observe.authentication_metrics import authentication_families
 from apfproxy.observe.families import NO_LABELS, counter
 from apfproxy.observe.metrics import MetricsPage
+from apfproxy.observe.object_metrics import object_families
 from apfproxy.observe.process_metrics import (
     access_log_families,
     admin_families,
@@ -41,6 +42,7 @@ def metrics_page(parts: AdminParts, places: Places) -> MetricsPage:
 
 
 def _families(parts: AdminParts) -> Iterator[Families]:
+    yield partial(object_families, parts.controller)
     identities = parts.identities
     counters = identities.authenticator.counters
     yield partial(authentication_families, counters, identities.review_apis)

@@ -15,6 +15,7 @@ from apfproxy.app.raw_request import RawRequest, read_raw_request, request_of_li
 from apfproxy.authn.impersonation import effective
 from apfproxy.cli.admin_client import fetch_as
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
+from apfproxy.cli.explain_uid import explain_uids
 from apfproxy.cli.explanation_text import explanation_lines
 from apfproxy.cli.offline import objects_options, offline_controller, refuse_with_admin
 from apfproxy.cli.parameters import Parsed, admin_option, output_option
@@ -48,6 +49,7 @@ Examples:
   apfproxy explain get deployments.apps/scale web -n x --as alice --as-group dev
   apfproxy explain --verb GET --path /api/v1/namespaces/x/pods?limit=500 --as alice
   apfproxy explain list pods -A --as alice --admin http://127.0.0.1:8081 -o json
+  apfproxy explain --uid 862bb3d2-6ecc-5a09-bc07-070b4169cf90
   printf 'GET /healthz HTTP/1.1\\nHost: a\\n\\n' | apfproxy explain -
 
 {EXIT_CODES}"""
@@ -80,6 +82,14 @@ Examples:
     metavar="NAME:VALUE",
     help="A header field, for FlowSchemas that tell flows apart by one.  Repeatable.",
 )
+@click.option(
+    "--uid",
+    "uids",
+    multiple=True,
+    metavar="UID",
+    help="Instead of a request: say which object the headers X-Kubernetes-PF-*-UID of an answer"
+    " name.  Repeatable.",
+)
 @objects_options
 @click.option(
     "--hash-seed",
@@ -102,6 +112,7 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     user: str | None,
     groups: tuple[str, ...],
     headers: tuple[tuple[str, str], ...],
+    uids: tuple[str, ...],
     hash_seed: int | None,
     admin: Address | None,
     output: str,
@@ -119,6 +130,10 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     happen now.  Without --admin it is that of an idle proxy with the built-in objects and those of
     --objects.
     """
+    if uids:
+        if any((words, verb, path, namespace, all_namespaces, user, groups, headers, hash_seed)):
+            raise click.UsageError("--uid asks about an object, not a request: leave out the rest")
+        return explain_uids(uids, admin, objects, output)
     if groups and user is None:
         raise click.UsageError("--as-group needs --as")
     for flag, names in (("--as", (user,)), ("--as-group", groups)):

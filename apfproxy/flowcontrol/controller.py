@@ -32,7 +32,6 @@ from apfproxy.api.flowcontrol.types import (
     FlowSchema,
     PriorityLevelConfiguration,
     kind_of,
-    stable_uid,
 )
 from apfproxy.flowcontrol.added_distinguisher import added_distinguisher, no_header
 from apfproxy.flowcontrol.classifier import Classifier, distinguisher, flow_hash, matching_order
@@ -97,7 +96,7 @@ class Classification:
     def __init__(self, route: Route, flow: Flow, generation: int) -> None:
         self.flow_schema = route.flow_schema
         self.flow_schema_uid = route.flow_schema_uid
-        self.priority_level_uid = stable_uid(route.level.configuration)
+        self.priority_level_uid = route.level.uid
         self.level = route.level
         self.limits = route.limits
         self.flow = flow

@@ -8,6 +8,7 @@ from apfproxy.api.flowcontrol.additions import MOST_WAIT_NS, level_additions
 from apfproxy.api.flowcontrol.types import (
     ExemptPriorityLevelConfiguration,
     PriorityLevelConfiguration,
+    stable_uid,
 )
 from apfproxy.flowcontrol.limits import LevelDemand, LevelLimits
 from apfproxy.flowcontrol.queue_set import QueueSet, QueueSetConfig, QueueSetKind
@@ -73,6 +74,7 @@ class PriorityLevel:
         demand: The seat demand that the queue set reports.
         retry_after: How long a rejected client is asked to stay away.
         configuration: The object in force; the last one while it is quiescing.
+        uid: Of that, as answers name it.
         additions: What annotations of that add.
         is_quiescing: Whether its object is gone and it only drains.
         nominal_limit: Seats that its shares buy it.
@@ -92,6 +94,7 @@ class PriorityLevel:
         self.demand = demand
         self.retry_after = RetryAfter()
         self.configuration = configuration
+        self.uid = stable_uid(configuration)
         self.additions = level_additions(configuration)
         self.is_quiescing = False
         self.nominal_limit = 0
@@ -104,6 +107,7 @@ class PriorityLevel:
     def configure(self, configuration: PriorityLevelConfiguration) -> None:
         """Put a configuration in force, but for limits and queues, which the controller sets."""
         self.configuration = configuration
+        self.uid = stable_uid(configuration)
         self.additions = level_additions(configuration)
         self.is_quiescing = False
 

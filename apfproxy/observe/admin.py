@@ -28,6 +28,7 @@ from apfproxy.observe.limits_page import LIMITS_INDEX, limits_route
 from apfproxy.observe.live_page import LIVE_INDEX, LivePage, wants_page
 from apfproxy.observe.live_state import LiveInputs
 from apfproxy.observe.negotiation import wants_json
+from apfproxy.observe.objects_page import OBJECTS_INDEX, objects_route
 from apfproxy.observe.responses import header, page_response, plain_errors
 from apfproxy.observe.table import table_json, table_text
 from apfproxy.observe.top_flows_page import TOP_FLOWS_INDEX, top_flows_route
@@ -82,12 +83,20 @@ def build_admin_app(
 
     `wall_offset_ns` gives nanoseconds since 1970 less the controller's clock, now.
     """
-    index = {**INDEX, **LIVE_INDEX, **(API_INDEX if api_routes else {}), **LIMITS_INDEX}
+    index = {
+        **INDEX,
+        **LIVE_INDEX,
+        **(API_INDEX if api_routes else {}),
+        **LIMITS_INDEX,
+        **OBJECTS_INDEX,
+    }
     live = LivePage(controller, live_inputs or LiveInputs())
     app = web.Application(middlewares=[plain_errors, own_names_only])
     app.add_routes([index_route(index, live), *dump_routes(controller, wall_offset_ns)])
     live.add_to(app)
-    app.add_routes([*health_routes(health, metrics), limits_route(controller)])
+    app.add_routes(
+        [*health_routes(health, metrics), limits_route(controller), objects_route(controller)]
+    )
     if explain_page is not None:
         index.update(EXPLAIN_INDEX)
         app.add_routes([explain_page])

@@ -78,6 +78,7 @@ def _level(level: PriorityLevel) -> State:
     queues = queue_set.queues[:MAX_QUEUES]
     return {
         "name": level.name,
+        "uid": level.uid,
         "type": "Exempt" if level.is_exempt else "Limited",
         "isQuiescing": level.is_quiescing,
         "nominal": level.nominal_limit,

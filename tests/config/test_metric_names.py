@@ -154,6 +154,7 @@ async def test_every_metric_of_the_proxy_is_shown(tmp_path: Path) -> None:
 
     assert own - read == {
         "apfproxy_config_last_success_timestamp_seconds",
+        "apfproxy_flowcontrol_object_info",
         "apfproxy_tunnels_total",
         "apfproxy_upstream_connections_opened_total",
     }

@@ -34,6 +34,7 @@ def test_level(scene: Scene) -> None:
 
     assert {
         "name": "tiny",
+        "uid": scene.controller.levels["tiny"].uid,
         "type": "Limited",
         "isQuiescing": False,
         "nominal": 2,
