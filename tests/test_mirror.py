@@ -10,7 +10,6 @@ PACKAGE = TESTS.parent / "apfproxy"
 WITHOUT_TESTS = {
     "app/admin_app.py": "puts the pages together; see test_admin_listener",
     "app/metrics_page.py": "puts the metrics together; see test_process",
-    "app/object_source.py": "tested by the process with each source",
     "app/store.py": "tested by the processes that have stores",
     "clock.py": "protocols only",
     "proxy/client.py": "protocols only",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from apfproxy.app.object_source import source_text
 from apfproxy.app.raw_request import request_of_line
 from apfproxy.app.web_runner import WebRunner
 from apfproxy.observe.admin import build_admin_app
@@ -39,7 +40,16 @@ def admin_runner(
         parts.health,
         lambda: time.time_ns() - parts.clock.now_ns(),
         parts.api_routes,
-        LiveInputs(enforcement, parts.events, parts.flows, history),
+        LiveInputs(
+            enforcement=enforcement,
+            events=parts.events,
+            top_flows=parts.flows,
+            history=history,
+            health=parts.health,
+            counters=parts.counters,
+            started_s=parts.started_s,
+            source=source_text(parts.settings().flow_control),
+        ),
         parts.top_flows,
         explain_page,
     )

@@ -42,7 +42,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminParts:
-    """What the pages show; `settings` gives those in force, `flows` the top flows."""
+    """What the pages show; `settings` gives those in force, `flows` the top flows.
+
+    `started_s` is when the process began, in seconds since 1970.
+    """
 
     settings: Callable[[], Settings]
     clock: Clock
@@ -61,6 +64,7 @@ class AdminParts:
     top_flows: TopFlows | None
     flows: Callable[[], Iterable[Mapping[str, Any]]]
     api_routes: tuple[web.RouteDef, ...]
+    started_s: float
 
 
 class AdminListener:

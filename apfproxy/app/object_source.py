@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from apfproxy.app.flow_control_api import FlowControlApi
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.observe.health import HealthRegistry
-    from apfproxy.settings import Settings
+    from apfproxy.settings import FlowControlSettings, Settings
     from apfproxy.sources.kubernetes import KubernetesObjects
     from apfproxy.sources.stored_objects import StoredObjects
 
@@ -30,6 +30,19 @@ STALE_FILES_S = 6 * REREAD_PERIOD_S
 """Files are read every few seconds, unless their file system hangs."""
 
 STORE = "store"
+
+
+def source_text(flow_control: FlowControlSettings) -> str:
+    """Where the objects come from, in a few words."""
+    if flow_control.kubernetes.is_enabled:
+        return "a Kubernetes API"
+    if flow_control.store is not None:
+        return f"the store {flow_control.store}"
+    built_in = "the built-in objects"
+    if not flow_control.objects:
+        return built_in
+    files = ", ".join(flow_control.objects)
+    return f"{files}, over {built_in}" if flow_control.suggested_objects else files
 
 
 class OnLoad(Protocol):

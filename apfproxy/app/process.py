@@ -160,6 +160,7 @@ class ProxyProcess:
         self._watching_descriptors = Supervised(
             Part.ADMIN, "looking for a descriptor", lambda _beat: descriptors.run()
         )
+        self._started_s = time.time()
         self._admin: AdminListener | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading: asyncio.Task[None] | None = None
@@ -229,6 +230,7 @@ class ProxyProcess:
             top_flows=self.observation.top_flows,
             flows=self.observation.flows,
             api_routes=() if self.objects.api is None else tuple(self.objects.api.routes()),
+            started_s=self._started_s,
         )
         self._admin = AdminListener(parts, places)
         try:

@@ -304,7 +304,7 @@ def _flow_part(found: Classification, hand: tuple[int, ...]) -> FlowPart:
     queues = found.level.queue_set.queues
     return FlowPart(
         flow_schema=found.flow_schema.metadata.name,
-        distinguished_by=_distinguished_by(found.flow_schema),
+        distinguished_by=distinguished_by(found.flow_schema),
         distinguisher=found.flow.distinguisher,
         hash=f"{found.flow.hash:016x}",
         hand=tuple(msgspec.convert(queues[card], QueuePart, from_attributes=True) for card in hand),
@@ -359,8 +359,11 @@ def _refused(reason: RejectReason) -> OutcomePart:
     )
 
 
-def _distinguished_by(schema: FlowSchema) -> str:
-    """`ByUser` or `ByNamespace`, or what an addition says instead; "" for nothing."""
+def distinguished_by(schema: FlowSchema) -> str:
+    """What tells its flows apart; "" if nothing does.
+
+    `ByUser` or `ByNamespace`, or what an addition says instead.
+    """
     added = flow_schema_additions(schema).distinguisher
     if added is not None:
         return f"{added.kind.value} {added.header}".rstrip()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.flowcontrol.counters import DURATION_BOUNDS_NS
+from apfproxy.observe.recent_rates import RecentRates
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -67,12 +68,14 @@ class LiveHistory:
 
     Attributes:
         taken: Samples so far, those no longer kept too.
+        rates: Those of the last seconds.
     """
 
     def __init__(self, controller: Controller, now_ns: int) -> None:
         self._controller = controller
         self._samples: deque[Sample] = deque(maxlen=SAMPLES)
         self.taken = 0
+        self.rates = RecentRates(controller, now_ns)
         self._last_ns = now_ns
         self._totals = self._count()
 
@@ -85,6 +88,7 @@ class LiveHistory:
         elapsed_s = (now_ns - self._last_ns) / NS_PER_S
         if elapsed_s <= 0:
             return
+        self.rates.look(now_ns)
         before, self._totals, self._last_ns = self._totals, self._count(), now_ns
         names = tuple(self._totals)
         if self._samples and self._samples[-1].names == names:

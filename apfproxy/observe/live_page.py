@@ -11,7 +11,7 @@ import hashlib
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -21,15 +21,18 @@ from apfproxy.flowcontrol.dealer import Dealer
 from apfproxy.flowcontrol.queue_set import QueueSetKind
 from apfproxy.observe.live_feed import Listener, LiveFeed, event
 from apfproxy.observe.live_history import SAMPLE_S, LiveHistory
-from apfproxy.observe.live_state import live_state
+from apfproxy.observe.live_recent import recent
+from apfproxy.observe.live_state import NO_RECENT, live_state
 from apfproxy.observe.negotiation import qualities
 from apfproxy.observe.responses import page_response
+from apfproxy.observe.verdict import verdict
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Mapping
+    from collections.abc import AsyncIterator
 
     from apfproxy.flowcontrol.controller import Controller
-    from apfproxy.observe.live_state import LiveInputs, State
+    from apfproxy.observe.live_recent import State
+    from apfproxy.observe.live_state import LiveInputs
 
 PAGE = Path(__file__).with_name("page")
 
@@ -58,8 +61,8 @@ LIVE_INDEX = {
     EVENTS_PATH: "the same state as server-sent events, as it changes",
 }
 
-TOP_FLOWS_NS = 1_000_000_000
-"""Between updates of the top flows, which are expensive and change slowly."""
+RECENT_NS = 1_000_000_000
+"""Between updates of what is expensive and changes slowly: rates, top flows, the verdict."""
 RECONNECT_MS = 1000
 FULL_RETRY_S = "10"
 STALLED_S = 60.0
@@ -78,8 +81,9 @@ class LivePage:
     def __init__(self, controller: Controller, inputs: LiveInputs) -> None:
         self._controller = controller
         self._inputs = inputs
-        self._top_flows: list[Mapping[str, Any]] = []
-        self._top_flows_ns: int | None = None
+        self._recent = NO_RECENT
+        self._recent_ns: int | None = None
+        self._verdict: list[dict[str, str]] = []
         self.history = inputs.history or LiveHistory(controller, time.monotonic_ns())
         self.feed = LiveFeed(self._state, self.history, time.monotonic_ns, time.time)
         self._files = _files()
@@ -174,10 +178,16 @@ class LivePage:
 
     def _state(self) -> State:
         now_ns = time.monotonic_ns()
-        if self._top_flows_ns is None or now_ns - self._top_flows_ns >= TOP_FLOWS_NS:
-            self._top_flows_ns = now_ns
-            self._top_flows = list(self._inputs.top_flows())
-        return live_state(self._controller, self._inputs, self._top_flows)
+        if self._recent_ns is not None and now_ns - self._recent_ns < RECENT_NS:
+            state = live_state(self._controller, self._inputs, self._recent)
+        else:
+            self._recent_ns = now_ns
+            self._recent = recent(
+                self._controller, self.history.rates.flow_schemas(), self._inputs.top_flows()
+            )
+            state = live_state(self._controller, self._inputs, self._recent)
+            self._verdict = verdict(state, time.time())
+        return {"verdict": self._verdict, **state}
 
     async def _file(self, request: web.Request, path: str) -> web.Response:
         found = self._files.get(path)

@@ -9,19 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from apfproxy import __version__
 from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.dumps import levels_by_name
-from apfproxy.observe.top_flows import MAX_NAME, NAMES
+from apfproxy.observe.live_recent import IDLE, Recent, State, displayable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.priority_level import PriorityLevel
+    from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.live_history import LiveHistory
+    from apfproxy.proxy.counters import ProxyCounters
 
-State = dict[str, Any]
-"""As JSON has it."""
+NS_PER_S = 1_000_000_000
 
 MAX_QUEUES = 4096
 """Of one level, the first ones; a level may have millions, which no page could show."""
@@ -36,26 +38,50 @@ class LiveInputs:
         events: What happened to the configuration.
         top_flows: The flows that use most, greatest first, each as the page's JSON has it.
         history: What there is of the last minutes already; None to begin now.
+        health: The health checks, whose problems are shown; None for none.
+        counters: Of the data plane; None if there is none.
+        started_s: When the process began, in seconds since 1970.
+        source: Where the objects come from, in a few words.
     """
 
     enforcement: str = "enforce"
     events: ConfigurationEvents = field(default_factory=ConfigurationEvents)
     top_flows: Callable[[], Iterable[Mapping[str, Any]]] = tuple
     history: LiveHistory | None = None
+    health: HealthRegistry | None = None
+    counters: ProxyCounters | None = None
+    started_s: float = 0.0
+    source: str = ""
 
 
-def live_state(
-    controller: Controller, inputs: LiveInputs, top_flows: Iterable[Mapping[str, Any]]
-) -> State:
-    """The current state, without the time; the top flows are those of their last update."""
+NO_RECENT = Recent()
+NEW_LEVEL = {
+    "condition": IDLE,
+    "dispatchedPerSecond": 0.0,
+    "rejectedPerSecond": {},
+    "oldestWaitSeconds": 0.0,
+    "holder": None,
+}
+
+
+def live_state(controller: Controller, inputs: LiveInputs, recent: Recent = NO_RECENT) -> State:
+    """The current state, without the time; what is recent is that of its last update."""
     return {
         "serverConcurrencyLimit": controller.server_concurrency_limit,
         "seatFairFrac": controller.seat_fair_frac,
         "enforcement": inputs.enforcement,
-        "levels": [_level(level) for level in levels_by_name(controller)],
-        "topFlows": [_flow(flow) for flow in top_flows],
+        "proxy": _proxy(inputs),
+        "problems": _problems(inputs.health),
+        "levels": [
+            {**_level(level), **recent.levels.get(level.name, NEW_LEVEL)}
+            for level in levels_by_name(controller)
+        ],
+        "flowSchemas": recent.flow_schemas,
+        "flowSchemaCount": len(controller.in_force.flow_schemas),
+        "topFlows": recent.top_flows,
         "configuration": {
             "generation": controller.generation,
+            "source": inputs.source,
             "events": [
                 {
                     "time": event.unix_s,
@@ -68,9 +94,25 @@ def live_state(
     }
 
 
-def displayable(text: str) -> str:
-    """The text with escapes for what is no Unicode, which a header may contain."""
-    return text.encode(errors="backslashreplace").decode()
+def _proxy(inputs: LiveInputs) -> State:
+    counters = inputs.counters
+    late_s = 0.0 if counters is None else counters.loop_delay_ns / NS_PER_S
+    overloads = {} if counters is None else counters.overloads
+    return {
+        "version": __version__,
+        "startTime": inputs.started_s,
+        "loopDelaySeconds": round(late_s, 2),
+        "sheds": [reason.value for reason, holds in overloads.items() if holds],
+    }
+
+
+def _problems(health: HealthRegistry | None) -> list[State]:
+    """The health checks that fail."""
+    return [
+        {"check": check.name, "problem": displayable(problem), "isBlocking": check.is_blocking}
+        for check in health or ()
+        if (problem := check.problem) is not None
+    ]
 
 
 def _level(level: PriorityLevel) -> State:
@@ -98,10 +140,3 @@ def _level(level: PriorityLevel) -> State:
         "queues": [queue.requests_waiting for queue in queues],
         "queueSeats": [queue.seats_in_use for queue in queues],
     }
-
-
-def _flow(flow: Mapping[str, Any]) -> State:
-    """A flow; `isWhole` if its name is complete, so that its hand can be computed."""
-    shown = {name: displayable(flow[name]) for name in NAMES}
-    is_whole = shown["flow"] == flow["flow"] and len(flow["flow"]) < MAX_NAME
-    return {**flow, **shown, "isWhole": is_whole}

@@ -209,7 +209,8 @@ async def test_state(client: Client) -> None:
     assert ["catch-all", "exempt", "hard", "one", "wide"] == [
         each["name"] for each in state["levels"]
     ]
-    assert [{**FLOW, "isWhole": True}] == state["topFlows"]
+    assert [{**FLOW, "kind": "user", "isWhole": True}] == state["topFlows"]
+    assert ["ok"] == [each["severity"] for each in state["verdict"]]
     assert {"time", "serverConcurrencyLimit", "seatFairFrac", "enforcement"} < state.keys()
 
 
@@ -217,11 +218,11 @@ async def test_top_flows_are_made_seldom(
     client: Client, flows: Flows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are made anew when they are old, not for each state."""
-    monkeypatch.setattr(live_page, "TOP_FLOWS_NS", 1 << 62)
+    monkeypatch.setattr(live_page, "RECENT_NS", 1 << 62)
     for _ in range(3):
         await client.get("/debug/live")
     seldom = flows.asked
-    monkeypatch.setattr(live_page, "TOP_FLOWS_NS", 0)
+    monkeypatch.setattr(live_page, "RECENT_NS", 0)
     await client.get("/debug/live")
 
     assert (1, 2) == (seldom, flows.asked)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy import __version__
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.observe import live_state as live_state_module
 from apfproxy.observe.configuration_events import ConfigurationEvents
-from apfproxy.observe.live_state import LiveInputs, displayable, live_state
-from apfproxy.observe.top_flows import MAX_NAME
+from apfproxy.observe.health import HealthRegistry
+from apfproxy.observe.live_recent import Recent
+from apfproxy.observe.live_state import NEW_LEVEL, LiveInputs, live_state
+from apfproxy.proxy.counters import ProxyCounters, Refusal
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene
 
@@ -28,7 +31,7 @@ def scene() -> Scene:
 
 def test_level(scene: Scene) -> None:
     """A level has its limits, what it does now, what it did, and its queues."""
-    state = live_state(scene.controller, LiveInputs(), ())
+    state = live_state(scene.controller, LiveInputs())
     level = {each["name"]: each for each in state["levels"]}["tiny"]
     waiting, seats = level.pop("queues"), level.pop("queueSeats")
 
@@ -51,6 +54,7 @@ def test_level(scene: Scene) -> None:
         "timedOut": 0,
         "cancelled": 0,
         "queueCount": 2,
+        **NEW_LEVEL,
     } == level
     assert [0, 1] == sorted(waiting)
     assert [0, 2] == sorted(seats)
@@ -67,7 +71,7 @@ def test_level(scene: Scene) -> None:
 def test_lent_and_borrowed(scene: Scene, current: int, expected: tuple[int, int]) -> None:
     """What the current limit is off the nominal one is lent or borrowed."""
     scene.controller.levels["tiny"].current_limit = current
-    levels = live_state(scene.controller, LiveInputs(), ())["levels"]
+    levels = live_state(scene.controller, LiveInputs())["levels"]
     level = {each["name"]: each for each in levels}["tiny"]
 
     assert expected == (level["lent"], level["borrowed"])
@@ -76,7 +80,7 @@ def test_lent_and_borrowed(scene: Scene, current: int, expected: tuple[int, int]
 def test_many_queues(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of very many queues the first are shown, and how many there are."""
     monkeypatch.setattr(live_state_module, "MAX_QUEUES", 1)
-    levels = live_state(scene.controller, LiveInputs(), ())["levels"]
+    levels = live_state(scene.controller, LiveInputs())["levels"]
     level = {each["name"]: each for each in levels}["tiny"]
 
     assert (1, 1, 2) == (len(level["queues"]), len(level["queueSeats"]), level["queueCount"])
@@ -84,7 +88,7 @@ def test_many_queues(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_exempt_level(scene: Scene) -> None:
     """An exempt level has no greatest limit and no queues."""
-    levels = live_state(scene.controller, LiveInputs(), ())["levels"]
+    levels = live_state(scene.controller, LiveInputs())["levels"]
     level = {each["name"]: each for each in levels}["exempt"]
 
     assert ("Exempt", None, []) == (level["type"], level["max"], level["queues"])
@@ -92,52 +96,56 @@ def test_exempt_level(scene: Scene) -> None:
 
 
 def test_the_whole(scene: Scene) -> None:
-    """Beside the levels there are the server's limit, the flows, and what happened."""
+    """Beside the levels there are the server's limit, what is recent, and what happened."""
     events = ConfigurationEvents()
     events.record(3.0, "bad \udcff", is_error=True)
-    flow = {
-        "flowSchema": "all",
-        "priorityLevel": "tiny",
-        "flow": "ann\udcfe",
-        "seatSeconds": 1.5,
-        "waitSeconds": 0.0,
-        "rejected": 1,
-    }
-    state = live_state(scene.controller, LiveInputs("observe", events), [flow])
+    inputs = LiveInputs("observe", events, started_s=2.0, source="files")
+    found = Recent(flow_schemas=[{"name": "all"}], top_flows=[{"flow": "ann"}])
+    state = live_state(scene.controller, inputs, found)
     del state["levels"], state["seatFairFrac"]
 
     assert {
         "serverConcurrencyLimit": 2,
         "enforcement": "observe",
-        "topFlows": [{**flow, "flow": "ann\\udcfe", "isWhole": False}],
+        "proxy": {"version": __version__, "startTime": 2.0, "loopDelaySeconds": 0.0, "sheds": []},
+        "problems": [],
+        "flowSchemas": [{"name": "all"}],
+        "flowSchemaCount": 3,
+        "topFlows": [{"flow": "ann"}],
         "configuration": {
             "generation": 2,
+            "source": "files",
             "events": [{"time": 3.0, "message": "bad \\udcff", "isError": True}],
         },
     } == state
 
 
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        pytest.param("", True, id="none"),
-        pytest.param("ann", True, id="short"),
-        pytest.param("a" * (MAX_NAME - 1), True, id="long"),
-        pytest.param("a" * MAX_NAME, False, id="cut"),
-        pytest.param("ann\udcfe", False, id="escaped"),
-    ],
-)
-def test_names_of_flows(scene: Scene, name: str, expected: bool) -> None:
-    """Whether a name is that of the flow, to the last letter, is told."""
-    flow = {"flowSchema": "all", "priorityLevel": "tiny", "flow": name}
-    (shown,) = live_state(scene.controller, LiveInputs(), [flow])["topFlows"]
+def test_what_is_recent_of_a_level(scene: Scene) -> None:
+    """A level has what is recent of it; one that came since has done nothing yet."""
+    found = Recent(levels={"tiny": {"condition": "rejects"}})
+    levels = live_state(scene.controller, LiveInputs(), found)["levels"]
+    conditions = {each["name"]: each["condition"] for each in levels}
 
-    assert expected == shown["isWhole"]
+    assert {"catch-all": "idle", "exempt": "idle", "tiny": "rejects"} == conditions
 
 
-def test_displayable() -> None:
-    """What is Unicode stays as it is."""
-    assert "Zoë <b>" == displayable("Zoë <b>")
+def test_health(scene: Scene) -> None:
+    """Checks that fail are listed, with their problems."""
+    health = HealthRegistry()
+    health.add("limits", is_blocking=False, problem="late\udcff")
+    health.add("sweep")
+    problems = live_state(scene.controller, LiveInputs(health=health))["problems"]
+
+    assert [{"check": "limits", "problem": "late\\udcff", "isBlocking": False}] == problems
+
+
+def test_overload(scene: Scene) -> None:
+    """How late the proxy is, and why it sheds connections."""
+    counters = ProxyCounters(loop_delay_ns=256_000_000)
+    counters.overloads[Refusal.LOOP_DELAY] = True
+    proxy = live_state(scene.controller, LiveInputs(counters=counters))["proxy"]
+
+    assert (0.26, ["loop-delay"]) == (proxy["loopDelaySeconds"], proxy["sheds"])
 
 
 def test_no_flows_by_default() -> None:

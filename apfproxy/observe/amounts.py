@@ -1,0 +1,50 @@
+"""Rates, durations and names, as a sentence has them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+MAX_NAME = 64
+"""Characters of a name in a sentence; names of clients may be as long as they like."""
+
+_PLAIN = re.compile(r"[\w.:@/+-]+")
+LEAST_WHOLE = 9.95
+
+MS_PER_S = 1000
+S_PER_MINUTE = 60
+S_PER_HOUR = 3600
+S_PER_DAY = 86400
+SOME = 3
+"""Of a unit, below which the next smaller one says more."""
+
+
+def number_text(number: float) -> str:
+    """A number in few digits, such as 1,234, 12, 2.5 or 0.03."""
+    if number >= LEAST_WHOLE or number == round(number):
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if number >= 1 else f"{number:.1g}"
+
+
+def duration_text(seconds: float) -> str:
+    """A duration in one unit, such as 45 ms, 2.5 s, 12 min or 3 h."""
+    if seconds < 1:
+        return f"{number_text(seconds * MS_PER_S)} ms"
+    if seconds < SOME * S_PER_MINUTE:
+        return f"{number_text(seconds)} s"
+    if seconds < SOME * S_PER_HOUR:
+        return f"{seconds / S_PER_MINUTE:.0f} min"
+    if seconds < SOME * S_PER_DAY:
+        return f"{seconds / S_PER_HOUR:.0f} h"
+    return f"{seconds / S_PER_DAY:.0f} days"
+
+
+def name_text(name: str) -> str:
+    """A name that cannot be taken for the sentence around it: in quotes unless it is one word."""
+    cut = name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 1]}…"
+    return cut if _PLAIN.fullmatch(name) else json.dumps(cut, ensure_ascii=False)
+
+
+def counted(number: float, noun: str) -> str:
+    """A number with its noun, in the plural unless it is one."""
+    return f"{number_text(number)} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,305 @@
+"""What is wrong, in words: rules over the state of the live page, a sentence for each that holds.
+
+A rule reads the state alone, as JSON has it, so that the page and `apfproxy top` say the same.  The
+sentences are in the order in which somebody who is called at night wants to read them: errors,
+warnings, notes.  If there is neither an error nor a warning, the first one says that all is well.
+
+An error costs clients their requests, or is a configuration that is not in force.  A warning may
+become one.  A note is no reason to act.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any
+
+from apfproxy.observe.amounts import counted, duration_text, name_text, number_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+State = dict[str, Any]
+"""As JSON has it; see `live_state`."""
+
+LONG_WAIT_S = 1.0
+"""A wait that people notice."""
+SLOW_S = 1.0
+"""A server that takes so long over one in a hundred requests is slow, whatever it does."""
+FEW_ERRORS = 0.01
+MANY_ERRORS = 0.1
+"""Parts of the answers of the server behind."""
+LATE_S = 0.1
+"""An event loop that is so late makes every request late."""
+MANY_KEPT = 0.1
+"""Part of the seats."""
+MOST_NAMED = 3
+MAX_PROBLEM = 300
+"""Characters of a problem; all of it is on the health page."""
+
+REASONS = {
+    "queue-full": "queues full",
+    "time-out": "waited too long",
+    "concurrency-limit": "no seat free",
+}
+LIMITS = {
+    "rate": "of flows over their request rate",
+    "long-running": "of flows with too many long-running requests",
+    "ban": "since the level rejects all",
+}
+"""Reasons that the objects ask for by annotations."""
+
+CHECKS = {
+    "configuration": "the objects: ",
+    "settings": "the settings are not in force: ",
+    "shutdown": "",
+}
+"""Health checks that say it in another way than by their name."""
+SAID_ELSEWHERE = frozenset({"enforcement", "upstream"})
+ALWAYS_ERRORS = frozenset({"configuration", "settings"})
+
+
+class Severity(enum.StrEnum):
+    """How bad it is, worst first."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+    OK = "ok"
+
+
+ERROR, WARNING, NOTE, OK = Severity
+
+Finding = tuple[Severity, str]
+
+
+def verdict(state: Mapping[str, Any], unix_s: float) -> list[dict[str, str]]:
+    """The sentences with their severity, worst first; there is at least one.
+
+    Args:
+        state: Of the live page; what it lacks is not judged.
+        unix_s: The time of the state.
+    """
+    found = [finding for rule in RULES for finding in rule(state, unix_s)]
+    order = list(Severity)
+    found.sort(key=lambda finding: order.index(finding[0]))
+    if not found or found[0][0] not in {ERROR, WARNING}:
+        found.insert(0, (OK, all_is_well(state)))
+    return [{"severity": severity.value, "text": text} for severity, text in found]
+
+
+def server_failing(state: Mapping[str, Any], unix_s: float) -> Iterator[Finding]:
+    """Nothing can be served."""
+    upstream = state.get("upstream")
+    if upstream and upstream["state"] == "failing":
+        since = upstream["since"]
+        lasting = "" if since is None else f" for {duration_text(max(0.0, unix_s - since))}"
+        problem = upstream["problem"] or "it gives no answers"
+        rate = upstream["failuresPerSecond"]
+        cost = f"; {number_text(rate)} requests/s fail" if rate else ""
+        text = f"the server behind, {upstream['address']}, has been failing{lasting}: "
+        yield ERROR, text + _cut(problem) + cost
+
+
+def rejections(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """Levels that reject requests since they have no seats for them, the worst first."""
+    found = []
+    for level in state["levels"]:
+        rates = {
+            reason: rate for reason, rate in level["rejectedPerSecond"].items() if reason in REASONS
+        }
+        if rates:
+            found.append((sum(rates.values()), max(rates, key=lambda reason: rates[reason]), level))
+    found.sort(key=lambda each: -each[0])
+    verb, severity = ("would reject", NOTE) if _observes(state) else ("rejects", ERROR)
+    for place, (rate, reason, level) in enumerate(found):
+        waiting = f", {_waiting(state, level['waiting'])}" if level["waiting"] else ""
+        holder = f": {held}" if (held := _holder(level)) else ""
+        server = "" if place or not (told := server_text(state)) else f"; {told}"
+        rejects = f"{name_text(level['name'])} {verb} {number_text(rate)}/s ({REASONS[reason]})"
+        yield severity, rejects + waiting + holder + server
+
+
+def limits_of_objects(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """Levels that reject requests as annotations of objects say."""
+    verb = "would reject" if _observes(state) else "rejects"
+    for level in state["levels"]:
+        for reason, rate in level["rejectedPerSecond"].items():
+            if reason in LIMITS:
+                name = name_text(level["name"])
+                yield NOTE, f"{name} {verb} {number_text(rate)}/s {LIMITS[reason]}"
+
+
+def waits(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """Levels in which requests wait, but none are rejected; the longest wait first."""
+    levels = [
+        level
+        for level in state["levels"]
+        if level["waiting"] and not REASONS.keys() & level["rejectedPerSecond"].keys()
+    ]
+    levels.sort(key=lambda level: -level["oldestWaitSeconds"])
+    for level in levels:
+        oldest_s = level["oldestWaitSeconds"]
+        is_long = oldest_s >= LONG_WAIT_S and not _observes(state)
+        text = f"{_waiting(state, level['waiting'])} in {name_text(level['name'])}"
+        if oldest_s:
+            text += f", the first for {duration_text(oldest_s)}"
+        holder = f": {held}" if (held := _holder(level)) else ""
+        yield (WARNING if is_long else NOTE), text + holder
+
+
+def kept_seats(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """Seats that nobody uses while requests wait."""
+    limited = [level for level in state["levels"] if level["type"] == "Limited"]
+    seats = state["serverConcurrencyLimit"]
+    used = sum(level["seatsInUse"] for level in limited)
+    waiting = [level for level in limited if level["waiting"]]
+    if not waiting or used >= seats:
+        return
+    text = (
+        f"{number_text(used)} of {counted(seats, 'seat')} {'is' if seats == 1 else 'are'} in use"
+        f" while {_waiting(state, sum(level['waiting'] for level in waiting))}: "
+    )
+    if all(level["current"] >= level["max"] for level in waiting):
+        named = [f"{name_text(each['name'])} {number_text(each['max'])}" for each in waiting]
+        yield NOTE, f"{text}more may not be borrowed ({_listed(named)} at most)"
+        return
+    idle = {
+        level["name"]: level["current"] - level["seatsInUse"]
+        for level in limited
+        if not level["waiting"] and level["current"] > level["seatsInUse"]
+    }
+    kept = min(seats - used, sum(idle.values()))
+    if kept <= 0:
+        return
+    greatest = sorted(idle, key=lambda name: -idle[name])
+    named = [f"{name_text(name)} {number_text(idle[name])}" for name in greatest]
+    severity = WARNING if kept >= MANY_KEPT * seats and not _observes(state) else NOTE
+    are = "is" if kept == 1 else "are"
+    yield severity, f"{text}{number_text(kept)} {are} kept for idle levels ({_listed(named)})"
+
+
+def server_errors(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """The server behind answers, but not as it should."""
+    upstream = state.get("upstream")
+    if not upstream or upstream["state"] == "failing":
+        return
+    answered = sum(upstream["answersPerSecond"].values())
+    bad, lost = upstream["answersPerSecond"].get("5xx", 0.0), upstream["failuresPerSecond"]
+    errors, total = bad + lost, answered + lost
+    if errors and errors >= FEW_ERRORS * total:
+        parts = [f"{number_text(bad)}/s are answers 5xx"] if bad else []
+        parts += [f"{number_text(lost)}/s get no answer"] if lost else []
+        part = 100 * errors / total
+        yield (
+            ERROR if errors >= MANY_ERRORS * total else WARNING,
+            f"the server behind fails {number_text(part)} % of its requests: {', '.join(parts)}",
+        )
+
+
+def server_slow(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """The server behind takes long."""
+    upstream = state.get("upstream") or {}
+    p50, p99 = upstream.get("p50"), upstream.get("p99")
+    if p99 is not None and p99 >= SLOW_S:
+        half = "" if p50 is None else f", half within {duration_text(p50)}"
+        late = f"it answers 1 of 100 requests after {duration_text(p99)} or more"
+        yield NOTE, f"the server behind is slow: {late}{half}"
+
+
+def problems(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """Health checks that fail."""
+    for each in state["problems"]:
+        check = each["check"]
+        if check in SAID_ELSEWHERE:
+            continue
+        is_error = each["isBlocking"] or check in ALWAYS_ERRORS
+        start = CHECKS.get(check, f"health check {check} fails: ")
+        yield (ERROR if is_error else WARNING), start + _cut(each["problem"])
+
+
+def overload(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """The proxy itself has too much to do."""
+    proxy = state["proxy"]
+    if "memory" in proxy["sheds"]:
+        yield ERROR, "the proxy is short of memory: new connections are refused"
+    late = duration_text(proxy["loopDelaySeconds"])
+    if "loop-delay" in proxy["sheds"]:
+        yield ERROR, f"the proxy is {late} late, it has too much to do: new connections are refused"
+    elif proxy["loopDelaySeconds"] >= LATE_S:
+        yield WARNING, f"the proxy itself is {late} late: it needs more processor time"
+
+
+def observing(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """Nothing is enforced."""
+    if _observes(state):
+        yield NOTE, "flow control only observes: no request is rejected or delayed"
+
+
+RULES: Sequence[Callable[[Mapping[str, Any], float], Iterator[Finding]]] = (
+    server_failing,
+    rejections,
+    problems,
+    overload,
+    server_errors,
+    waits,
+    kept_seats,
+    observing,
+    server_slow,
+    limits_of_objects,
+)
+"""Of two sentences of one severity the one whose rule is first here comes first."""
+
+
+def all_is_well(state: Mapping[str, Any]) -> str:
+    """That nothing needs anybody, and how much is done."""
+    rate = sum(level["dispatchedPerSecond"] for level in state["levels"])
+    waiting = sum(level["waiting"] for level in state["levels"])
+    parts = [f"{number_text(rate)} requests/s" if rate else "no requests just now"]
+    parts.append(f"{_waiting(state, waiting)} a moment" if waiting else "nothing waits")
+    parts += [told] if (told := server_text(state)) else []
+    return f"all is well: {', '.join(parts)}"
+
+
+def server_text(state: Mapping[str, Any]) -> str:
+    """How the server behind does; empty if that is not known."""
+    upstream = state.get("upstream")
+    if not upstream or upstream["state"] == "failing":
+        return ""
+    errors = upstream["answersPerSecond"].get("5xx", 0.0) + upstream["failuresPerSecond"]
+    p99 = upstream["p99"]
+    latency = "" if p99 is None else f"upstream p99 {duration_text(p99)}"
+    if errors:
+        told = f"{number_text(errors)} errors/s"
+        return f"{latency}, {told}" if latency else f"upstream {told}"
+    return latency
+
+
+def _observes(state: Mapping[str, Any]) -> bool:
+    return bool(state["enforcement"] == "observe")
+
+
+def _waiting(state: Mapping[str, Any], requests: int) -> str:
+    verb = "would wait" if _observes(state) else "waits" if requests == 1 else "wait"
+    return f"{number_text(requests)} {verb}"
+
+
+def _holder(level: Mapping[str, Any]) -> str:
+    """Who holds most seats of the level; empty if nobody holds half of those in use."""
+    holder, used = level["holder"], level["seatsInUse"]
+    if holder is None or 2 * holder["seats"] < used:
+        return ""
+    kind, name = holder["kind"], holder["flow"]
+    if not name:
+        kind, name = "FlowSchema", holder["flowSchema"]
+    seats = max(level["current"], used)
+    held = number_text(min(holder["seats"], seats))
+    return f"{kind} {name_text(name)} holds {held} of its {counted(seats, 'seat')}".lstrip()
+
+
+def _listed(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - MOST_NAMED} more" if len(texts) > MOST_NAMED else ""
+    return ", ".join(texts[:MOST_NAMED]) + more
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_PROBLEM else f"{text[: MAX_PROBLEM - 1]}…"
