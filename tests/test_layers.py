@@ -21,7 +21,7 @@ PURE = CORE | {"lint", "simulation"}
 EVERYWHERE = frozenset({"clock", "errors", "loopback", "transitions"})
 """Modules beside the packages that all may import, and that import none."""
 
-SHARED = frozenset({"duties", "faults", "rare_log", "settings", "tasks"})
+SHARED = frozenset({"duties", "faults", "rare_log", "settings", "shipped_files", "tasks"})
 """Modules beside the packages that all may import but the pure ones."""
 
 ARROWS: dict[str, frozenset[str]] = {
@@ -31,6 +31,7 @@ ARROWS: dict[str, frozenset[str]] = {
     "transitions": frozenset(),
     "rare_log": frozenset(),
     "settings": frozenset(),
+    "shipped_files": frozenset(),
     "faults": frozenset({"rare_log"}),
     "tasks": frozenset({"faults"}),
     "duties": frozenset({"faults", "tasks"}),

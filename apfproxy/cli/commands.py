@@ -33,6 +33,7 @@ COMMANDS = {
     "check": "Validate and lint FlowSchemas and priority levels in files.",
     "demo": "Show what each client gets with and without flow control.",
     "explain": "Explain how a request is classified, and what happens to it.",
+    "init": "Write settings, manifests and the steps to try them.",
     "limits": "Show how the seats are divided among the priority levels.",
     "odds": "Compute the odds that large flows crowd out a small one.",
     "serve": "Forward requests to a server, with flow control.",

@@ -11,8 +11,14 @@ from apfproxy.cli.commands import cli
 from tests.docs.pages import ROOT, Page, page, pages
 
 FLAGS_OF_OTHERS = {
+    "--advertise-address": "kube-apiserver",
+    "--bind-address": "kube-apiserver",
+    "--enable-priority-and-fairness": "kube-apiserver",
     "--health-cmd": "docker",
+    "--max-mutating-requests-inflight": "kube-apiserver",
+    "--max-requests-inflight": "kube-apiserver",
     "--requestheader-client-ca-file": "kube-apiserver",
+    "--secure-port": "kube-apiserver",
     "--token": "kubectl",
 }
 """Flags of other programs that documents name alone."""

@@ -1,0 +1,110 @@
+"""`apfproxy init`."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+import yaml
+
+from apfproxy.app.settings_checks import check_combination, check_identities
+from apfproxy.cli.init import KINDS
+from apfproxy.cli.main import main
+from apfproxy.settings import Settings
+from apfproxy.sources.kubeconfig import read_kubeconfig
+from apfproxy.sources.settings_file import load_settings
+from tests.config.manifests import problems_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+NO_MODEL = {"Kustomization", "ServiceMonitor", "Config"}
+"""Kinds that the Kubernetes client for Python does not have."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_settings(tmp_path: Path, kind: str) -> None:
+    """The settings can be used, and set what the use is about."""
+    assert 0 == main(["init", kind, str(tmp_path / "new" / "directory")])
+    settings = load_settings(tmp_path / "new" / "directory" / "apfproxy.yaml")
+
+    check_combination(settings)
+    check_identities(settings)
+    assert settings.upstream.address != Settings().upstream.address
+    assert settings.flow_control.server_concurrency_limit
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_manifests(tmp_path: Path, kind: str) -> None:
+    """Kubernetes would take the manifests."""
+    assert 0 == main(["init", kind, str(tmp_path)])
+    manifests = [
+        manifest
+        for path in tmp_path.rglob("*.yaml")
+        for manifest in yaml.safe_load_all(path.read_text())
+        if "kind" in manifest and manifest["kind"] not in NO_MODEL
+    ]
+
+    assert manifests
+    assert [] == [problem for manifest in manifests for problem in problems_of(manifest)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_readme(tmp_path: Path, kind: str) -> None:
+    """README.md names every file or directory that is there, and its links and files exist."""
+    assert 0 == main(["init", kind, str(tmp_path)])
+    readme = (tmp_path / "README.md").read_text()
+
+    for path in tmp_path.iterdir():
+        assert f"`{path.name}" in readme or path.name == "README.md"
+    for name in re.findall(r"^\| `([\w./-]+)` \|", readme, re.MULTILINE):
+        assert (tmp_path / name).exists()
+
+
+def test_changes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What the user has to change is listed with its line."""
+    assert 0 == main(["init", "kube-apiserver", str(tmp_path)])
+    found = re.search(r"apfproxy\.yaml:(\d+): this machine's address", capsys.readouterr().out)
+
+    assert found is not None
+    line = (tmp_path / "apfproxy.yaml").read_text().splitlines()[int(found[1]) - 1]
+    assert "listen:" in line
+
+
+def test_kubeconfig(tmp_path: Path) -> None:
+    """The proxy reads the kubeconfig of `kube-apiserver`."""
+    assert 0 == main(["init", "kube-apiserver", str(tmp_path)])
+    ca = tmp_path / "ca.crt"
+    ca.write_text("")
+    (tmp_path / "token").write_text("a-token")
+    text = (tmp_path / "kubeconfig").read_text().replace("/etc/kubernetes/pki/ca.crt", str(ca))
+    (tmp_path / "kubeconfig").write_text(text)
+
+    assert read_kubeconfig(str(tmp_path / "kubeconfig")).server == "https://127.0.0.1:6443"
+
+
+def test_nothing_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where one of the files is there, none is written."""
+    mine = tmp_path / "apfproxy.yaml"
+    mine.write_text("mine")
+
+    assert 1 == main(["init", "gateway", str(tmp_path)])
+    assert f"apfproxy: there already: {mine}; name another directory.  Nothing was written" in (
+        capsys.readouterr().err
+    )
+    assert ["mine"] == [path.read_text() for path in tmp_path.iterdir()]
+
+
+def test_unwritable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A directory that cannot be made is named."""
+    (tmp_path / "file").write_text("")
+
+    assert 1 == main(["init", "gateway", str(tmp_path / "file" / "below")])
+    assert f"{tmp_path / 'file' / 'below'}" in capsys.readouterr().err
+
+
+def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    """Another kind is wrong usage."""
+    assert 2 == main(["init", "nginx", "somewhere"])
+    assert "'nginx' is not one of" in capsys.readouterr().err
