@@ -18,7 +18,7 @@ from apfproxy.api.flowcontrol.objects import (
 )
 from apfproxy.api.flowcontrol.types import FlowControlObject, kind_of
 from apfproxy.api.schema.mistakes import type_name
-from apfproxy.api.yaml_text import Mapping
+from apfproxy.api.yaml_text import Mapping, Sequence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,6 +59,14 @@ class Problem(msgspec.Struct, frozen=True):
         text = "; ".join(self.messages)
         return one_line(f"{place}: {what}: {text}" if what else f"{place}: {text}")
 
+    def parts(self) -> list[str]:
+        """What is wrong, a line for each message, with the line of its field where it has one."""
+        lines = dict(enumerate(self.lines))
+        return [
+            str(Problem(self.source, (message,), lines.get(index, self.line), self.kind, self.name))
+            for index, message in enumerate(self.messages)
+        ]
+
 
 class Candidate(msgspec.Struct, frozen=True):
     """Something in a file that should be an object."""
@@ -69,10 +77,7 @@ class Candidate(msgspec.Struct, frozen=True):
     """Why it cannot be one, where its surroundings say so."""
 
     def line_of(self, field: str) -> int:
-        """The line where a field stands, or what there is around it.
-
-        In JSON, and in a list of plain values, that is the line of the whole.
-        """
+        """The line where a field stands, or what there is around it."""
         line, here = self.line, self.wire
         for part in FIELD_PART.finditer(field):
             key = part["name"] or part["key"] or part["index"]
@@ -80,10 +85,10 @@ class Candidate(msgspec.Struct, frozen=True):
                 line = here.key_lines[key] if isinstance(here, Mapping) else line
                 here = here[key]
             elif isinstance(here, list) and part["index"] and int(key) < len(here):
+                line = here.item_lines[int(key)] if isinstance(here, Sequence) else line
                 here = here[int(key)]
             else:
                 break
-            line = here.line if isinstance(here, Mapping) and part["index"] else line
         return line
 
 

@@ -22,6 +22,9 @@ LARGEST_INPUT_BYTES = 3 * 1024 * 1024
 MOST_DOCUMENTS = 10_000
 """In one input; Kubernetes objects take some 200 bytes each at the least."""
 
+LARGEST_LINED_BYTES = 256 * 1024
+"""Of JSON that is also read as YAML, for the lines of its fields: that takes ten times as long."""
+
 DEEPEST = 40
 """Nested mappings and lists.  A List of FlowSchemas has 9; the limit only keeps recursion safe."""
 
@@ -57,6 +60,7 @@ def split_documents(data: bytes) -> tuple[list[Document], UnreadableError | None
             return documents, None
         try:
             read_json(text, documents)
+            return with_lines(text, documents), None
         except UnreadableError:
             # A YAML mapping may begin with a brace, too.  If it is not that either, the complaint
             # about JSON helps more.
@@ -90,6 +94,21 @@ def read_json(text: str, documents: list[Document]) -> None:
             raise UnreadableError(f"nested more than {DEEPEST} deep", line)
         append(documents, encodable(content), line)
         position = skip_whitespace(text, end)
+
+
+def with_lines(text: str, documents: list[Document]) -> list[Document]:
+    """The document of JSON as its YAML, which knows the lines of its fields, if that is the same.
+
+    The documents as they are, if there are several, or the text is large.
+    """
+    if len(documents) != 1 or len(text) > LARGEST_LINED_BYTES:
+        return documents
+    lined: list[Document] = []
+    with suppress(UnreadableError):
+        read_yaml(text, lined)
+    # Only their text tells 1 from 1.0 and from true.
+    is_same = len(lined) == 1 and repr(lined[0].content) == repr(documents[0].content)
+    return [Document(lined[0].content, documents[0].line)] if is_same else documents
 
 
 def read_yaml(text: str, documents: list[Document]) -> None:

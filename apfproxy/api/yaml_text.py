@@ -69,6 +69,20 @@ class Mapping(dict[str, object]):
         self.key_lines: dict[str, int] = {}
 
 
+class Sequence(list[object]):
+    """A list that knows its lines; parsers of JSON make plain lists.
+
+    Attributes:
+        item_lines: Where each of its items begins.
+    """
+
+    __slots__ = ("item_lines",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.item_lines: list[int] = []
+
+
 def yaml_documents(
     text: str, deepest: int, duplicates: list[str] | None = None
 ) -> Iterator[tuple[object, int]]:
@@ -128,8 +142,9 @@ class Reader:
             raise UnreadableError("nested too deeply", line)
         if isinstance(event, yaml.MappingStartEvent):
             return self.mapping(line, depth - 1, path)
-        items: list[object] = []
+        items = Sequence()
         while not self.is_next(yaml.SequenceEndEvent):
+            items.item_lines.append(self.next_line())
             items.append(self.node(depth - 1, f"{path}[{len(items)}]"))
         self.take()
         return items

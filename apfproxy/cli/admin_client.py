@@ -21,10 +21,15 @@ MAX_SHOWN = 300
 """Characters of an error's text that are passed on."""
 
 
+def url_of(address: Address) -> str:
+    """The URL of an admin listener, without a path."""
+    return f"{'https' if address.is_tls else 'http'}://{address}"
+
+
 def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
     """Get a page as JSON; CommandError if there is no such listener, or it has no such answer."""
     kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
-    url = f"{'https' if address.is_tls else 'http'}://{address}"
+    url = url_of(address)
     connection = kind(address.host, address.port, timeout=TIMEOUT_S)
     try:
         connection.request("GET", target, headers={"Accept": "application/json"})
@@ -33,8 +38,8 @@ def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise CommandError(
-            f"cannot ask {url}: {reason}; --admin is the address that the proxy was told for"
-            " its admin listener"
+            f"no proxy answers at {url}: {reason}; give its own --admin address, or --offline"
+            " for an answer without a proxy"
         ) from error
     finally:
         connection.close()
@@ -66,5 +71,5 @@ def fetch_as(address: Address, target: str, shape: type[Shape]) -> Shape:
         return msgspec.convert(fetch_json(address, target), shape)
     except msgspec.ValidationError as error:
         raise CommandError(
-            f"http://{address} is no admin listener of this version of apfproxy: {error}"
+            f"{url_of(address)} is no admin listener of this version of apfproxy: {error}"
         ) from error

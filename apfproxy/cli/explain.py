@@ -17,7 +17,7 @@ from apfproxy.cli.admin_client import fetch_as
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.explain_uid import explain_uids
 from apfproxy.cli.explanation_text import explanation_lines
-from apfproxy.cli.offline import objects_options, offline_controller, refuse_with_admin
+from apfproxy.cli.offline import is_offline, objects_options, offline_controller
 from apfproxy.cli.parameters import Parsed, admin_option, output_option
 from apfproxy.flowcontrol.added_distinguisher import LONGEST_VALUE
 from apfproxy.flowcontrol.explanation import Explanation
@@ -48,9 +48,10 @@ Examples:
   apfproxy explain list pods -n x --as alice
   apfproxy explain get deployments.apps/scale web -n x --as alice --as-group dev
   apfproxy explain --verb GET --path /api/v1/namespaces/x/pods?limit=500 --as alice
-  apfproxy explain list pods -A --as alice --admin http://127.0.0.1:8081 -o json
+  apfproxy explain list pods -A --as alice --admin 10.0.0.7:8081 -o json
+  apfproxy explain list pods -A --as alice --objects objects/
   apfproxy explain --uid 862bb3d2-6ecc-5a09-bc07-070b4169cf90
-  printf 'GET /healthz HTTP/1.1\\nHost: a\\n\\n' | apfproxy explain -
+  printf 'GET /healthz HTTP/1.1\\nHost: a\\n\\n' | apfproxy explain --offline -
 
 {EXIT_CODES}"""
 
@@ -114,9 +115,10 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     headers: tuple[tuple[str, str], ...],
     uids: tuple[str, ...],
     hash_seed: int | None,
-    admin: Address | None,
+    admin: Address,
     output: str,
     verbose: bool,
+    offline: bool,
     **objects: Any,  # noqa: ANN401 - as click gives them
 ) -> int:
     """Explain how a request is classified, and what happens to it.
@@ -125,15 +127,20 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     delete or deletecollection; RESOURCE is pods, deployments.apps, pods/log and so on), as --verb
     and --path, or raw on standard input (-).
 
-    The answer lists the FlowSchemas in their order, each with the first rule that fails, then the
-    chosen one, the priority level, the flow and its hand of queues, the seats, and what would
-    happen now.  Without --admin it is that of an idle proxy with the built-in objects and those of
+    The answer begins with what would happen now.  Then come the FlowSchemas in their order, each
+    with the first rule that fails, the chosen one, the priority level, the flow and its hand of
+    queues, and the seats.
+
+    A running proxy is asked.  With --offline, --objects or another flag about the configuration no
+    proxy is asked: the answer is that of an idle one with the built-in objects and those of
     --objects.
     """
+    del offline  # `is_offline` sees it
+    asks_no_proxy = is_offline(*objects, "hash_seed")
     if uids:
         if any((words, verb, path, namespace, all_namespaces, user, groups, headers, hash_seed)):
             raise click.UsageError("--uid asks about an object, not a request: leave out the rest")
-        return explain_uids(uids, admin, objects, output)
+        return explain_uids(uids, None if asks_no_proxy else admin, objects, output)
     if groups and user is None:
         raise click.UsageError("--as-group needs --as")
     for flag, names in (("--as", (user,)), ("--as-group", groups)):
@@ -148,11 +155,10 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
         notes = () if words == (STDIN,) else asked.notes
         asked = replace(asked, user=effective(User(user, groups)), notes=notes)
     asked = replace(asked, headers=headers + asked.headers)
-    if admin is not None:
-        refuse_with_admin({**objects, "hash_seed": hash_seed})
-        explanation = online(admin, asked)
+    if asks_no_proxy:
+        explanation = explained_offline(asked, hash_seed, objects)
     else:
-        explanation = offline(asked, hash_seed, objects)
+        explanation = explained_by(admin, asked)
     explanation = msgspec.structs.replace(explanation, notes=explanation.notes + asked.notes)
     if output == "json":
         click.echo(explanation_json(explanation))
@@ -199,7 +205,9 @@ def request_of(
         raise CommandError(str(error)) from error
 
 
-def offline(asked: RawRequest, hash_seed: int | None, objects: dict[str, Any]) -> Explanation:
+def explained_offline(
+    asked: RawRequest, hash_seed: int | None, objects: dict[str, Any]
+) -> Explanation:
     """Explain a request by objects."""
     attributes = parse_attributes(asked.method, asked.target)
     controller = offline_controller(objects.pop("objects"), **objects, hash_seed=hash_seed)
@@ -212,7 +220,7 @@ def offline(asked: RawRequest, hash_seed: int | None, objects: dict[str, Any]) -
     return msgspec.structs.replace(found, notes=(*found.notes, EXAMPLE_NOTE))
 
 
-def online(admin: Address, asked: RawRequest) -> Explanation:
+def explained_by(admin: Address, asked: RawRequest) -> Explanation:
     """Have a running proxy explain a request; CommandError if it does not."""
     query = [("method", asked.method), ("target", asked.target.decode("latin-1"))]
     data = urlencode(query, quote_via=quote, encoding="latin-1")

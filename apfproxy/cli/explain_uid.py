@@ -10,7 +10,7 @@ import msgspec
 
 from apfproxy.cli.admin_client import fetch_as
 from apfproxy.cli.errors import OK, CommandError
-from apfproxy.cli.offline import offline_controller, refuse_with_admin
+from apfproxy.cli.offline import offline_controller
 from apfproxy.cli.terminal_text import aligned, shown
 from apfproxy.flowcontrol.named_objects import NamedObject, named_objects, with_uid
 from apfproxy.observe.objects_page import PATH
@@ -27,22 +27,20 @@ UNKNOWN_ONLINE = (
 )
 UNKNOWN_OFFLINE = (
     "neither the built-in objects nor those of --objects have UID {uid}; objects of a Kubernetes"
-    " API or of a store have UIDs of their own, which a running proxy knows: --admin URL"
+    " API or of a store have UIDs of their own, which a running proxy knows: --admin"
 )
 
 
 def explain_uids(
     uids: Sequence[str], admin: Address | None, objects: dict[str, Any], output: str
 ) -> int:
-    """Say of each UID which object it is.
+    """Say of each UID which object it is; without an address no proxy is asked.
 
     CommandError if one of them is unknown; what is known of the others is printed before.
     """
     found: list[NamedObject] = []
     unknown: list[str] = []
-    if admin is not None:
-        refuse_with_admin(objects)
-    else:
+    if admin is None:
         controller = offline_controller(objects.pop("objects"), **objects)
     for uid in (given.strip() for given in uids):
         if admin is None:

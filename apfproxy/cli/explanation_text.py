@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from apfproxy.api.field_errors import counted
 from apfproxy.cli.terminal_text import aligned, shown
 from apfproxy.request.kubectl_phrases import IS_NAMESPACED
 
@@ -21,7 +22,17 @@ ACROSS_NAMESPACES = frozenset({"list", "watch", "deletecollection"})
 
 
 def explanation_lines(explanation: Explanation, *, is_verbose: bool) -> Iterator[str]:
-    """The lines of an explanation, with colours; all reasons for a mismatch only if verbose."""
+    """The lines of an explanation, with colours, what would happen first.
+
+    All reasons for a mismatch only if verbose.
+    """
+    outcome = explanation.outcome
+    yield click.style(verdict(explanation), fg=COLOURS.get(outcome.decision), bold=True)
+    _, _, because = outcome.text.partition(": ")
+    yield _labelled("because", shown(because))
+    for line in explanation.notes:
+        yield _labelled("note", shown(line))
+    yield ""
     yield from _request_lines(explanation)
     yield ""
     yield "FlowSchemas in the order in which they are tried:"
@@ -35,11 +46,20 @@ def explanation_lines(explanation: Explanation, *, is_verbose: bool) -> Iterator
     yield from _estimate_lines(explanation)
     for line in explanation.additions:
         yield _labelled("addition", shown(line))
-    for line in explanation.notes:
-        yield _labelled("note", shown(line))
-    outcome = explanation.outcome
-    colour = COLOURS.get(outcome.decision)
-    yield _labelled("now", click.style(shown(outcome.text), fg=colour, bold=True))
+
+
+def verdict(explanation: Explanation) -> str:
+    """What would happen now, in one line."""
+    outcome, flow = explanation.outcome, explanation.flow
+    level = explanation.priority_level.name
+    what = {
+        "execute": f"would execute at once in level {level}",
+        "wait": f"would wait in queue {outcome.queue} of level {level}"
+        + (f", behind {counted(outcome.ahead, 'request')}" if outcome.ahead else ", as the first"),
+        "reject": f"would be {outcome.text.partition(':')[0]}, by level {level}",
+    }.get(outcome.decision, outcome.text)
+    whose = f"as flow {flow.distinguisher} of" if flow.distinguisher else "by"
+    return shown(f"{what}, {whose} FlowSchema {explanation.flow_schema}")
 
 
 def _labelled(label: str, text: str) -> str:
@@ -77,7 +97,7 @@ def _flow_schema_lines(explanation: Explanation, *, is_verbose: bool) -> Iterato
     names = [shown(schema.name) for schema in schemas]
     width = max(map(len, names), default=0)
     for name, schema in zip(names, schemas, strict=True):
-        mark, first, *more = _verdict(schema, is_verbose=is_verbose)
+        mark, first, *more = _schema_verdict(schema, is_verbose=is_verbose)
         start = f"{mark:>3} {schema.matching_precedence:>5}  {name:<{width}}  "
         line = f"{start}{shown(first)}"
         if schema.is_chosen:
@@ -89,7 +109,7 @@ def _flow_schema_lines(explanation: Explanation, *, is_verbose: bool) -> Iterato
             yield click.style(f"{'':<{len(start)}}{shown(text)}", dim=True)
 
 
-def _verdict(schema: FlowSchemaPart, *, is_verbose: bool) -> list[str]:
+def _schema_verdict(schema: FlowSchemaPart, *, is_verbose: bool) -> list[str]:
     """A mark, then what to say about the FlowSchema, a line each."""
     if schema.is_chosen:
         return ["yes", f"chosen: priority level {schema.priority_level}"]

@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from apfproxy.cli.admin_client import fetch_as
-from apfproxy.cli.errors import EXIT_CODES, OK
-from apfproxy.cli.offline import objects_options, offline_controller, refuse_with_admin
+from apfproxy.api.field_errors import counted
+from apfproxy.api.schema.mistakes import suggestion
+from apfproxy.cli.admin_client import fetch_as, url_of
+from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
+from apfproxy.cli.offline import is_offline, objects_options, offline_controller
 from apfproxy.cli.parameters import admin_option, output_option
 from apfproxy.cli.terminal_text import aligned, shown
 from apfproxy.flowcontrol.level_summary import LevelsSummary, shortfalls, summarize_levels
 from apfproxy.observe.limits_page import PATH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from apfproxy.flowcontrol.level_summary import LevelSummary
     from apfproxy.settings import Address
@@ -38,46 +40,81 @@ NO_LIMIT = "any"
 
 EPILOG = f"""\b
 Examples:
-  apfproxy limits --server-concurrency-limit 300
-  apfproxy limits --objects objects/ -o json
-  apfproxy limits --admin http://127.0.0.1:8081
+  apfproxy limits
+  apfproxy limits --admin 10.0.0.7:8081 workload-low catch-all
+  apfproxy limits --offline
+  apfproxy limits --objects objects/ --server-concurrency-limit 300 -o json
 
 {EXIT_CODES}"""
 
 
 @click.command(epilog=EPILOG)
+@click.argument("levels", nargs=-1, metavar="[LEVEL]...")
 @objects_options
 @admin_option
 @output_option
-def limits(admin: Address | None, output: str, **objects: Any) -> int:  # noqa: ANN401 - as click gives them
+def limits(
+    *,
+    levels: tuple[str, ...],
+    admin: Address,
+    output: str,
+    offline: bool,
+    **objects: Any,  # noqa: ANN401 - as click gives them
+) -> int:
     """Show how the seats are divided among the priority levels.
+
+    A running proxy is asked for its levels.  With --offline, --objects or another flag about the
+    configuration no proxy is asked: these are then the limits of an idle one.
 
     For each level: its shares, what it may lend and borrow in percent, the nominal limit that its
     shares buy, how many seats it can lend and borrow, the least and the most that its limit can be,
-    its current limit, and its seats in use.  Without --admin the current limits are those of an
-    idle proxy.  The lines below the table name levels for which the server has too few seats, and
-    how many are enough.
+    its current limit, and its seats in use.  The lines below the table name levels for which the
+    server has too few seats, and how many are enough.
     """
-    if admin is None:
+    del offline  # `is_offline` sees it
+    if is_offline(*objects):
         summary = summarize_levels(offline_controller(objects.pop("objects"), **objects))
+        where = "an idle proxy"
     else:
-        refuse_with_admin(objects)
         summary = fetch_as(admin, PATH, LevelsSummary)
+        where = url_of(admin)
+    summary = with_levels(summary, levels)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2))
     else:
-        for line in table(summary):
+        for line in table(summary, where):
             click.echo(line)
     return OK
 
 
-def table(summary: LevelsSummary) -> Iterator[str]:
-    """The lines of the table: the levels, their sums, and what the server has."""
+def with_levels(summary: LevelsSummary, names: Collection[str]) -> LevelsSummary:
+    """The summary with the named levels only, or with all if none is named.
+
+    CommandError for each name that no level has.
+    """
+    known = [level.name for level in summary.levels]
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise CommandError(
+            *(
+                shown(f'there is no priority level "{name}"; {suggestion(name, known)}')
+                for name in unknown
+            )
+        )
+    kept = tuple(level for level in summary.levels if not names or level.name in names)
+    return msgspec.structs.replace(summary, levels=kept)
+
+
+def table(summary: LevelsSummary, where: str) -> Iterator[str]:
+    """The lines of the table: the levels, the sums of all, and what the server has.
+
+    `where` says whose seats they are: a proxy's, or those of an answer without a proxy.
+    """
     sums = summary.sums
     rows = [_row(level) for level in summary.levels]
     rows.append(
         [
-            f"sum of {len(summary.levels)}",
+            "sum of all",
             str(sums.shares),
             "",
             "",
@@ -91,7 +128,7 @@ def table(summary: LevelsSummary) -> Iterator[str]:
         ]
     )
     header, *lines, last = aligned(COLUMNS, rows, frozenset(range(1, len(COLUMNS))))
-    yield f"{summary.server_concurrency_limit} seats of the server"
+    yield f"{counted(summary.server_concurrency_limit, 'seat')} of the server ({where})"
     yield ""
     yield click.style(header, bold=True)
     yield from lines

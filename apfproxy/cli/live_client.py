@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 
 from apfproxy.authn.api_exchange import connect_failure
-from apfproxy.cli.admin_client import LARGEST_ANSWER_BYTES, answer_json
+from apfproxy.cli.admin_client import LARGEST_ANSWER_BYTES, answer_json, url_of
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.terminal_text import shown
 
@@ -124,7 +124,7 @@ class LiveClient:
     """Asks one admin listener, over a connection that it keeps."""
 
     def __init__(self, address: Address) -> None:
-        self.url = f"{'https' if address.is_tls else 'http'}://{address}"
+        self.url = url_of(address)
         self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
 
     async def __aenter__(self) -> Self:

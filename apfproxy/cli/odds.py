@@ -6,6 +6,7 @@ import json
 
 import click
 
+from apfproxy.api.field_errors import counted
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.parameters import Parsed, output_option
 from apfproxy.cli.terminal_text import aligned
@@ -23,8 +24,18 @@ DEFAULT_ELEPHANTS = (1, 4, 16)
 """As in the table of Kubernetes' documentation."""
 DEFAULT_QUEUES = 64
 DEFAULT_HAND_SIZE = 8
-MAX_COLUMNS = 32
+MOST_NUMBERS = 32
 MAX_DIGITS = 9
+
+LEAST_WHOLE = 10
+"""From so many on, a fraction says nothing."""
+NEARLY_CERTAIN = 0.95
+LARGE_NUMBERS = (
+    (10**15, "quadrillion"),
+    (10**12, "trillion"),
+    (10**9, "billion"),
+    (10**6, "million"),
+)
 
 EPILOG = f"""\b
 Examples:
@@ -38,8 +49,8 @@ Examples:
 def parse_elephants(text: str) -> tuple[int, ...]:
     """Read numbers of elephants, separated by commas."""
     items = [item.strip() for item in text.split(",")]
-    if len(items) > MAX_COLUMNS:
-        raise ValueError(f"expected at most {MAX_COLUMNS} numbers, not {len(items)}")
+    if len(items) > MOST_NUMBERS:
+        raise ValueError(f"expected at most {MOST_NUMBERS} numbers, not {len(items)}")
     found = []
     for item in items:
         is_number = item.isascii() and item.isdigit() and len(item) <= MAX_DIGITS
@@ -142,9 +153,24 @@ def odds(
         }
         click.echo(json.dumps(report, indent=2))
         return OK
-    header = ["HAND SIZE", "QUEUES"]
-    header += [f"{count} ELEPHANT{'' if count == 1 else 'S'}" for count, _ in chances]
-    row = [str(hand_size), str(queues), *(repr(chance) for _, chance in chances)]
-    for line in aligned(header, [row], frozenset(range(len(header)))):
+    click.echo(f"{counted(queues, 'queue')}, hands of {hand_size}\n")
+    header = ["ELEPHANTS", "A SMALL FLOW IS SQUISHED", "PROBABILITY"]
+    rows = [[str(count), one_in(chance), repr(chance)] for count, chance in chances]
+    for line in aligned(header, rows, frozenset({0})):
         click.echo(line)
     return OK
+
+
+def one_in(chance: float) -> str:
+    """A probability as people say it, such as `1 in 4.4 billion`."""
+    if not chance:
+        return "never"
+    times = 1 / chance
+    if chance > NEARLY_CERTAIN:
+        return "always" if chance == 1 else "nearly always"
+    if times < LEAST_WHOLE:
+        return f"1 in {times:.1f}"
+    for one, name in LARGE_NUMBERS:
+        if times >= one:
+            return f"1 in {times / one:.1f} {name}"
+    return f"1 in {times:,.0f}"

@@ -1,10 +1,15 @@
-"""A controller made of object files, for commands that ask what a proxy would do."""
+"""Who answers a command: a running proxy, or a controller made of object files.
+
+A running proxy answers, unless a flag on the command line says what the answer depends on, such as
+`--objects`, or `--offline` says that no proxy is to be asked.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.parameters import suggested_objects_option
@@ -29,8 +34,14 @@ limit_adjustment_option = click.option(
 
 
 def objects_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the flags that say which objects and how many seats there are."""
+    """Add the flags that say which objects and how many seats there are, without a proxy."""
     for option in (
+        click.option(
+            "--offline",
+            is_flag=True,
+            help="Ask no proxy, but show what an idle one with the built-in objects would do."
+            "  Implied by flags that say what the proxy has, such as --objects.",
+        ),
         limit_adjustment_option,
         suggested_objects_option,
         click.option(
@@ -53,16 +64,24 @@ def objects_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def refuse_with_admin(flags: dict[str, object]) -> None:
-    """Refuse flags that a running proxy has answered already.
+def is_offline(*flags: str) -> bool:
+    """Whether one of these flags stands on the command line, so that no proxy is asked.
+
+    Variables of the environment, which `serve` has too, do not count.
 
     Raises:
-        click.UsageError: One of them was given.
+        click.UsageError: One of them is given beside `--admin`.
     """
-    for name, value in flags.items():
-        if value is not None and value != ():
-            flag = f"--{name.replace('_', '-')}"
-            raise click.UsageError(f"give either --admin or {flag}: the proxy has its own")
+    context = click.get_current_context()
+    given = [
+        name
+        for name in ("offline", *flags)
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    if given and context.get_parameter_source("admin") is ParameterSource.COMMANDLINE:
+        flag = f"--{given[0].replace('_', '-')}"
+        raise click.UsageError(f"with {flag} no proxy is asked: leave out --admin or {flag}")
+    return bool(given)
 
 
 def offline_controller(
@@ -80,7 +99,7 @@ def offline_controller(
     defaults = FlowControlSettings()
     read = decode_files(read_files(paths))
     if read.problems:
-        raise CommandError(*(" ".join(str(problem).split()) for problem in read.problems))
+        raise CommandError(*(line for problem in read.problems for line in problem.parts()))
     with_suggested = defaults.suggested_objects if suggested_objects is None else suggested_objects
     controller = Controller(
         VirtualClock(),

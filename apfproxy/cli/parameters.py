@@ -26,6 +26,10 @@ else:
 NOWHERE = "none"
 """Stands for an address where nothing is to listen."""
 
+LOCALHOST = "127.0.0.1"
+DEFAULT_ADMIN = "http://127.0.0.1:8081"
+"""Where a proxy has its admin listener unless it is told otherwise."""
+
 
 class Parsed(ParamType):
     """A flag whose text one of the functions of `setting_values` reads."""
@@ -49,6 +53,16 @@ def parse_address_or_none(text: str) -> Address | str:
     return NOWHERE if text == NOWHERE else parse_address(text)
 
 
+def parse_admin(text: str) -> Address:
+    """Read where a proxy's admin listener is: a URL, `HOST:PORT`, or `:PORT` of this machine."""
+    if "://" in text:
+        return parse_origin(text)
+    try:
+        return parse_address(f"{LOCALHOST}{text}" if text.startswith(":") else text)
+    except ValueError:
+        raise ValueError(f"expected {DEFAULT_ADMIN}, HOST:PORT or :PORT, not {text!r}") from None
+
+
 ADDRESS = Parsed("host:port", parse_address)
 ADDRESS_OR_NONE = Parsed("host:port|none", parse_address_or_none)
 ORIGIN = Parsed("url", parse_origin)
@@ -65,9 +79,11 @@ output_option = click.option(
 )
 admin_option = click.option(
     "--admin",
-    type=ORIGIN,
-    metavar="URL",
-    help="Ask a running proxy by its admin listener, such as http://127.0.0.1:8081.",
+    type=Parsed("address", parse_admin),
+    metavar="ADDRESS",
+    default=DEFAULT_ADMIN,
+    show_default=True,
+    help="The admin listener of a running proxy: a URL, HOST:PORT, or :PORT of this machine.",
 )
 suggested_objects_option = click.option(
     "--suggested-objects/--no-suggested-objects",

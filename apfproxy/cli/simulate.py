@@ -276,7 +276,7 @@ def configuration(paths: tuple[str, ...], limit: int, *, with_suggested: bool) -
     """Read the objects of a configuration; raises `CommandError` if any of them is broken."""
     read = decode_files(read_files(paths))
     if read.problems:
-        raise CommandError(*(str(problem) for problem in read.problems))
+        raise CommandError(*(line for problem in read.problems for line in problem.parts()))
     name = ", ".join(paths) or ("built-in objects" if with_suggested else "mandatory objects")
     return Configuration(
         f"{name}, {limit} seats",

@@ -17,7 +17,7 @@ from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.key_reader import key_reader
 from apfproxy.cli.live_client import LiveClient, rates_between
 from apfproxy.cli.live_tables import SORTS, View, render
-from apfproxy.cli.parameters import ORIGIN, Parsed
+from apfproxy.cli.parameters import Parsed, admin_option, output_option
 from apfproxy.sources.setting_values import parse_duration
 from apfproxy.tasks import spawn
 
@@ -40,7 +40,7 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 EPILOG = f"""\b
 Examples:
   apfproxy top
-  apfproxy top --admin http://10.0.0.7:8081 --interval 5s
+  apfproxy top --admin 10.0.0.7:8081 --interval 5s
   apfproxy top --once -o json
 
 {EXIT_CODES}"""
@@ -58,14 +58,7 @@ def parse_interval(text: str) -> float:
 
 
 @click.command(epilog=EPILOG)
-@click.option(
-    "--admin",
-    type=ORIGIN,
-    metavar="URL",
-    default="http://127.0.0.1:8081",
-    show_default=True,
-    help="The admin listener of the proxy.",
-)
+@admin_option
 @click.option(
     "--interval",
     "interval_s",
@@ -75,14 +68,7 @@ def parse_interval(text: str) -> float:
     help="Time between updates.",
 )
 @click.option("--once", is_flag=True, help="Print one table, and end.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
-    help="Tables for people, or one JSON document.",
-)
+@output_option
 def top(admin: Address, interval_s: float, output: str, *, once: bool) -> int:
     """Show levels, queues and flows of a running proxy.
 

@@ -57,6 +57,8 @@ KNOWN_AS_USERS = frozenset(
 URL_VERBS = frozenset({ALL, "get", "delete", "patch"})
 """The verbs that a rule may have and that are HTTP methods, too."""
 
+CORE = "core group"
+"""What people call the API group whose name is empty."""
 VERSION = re.compile(r"v[0-9]+((alpha|beta)[0-9]+)?")
 ALL_NAMESPACES_VERBS = frozenset({ALL, "list", "watch"})
 """What can be asked of the objects of all namespaces at once."""
@@ -225,13 +227,18 @@ def known_resources(name: str, groups: Sequence[str]) -> list[KnownResource]:
 
 def why_not_here(name: str, groups: Sequence[str]) -> str:
     """Why groups that are all known have no such resource; "" if the name is not known at all."""
-    named = ", ".join(f'"{group}"' for group in groups)
     if elsewhere := groups_of(name):
-        return f'{name} is no resource of {named}, but of "{elsewhere[0]}"'
+        here = " or ".join(group or f"the {CORE}" for group in groups)
+        return f"{name} is no resource of {here}, but of {elsewhere[0] or f'the {CORE}'}"
     for plural in (f"{name}s", f"{name}es", f"{name.removesuffix('y')}ies"):
         if found := groups_of(plural):
-            return f'resources are named by their plural, here {plural} of "{found[0]}"'
+            return f"resources are named by their plural, here {plural} {of_group(found[0])}"
     return ""
+
+
+def of_group(group: str) -> str:
+    """An API group behind the name of a resource, as `(core group)`."""
+    return f"({group or CORE})"
 
 
 def why_out_of_scope(resource: str, rule: ResourcePolicyRule) -> str:

@@ -91,10 +91,10 @@ NOTHING_GIVEN = _warning(
     "Name the files or directories that have the objects.",
 )
 
-DANGLING = _warning(
+DANGLING = _error(
     "APF101 dangling reference",
-    "The FlowSchema names a priority level that does not exist.  It matches nothing until the"
-    " level is there.",
+    "The FlowSchema names a priority level that does not exist.  It is valid, but not used until"
+    " the level is there.",
     "Create the PriorityLevelConfiguration, correct it if it is invalid, or name another.",
 )
 UNREACHABLE = _warning(

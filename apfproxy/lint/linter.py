@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.flowcontrol.additions import addition_errors
 from apfproxy.api.flowcontrol.types import FlowSchema, kind_of
+from apfproxy.api.schema.mistakes import closest
 from apfproxy.lint.dead_rules import dead_rules
 from apfproxy.lint.findings import ADDITION, DANGLING, MATCHES_NOTHING, Finding
 from apfproxy.lint.leases import lease_findings
@@ -59,6 +60,8 @@ def dangling(
         if level not in levels:
             field = "spec.priorityLevelConfiguration.name"
             message = f'there is no PriorityLevelConfiguration "{level}"'
+            if close := closest(level, levels):
+                message += f'; did you mean "{close}"?'
             yield Finding(DANGLING, "FlowSchema", schema.metadata.name, field, message)
 
 

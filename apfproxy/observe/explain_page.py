@@ -49,7 +49,7 @@ Ask what would happen to a request:
   group   of the user; may be repeated
   header  of the request, as name:value, where a FlowSchema tells its flows apart by one
 
-The answer is JSON; apfproxy explain --admin shows it as text.
+The answer is JSON; apfproxy explain shows it as text.
 """
 
 

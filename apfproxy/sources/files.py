@@ -83,7 +83,7 @@ class ObjectFiles:
         self._fingerprint = contents.fingerprint()
         self._put(self._prepare(contents))
         if self.problems:
-            raise ObjectsError(tuple(str(problem) for problem in self.problems))
+            raise ObjectsError(tuple(line for each in self.problems for line in each.parts()))
 
     async def reload(self) -> bool:
         """Read the files again, and put them in force if all is valid; whether they had changed."""

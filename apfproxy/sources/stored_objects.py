@@ -61,7 +61,7 @@ class StoredObjects:
         """Put the store's objects in force; raises ObjectsError if there are problems."""
         self._in_force.put(self._prepare(self._entries()))
         if self.problems:
-            raise ObjectsError(tuple(str(problem) for problem in self.problems))
+            raise ObjectsError(tuple(line for each in self.problems for line in each.parts()))
 
     async def reload(self) -> None:
         """Put the store's valid objects in force."""

@@ -317,7 +317,7 @@ items:
         pytest.param("spec.rules", 14, id="list"),
         pytest.param("spec.rules[0]", 15, id="item"),
         pytest.param("spec.rules[0].subjects[0].user.name", 16, id="in-an-item"),
-        pytest.param("spec.rules[0].nonResourceRules[0].nonResourceURLs[1]", 19, id="plain-values"),
+        pytest.param("spec.rules[0].nonResourceRules[0].nonResourceURLs[1]", 21, id="plain-values"),
         pytest.param("spec.rules[1].subjects", 14, id="no-such-item"),
         pytest.param(f"spec.rules[{'9' * 5000}]", 14, id="no-number"),
         pytest.param("spec[0]", 11, id="no-list"),
@@ -334,14 +334,15 @@ def test_line_of(field: str, line: int) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        pytest.param(json.dumps(flow_schema("a"), indent=2), 1, id="json"),
+        pytest.param(json.dumps(flow_schema("a"), indent=2), 11, id="json"),
+        pytest.param(json.dumps(flow_schema("a"), indent=2) + "{}", 1, id="two-of-json"),
         pytest.param(
             WRITTEN.replace("v1\nkind: List", f"{V1}\nkind: FlowSchemaList", 1), 12, id="typed-list"
         ),
     ],
 )
 def test_line_of_precedence(text: str, line: int) -> None:
-    """JSON has no lines but that of the whole; items of a list of one kind have theirs."""
+    """A document of JSON has its lines, as have the items of a list of one kind."""
     (written,) = decode_documents(text.encode(), "f").written.values()
 
     assert line == written.line_of("spec.matchingPrecedence")
@@ -353,3 +354,14 @@ def test_lines_of_errors() -> None:
     (problem,) = decode_documents(text.encode(), "f.yaml").problems
 
     assert [12, 18] == list(problem.lines)
+
+
+def test_parts_of_a_problem() -> None:
+    """As text each error has a line of its own, with the line of its field."""
+    text = WRITTEN.replace("Precedence: 7", "Precedence: 70000").replace("[get]", "[gat]")
+    found = decode_documents(f"{text}---\n[".encode(), "f.yaml")
+    first, second, third = [line for problem in found.problems for line in problem.parts()]
+
+    assert first.startswith('f.yaml:12: FlowSchema "')
+    assert second.startswith('f.yaml:18: FlowSchema "')
+    assert third.startswith("f.yaml:24: not YAML: ")

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from apfproxy.api.documents import (
     DEEPEST,
     LARGEST_INPUT_BYTES,
+    LARGEST_LINED_BYTES,
     MOST_DOCUMENTS,
     Document,
     split_documents,
@@ -123,3 +124,21 @@ def test_any_bytes(data: bytes) -> None:
     found, _ = split_documents(data)
 
     assert all(document.line >= 1 for document in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_lined"),
+    [
+        pytest.param('{"a": [1, true, null, "x"]}', True, id="the-same"),
+        pytest.param('{"a": 1}{"a": 2}', False, id="two"),
+        pytest.param('{"a": 1.0}', False, id="another-number"),
+        pytest.param('{"a\\ud800": 1, "b": "\t"}', False, id="no-json"),
+        pytest.param('{"a": "\\ud83d\\ude00"}', False, id="another-escape"),
+        pytest.param('{"a": "%s"}' % ("x" * LARGEST_LINED_BYTES), False, id="large"),
+    ],
+)
+def test_lines_of_json(text: str, is_lined: bool) -> None:
+    """JSON that is the same as YAML has the lines of its fields; what it holds never changes."""
+    found, _ = split_documents(text.encode())
+
+    assert all(isinstance(each.content, Mapping) is is_lined for each in found)

@@ -62,6 +62,6 @@ async def test_nobody_there(is_tls: bool) -> None:
     with pytest.raises(CommandError) as caught:
         await asyncio.to_thread(fetch_json, address, "/")
 
-    start = f"cannot ask {'https' if is_tls else 'http'}://127.0.0.1:{port}: "
+    start = f"no proxy answers at {'https' if is_tls else 'http'}://127.0.0.1:{port}: "
     assert caught.value.message.startswith(start)
-    assert "admin listener" in caught.value.message
+    assert "give its own --admin address, or --offline" in caught.value.message

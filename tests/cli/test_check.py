@@ -57,15 +57,15 @@ def test_uid_with_a_header_line(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 def test_dangling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A FlowSchema without its priority level is only warned about."""
+    """A FlowSchema without its priority level is not used, so that is an error."""
     path = tmp_path / "a.yaml"
     path.write_text(DANGLING)
 
-    assert main(["check", str(path)]) == 0
+    assert main(["check", str(path)]) == 1
     assert capsys.readouterr().out.splitlines() == [
         (
             f"{path}:6: FlowSchema/lost: spec.priorityLevelConfiguration.name:"
-            ' there is no PriorityLevelConfiguration "nowhere" (warning APF101)'
+            ' there is no PriorityLevelConfiguration "nowhere" (error APF101)'
         ),
         "",
         "What to do:",
@@ -74,8 +74,18 @@ def test_dangling(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
             " or name another."
         ),
         "",
-        "1 valid object in 1 file, 0 problems, 1 warning",
+        "1 valid object in 1 file, 1 problem, 0 warnings",
     ]
+
+
+def test_misspelt_level(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A level that is nearly named comes with the name that may be meant."""
+    path = tmp_path / "a.yaml"
+    path.write_text(DANGLING.replace("nowhere", "workload-lo"))
+
+    assert 1 == main(["check", str(path)])
+    first = capsys.readouterr().out.splitlines()[0]
+    assert '"workload-lo"; did you mean "workload-low"? (error APF101)' in first
 
 
 def test_no_objects(
@@ -107,10 +117,10 @@ def test_suggested_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     path.write_text(DANGLING.replace("nowhere", "workload-low"))
     outputs = []
     for flag in ("--suggested-objects", "--no-suggested-objects"):
-        assert main(["check", flag, str(path)]) == 0
-        outputs.append(capsys.readouterr().out.count("(warning APF101)"))
+        code = main(["check", flag, str(path)])
+        outputs.append((code, capsys.readouterr().out.count("(error APF101)")))
 
-    assert outputs == [0, 1]
+    assert outputs == [(0, 0), (1, 1)]
 
 
 def test_missing_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,7 +150,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     assert main(["check", "-o", "json", str(path), str(tmp_path / "x")]) == 1
     report = json.loads(capsys.readouterr().out)
-    missing, broken = report["problems"]
+    missing, broken, lost = report["problems"]
     assert (report["valid"], report["files"], report["objects"]) == (False, 1, 1)
     assert missing == {
         "id": "APF001",
@@ -159,7 +169,8 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "name": "a",
         "field": "spec.limited.limitResponse.type",
     }
-    assert [entry["name"] for entry in report["warnings"]] == ["lost"]
+    assert (lost["id"], lost["name"], lost["line"]) == ("APF101", "lost", 11)
+    assert report["warnings"] == []
 
 
 @pytest.mark.parametrize(
@@ -169,14 +180,14 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param(["--fail-on", "error"], 0, id="errors"),
         pytest.param(["--fail-on", "warning"], 1, id="warnings"),
         pytest.param(["--fail-on", "info"], 1, id="infos"),
-        pytest.param(["--fail-on", "warning", "--ignore", "apf101"], 0, id="but-not-this-one"),
-        pytest.param(["--ignore", "APF101", "--fail-on", "info", "--diff"], 1, id="differences"),
+        pytest.param(["--fail-on", "warning", "--ignore", "apf204"], 0, id="but-not-this-one"),
+        pytest.param(["--ignore", "APF204", "--fail-on", "info", "--diff"], 1, id="differences"),
     ],
 )
 def test_fail_on(tmp_path: Path, flags: list[str], code: int) -> None:
     """The exit code depends on the worst finding that is not ignored."""
     path = tmp_path / "a.yaml"
-    path.write_text(DANGLING)
+    path.write_text(level("unused"))
 
     assert code == main(["check", *flags, str(path)])
 

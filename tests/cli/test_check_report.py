@@ -29,12 +29,12 @@ GONE = Finding(DANGLING, "FlowSchema", "a", "spec.x", "gone")
     [
         pytest.param(
             finding_entry(GONE, READ),
-            "a.yaml:7: FlowSchema/a: spec.x: gone (\x1b[33mwarning\x1b[0m APF101)",
+            "a.yaml:7: FlowSchema/a: spec.x: gone (\x1b[31merror\x1b[0m APF101)",
             id="given",
         ),
         pytest.param(
             finding_entry(Finding(DANGLING, "FlowSchema", "b", "", "gone"), READ),
-            f"{BUILT_IN}: FlowSchema/b: gone (\x1b[33mwarning\x1b[0m APF101)",
+            f"{BUILT_IN}: FlowSchema/b: gone (\x1b[31merror\x1b[0m APF101)",
             id="built-in",
         ),
         pytest.param(
@@ -79,7 +79,7 @@ def test_summary() -> None:
     entries = [finding_entry(GONE, READ), nothing_entry("x")]
     report = Report(FileContents((("a.yaml", b""),), ()), READ, entries, (), ignored=2)
 
-    assert report.summary() == "0 valid objects in 1 file, 0 problems, 2 warnings, 2 ignored"
+    assert report.summary() == "0 valid objects in 1 file, 1 problem, 1 warning, 2 ignored"
 
 
 def test_kinds_as_text() -> None:

@@ -26,7 +26,7 @@ LEADS = "matching precedence 9900, leads to priority level global-default"
 
 def test_text(capsys: pytest.CaptureFixture[str]) -> None:
     """A line for each UID says kind, name and what the object does."""
-    assert 0 == main(["explain", "--uid", SCHEMA, "--uid", f" {LEVEL} "])
+    assert 0 == main(["explain", "--offline", "--uid", SCHEMA, "--uid", f" {LEVEL} "])
 
     assert [
         f"{'UID':36}  {'KIND':26}  NAME            WHAT",
@@ -51,7 +51,7 @@ def test_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_unknown_offline(capsys: pytest.CaptureFixture[str]) -> None:
     """What is known is shown; what is not is an error that says where to ask."""
-    assert 1 == main(["explain", "--uid", "x\ny", "--uid", LEVEL])
+    assert 1 == main(["explain", "--offline", "--uid", "x\ny", "--uid", LEVEL])
     captured = capsys.readouterr()
 
     assert LEVEL in captured.out
@@ -93,4 +93,4 @@ async def test_online(capsys: pytest.CaptureFixture[str]) -> None:
 def test_admin_has_its_own_objects(capsys: pytest.CaptureFixture[str]) -> None:
     """Objects are those of the proxy that is asked."""
     assert 2 == main(["explain", "--uid", LEVEL, "--admin", "http://127.0.0.1:1", "--objects", "x"])
-    assert "give either --admin or --objects" in capsys.readouterr().err
+    assert "with --objects no proxy is asked: leave out --admin" in capsys.readouterr().err

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 import msgspec
 import pytest
 
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
-from apfproxy.cli.explanation_text import explanation_lines
+from apfproxy.cli.explanation_text import explanation_lines, verdict
 from apfproxy.flowcontrol.controller import Controller
 from apfproxy.flowcontrol.explanation import Explanation, explain
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
@@ -18,7 +20,7 @@ from tests.virtual_clock import VirtualClock
 
 EVIL = User("ann\x1b[2J", ("dev", "system:authenticated"))
 QUEUING = QueuingConfiguration(queues=8, hand_size=2, queue_length_limit=5)
-MARK = "now             "
+MARK = "because         "
 
 
 def explained(user: User, target: bytes = b"/api/v1/pods", method: str = "GET") -> Explanation:
@@ -55,20 +57,23 @@ def test_request_with_queues() -> None:
     labels = [line[: len(MARK)].rstrip() for line in lines]
     first, second = (queue.index for queue in explanation.flow.hand)
 
-    assert labels[:4] == ["request", "path", "user", ""]
+    assert lines[0] == (
+        "would execute at once in level queues, as flow ann\\x1b[2J of FlowSchema devs"
+    )
+    assert lines[1].startswith("because         it needs 1 seat, and 0 of ")
+    assert labels[2:7] == ["", "request", "path", "user", ""]
     assert labels[labels.index("FlowSchema") :] == [
         "FlowSchema", "priority level", "  seats", "  requests", "flow", "  hand", "", "",
-        "estimate", "  because", "now",
+        "estimate", "  because",
     ]  # fmt: skip
-    assert lines[0] == "request         list pods in all namespaces"
-    assert lines[2] == "user            ann\\x1b[2J of dev, system:authenticated"
+    assert lines[3] == "request         list pods in all namespaces"
+    assert lines[5] == "user            ann\\x1b[2J of dev, system:authenticated"
     assert "\x1b" not in "".join(lines)
     assert "  not used: lost, whose priority level nowhere does not exist" in lines
     assert f"  hand          queue    {first}  {second}" in lines
     assert lines[labels.index("flow")] == (
         f"flow            user ann\\x1b[2J (hash {explanation.flow.hash})"
     )
-    assert lines[-1].startswith("now             executes at once: it needs 1 seat, and 0 of ")
 
 
 def test_flow_schemas() -> None:
@@ -91,10 +96,50 @@ def test_flow_schemas() -> None:
 
 
 def test_colours() -> None:
-    """The chosen FlowSchema and the outcome stand out; what is at a terminal may have colours."""
-    lines = list(explanation_lines(explained(EVIL), is_verbose=False))
+    """The verdict stands out; what is at a terminal may have colours."""
+    first = next(explanation_lines(explained(EVIL), is_verbose=False))
 
-    assert click.style(click.unstyle(lines[-1])[len(MARK) :], fg="green", bold=True) in lines[-1]
+    assert click.style(click.unstyle(first), fg="green", bold=True) == first
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        pytest.param(
+            {"decision": "wait", "queue": 3, "ahead": 48},
+            "would wait in queue 3 of level queues, behind 48 requests, as flow",
+            id="behind-others",
+        ),
+        pytest.param(
+            {"decision": "wait", "queue": 3},
+            "would wait in queue 3 of level queues, as the first, as flow",
+            id="first",
+        ),
+        pytest.param(
+            {"decision": "reject", "text": "rejected with 429, queue-full: it has too many"},
+            "would be rejected with 429, queue-full, by level queues, as flow",
+            id="rejected",
+        ),
+        pytest.param(
+            {"decision": "else", "text": "what a later version does"},
+            "what a later version does, as flow",
+            id="unknown",
+        ),
+    ],
+)
+def test_verdict(changes: dict[str, Any], expected: str) -> None:
+    """The first line says what would happen, in which level and as which flow."""
+    explanation = explained(EVIL)
+    outcome = msgspec.structs.replace(explanation.outcome, **changes)
+
+    assert verdict(msgspec.structs.replace(explanation, outcome=outcome)).startswith(expected)
+
+
+def test_verdict_without_a_flow() -> None:
+    """Where nothing tells flows apart, the FlowSchema alone is named."""
+    assert "would execute at once in level exempt, by FlowSchema exempt" == verdict(
+        explained(User("root", ("system:masters",)))
+    )
 
 
 def test_other_requests() -> None:
@@ -103,10 +148,10 @@ def test_other_requests() -> None:
     log = lines_of(explained(EVIL, b"/apis/a.io/v1/namespaces/x/things/t/proxy"))
     options = lines_of(explained(EVIL, b"/api/v1/pods", "OPTIONS"))
 
-    assert health[0] == "request         get /healthz, which is no resource"
-    assert log[0] == "request         get things.a.io/proxy t in namespace x"
+    assert health[3] == "request         get /healthz, which is no resource"
+    assert log[3] == "request         get things.a.io/proxy t in namespace x"
     assert "estimate        no seats: it may last as long as its client likes" in log
-    assert options[0] == "request         (no verb) pods in no namespace"
+    assert options[3] == "request         (no verb) pods in no namespace"
 
 
 @pytest.mark.parametrize(
@@ -126,7 +171,7 @@ def test_other_requests() -> None:
 )
 def test_namespaces(method: str, target: bytes, expected: str) -> None:
     """A request without a namespace is for all of them where its resource is in namespaces."""
-    assert lines_of(explained(EVIL, target, method))[0].endswith(f" {expected}")
+    assert lines_of(explained(EVIL, target, method))[3].endswith(f" {expected}")
 
 
 @pytest.mark.parametrize(

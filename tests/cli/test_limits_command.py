@@ -27,14 +27,14 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["limits", "--server-concurrency-limit", "300"]) == 0
     first, empty, header, *lines, last = capsys.readouterr().out.splitlines()
 
-    assert ("300 seats of the server", "") == (first, empty)
+    assert ("300 seats of the server (an idle proxy)", "") == (first, empty)
     assert header.split()[:3] == ["LEVEL", "SHARES", "LEND"]
     assert len(lines) == 8
     assert len({len(line) for line in [header, *lines, last]}) == 1
     rows = {line.split()[0]: line.split()[1:] for line in lines}
     assert ["100", "90", "any", "123", "111", "300", "12", "423"] == rows["workload-low"][:8]
     assert ["0", "0", "-", "0", "0", "any", "0", "any", "0", "0"] == rows["exempt"]
-    assert last.split()[:5] == ["sum", "of", "8", "245", "303"]
+    assert last.split()[:5] == ["sum", "of", "all", "245", "303"]
 
 
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -48,6 +48,24 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (350, 7) == (found["levels"][0]["nominal"], found["levels"][0]["shares"])
 
 
+def test_some_levels(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of named levels alone there are lines; the sums are those of all."""
+    assert main(["limits", "--offline", "system", "exempt"]) == 0
+    *lines, last = capsys.readouterr().out.splitlines()[3:]
+
+    assert ["exempt", "system"] == [line.split()[0] for line in lines]
+    assert last.split()[:4] == ["sum", "of", "all", "245"]
+
+
+def test_misspelt_level(capsys: pytest.CaptureFixture[str]) -> None:
+    """A level that is not there comes with the one that may be meant."""
+    assert main(["limits", "--offline", "sistem", "zzz", "exempt"]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+
+    assert first == 'apfproxy: there is no priority level "sistem"; did you mean "system"?'
+    assert 'there is no priority level "zzz"; known here are catch-all, exempt,' in second
+
+
 def test_draining_level() -> None:
     """A level that goes is marked; one that may borrow so many percent has them."""
     summary = summarize_levels(
@@ -56,7 +74,7 @@ def test_draining_level() -> None:
     changed = msgspec.structs.replace(
         summary.levels[0], is_quiescing=True, borrowing_limit_percent=30
     )
-    lines = list(table(msgspec.structs.replace(summary, levels=(changed,))))
+    lines = list(table(msgspec.structs.replace(summary, levels=(changed,)), "here"))
 
     assert "catch-all (draining)" in lines[3]
     assert lines[3].split()[4] == "30"
@@ -101,9 +119,9 @@ async def test_other_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         pytest.param("--objects /nowhere", 1, "/nowhere: cannot be read", id="objects"),
         pytest.param("--server-concurrency-limit 0", 2, "is not in the range", id="seats"),
-        pytest.param("--admin x", 2, "expected a URL such as", id="admin"),
+        pytest.param("--admin x", 2, "HOST:PORT or :PORT", id="admin"),
         pytest.param(
-            "--admin http://a --server-concurrency-limit 5", 2, "give either --admin or", id="both"
+            "--admin a:1 --server-concurrency-limit 5", 2, "no proxy is asked: leave", id="both"
         ),
     ],
 )

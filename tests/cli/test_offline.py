@@ -8,7 +8,8 @@ import click
 import pytest
 
 from apfproxy.cli.errors import CommandError
-from apfproxy.cli.offline import offline_controller, refuse_with_admin
+from apfproxy.cli.offline import is_offline, objects_options, offline_controller
+from apfproxy.cli.parameters import admin_option
 from tests.sources.test_object_files import level
 
 if TYPE_CHECKING:
@@ -42,10 +43,41 @@ def test_problems(tmp_path: Path) -> None:
     assert "nominalConcurrencyShares" in caught.value.message
 
 
-def test_flags_beside_admin() -> None:
-    """Flags that a running proxy has answered are refused beside its address."""
-    refuse_with_admin({"objects": (), "hash_seed": None})
-    with pytest.raises(click.UsageError, match="give either --admin or --hash-seed: the proxy"):
-        refuse_with_admin({"objects": (), "hash_seed": 0})
-    with pytest.raises(click.UsageError, match="--suggested-objects"):
-        refuse_with_admin({"suggested_objects": False})
+@click.command
+@objects_options
+@admin_option
+@click.option("--hash-seed", envvar="SEED")
+def asked(**_: object) -> bool:
+    """Whether no proxy is asked."""
+    return is_offline("objects", "suggested_objects", "hash_seed")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        pytest.param("", False, id="nothing"),
+        pytest.param("--admin :1", False, id="admin"),
+        pytest.param("--offline", True, id="offline"),
+        pytest.param("--objects a --objects b", True, id="objects"),
+        pytest.param("--no-suggested-objects", True, id="switch"),
+        pytest.param("--hash-seed 0", True, id="number"),
+    ],
+)
+def test_who_is_asked(arguments: str, expected: bool) -> None:
+    """A flag that a proxy has a value of its own for means that none is asked."""
+    assert expected is asked.main(arguments.split(), standalone_mode=False)
+
+
+def test_variables_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What stands in the environment, perhaps for the proxy itself, asks for nothing."""
+    monkeypatch.setenv("SEED", "1")
+
+    assert asked.main([], standalone_mode=False) is False
+    assert asked.main(["--admin", ":1"], standalone_mode=False) is False
+
+
+@pytest.mark.parametrize("flag", ["--offline", "--hash-seed=1", "--suggested-objects"])
+def test_flags_beside_admin(flag: str) -> None:
+    """Flags for an answer without a proxy are refused beside a proxy's address."""
+    with pytest.raises(click.UsageError, match=f"with {flag.partition('=')[0]} no proxy is asked"):
+        asked.main([flag, "--admin", ":1"], standalone_mode=False)

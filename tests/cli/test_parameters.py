@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NOWHERE
+from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NOWHERE, parse_admin
 from apfproxy.settings import Address
 
 
@@ -29,3 +29,26 @@ def test_bad_text() -> None:
     """A bad text is wrong usage, with what is expected."""
     with pytest.raises(click.UsageError, match="expected HOST:PORT"):
         ADDRESS.convert("none", None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http://127.0.0.1:8081", Address(host="127.0.0.1", port=8081)),
+        ("https://[::1]:8443/", Address(host="::1", port=8443, is_tls=True)),
+        ("http://proxy", Address(host="proxy", port=80)),
+        ("proxy:8081", Address(host="proxy", port=8081)),
+        ("[::1]:8081", Address(host="::1", port=8081)),
+        (":8081", Address(host="127.0.0.1", port=8081)),
+    ],
+)
+def test_admin(text: str, expected: Address) -> None:
+    """An admin listener is named by a URL, by a host and a port, or by a port of this machine."""
+    assert expected == parse_admin(text)
+
+
+@pytest.mark.parametrize("text", ["", ":", "proxy", "8081", "::1:8081", ":x"])
+def test_no_admin(text: str) -> None:
+    """A text that names none is told the three forms."""
+    with pytest.raises(ValueError, match=r"expected .*, HOST:PORT or :PORT, not"):
+        parse_admin(text)

@@ -186,12 +186,17 @@ def rule(
         pytest.param("po ds", ("*",), "small letters", id="space"),
         pytest.param("pods/logs", ("",), "pods are attach, binding, ", id="no-such-subresource"),
         pytest.param("secrets/status", ("",), "no subresources", id="no-subresources"),
-        pytest.param("deployments", ("",), 'but of "apps"', id="in-another-group"),
-        pytest.param("pod", ("",), "here pods of", id="singular"),
-        pytest.param("deployment", ("",), 'deployments of "apps"', id="singular-of-another-group"),
-        pytest.param("ingress", ("networking.k8s.io",), "here ingresses of", id="singular-es"),
+        pytest.param("deployments", ("",), "of the core group, but of apps", id="in-another-group"),
+        pytest.param("pod", ("",), "here pods (core group)", id="singular"),
+        pytest.param("deployment", ("",), "deployments (apps)", id="singular-of-another-group"),
         pytest.param(
-            "networkpolicy", ("networking.k8s.io",), "here networkpolicies of", id="singular-ies"
+            "ingress",
+            ("networking.k8s.io",),
+            "here ingresses (",
+            id="singular-es",
+        ),
+        pytest.param(
+            "networkpolicy", ("networking.k8s.io",), "here networkpolicies (", id="singular-ies"
         ),
     ],
 )

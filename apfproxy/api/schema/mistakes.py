@@ -9,11 +9,14 @@ fraction.
 from __future__ import annotations
 
 import difflib
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from apfproxy.api.field_errors import FieldError, Reason
 from apfproxy.api.schema.reading import INT_LIMITS, mismatches, unknown_fields
 from apfproxy.api.schema.types import List, Map, Scalar, Struct, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 WANTED = {
     dict: "a mapping",
@@ -94,6 +97,15 @@ def sample(value: object) -> str:
 
 def suggestion(name: str, known: list[str]) -> str:
     """Which field may be meant by an unknown name."""
-    folded = {each.lower(): each for each in known}
+    close = closest(name, known)
+    return f'did you mean "{close}"?' if close else f"known here are {', '.join(known)}"
+
+
+def closest(name: str, known: Iterable[str]) -> str:
+    """The known name that is most like a misspelt one, upper and lower case alike; "" if none is.
+
+    Of a long name only its begin is compared, which bounds the time.
+    """
+    folded = {each[:LONGEST_SHOWN].lower(): each for each in known}
     close = difflib.get_close_matches(name[:LONGEST_SHOWN].lower(), folded, n=1, cutoff=0.7)
-    return f'did you mean "{folded[close[0]]}"?' if close else f"known here are {', '.join(known)}"
+    return folded[close[0]] if close else ""
