@@ -1,4 +1,4 @@
-"""The files of `config/` that an installed package carries: settings, manifests, starters.
+"""The files of `config/`, which an installed package carries: settings, manifests, the dashboard.
 
 They lie in `config/` of a checkout; a wheel has them in the directory `shipped` of the package, as
 `pyproject.toml` says.

@@ -1,11 +1,46 @@
-"""The files of `config/` in a checkout; `tests/end_to_end` has those of a wheel."""
+"""The files of `config/` in a checkout, and where a wheel has them."""
 
 from __future__ import annotations
 
-from apfproxy.shipped_files import shipped
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from apfproxy import shipped_files
+from apfproxy.api.flowcontrol import bootstrap
+from apfproxy.cli.config_command import FILES
+from apfproxy.shipped_files import CHECKOUT, INSTALLED, shipped
+
+ROOT = Path(__file__).parents[1]
 
 
-def test_checkout() -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        "kubernetes/gateway/deployment.yaml",
+        "starters",
+        *(path for files in FILES.values() for path in files),
+    ],
+)
+def test_checkout(path: str) -> None:
     """In a checkout they are those of `config/`."""
-    assert shipped("kubernetes/gateway/deployment.yaml").is_file()
-    assert shipped("starters").is_dir()
+    assert ROOT / "config" / path == shipped(path)
+    assert shipped(path).exists()
+
+
+def test_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed package has a folder of its own."""
+    monkeypatch.setattr(shipped_files, "DIRECTORY", tmp_path)
+
+    assert tmp_path / "apfproxy.yaml" == shipped("apfproxy.yaml")
+
+
+def test_wheel() -> None:
+    """A wheel carries all of `config/` where the package looks for it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    included = project["tool"]["hatch"]["build"]["targets"]["wheel"]["force-include"]
+    where = {(ROOT / given).resolve(): ROOT / target for given, target in included.items()}
+
+    assert {CHECKOUT: INSTALLED} == where
+    assert INSTALLED / "bootstrap" == bootstrap.INSTALLED

@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
+from click.shell_completion import CompletionItem
 
 from apfproxy import __version__
 from apfproxy.app.held_signals import release
@@ -31,6 +32,7 @@ Examples:
 COMMANDS = {
     "apiserver": "Serve a small Kubernetes API, for tests and load tests.",
     "check": "Validate and lint FlowSchemas and priority levels in files.",
+    "config": "Print files that come with apfproxy: settings, alerts and so on.",
     "demo": "Show what each client gets with and without flow control.",
     "explain": "Explain how a request is classified, and what happens to it.",
     "init": "Write settings, manifests and the steps to try them.",
@@ -42,7 +44,7 @@ COMMANDS = {
 }
 """Their names, and the first line of their help."""
 
-MODULES = {"limits": "limits_command"}
+MODULES = {"config": "config_command", "limits": "limits_command"}
 """Of commands whose modules have other names."""
 
 HANDLE_SIGNALS = frozenset({"apiserver", "serve"})
@@ -67,6 +69,15 @@ class Commands(click.Group):
             release()
         command: click.Command = getattr(module, cmd_name)
         return command
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Propose commands, without importing them, and flags."""
+        found = [
+            CompletionItem(name, help=what)
+            for name, what in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
+        return found + super(click.Group, self).shell_complete(ctx, incomplete)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         """List the commands, without importing them."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from typing import TYPE_CHECKING
@@ -205,3 +206,39 @@ def test_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
 
     with pytest.raises(FileNotFoundError):
         main(["fail"])
+
+
+@pytest.mark.parametrize(
+    ("words", "proposed"),
+    [
+        pytest.param("apfproxy ", sorted(COMMANDS), id="all"),
+        pytest.param("apfproxy s", ["serve", "simulate"], id="some"),
+        pytest.param("apfproxy --v", ["--version"], id="flags"),
+        pytest.param("apfproxy serve --enforcement ", ["enforce", "observe"], id="values"),
+        pytest.param("apfproxy config print a", ["alerts"], id="arguments"),
+    ],
+)
+def test_completion(words: str, proposed: list[str]) -> None:
+    """A shell proposes commands, flags and their values."""
+    code = "import sys\nfrom apfproxy.cli.main import main\nsys.argv[0] = 'apfproxy'\nmain()"
+    given = words.split(" ")
+    environment = {
+        **os.environ,
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(given) - 1),
+        "_APFPROXY_COMPLETE": "bash_complete",
+    }
+    found = subprocess.run(  # noqa: S603 - this interpreter
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+
+    assert proposed == [line.removeprefix("plain,") for line in found.stdout.splitlines()]
+
+
+def test_completion_imports_no_command() -> None:
+    """Commands are proposed at once, since none of them is imported."""
+    before = set(sys.modules)
+    context = click.Context(cli)
+
+    assert sorted(COMMANDS) == [each.value for each in cli.shell_complete(context, "")]
+    assert set() == {name for name in set(sys.modules) - before if name.startswith("apfproxy.cli.")}

@@ -1,6 +1,6 @@
 """The objects that are there without configuration: those of Kubernetes 1.36.
 
-The files lie in `config/bootstrap/`; an installed package carries them beside this module.
+The files lie in `config/bootstrap/`; an installed package carries that folder.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from apfproxy.api.decode import decode_documents
 if TYPE_CHECKING:
     from apfproxy.api.flowcontrol.types import FlowControlObject
 
-INSTALLED = Path(__file__).with_name("bootstrap_objects")
+INSTALLED = Path(__file__).parents[2] / "shipped" / "bootstrap"
 CHECKOUT = Path(__file__).parents[3] / "config" / "bootstrap"
 DIRECTORY = INSTALLED if INSTALLED.is_dir() else CHECKOUT
 

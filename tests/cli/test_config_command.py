@@ -1,0 +1,65 @@
+"""`apfproxy config`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from apfproxy.api.decode import decode_documents
+from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
+from apfproxy.cli.config_command import FILES
+from apfproxy.cli.main import main
+
+CONFIG = Path(__file__).parents[2] / "config"
+
+
+@pytest.mark.parametrize("name", sorted(FILES))
+def test_print(name: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """A file is printed byte for byte."""
+    assert 0 == main(["config", "print", name])
+    expected = b"---\n".join((CONFIG / path).read_bytes() for path in FILES[name])
+
+    assert expected == capsysbinary.readouterr().out
+
+
+def test_objects(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+    """The files of the built-in objects are one file of all of them."""
+    assert 0 == main(["config", "print", "objects"])
+    decoded = decode_documents(capsysbinary.readouterr().out, "objects.yaml")
+
+    assert () == tuple(decoded.problems)
+    assert list(bootstrap_objects()) == list(decoded.objects)
+
+
+def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
+    """Grafana gets JSON, Prometheus its rules, a proxy its settings."""
+    printed = {}
+    for name in ("dashboard", "alerts", "settings"):
+        assert 0 == main(["config", "print", name])
+        printed[name] = capsys.readouterr().out
+
+    assert json.loads(printed["dashboard"])["panels"]
+    assert yaml.safe_load(printed["alerts"])["groups"]
+    assert yaml.safe_load(printed["settings"])["downstream"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        pytest.param([], "Missing command", id="no-command"),
+        pytest.param(["print"], "Missing argument", id="nothing"),
+        pytest.param(["print", "setting"], "is not one of 'alerts', 'dashboard'", id="unknown"),
+        pytest.param(["show"], "No such command 'show'", id="command"),
+    ],
+)
+def test_wrong_input(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Wrong input is answered in one line that says what there is."""
+    assert 2 == main(["config", *arguments])
+    (line,) = capsys.readouterr().err.splitlines()
+
+    assert message in line
