@@ -8,12 +8,15 @@ where a key is the field's name in camelCase, without the unit of a duration (`h
 from __future__ import annotations
 
 import ipaddress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+
+TEXT, JSON = "text", "json"
+LOG_FORMATS = (TEXT, JSON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,7 @@ class Address:
     """Where to listen or to connect; port 0 lets the system choose.
 
     Attributes:
+        host: An empty one is every address of the machine, where to listen.
         is_tls: Whether to connect with TLS, as a URL says by https.
     """
 
@@ -54,6 +58,16 @@ class Address:
     def __str__(self) -> str:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
+
+    @property
+    def from_here(self) -> Address:
+        """Where a client on this machine connects to what listens here."""
+        host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - listened on
+        return replace(self, host=host)
+
+
+UNSAID = Address(host="", port=0)
+"""Stands for the address of an origin that nobody has named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,9 +209,7 @@ X-Remote-* fields under its certificate; or it impersonates under its own token.
 class UpstreamSettings:
     """Connections to the origin."""
 
-    address: Address = field(
-        default=Address(host="127.0.0.1", port=80), metadata={"key": "url", "form": "origin"}
-    )
+    address: Address = field(default=UNSAID, metadata={"key": "url", "form": "origin"})
     tls: UpstreamTlsSettings = field(default_factory=UpstreamTlsSettings)
     identity: str = field(
         default=PASS_THROUGH, metadata={"choices": (PASS_THROUGH, FRONT_PROXY, IMPERSONATE)}
@@ -301,3 +313,4 @@ class Settings:
     admin: Address | None = Address(host="127.0.0.1", port=8081)
     admin_token_file: str | None = path_setting()
     log_level: str = field(default="info", metadata={"choices": LOG_LEVELS})
+    log_format: str = field(default=TEXT, metadata={"choices": LOG_FORMATS})

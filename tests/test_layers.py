@@ -21,7 +21,9 @@ PURE = CORE | {"lint", "simulation"}
 EVERYWHERE = frozenset({"clock", "errors", "loopback", "transitions"})
 """Modules beside the packages that all may import, and that import none."""
 
-SHARED = frozenset({"duties", "faults", "rare_log", "settings", "shipped_files", "tasks"})
+SHARED = frozenset({
+    "duties", "faults", "listen_sockets", "rare_log", "settings", "shipped_files", "tasks",
+})  # fmt: skip
 """Modules beside the packages that all may import but the pure ones."""
 
 ARROWS: dict[str, frozenset[str]] = {
@@ -29,6 +31,7 @@ ARROWS: dict[str, frozenset[str]] = {
     "errors": frozenset({"settings"}),
     "loopback": frozenset(),
     "transitions": frozenset(),
+    "listen_sockets": frozenset({"settings"}),
     "rare_log": frozenset(),
     "settings": frozenset(),
     "shipped_files": frozenset(),

@@ -41,6 +41,7 @@ from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, 
 from apfproxy.observe.health import HEALTHZ, READYZ, HealthRegistry
 from apfproxy.observe.health_pages import health_routes
 from apfproxy.observe.metrics import ScrapedPage
+from apfproxy.settings import TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +90,7 @@ class ApiServerSettings:
     seeds: SeedCounts = field(default_factory=SeedCounts)
     random_seed: int | None = None
     log_level: str = "info"
+    log_format: str = TEXT
 
 
 class ApiServerProcess:
@@ -202,7 +204,7 @@ class ApiServerProcess:
         logger.info(
             "apfproxy %s serves the API on http://%s; objects are in %s; controllers: %s",
             __version__,
-            dataclasses.replace(settings.listen, port=self.port),
+            dataclasses.replace(settings.listen, port=self.port).from_here,
             "memory only and end with the process" if settings.store is None else settings.store,
             ", ".join(sorted(settings.controllers)) or "none",
         )

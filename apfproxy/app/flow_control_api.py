@@ -64,7 +64,8 @@ class FlowControlApi:
         self._controllers = Controllers(
             registry, CONTROLLERS, with_suggested=settings.flow_control.suggested_objects
         )
-        self._api = Api(registry, chance, str(settings.admin))
+        assert settings.admin is not None, "the settings were checked"
+        self._api = Api(registry, chance, str(settings.admin.from_here))
         guard = WriteGuard(self._api.handle, is_local, token)
         self._gate = Gate(guard.handle, FLOW_CONTROL_KINDS, counters)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from apfproxy.app.places import Place, Places
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part
+from apfproxy.listen_sockets import listening_sockets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -54,7 +55,7 @@ class StalledClients:
 
 
 class Listener:
-    """Connections at one address."""
+    """Connections at one address, or at all of the machine."""
 
     def __init__(self, make: Callable[[], asyncio.Protocol], places: Places) -> None:
         self.places = places
@@ -65,26 +66,30 @@ class Listener:
             Recurring(Part.ADMIN, loop, LOOK_S, math.inf, self._look),
             Recurring(Part.ADMIN, loop, SWEEP_S, math.inf, places.sweep),
         )
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
 
     @property
     def addresses(self) -> list[tuple[str, int]]:
         """Those that are listened on, host and port."""
-        sockets = () if self._server is None else self._server.sockets
+        sockets = (each for server in self._servers for each in server.sockets)
         return [each.getsockname()[:2] for each in sockets]
 
     async def start(self, address: Address, *, backlog: int = BACKLOG) -> None:
         """Listen; OSError if it cannot be listened on."""
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: Place(self.places, self._make()), address.host, address.port, backlog=backlog
-        )
+        loop = asyncio.get_running_loop()
+        for listener in await listening_sockets(address, backlog):
+            self._servers.append(
+                await loop.create_server(
+                    lambda: Place(self.places, self._make()), sock=listener, backlog=backlog
+                )
+            )
         for duty in self._duties:
             duty.start()
 
     def stop_accepting(self) -> None:
         """Close the listening sockets; connections go on."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
 
     def close(self) -> None:
         """Cut all connections."""

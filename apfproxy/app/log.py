@@ -1,13 +1,15 @@
-"""Logging of a process: stdlib's, to stderr, one line each."""
+"""Logging of a process: stdlib's, to stderr, one line each, as text or as JSON."""
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
 import time
 
 from apfproxy.rare_log import RareLog
+from apfproxy.settings import JSON, TEXT
 
 FORMAT = "%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s"
 DATE_FORMAT = "%Y-%m-%dT%H:%M:%S"
@@ -31,6 +33,28 @@ class OneLineFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Write a record."""
         return CONTROLS.sub(escaped, super().format(record))
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes each record as a JSON object in a line.
+
+    `time` (UTC, RFC 3339), `level`, `logger` and `message`; `exception` is the traceback where
+    there is one.  Escapes are JSON's own, so that nobody can forge a record.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record."""
+        fields = {
+            "time": f"{self.formatTime(record, DATE_FORMAT)}.{int(record.msecs):03d}Z",
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info and record.exc_info[0] is not None:
+            fields["exception"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            fields["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(fields)
 
 
 def escaped(control: re.Match[str]) -> str:
@@ -61,9 +85,11 @@ def is_no_loop_warning(record: logging.LogRecord) -> bool:
     return False
 
 
-def configure_logging(level: str) -> None:
-    """Send the records of all loggers from `level` on to stderr; call once, in a command."""
-    formatter = OneLineFormatter(FORMAT, DATE_FORMAT)
+def configure_logging(level: str, form: str = TEXT) -> None:
+    """Send the records of all loggers from `level` on to stderr, in one of the two forms."""
+    formatter: logging.Formatter = OneLineFormatter(FORMAT, DATE_FORMAT)
+    if form == JSON:
+        formatter = JsonFormatter()
     formatter.converter = time.gmtime
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)

@@ -322,9 +322,9 @@ class ProxyProcess:
 
     def _log_start(self) -> None:
         settings = self.settings
-        admin = "no address"
+        admin = None
         if settings.admin is not None:
-            admin = str(dataclasses.replace(settings.admin, port=self.admin_port or 0))
+            admin = dataclasses.replace(settings.admin, port=self.admin_port or 0)
         logger.info(
             "apfproxy %s listens on %s%s, forwards to %s://%s, admin on %s;"
             " %d seats, %d priority levels, at most %s connections",
@@ -333,7 +333,7 @@ class ProxyProcess:
             "" if settings.downstream.tls.certificate_file is None else " with TLS",
             "https" if settings.upstream.address.is_tls else "http",
             settings.upstream.address,
-            admin,
+            admin or "no address",
             settings.flow_control.server_concurrency_limit,
             len(self.controller.levels),
             self.server.max_connections or "any number of",
@@ -349,9 +349,9 @@ class ProxyProcess:
                 kubernetes.name,
                 "" if kubernetes.is_synced else ", which are not here yet",
             )
-        if settings.flow_control.store is not None:
+        if settings.flow_control.store is not None and admin is not None:
             logger.info(
                 "objects are in %s: kubectl --server http://%s get flowschemas",
                 settings.flow_control.store,
-                admin,
+                admin.from_here,
             )

@@ -53,6 +53,7 @@ CHANGEABLE = (
     "accessLog.requests",
     "accessLog.sampledPercent",
     "logLevel",
+    "logFormat",
 )
 """Settings, and sections of them, that change without a restart."""
 
@@ -103,13 +104,18 @@ async def reload(process: Reloadable, read: Callable[[], Settings]) -> None:
     settings = merged(before, new)
     changed, fixed = changes(before, settings), changes(settings, new)
     process.configure(settings)
-    if settings.log_level != before.log_level:
-        configure_logging(settings.log_level)
+    if changes_log(before, settings):
+        configure_logging(settings.log_level, settings.log_format)
     process.health.report(SETTINGS, None)
     log.info("read again; changed: %s", ", ".join(changed) or "no setting")
     if fixed:
         log.warning("not changed: restart to change %s", ", ".join(fixed))
     await process.read_again()
+
+
+def changes_log(before: Settings, after: Settings) -> bool:
+    """Whether the log is to be written otherwise."""
+    return (before.log_level, before.log_format) != (after.log_level, after.log_format)
 
 
 def refuse(health: HealthRegistry, problems: list[str]) -> None:

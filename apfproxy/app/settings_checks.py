@@ -65,14 +65,18 @@ def check_identities(settings: Settings) -> None:
     authentication = settings.authentication
     problems = []
     if (downstream.tls.certificate_file is None) != (downstream.tls.key_file is None):
-        problems.append("downstream.tls: certificateFile and keyFile go together; give both")
+        problems.append(
+            "downstream.tls: certificateFile (--tls-cert-file) and keyFile"
+            " (--tls-private-key-file) go together; give both"
+        )
     if (upstream.tls.certificate_file is None) != (upstream.tls.key_file is None):
         problems.append("upstream.tls: certificateFile and keyFile go together; give both")
     if downstream.tls.certificate_file is None:
         problems += [
-            f"{name}: needs downstream.tls, over which clients show their certificates"
+            f"{name}: needs downstream.tls (--tls-cert-file), over which clients show their"
+            " certificates"
             for name, value in (
-                ("authentication.clientCaFile", authentication.client_ca_file),
+                ("authentication.clientCaFile (--client-ca-file)", authentication.client_ca_file),
                 ("authentication.frontProxy.caFile", authentication.front_proxy.ca_file),
                 (
                     "downstream.tls.requireClientCertificate",
@@ -89,7 +93,10 @@ def check_identities(settings: Settings) -> None:
             " authentication.frontProxy.caFile, which say whose certificates count"
         )
     if upstream.identity == IMPERSONATE and upstream.token_file is None:
-        problems.append("upstream.identity: impersonate needs upstream.tokenFile, the proxy's own")
+        problems.append(
+            "upstream.identity: impersonate needs upstream.tokenFile (--upstream-token-file), the"
+            " proxy's own"
+        )
     is_unknown = upstream.address.is_tls and upstream.tls.certificate_file is None
     if upstream.identity == FRONT_PROXY and is_unknown:
         problems.append(

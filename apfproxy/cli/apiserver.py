@@ -17,8 +17,8 @@ from apfproxy.app.log import configure_logging
 from apfproxy.app.running import run_in_loop, serve_until_signal
 from apfproxy.cli.errors import EXIT_CODES, exit_code
 from apfproxy.cli.load_flags import parse_faults, parse_latencies, parse_seeds
-from apfproxy.cli.parameters import ADDRESS
-from apfproxy.settings import LOG_LEVELS
+from apfproxy.cli.parameters import ADDRESS, LISTEN_ADDRESS
+from apfproxy.settings import LOG_FORMATS, LOG_LEVELS, TEXT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,11 +37,11 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
 @click.command(epilog=EPILOG)
 @click.option(
     "--listen",
-    type=ADDRESS,
+    type=LISTEN_ADDRESS,
     default="127.0.0.1:6443",
     show_default=True,
-    metavar="HOST:PORT",
-    help="For clients, as HTTP without authentication.",
+    metavar="[HOST]:PORT",
+    help="For clients, as HTTP without authentication; :6443 for all addresses.",
 )
 @click.option(
     "--store",
@@ -104,6 +104,13 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
     help="Seed that makes uids, names, latencies and faults the same in each run.",
 )
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), default="info", show_default=True)
+@click.option(
+    "--log-format",
+    type=click.Choice(LOG_FORMATS),
+    default=TEXT,
+    show_default=True,
+    help="Lines of the log, on stderr: text, or a JSON object each.",
+)
 def apiserver(**flags: Any) -> int:  # noqa: ANN401 - as click gives them
     """Serve a small Kubernetes API, for tests and load tests.
 
@@ -111,7 +118,7 @@ def apiserver(**flags: Any) -> int:  # noqa: ANN401 - as click gives them
     authentication: whoever reaches the address may do everything.
     """
     settings = settings_of(flags)
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, settings.log_format)
     return run_in_loop(run(settings))
 
 
@@ -144,6 +151,7 @@ def settings_of(flags: dict[str, Any]) -> ApiServerSettings:
         seeds=SeedCounts() if seeds is None else read("--seed-objects", parse_seeds, seeds),
         random_seed=flags["random_seed"],
         log_level=flags["log_level"],
+        log_format=flags["log_format"],
     )
 
 

@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 from apfproxy import __version__
 from apfproxy.app.held_signals import release
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, USAGE
+from apfproxy.cli.flags import give_variables, name_variable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +27,9 @@ EPILOG = f"""\b
 Examples:
   apfproxy serve --upstream http://127.0.0.1:8000 --listen 127.0.0.1:8080
   apfproxy apiserver --listen 127.0.0.1:6443
+
+Each flag is also a variable, APFPROXY_COMMAND_FLAG: --log-level of serve is
+APFPROXY_SERVE_LOG_LEVEL.  A flag wins over its variable, and both over a settings file.
 
 {EXIT_CODES}"""
 
@@ -68,6 +72,7 @@ class Commands(click.Group):
         if cmd_name not in HANDLE_SIGNALS:
             release()
         command: click.Command = getattr(module, cmd_name)
+        give_variables(command, cmd_name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
@@ -116,6 +121,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             standalone_mode=False,
         )
     except click.UsageError as error:
+        if isinstance(error, click.BadParameter):
+            name_variable(error)
         command = error.ctx.command_path if error.ctx else "apfproxy"
         message = " ".join(error.format_message().split()).removesuffix(".")
         click.echo(f"{command}: {message} (see {command} --help)", err=True)

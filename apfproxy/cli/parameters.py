@@ -8,6 +8,7 @@ import click
 
 from apfproxy.sources.setting_values import (
     parse_address,
+    parse_listen_address,
     parse_network,
     parse_origin,
     parse_url,
@@ -48,9 +49,9 @@ class Parsed(ParamType):
             self.fail(str(error), param, ctx)
 
 
-def parse_address_or_none(text: str) -> Address | str:
-    """Read an address, or `none`."""
-    return NOWHERE if text == NOWHERE else parse_address(text)
+def parse_listen_address_or_none(text: str) -> Address | str:
+    """Read an address to listen on, or `none`."""
+    return NOWHERE if text == NOWHERE else parse_listen_address(text)
 
 
 def parse_admin(text: str) -> Address:
@@ -64,7 +65,8 @@ def parse_admin(text: str) -> Address:
 
 
 ADDRESS = Parsed("host:port", parse_address)
-ADDRESS_OR_NONE = Parsed("host:port|none", parse_address_or_none)
+LISTEN_ADDRESS = Parsed("[host]:port", parse_listen_address)
+LISTEN_ADDRESS_OR_NONE = Parsed("[host]:port|none", parse_listen_address_or_none)
 ORIGIN = Parsed("url", parse_origin)
 URL = Parsed("url", parse_url)
 NETWORK = Parsed("cidr", parse_network)

@@ -15,9 +15,10 @@ from apfproxy.app.running import run_in_loop, serve_until_signal
 from apfproxy.app.settings_checks import ConflictError, check_combination, check_identities
 from apfproxy.app.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, SettingsFileError, exit_code
+from apfproxy.cli.flags import SectionedCommand
 from apfproxy.cli.parameters import (
-    ADDRESS,
-    ADDRESS_OR_NONE,
+    LISTEN_ADDRESS,
+    LISTEN_ADDRESS_OR_NONE,
     NETWORK,
     NOWHERE,
     ORIGIN,
@@ -25,15 +26,17 @@ from apfproxy.cli.parameters import (
     suggested_objects_option,
 )
 from apfproxy.errors import OperatorError
-from apfproxy.settings import ENFORCE, LOG_LEVELS, OBSERVE, Settings
-from apfproxy.sources.settings_file import load_settings
+from apfproxy.settings import ENFORCE, LOG_FORMATS, LOG_LEVELS, OBSERVE, UNSAID, Settings
+from apfproxy.sources.settings_file import SettingsError, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 EPILOG = f"""\b
 Examples:
-  apfproxy serve --upstream http://127.0.0.1:8000 --listen 0.0.0.0:8080
+  apfproxy serve --upstream http://127.0.0.1:8000 --listen :8080
+  apfproxy serve --upstream https://10.0.0.1:6443 --upstream-ca-file ca.crt --listen :8443 \\
+      --tls-cert-file server.crt --tls-private-key-file server.key
   apfproxy serve --settings apfproxy.yaml --objects objects/
   apfproxy serve --upstream http://127.0.0.1:8000 --store objects.db
   apfproxy serve --upstream http://127.0.0.1:8000 --objects-from-kubernetes
@@ -44,19 +47,78 @@ all files again; the log says what has changed, and what takes a restart.
 
 {EXIT_CODES}"""
 
+SECTIONS = {
+    "Addresses": ("upstream", "listen", "admin"),
+    "TLS and users": (
+        *("tls_cert_file", "tls_private_key_file", "client_ca_file", "token_auth_file"),
+        *("token_review", "identity_headers_from", "upstream_ca_file", "upstream_token_file"),
+    ),
+    "Flow control": (
+        *("server_concurrency_limit", "enforcement", "suggested_objects", "objects", "store"),
+        *("admin_token_file", "objects_from_kubernetes", "kubeconfig", "context", "write_status"),
+        "object_counts_from",
+    ),
+    "Logs and settings": ("settings_path", "access_log", "log_level", "log_format"),
+}
+"""The flags, as help lists them."""
 
-@click.command(epilog=EPILOG)
+FILE = click.Path(exists=True, dir_okay=False)
+
+
+@click.command(cls=SectionedCommand, sections=SECTIONS, epilog=EPILOG)
 @click.option(
-    "--upstream", type=ORIGIN, metavar="URL", help="The server: http://HOST[:PORT] or https."
+    "--upstream",
+    type=ORIGIN,
+    metavar="URL",
+    help="The server: http://HOST[:PORT] or https://HOST[:PORT].",
 )
 @click.option(
-    "--listen", type=ADDRESS, metavar="HOST:PORT", help="For clients. [default: 127.0.0.1:8080]"
+    "--listen",
+    type=LISTEN_ADDRESS,
+    metavar="[HOST]:PORT",
+    help="For clients; :8080 is every address. [default: 127.0.0.1:8080]",
 )
 @click.option(
     "--admin",
-    type=ADDRESS_OR_NONE,
-    metavar="HOST:PORT",
+    type=LISTEN_ADDRESS_OR_NONE,
+    metavar="[HOST]:PORT",
     help="For the live page, metrics and health, or none. [default: 127.0.0.1:8081]",
+)
+@click.option(
+    "--tls-cert-file",
+    type=FILE,
+    metavar="FILE",
+    help="Certificate shown to clients, PEM; turns TLS on. [default: plain HTTP]",
+)
+@click.option("--tls-private-key-file", type=FILE, metavar="FILE", help="Its key, PEM.")
+@click.option(
+    "--client-ca-file",
+    type=FILE,
+    metavar="FILE",
+    help="CAs of client certificates, which name users, PEM.",
+)
+@click.option(
+    "--token-auth-file",
+    type=FILE,
+    metavar="FILE",
+    help="Bearer tokens: CSV of token,user,uid,groups.",
+)
+@click.option(
+    "--token-review/--no-token-review",
+    default=None,
+    help="Whether to ask the server about other tokens, by TokenReview. [default: no]",
+)
+@click.option(
+    "--upstream-ca-file",
+    type=FILE,
+    metavar="FILE",
+    help="CAs that verify the server, PEM. [default: the system's]",
+)
+@click.option(
+    "--upstream-token-file",
+    type=FILE,
+    metavar="FILE",
+    help="The proxy's own bearer token, such as for reviews.",
 )
 @click.option(
     "--objects",
@@ -103,7 +165,7 @@ all files again; the log says what has changed, and what takes a restart.
 @click.option(
     "--enforcement",
     type=click.Choice([ENFORCE, OBSERVE]),
-    help="Whether flow control limits requests or counts what it would do. [default: enforce]",
+    help="Whether requests are limited, or only what would happen is counted. [default: enforce]",
 )
 @click.option(
     "--server-concurrency-limit",
@@ -131,6 +193,11 @@ all files again; the log says what has changed, and what takes a restart.
 )
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), help="[default: info]")
 @click.option(
+    "--log-format",
+    type=click.Choice(LOG_FORMATS),
+    help="Lines of the log, on stderr: text, or a JSON object each. [default: text]",
+)
+@click.option(
     "--settings",
     "settings_path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -139,8 +206,6 @@ all files again; the log says what has changed, and what takes a restart.
 )
 def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as click gives them
     """Forward requests to a server, with flow control."""
-    if settings_path is None and flags["upstream"] is None:
-        raise click.UsageError("say where to forward: --upstream URL, or --settings FILE")
     read = partial(read_settings, settings_path, flags)
     try:
         settings = read()
@@ -149,7 +214,7 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
         raise click.UsageError(str(error)) from error
     except OperatorError as error:
         raise SettingsFileError(*str(error).splitlines()) from error
-    configure_logging(settings.log_level)
+    configure_logging(settings.log_level, settings.log_format)
     return run_in_loop(run(settings, read_again=read))
 
 
@@ -161,12 +226,17 @@ def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
         ConflictError: Settings do not go together.
     """
     settings = with_flags(Settings() if path is None else load_settings(path), flags)
+    if settings.upstream.address == UNSAID:
+        if path is None:
+            raise ConflictError("say where to forward: --upstream URL, or --settings FILE")
+        problem = "upstream.url: say where to forward, here or by --upstream URL"
+        raise SettingsError((f"{path}: {problem}",))
     check_combination(settings)
     return settings
 
 
 def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
-    """Put the flags that were given over the settings."""
+    """Put the flags that were given over the settings; paths are as in the working directory."""
     given = {name: value for name, value in flags.items() if value not in (None, ())}
 
     def changed(record: Any, *names: str, **flag_of: str) -> Any:  # noqa: ANN401 - any record
@@ -189,12 +259,26 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
     )
     settings = dataclasses.replace(
         settings,
-        downstream=changed(settings.downstream, "listen", "identity_headers_from"),
-        upstream=changed(settings.upstream, address="upstream"),
+        downstream=dataclasses.replace(
+            changed(settings.downstream, "listen", "identity_headers_from"),
+            tls=changed(
+                settings.downstream.tls,
+                certificate_file="tls_cert_file",
+                key_file="tls_private_key_file",
+            ),
+        ),
+        upstream=dataclasses.replace(
+            changed(settings.upstream, address="upstream", token_file="upstream_token_file"),  # noqa: S106 - a path
+            tls=changed(settings.upstream.tls, ca_file="upstream_ca_file"),
+        ),
+        authentication=dataclasses.replace(
+            changed(settings.authentication, "client_ca_file", token_file="token_auth_file"),  # noqa: S106 - as above
+            token_review=changed(settings.authentication.token_review, is_enabled="token_review"),
+        ),
         flow_control=dataclasses.replace(flow_control, kubernetes=kubernetes),
         access_log=changed(settings.access_log, path="access_log"),
     )
-    result: Settings = changed(settings, "admin", "admin_token_file", "log_level")
+    result: Settings = changed(settings, "admin", "admin_token_file", "log_level", "log_format")
     return result
 
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import logging
-import socket
 import ssl
 from typing import TYPE_CHECKING
 
 from apfproxy.faults import Part, report
+from apfproxy.listen_sockets import listening_sockets
 from apfproxy.proxy.client_limits import folded, reset_socket
 from apfproxy.proxy.counters import HandshakeFailure
 from apfproxy.proxy.downstream import DownstreamConnection
@@ -26,6 +26,7 @@ from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
     import asyncio
+    import socket
 
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.tls import ServerTls
@@ -74,21 +75,8 @@ class TlsListener:
             OSError: It cannot be listened on.
         """
         map_tls_buffers()
-        found = await self._loop.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
-        try:
-            for family, *_, where in dict.fromkeys(found):
-                self.sockets.append(
-                    socket.create_server(
-                        (str(where[0]), int(where[1])), family=family, backlog=backlog
-                    )
-                )
-        except OSError:
-            self.close()
-            raise
+        self.sockets = await listening_sockets(address, backlog)
         for listener in self.sockets:
-            listener.setblocking(False)
             self._loop.add_reader(listener, self._accept, listener)
 
     def _accept(self, listener: socket.socket) -> None:

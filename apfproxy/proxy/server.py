@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part, contained, report
 from apfproxy.flowcontrol.flow_control import FlowControl
+from apfproxy.listen_sockets import listening_sockets
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.handshake import TlsListener
@@ -99,7 +100,7 @@ class ProxyServer:
         )
         self._memory_trimmer = MemoryTrimmer()
         self._overload = Overload(settings.downstream.overload, self._context.limits, counters)
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         server_tls = identification.server_tls
         self._tls = TlsListener(self._context, server_tls) if server_tls is not None else None
         self.sweep = Recurring(Part.SWEEP, self._loop, SWEEP_PERIOD_S, STALE_SWEEP_S, self._sweep)
@@ -135,7 +136,7 @@ class ProxyServer:
         """The listening sockets."""
         if self._tls is not None:
             return tuple(self._tls.sockets)
-        return tuple(self._server.sockets) if self._server is not None else ()
+        return tuple(each for server in self._servers for each in server.sockets)
 
     @property
     def port(self) -> int:
@@ -164,12 +165,12 @@ class ProxyServer:
         if self._tls is not None:
             await self._tls.listen(address, BACKLOG)
         else:
-            self._server = await self._loop.create_server(
-                lambda: DownstreamConnection(self._context),
-                address.host,
-                address.port,
-                backlog=BACKLOG,
-            )
+            for listener in await listening_sockets(address, BACKLOG):
+                self._servers.append(
+                    await self._loop.create_server(
+                        lambda: DownstreamConnection(self._context), sock=listener, backlog=BACKLOG
+                    )
+                )
         for listener in self.sockets:
             # Accepted sockets inherit it: a client that vanished is found out in the end.
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
@@ -261,10 +262,9 @@ class ProxyServer:
                     accepted = take_backlog(listener)
                 for client in accepted:
                     self._tls.take(client)
-        if self._server is None:
             return
         listeners = [socket.socket(fileno=os.dup(each.fileno())) for each in self.sockets]
-        self._server.close()
+        self._close_servers()
         for listener in listeners:
             with listener:
                 accepted = take_backlog(listener)
@@ -275,8 +275,7 @@ class ProxyServer:
 
     async def stop(self) -> None:
         """Close everything at once."""
-        if self._server is not None:
-            self._server.close()
+        self._close_servers()
         if self._tls is not None:
             self._tls.close()
         self.sweep.stop()
@@ -295,6 +294,10 @@ class ProxyServer:
         except TimeoutError:
             log.warning("stopping without %d connections that do not end", self.connection_count)
         self._context.absences.close()
+
+    def _close_servers(self) -> None:
+        for server in self._servers:
+            server.close()
 
     async def _all_closed(self) -> None:
         closed = asyncio.Event()

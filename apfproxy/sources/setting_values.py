@@ -107,13 +107,22 @@ def parse_address(text: str) -> Address:
     """Read `HOST:PORT`; an IPv6 address goes in brackets."""
     host, colon, port = text.rpartition(":")
     if not colon or not host:
-        hint = f"0.0.0.0:{text.lstrip(':')}" if text.lstrip(":").isdigit() else f"{text}:8080"
+        hint = f"127.0.0.1:{text.lstrip(':')}" if text.lstrip(":").isdigit() else f"{text}:8080"
         raise ValueError(f"expected HOST:PORT, such as {hint}, not {text!r}")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     elif ":" in host:
         raise ValueError(f"expected an IPv6 address in brackets, such as [::1]:8080, not {text!r}")
     return Address(host=parse_host(host), port=parse_port(port))
+
+
+def parse_listen_address(text: str) -> Address:
+    """Read `HOST:PORT`, or `:PORT` for every address of the machine, of IPv4 and of IPv6."""
+    if text.isascii() and text.isdigit():
+        raise ValueError(f"expected HOST:PORT, or :{text} for all addresses, not {text!r}")
+    if text.startswith(":") and ":" not in text[1:]:
+        return Address(host="", port=parse_port(text[1:]))
+    return parse_address(text)
 
 
 def split_url(text: str) -> SplitResult:

@@ -20,10 +20,10 @@ from apfproxy.settings import Address, Bounds, Network, Settings
 from apfproxy.sources.setting_values import (
     format_duration,
     is_text,
-    parse_address,
     parse_duration,
     parse_header_name,
     parse_host_header,
+    parse_listen_address,
     parse_network,
     parse_origin,
     parse_size,
@@ -255,7 +255,7 @@ def read_item(field: dataclasses.Field[Any], expected: Any, node: yaml.Node) -> 
             raise ValueError(f"expected a whole number in decimal digits, not {text!r}")
         return checked(field, int(text))
     if expected is Address:
-        form = parse_origin if field.metadata.get("form") == "origin" else parse_address
+        form = parse_origin if field.metadata.get("form") == "origin" else parse_listen_address
         wanted = "a URL" if form is parse_origin else "HOST:PORT in quotes"
         return form(scalar(node, ("str",), wanted))
     if expected == Network:

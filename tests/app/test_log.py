@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import io
+import json
 import logging
 import sys
 import time
@@ -12,7 +14,7 @@ import pytest
 from aiohttp.http_exceptions import BadHttpMessage
 
 from apfproxy.app import log as log_module
-from apfproxy.app.log import OneLineFormatter, configure_logging
+from apfproxy.app.log import JsonFormatter, OneLineFormatter, configure_logging
 from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:
@@ -109,3 +111,41 @@ def test_warnings_of_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ["WARNING", "asyncio.warnings: a dictionary: 1"] in lines
     assert 3 == lines.count(["ERROR", "asyncio: an error"])
     assert 5 == len(lines)
+
+
+def test_json(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each record is an object in a line, with the traceback where there is one."""
+    stderr = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stderr)
+    configure_logging("info", "json")
+    logger = logging.getLogger("apfproxy.x")
+    logger.info("hello %s", 'a"b\n\x1b\u2028')
+    try:
+        raise RuntimeError("broken")  # noqa: TRY301 - it is to have a traceback
+    except RuntimeError:
+        logger.exception("failed")
+    logger.warning("where", stack_info=True)
+
+    first, second, third = map(json.loads, stderr.getvalue().splitlines())
+    assert (
+        first.items()
+        >= {
+            "level": "INFO",
+            "logger": "apfproxy.x",
+            "message": 'hello a"b\n\x1b\u2028',
+        }.items()
+    )
+    assert dt.datetime.fromisoformat(first["time"]).utcoffset() == dt.timedelta(0)
+    assert list(first) == ["time", "level", "logger", "message"]
+    assert second["exception"].startswith("Traceback (most recent call last):\n")
+    assert third["stack"].startswith("Stack (most recent call last):\n")
+
+
+def test_time_of_json() -> None:
+    """It is UTC with milliseconds, which are never a thousand."""
+    record = logging.LogRecord("a", logging.INFO, "", 1, "x", None, None)
+    record.created, record.msecs = 1_700_000_000.9999, 999.9
+    formatter = JsonFormatter()
+    formatter.converter = time.gmtime
+
+    assert json.loads(formatter.format(record))["time"] == "2023-11-14T22:13:20.999Z"

@@ -142,7 +142,9 @@ def test_all_that_may_change_is_changed_here() -> None:
         for path in paths
         if any(path == each or path.startswith(f"{each}.") for each in CHANGEABLE)
     }
-    found = set(changes(Settings(), dataclasses.replace(CHANGED, log_level="error")))
+    found = set(
+        changes(Settings(), dataclasses.replace(CHANGED, log_level="error", log_format="json"))
+    )
 
     assert all(
         any(path == each or path.startswith(f"{each}.") for path in paths) for each in CHANGEABLE
@@ -176,14 +178,17 @@ def test_merged() -> None:
 async def test_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
     """It changes, too, but only if it is another one."""
     levels: list[str] = []
-    monkeypatch.setattr(reloading, "configure_logging", levels.append)
+    monkeypatch.setattr(
+        reloading, "configure_logging", lambda level, form: levels.append(f"{level} as {form}")
+    )
     process = ProxyProcess(BEFORE)
-    reads = [BEFORE, dataclasses.replace(BEFORE, log_level="debug")]
-    for _ in range(2):
+    debug = dataclasses.replace(BEFORE, log_level="debug")
+    reads = [BEFORE, debug, dataclasses.replace(debug, log_format="json"), debug]
+    for _ in range(4):
         await reload(process, lambda: reads.pop(0))
     await process.stop()
 
-    assert ["debug"] == levels
+    assert ["debug as text", "debug as json", "debug as text"] == levels
 
 
 async def test_goes_on(caplog: pytest.LogCaptureFixture) -> None:

@@ -37,12 +37,14 @@ def front(**names: Any) -> Settings:  # noqa: ANN401 - as the settings are
             Settings(
                 downstream=DownstreamSettings(tls=DownstreamTlsSettings(certificate_file="a.crt"))
             ),
-            "downstream.tls: certificateFile and keyFile go together; give both",
+            "downstream.tls: certificateFile (--tls-cert-file) and keyFile"
+            " (--tls-private-key-file) go together; give both",
             id="certificate-alone",
         ),
         pytest.param(
             Settings(downstream=DownstreamSettings(tls=DownstreamTlsSettings(key_file="a.key"))),
-            "downstream.tls: certificateFile and keyFile go together; give both",
+            "downstream.tls: certificateFile (--tls-cert-file) and keyFile"
+            " (--tls-private-key-file) go together; give both",
             id="key-alone",
         ),
         pytest.param(
@@ -54,14 +56,14 @@ def front(**names: Any) -> Settings:  # noqa: ANN401 - as the settings are
         ),
         pytest.param(
             Settings(authentication=AuthenticationSettings(client_ca_file="ca.crt")),
-            "authentication.clientCaFile: needs downstream.tls, over which clients show their"
-            " certificates",
+            "authentication.clientCaFile (--client-ca-file): needs downstream.tls"
+            " (--tls-cert-file), over which clients show their certificates",
             id="client-ca-without-tls",
         ),
         pytest.param(
             front(ca_file="ca.crt"),
-            "authentication.frontProxy.caFile: needs downstream.tls, over which clients show their"
-            " certificates",
+            "authentication.frontProxy.caFile: needs downstream.tls (--tls-cert-file), over which"
+            " clients show their certificates",
             id="front-ca-without-tls",
         ),
         pytest.param(
@@ -70,8 +72,8 @@ def front(**names: Any) -> Settings:  # noqa: ANN401 - as the settings are
                     tls=DownstreamTlsSettings(require_client_certificate=True)
                 )
             ),
-            "downstream.tls.requireClientCertificate: needs downstream.tls, over which clients show"
-            " their certificates",
+            "downstream.tls.requireClientCertificate: needs downstream.tls (--tls-cert-file), over"
+            " which clients show their certificates",
             id="required-without-tls",
         ),
         pytest.param(
@@ -86,7 +88,8 @@ def front(**names: Any) -> Settings:  # noqa: ANN401 - as the settings are
         ),
         pytest.param(
             Settings(upstream=UpstreamSettings(address=HTTP, identity="impersonate")),
-            "upstream.identity: impersonate needs upstream.tokenFile, the proxy's own",
+            "upstream.identity: impersonate needs upstream.tokenFile"
+            " (--upstream-token-file), the proxy's own",
             id="impersonate-as-nobody",
         ),
         pytest.param(

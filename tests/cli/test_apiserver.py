@@ -36,7 +36,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[ApiServerSettings]:
         return 0
 
     monkeypatch.setattr(apiserver_module, "run", run_nothing)
-    monkeypatch.setattr(apiserver_module, "configure_logging", lambda _level: None)
+    monkeypatch.setattr(apiserver_module, "configure_logging", lambda *_: None)
     monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)
     return seen
 
@@ -80,7 +80,7 @@ def test_flags(served: list[ApiServerSettings], tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("--listen 80", "expected HOST:PORT, such as 0.0.0.0:80"),
+        ("--listen 80", "expected HOST:PORT, or :80 for all addresses"),
         ("--controllers evil", "there is no controller 'evil'"),
         ("--latency 5", "write 5s for seconds"),
         ("--fault x=1%", "expected one of 500=SHARE"),

@@ -127,7 +127,7 @@ def test_process_that_does_not_end(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_process_runs_until_its_pipe_closes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server tells its ports, and ends when nobody wants them any more."""
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(demo_servers_module, "configure_logging", lambda _level: None)
+    monkeypatch.setattr(demo_servers_module, "configure_logging", lambda *_: None)
     ours, theirs = multiprocessing.Pipe()
 
     async def start() -> tuple[int, ...]:
@@ -148,7 +148,7 @@ def test_process_whose_pipe_closes_before_it_has_started(
 ) -> None:
     """A server ends in order if the demo was interrupted while it started."""
     monkeypatch.setattr(signal, "signal", lambda *_: None)
-    monkeypatch.setattr(demo_servers_module, "configure_logging", lambda _level: None)
+    monkeypatch.setattr(demo_servers_module, "configure_logging", lambda *_: None)
     ours, theirs = multiprocessing.Pipe()
 
     async def start() -> tuple[int, ...]:

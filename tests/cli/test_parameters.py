@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from apfproxy.cli.parameters import ADDRESS, ADDRESS_OR_NONE, NOWHERE, parse_admin
+from apfproxy.cli.parameters import ADDRESS, LISTEN_ADDRESS_OR_NONE, NOWHERE, parse_admin
 from apfproxy.settings import Address
 
 
@@ -22,7 +22,8 @@ def test_value_stays() -> None:
 
 def test_none() -> None:
     """A listener may be switched off, where that is allowed."""
-    assert ADDRESS_OR_NONE.convert("none", None, None) == NOWHERE
+    assert LISTEN_ADDRESS_OR_NONE.convert("none", None, None) == NOWHERE
+    assert LISTEN_ADDRESS_OR_NONE.convert(":1", None, None) == Address(host="", port=1)
 
 
 def test_bad_text() -> None:

@@ -21,12 +21,16 @@ from apfproxy.cli.main import main
 from apfproxy.cli.serve import run
 from apfproxy.settings import (
     Address,
+    AuthenticationSettings,
     DownstreamSettings,
+    DownstreamTlsSettings,
     DrainSettings,
     FlowControlSettings,
     KubernetesSettings,
+    ReviewSettings,
     Settings,
     UpstreamSettings,
+    UpstreamTlsSettings,
 )
 from tests.app.test_process import settings_for
 
@@ -48,7 +52,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
         return 0
 
     monkeypatch.setattr(serve_module, "run", run_nothing)
-    monkeypatch.setattr(serve_module, "configure_logging", lambda _level: None)
+    monkeypatch.setattr(serve_module, "configure_logging", lambda _level, _form: None)
     monkeypatch.setattr(running, "raise_descriptor_limit", lambda: None)
     return seen
 
@@ -87,10 +91,59 @@ def test_flags(served: list[Settings], tmp_path: Path) -> None:
     ]
 
 
+def test_flags_of_tls(served: list[Settings]) -> None:
+    """Those of kube-apiserver set what they set there; the proxy's own are named after them."""
+    here = __file__
+    code = main(
+        f"serve --upstream https://a --listen :8443 --tls-cert-file {here}"
+        f" --tls-private-key-file {here} --client-ca-file {here} --token-auth-file {here}"
+        f" --token-review --upstream-ca-file {here} --upstream-token-file {here}"
+        " --log-format json".split()
+    )
+
+    assert code == 0
+    assert served == [
+        Settings(
+            downstream=DownstreamSettings(
+                listen=Address(host="", port=8443),
+                tls=DownstreamTlsSettings(certificate_file=here, key_file=here),
+            ),
+            upstream=UpstreamSettings(
+                address=Address(host="a", port=443, is_tls=True),
+                tls=UpstreamTlsSettings(ca_file=here),
+                token_file=here,
+            ),
+            authentication=AuthenticationSettings(
+                client_ca_file=here,
+                token_file=here,
+                token_review=ReviewSettings(is_enabled=True),
+            ),
+            log_format="json",
+        )
+    ]
+
+
+def test_settings_file_without_an_upstream(
+    served: list[Settings], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It says no more than no file does."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("logLevel: info\n")
+
+    assert main(["serve", "--settings", str(path)]) == 2
+    assert capsys.readouterr().err == (
+        f"apfproxy: {path}: upstream.url: say where to forward, here or by --upstream URL\n"
+    )
+    assert served == []
+    assert main(["serve", "--settings", str(path), "--upstream", "http://a"]) == 0
+
+
 def test_store(served: list[Settings], tmp_path: Path) -> None:
     """A store and the token for it are settings, too; files in a settings file lie beside it."""
     path = tmp_path / "settings.yaml"
-    path.write_text("flowControl: {store: objects.db}\nadminTokenFile: token\n")
+    path.write_text(
+        "upstream: {url: 'http://a'}\nflowControl: {store: objects.db}\nadminTokenFile: token\n"
+    )
 
     assert main(f"serve --upstream http://a:1 --store b.db --admin-token-file {path}".split()) == 0
     assert main(["serve", "--settings", str(path)]) == 0
@@ -102,7 +155,10 @@ def test_store(served: list[Settings], tmp_path: Path) -> None:
 def test_kubernetes(served: list[Settings], tmp_path: Path) -> None:
     """A Kubernetes API is a source by flags as well as by the settings file."""
     path = tmp_path / "settings.yaml"
-    path.write_text("flowControl: {kubernetes: {enabled: true, kubeconfig: config}}\n")
+    path.write_text(
+        "upstream: {url: 'http://a'}\n"
+        "flowControl: {kubernetes: {enabled: true, kubeconfig: config}}\n"
+    )
     flags = f"--objects-from-kubernetes --kubeconfig {path} --context c --write-status"
 
     assert main(f"serve --upstream http://a:1 {flags}".split()) == 0
@@ -135,7 +191,7 @@ def test_flags_win_over_the_file(served: list[Settings], tmp_path: Path) -> None
         ([], "say where to forward: --upstream URL, or --settings FILE"),
         (["--upstream", "ftp://a"], "expected a URL such as http://127.0.0.1:8000"),
         (["--upstream", "a:1"], "expected a URL such as http://127.0.0.1:8000"),
-        (["--listen", ":80"], "expected HOST:PORT, such as 0.0.0.0:80"),
+        (["--listen", "80"], "expected HOST:PORT, or :80 for all addresses"),
         (["--identity-headers-from", "10.0.0.1/8"], "write 10.0.0.0/8"),
         (["--objects", "/nowhere"], "Path '/nowhere' does not exist"),
         (["--settings", "/nowhere"], "File '/nowhere' does not exist"),
@@ -211,7 +267,8 @@ def test_settings_file_that_contradicts_itself(
     """Settings that do not go together are wrong usage, too, with a line for each problem."""
     path = tmp_path / "settings.yaml"
     path.write_text(
-        "downstream: {tls: {keyFile: a.key}}\nauthentication: {jwt: [{issuer: 'https://a'}]}\n"
+        "upstream: {url: 'http://a'}\ndownstream: {tls: {keyFile: a.key}}\n"
+        "authentication: {jwt: [{issuer: 'https://a'}]}\n"
     )
 
     assert main(["serve", "--settings", str(path)]) == 2

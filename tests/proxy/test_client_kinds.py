@@ -30,7 +30,11 @@ def heads_of(bench: Bench) -> Heads:
 @pytest.mark.parametrize(
     ("upstream", "host"),
     [
-        pytest.param(UpstreamSettings(), b"127.0.0.1:80", id="address"),
+        pytest.param(
+            UpstreamSettings(address=Address(host="127.0.0.1", port=80)),
+            b"127.0.0.1:80",
+            id="address",
+        ),
         pytest.param(UpstreamSettings(address=Address(host="::1", port=8)), b"[::1]:8", id="ipv6"),
         pytest.param(UpstreamSettings(host_header="api"), b"api", id="set"),
     ],

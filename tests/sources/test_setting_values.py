@@ -15,6 +15,7 @@ from apfproxy.sources.setting_values import (
     parse_duration,
     parse_header_name,
     parse_host_header,
+    parse_listen_address,
     parse_network,
     parse_origin,
     parse_size,
@@ -93,8 +94,8 @@ def test_addresses(text: str, address: Address) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("8080", "such as 0.0.0.0:8080"),
-        (":8080", "such as 0.0.0.0:8080"),
+        ("8080", "such as 127.0.0.1:8080"),
+        (":8080", "such as 127.0.0.1:8080"),
         ("localhost", "such as localhost:8080"),
         ("::1:80", "IPv6 address in brackets"),
         ("[::zz]:80", "expected a host name or an IP address"),
@@ -112,6 +113,36 @@ def test_bad_addresses(text: str, message: str) -> None:
     """What is no address is refused with what to write."""
     with pytest.raises(ValueError, match=message.replace("[", r"\[")):
         parse_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        (":8080", Address(host="", port=8080)),
+        (":0", Address(host="", port=0)),
+        ("127.0.0.1:8080", Address(host="127.0.0.1", port=8080)),
+        ("[::]:8080", Address(host="::", port=8080)),
+    ],
+)
+def test_listen_addresses(text: str, address: Address) -> None:
+    """Where to listen, the host may be left out."""
+    assert address == parse_listen_address(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("8080", "or :8080 for all addresses"),
+        (":http", "expected a port from 0 to 65535, not 'http'"),
+        (":", "expected a port from 0 to 65535, not ''"),
+        ("::1", "IPv6 address in brackets"),
+        ("localhost", "such as localhost:8080"),
+    ],
+)
+def test_bad_listen_addresses(text: str, message: str) -> None:
+    """What is no address to listen on is refused with what to write."""
+    with pytest.raises(ValueError, match=message):
+        parse_listen_address(text)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import ipaddress
 from pathlib import Path
 
@@ -10,7 +11,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apfproxy.settings import Address, DownstreamSettings, FlowControlSettings, Settings
+from apfproxy.settings import (
+    UNSAID,
+    Address,
+    DownstreamSettings,
+    FlowControlSettings,
+    Settings,
+)
 from apfproxy.sources.settings_file import (
     MAX_FILE_BYTES,
     SettingsError,
@@ -37,8 +44,15 @@ def paths_in(node: object, prefix: str = "") -> list[str]:
 
 
 def test_annotated_file_gives_the_defaults() -> None:
-    """The annotated file says of every setting what it is when nobody sets it."""
-    assert Settings() == load_settings(ANNOTATED)
+    """The annotated file says of every setting what it is when nobody sets it.
+
+    It has an example of the one without a default.
+    """
+    settings = load_settings(ANNOTATED)
+    upstream = dataclasses.replace(settings.upstream, address=UNSAID)
+
+    assert Settings() == dataclasses.replace(settings, upstream=upstream)
+    assert settings.upstream.address != UNSAID
 
 
 def test_annotated_file_has_every_setting() -> None:
@@ -127,7 +141,7 @@ logLevel: debug
             "head_timeout: 1s",
             "f:1: head_timeout: unknown key; known at the top: downstream, upstream,"
             " authentication, tunnel, watch, drain,"
-            " flowControl, accessLog, topFlows, admin, adminTokenFile, logLevel",
+            " flowControl, accessLog, topFlows, admin, adminTokenFile, logLevel, logFormat",
             id="nothing-like-it",
         ),
         pytest.param(
@@ -144,8 +158,8 @@ logLevel: debug
         pytest.param(
             "? [a]\n: 1",
             "f:1: ?: unknown key; known at the top: downstream, upstream,"
-            " authentication, tunnel,"
-            " watch, drain, flowControl, accessLog, topFlows, admin, adminTokenFile, logLevel",
+            " authentication, tunnel, watch, drain,"
+            " flowControl, accessLog, topFlows, admin, adminTokenFile, logLevel, logFormat",
             id="key-is-a-list",
         ),
         pytest.param(

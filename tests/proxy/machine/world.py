@@ -18,6 +18,7 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.passage import WAITING
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.observe.top_flows import TopFlows
+from apfproxy.proxy import server as server_module
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.exchange import Exchange
@@ -282,6 +283,11 @@ class _Errors(logging.Handler):
         self._world.on_error(f"an error on the log: {record.getMessage()}", error)
 
 
+async def one_of_nothing(_address: Address, _backlog: int) -> list[None]:
+    """Stand for sockets of a loop that has none."""
+    return [None]
+
+
 class World:
     """The server and all around it.
 
@@ -351,7 +357,9 @@ class World:
             if self.choices.has_tokens
             else NO_IDENTIFICATION,
         )
-        await server.start()
+        # The loop's own listener takes the connections; nothing is listened on.
+        with patch.object(server_module, "listening_sockets", one_of_nothing):
+            await server.start()
         return server
 
     def _watch_exchanges(self) -> None:

@@ -1,0 +1,148 @@
+"""What holds for the flags of every command."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from apfproxy.cli.commands import COMMANDS, cli, run
+from apfproxy.cli.flags import SectionedCommand, give_variables, name_variable, variable_of
+from apfproxy.cli.serve import SECTIONS, serve
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GROUP = click.Context(cli)
+
+
+def command_of(name: str) -> click.Command:
+    """A command by its name."""
+    command = cli.get_command(GROUP, name)
+    assert command is not None
+    return command
+
+
+def options_of(command: click.Command) -> list[click.Option]:
+    """Its flags."""
+    return [each for each in command.params if isinstance(each, click.Option)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_flag_has_a_variable(name: str) -> None:
+    """It has the name of the command and of the flag, and none is that of another flag."""
+    command = command_of(name)
+    variables = [str(each.envvar) for each in options_of(command)]
+
+    assert variables == [variable_of(name, each) for each in options_of(command)]
+    assert len(set(variables)) == len(variables)
+    for option in options_of(command):
+        flag = max(option.opts, key=len)
+        spelt = str(option.envvar).removeprefix(f"APFPROXY_{name.upper()}_")
+        assert flag == f"--{spelt.lower().replace('_', '-')}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_tells_of_variables_once(name: str) -> None:
+    """However often a command is looked up."""
+    command_of(name)
+    text = " ".join(command_of(name).get_help(click.Context(command_of(name))).split())
+
+    assert 1 == text.count(f"APFPROXY_{name.upper()}_")
+
+
+@click.command()
+@click.option("--a-number", "number", type=int, default=1)
+@click.option("--name", "names", multiple=True)
+@click.option("--yes/--no", "is_yes", default=None)
+def command(**flags: object) -> None:
+    """Show what a flag is."""
+    click.echo(repr(sorted(flags.items(), key=str)))
+
+
+give_variables(command, "my-command")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "variables", "expected"),
+    [
+        pytest.param([], {}, (1, (), None), id="neither"),
+        pytest.param([], {"A_NUMBER": "7", "YES": "true"}, (7, (), True), id="variables"),
+        pytest.param([], {"A_NUMBER": "", "YES": ""}, (1, (), None), id="empty"),
+        pytest.param([], {"YES": "0", "NAME": "a b"}, (1, ("a", "b"), False), id="several"),
+        pytest.param(
+            ["--a-number=2", "--no"], {"A_NUMBER": "7", "YES": "1"}, (2, (), False), id="2"
+        ),
+        pytest.param(["--name=c"], {"NAME": "a b"}, (1, ("c",), None), id="both-of-several"),
+    ],
+)
+def test_precedence(
+    arguments: list[str],
+    variables: dict[str, str],
+    expected: tuple[object, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A flag wins over its variable, which wins over the default; an empty one is none."""
+    for name, value in variables.items():
+        monkeypatch.setenv(f"APFPROXY_MY_COMMAND_{name}", value)
+    command.main(arguments, standalone_mode=False)
+
+    number, names, is_yes = expected
+    shown = [("is_yes", is_yes), ("names", names), ("number", number)]
+    assert capsys.readouterr().out == f"{shown!r}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([], "variable APFPROXY_SERVE_LISTEN"),
+        (["--listen", "y"], "'--listen'"),
+    ],
+)
+def test_wrong_value(
+    arguments: list[str],
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What is wrong is named as it was given: the variable, or the flag."""
+    monkeypatch.setenv("APFPROXY_SERVE_LISTEN", "x")
+
+    assert run(["serve", "--upstream", "http://a", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"apfproxy serve: Invalid value for {named}: expected HOST:PORT")
+
+
+def test_error_without_a_flag() -> None:
+    """An error that is of no flag stays as it is."""
+    error = click.BadParameter("wrong", param_hint="here")
+    name_variable(error)
+
+    assert error.param_hint == "here"
+
+
+def test_variables_win_over_the_settings_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are as good as flags; here one of them contradicts another setting."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("upstream: {url: 'http://a'}\nadmin: '127.0.0.1:0'\n")
+    monkeypatch.setenv("APFPROXY_SERVE_SETTINGS", str(path))
+    monkeypatch.setenv("APFPROXY_SERVE_ADMIN", "none")
+    monkeypatch.setenv("APFPROXY_SERVE_STORE", "a.db")
+
+    assert run(["serve"]) == 2
+    assert "flowControl.store (--store) needs an admin listener" in capsys.readouterr().err
+
+
+def test_sections() -> None:
+    """Each flag of `serve` stands in one section of its help."""
+    assert isinstance(serve, SectionedCommand)
+    named = [name for names in SECTIONS.values() for name in names]
+
+    assert sorted(str(each.name) for each in options_of(serve)) == sorted(named)
+    text = serve.get_help(click.Context(serve))
+    places = [text.index(f"\n{title}:\n") for title in (*SECTIONS, "Other")]
+    assert places == sorted(places)
