@@ -45,11 +45,11 @@ def test_every_flag_has_a_variable(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_tells_of_variables_once(name: str) -> None:
-    """However often a command is looked up."""
+    """However often a command is looked up; there are none without flags."""
     command_of(name)
     text = " ".join(command_of(name).get_help(click.Context(command_of(name))).split())
 
-    assert 1 == text.count(f"APFPROXY_{name.upper()}_")
+    assert bool(options_of(command_of(name))) == text.count(f"APFPROXY_{name.upper()}_")
 
 
 @click.command()
