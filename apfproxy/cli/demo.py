@@ -4,50 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
-from rich import box
 from rich.console import Console, Group
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
 from apfproxy.app.running import run_in_loop
 from apfproxy.app.signals import Hangup, Signals
-from apfproxy.cli.demo_clients import ClientKind, Load, Tally
-from apfproxy.cli.demo_servers import SEATS, SERVICE_S, demo_servers
+from apfproxy.cli.demo_clients import KINDS, Load, Tally
+from apfproxy.cli.demo_report import WITH, WITHOUT, Arm, bars_of, summary, table_of
+from apfproxy.cli.demo_servers import demo_servers
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from rich.console import RenderableType
+
     from apfproxy.cli.demo_servers import Ports
-
-NAMESPACE = "/namespaces/load-0"
-GREEDY = ClientKind(
-    "greedy",
-    ("greedy",),
-    in_flight=200,
-    path=f"/apis/policy/v1{NAMESPACE}/poddisruptionbudgets",
-)
-MODEST = ClientKind(
-    "modest",
-    tuple(f"modest-{number}" for number in range(5)),
-    in_flight=1,
-    path=f"/api/v1{NAMESPACE}/pods/app-0-00000",
-)
-KINDS = (GREEDY, MODEST)
-
-WITHOUT = "without"
-WITH = "with"
 
 WARM_UP_PART = 0.2
 """Of each half: until the queues are as full as they get, and connections are made."""
 REFRESH_S = 0.25
 PLAIN_WIDTH = 100
 """Columns of a table that is not shown in a terminal."""
+ENOUGH_FOR_BARS = 30
+"""Lines of a terminal that also holds the bars while the demo runs."""
 
 EPILOG = f"""\b
 Example:
@@ -72,27 +56,14 @@ def demo(seconds: float) -> int:
     proxy before it, and two kinds of client: a greedy one that lists budgets, with 200 requests in
     flight, and five modest ones that each get a pod, with one.  Everything stays on this machine,
     on ports that the system chooses.  The first lines name the address of the live page, and a
-    kubectl command for the proxy's objects.
+    kubectl command for the proxy's objects.  The last lines say what a modest client gains, and
+    what the greedy one pays.
     """
     console = Console()
     if not console.is_terminal:
         console = Console(width=PLAIN_WIDTH)
     with demo_servers() as ports:
         return run_in_loop(run_demo(ports, seconds, console))
-
-
-@dataclass(slots=True)
-class Arm:
-    """One half of the demo: all clients against one proxy, `WITHOUT` or `WITH` flow control.
-
-    Attributes:
-        tallies: What each kind of client got, by its name.
-        duration_s: How long that was measured.
-    """
-
-    name: str
-    tallies: dict[str, Tally]
-    duration_s: float = 0.0
 
 
 async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
@@ -106,7 +77,10 @@ async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
             live = stack.enter_context(Live(console=console, auto_refresh=False, transient=True))
 
             def show(status: str) -> None:
-                live.update(Group(table_of(arms), Text(status)), refresh=True)
+                parts: list[RenderableType] = [table_of(arms), Text(status)]
+                if console.height >= ENOUGH_FOR_BARS:
+                    parts.insert(1, bars_of(arms))
+                live.update(Group(*parts), refresh=True)
 
         for name, port in ((WITHOUT, ports.without), (WITH, ports.limited)):
             if not interrupted.is_set():
@@ -114,6 +88,7 @@ async def run_demo(ports: Ports, seconds: float, console: Console) -> int:
                 arms.append(arm)
                 await run_arm(arm, port, seconds / 2, interrupted, show)
     console.print(table_of(arms))
+    console.print(bars_of(arms))
     console.print(summary(arms, is_whole=not interrupted.is_set()), highlight=False)
     return OK if any(arm.duration_s for arm in arms) else FAILED
 
@@ -151,41 +126,6 @@ async def wait(event: asyncio.Event, duration_s: float) -> None:
         await asyncio.wait_for(event.wait(), duration_s)
 
 
-def table_of(arms: list[Arm]) -> Table:
-    """What each kind of client got, in each half."""
-    # Simple enough to fit into 80 columns.
-    table = Table(
-        title=f"Before a server that does {SEATS} requests at once in {SERVICE_S * 1000:.0f} ms",
-        caption="  ".join(described(kind) for kind in KINDS),
-        box=box.SIMPLE,
-        padding=(0, 1, 0, 0),
-    )
-    for heading in ("clients", "flow control"):
-        table.add_column(heading, no_wrap=True)
-    for heading in ("answers/s", "each", "p50 ms", "p99 ms", "rejected", "failed"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    for kind in KINDS:
-        clients = len(kind.users)
-        label = kind.name
-        for arm in arms:
-            tally = arm.tallies[kind.name]
-            rate = tally.answered / arm.duration_s if arm.duration_s else 0.0
-            table.add_row(
-                label,
-                arm.name,
-                f"{rate:.0f}",
-                f"{rate / clients:.0f}",
-                milliseconds(tally.percentile_s(50)),
-                milliseconds(tally.percentile_s(99)),
-                str(tally.rejected),
-                str(tally.failed),
-                style="bold" if arm.name == WITH else "",
-            )
-            label = ""
-        table.add_section()
-    return table
-
-
 def places(ports: Ports) -> str:
     """Where to look at the proxy that limits, while the demo runs: its page, and its objects."""
     admin = f"http://127.0.0.1:{ports.admin}"
@@ -193,30 +133,3 @@ def places(ports: Ports) -> str:
         f"The proxy's page, while this runs:     {admin}/\n"
         f"The proxy's objects, while this runs:  kubectl --server {admin} get flowschemas"
     )
-
-
-def described(kind: ClientKind) -> str:
-    """Who the clients of a kind are."""
-    clients = len(kind.users)
-    requests = "request" if kind.in_flight == 1 else "requests"
-    noun = "client" if clients == 1 else "clients"
-    return f"{kind.name}: {clients} {noun}, {kind.in_flight} {requests} in flight each."
-
-
-def milliseconds(duration_s: float | None) -> str:
-    """A latency as the table shows it."""
-    return "-" if duration_s is None else f"{duration_s * 1000:.1f}"
-
-
-def summary(arms: list[Arm], *, is_whole: bool) -> str:
-    """What the numbers mean, in a sentence."""
-    by_name = {arm.name: arm.tallies[MODEST.name].percentile_s(50) for arm in arms}
-    without, limited = by_name.get(WITHOUT), by_name.get(WITH)
-    if without is None or limited is None:
-        reason = "no modest client got an answer in both" if is_whole else "interrupted"
-        return f"Nothing to compare: {reason}."
-    sentence = (
-        f"Half of a modest client's requests took at most {milliseconds(without)} ms without flow"
-        f" control, and {milliseconds(limited)} ms with it."
-    )
-    return sentence if is_whole else f"{sentence}  (Interrupted.)"

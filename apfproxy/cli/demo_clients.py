@@ -31,6 +31,22 @@ class ClientKind(NamedTuple):
     path: str
 
 
+NAMESPACE = "/namespaces/load-0"
+GREEDY = ClientKind(
+    "greedy",
+    ("greedy",),
+    in_flight=200,
+    path=f"/apis/policy/v1{NAMESPACE}/poddisruptionbudgets",
+)
+MODEST = ClientKind(
+    "modest",
+    tuple(f"modest-{number}" for number in range(5)),
+    in_flight=1,
+    path=f"/api/v1{NAMESPACE}/pods/app-0-00000",
+)
+KINDS = (GREEDY, MODEST)
+
+
 class Tally:
     """What the clients of one kind got since measuring began."""
 

@@ -16,8 +16,9 @@ from rich.console import Console
 from apfproxy.app import running
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.cli import demo as demo_module
-from apfproxy.cli.demo import GREEDY, KINDS, MODEST, Arm, run_arm, run_demo, summary, table_of
-from apfproxy.cli.demo_clients import Tally
+from apfproxy.cli.demo import run_arm, run_demo
+from apfproxy.cli.demo_clients import KINDS, Tally
+from apfproxy.cli.demo_report import Arm
 from apfproxy.cli.demo_servers import ANY_PORT, SEEDS, Ports
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
@@ -32,67 +33,6 @@ SUMMARY = re.compile(
 """The second is said where the machine is too busy for a modest client."""
 
 
-def arm(name: str, latency_s: float) -> Arm:
-    """A half of two seconds in which each kind got 100 answers of one latency."""
-    tallies = {kind.name: Tally() for kind in KINDS}
-    for tally in tallies.values():
-        for _ in range(100):
-            tally.add(200, latency_s)
-    return Arm(name, tallies, 2.0)
-
-
-def shown(arms: list[Arm]) -> list[list[str]]:
-    """The cells of the table's rows, in a terminal of 80 columns."""
-    console = Console(file=io.StringIO(), width=80)
-    with console.capture() as capture:
-        console.print(table_of(arms))
-    return [line.split() for line in capture.get().splitlines()]
-
-
-def test_table() -> None:
-    """The table fits into 80 columns and has a row for each kind of client in each half."""
-    rows = shown([arm("without", 0.1), arm("with", 0.01)])
-
-    assert ["greedy", "without", "50", "50", "100.3", "100.3", "0", "0"] in rows
-    assert ["modest", "without", "50", "10", "100.3", "100.3", "0", "0"] in rows
-    assert ["with", "50", "10", "10.1", "10.1", "0", "0"] in rows
-
-
-def test_table_before_anything_is_measured() -> None:
-    """Nothing measured yet shows as such."""
-    empty = Arm("without", {kind.name: Tally() for kind in KINDS})
-
-    assert ["modest", "without", "0", "0", "-", "-", "0", "0"] in shown([empty])
-
-
-@pytest.mark.parametrize(
-    ("names", "is_whole", "text"),
-    [
-        (
-            ["without", "with"],
-            True,
-            (
-                "Half of a modest client's requests took at most 100.3 ms without flow control,"
-                " and 100.3 ms with it."
-            ),
-        ),
-        (
-            ["without", "with"],
-            False,
-            (
-                "Half of a modest client's requests took at most 100.3 ms without flow control,"
-                " and 100.3 ms with it.  (Interrupted.)"
-            ),
-        ),
-        (["without"], False, "Nothing to compare: interrupted."),
-        ([], True, "Nothing to compare: no modest client got an answer in both."),
-    ],
-)
-def test_summary(names: list[str], is_whole: bool, text: str) -> None:
-    """The summary compares both halves, or says why it cannot."""
-    assert summary([arm(name, 0.1) for name in names], is_whole=is_whole) == text
-
-
 async def api_server() -> ApiServerProcess:
     """A server that has what the clients ask for, and is fast."""
     server = ApiServerProcess(ApiServerSettings(listen=ANY_PORT, seeds=SEEDS))
@@ -100,11 +40,13 @@ async def api_server() -> ApiServerProcess:
     return server
 
 
-async def run_with_server(seconds: float, *, is_terminal: bool) -> tuple[int, str]:
+async def run_with_server(
+    seconds: float, *, is_terminal: bool, height: int = 24
+) -> tuple[int, str]:
     """Run the demo with the server in the place of both proxies: its exit code and output."""
     server = await api_server()
     output = io.StringIO()
-    console = Console(file=output, force_terminal=is_terminal, width=100)
+    console = Console(file=output, force_terminal=is_terminal, width=100, height=height)
     code = await run_demo(Ports(server.port, server.port, 1234), seconds, console)
     await server.stop()
     return code, output.getvalue()
@@ -121,11 +63,13 @@ async def test_run() -> None:
     assert SUMMARY.search(output)
 
 
-async def test_run_in_a_terminal() -> None:
-    """In a terminal it also shows what goes on."""
-    code, output = await run_with_server(0.8, is_terminal=True)
+@pytest.mark.parametrize(("height", "has_bars"), [(24, False), (40, True)], ids=["low", "high"])
+async def test_run_in_a_terminal(*, height: int, has_bars: bool) -> None:
+    """In a terminal it also shows what goes on, with bars where there is room."""
+    code, output = await run_with_server(0.8, is_terminal=True, height=height)
 
     assert code == 0
+    assert (output.count("half of the answers took at most") > 1) is has_bars
     assert "without flow control: warming up (Ctrl-C ends)" in output
     assert "with flow control: 0 s left" in output
 
@@ -174,16 +118,6 @@ async def test_no_proxy() -> None:
     nothing = Arm("without", {kind.name: Tally() for kind in KINDS})
     with pytest.raises(CommandError, match="no connection to the proxy of the demo"):
         await run_arm(nothing, port, 1, asyncio.Event(), lambda _status: None)
-
-
-def test_clients() -> None:
-    """There is one greedy flow, and several modest ones with one request each."""
-    assert (len(GREEDY.users), GREEDY.in_flight, len(MODEST.users), MODEST.in_flight) == (
-        1,
-        200,
-        5,
-        1,
-    )
 
 
 def test_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

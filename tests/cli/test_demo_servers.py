@@ -15,7 +15,7 @@ import pytest
 from apfproxy.api.decode import decode_documents
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli import demo_servers as demo_servers_module
-from apfproxy.cli.demo import MODEST
+from apfproxy.cli.demo_clients import MODEST
 from apfproxy.cli.demo_servers import (
     API_SERVER,
     EXEMPT,
