@@ -1,18 +1,29 @@
-"""Sockets that listen at an address: one for each address that its host stands for.
+"""Sockets that listen at an address: opened, served on, and given up at the end.
 
-No host, as in `:8080`, stands for every address of the machine, of IPv4 and of IPv6.  Each of the
-two has a socket of its own, so that clients of IPv4 have addresses of IPv4.
+1. A host has one for each address that it stands for.  No host, as in `:8080`, stands for every
+   address of the machine, of IPv4 and of IPv6.  Each of the two has a socket of its own, so that
+   clients of IPv4 have addresses of IPv4.
+2. The file of a Unix socket gets its mode before anybody can connect.
+3. A file that a dead process has left is replaced.  That of a process that lives, or a file of
+   another kind, stays as it is, and is an error.
+4. A file is removed at the end, unless it is another one by then.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 import socket
+import stat
 from typing import TYPE_CHECKING
 
+from apfproxy.settings import UNIX_MODE
+
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
     from apfproxy.settings import Address
 
 EVERYWHERE = ((socket.AF_INET, "0.0.0.0"), (socket.AF_INET6, "::"))  # noqa: S104 - asked for
@@ -20,14 +31,29 @@ WITHOUT_IPV6 = frozenset((errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL))
 """What a machine without IPv6 says."""
 PORT_TRIES = 32
 """Where the system chooses the port, the one of the first address may be taken at another."""
+IN_USE = "a running process listens there"
+NO_SOCKET = "there is a file that is no socket"
 
 
-async def listening_sockets(address: Address, backlog: int) -> list[socket.socket]:
-    """Listen at an address; port 0 becomes the same port at all of them.
+async def listening_sockets(
+    address: Address, backlog: int, *, mode: int = UNIX_MODE
+) -> list[socket.socket]:
+    """Listen at an address.
+
+    Args:
+        address: A host and a port, where 0 becomes the same port at all addresses of the host; or
+            the path of a Unix socket.
+        backlog: Connections that the kernel holds until they are accepted.
+        mode: Permissions of the file of a Unix socket.
+
+    Returns:
+        One socket or more, none of which blocks.
 
     Raises:
-        OSError: It cannot be listened on.
+        OSError: It cannot be listened on; no socket is left open.
     """
+    if address.path:
+        return [_opened_unix(address.path, backlog, mode)]
     places: tuple[tuple[int, str], ...] = EVERYWHERE
     if address.host:
         found = await asyncio.get_running_loop().getaddrinfo(
@@ -58,7 +84,7 @@ def _opened(
                     continue
                 code = error.errno or 0
                 raise OSError(code, os.strerror(code).lower()) from error
-            opened.setblocking(False)
+            prepare(opened)
             sockets.append(opened)
             port = port or int(opened.getsockname()[1])
     except BaseException:
@@ -66,3 +92,107 @@ def _opened(
             opened.close()
         raise
     return sockets
+
+
+def prepare(listener: socket.socket) -> None:
+    """Set what the sockets that are accepted inherit: clients that vanish are found out."""
+    listener.setblocking(False)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+
+def _opened_unix(path: str, backlog: int, mode: int) -> socket.socket:
+    _remove_stale(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listener.bind(path)
+        os.chmod(path, mode)  # noqa: PTH101 - one system call among others
+        prepare(listener)
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _remove_stale(path: str) -> None:
+    """Remove the socket of a process that has ended; OSError if something else is there."""
+    try:
+        is_socket = stat.S_ISSOCK(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return
+    if not is_socket:
+        raise FileExistsError(errno.EEXIST, NO_SOCKET)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)  # noqa: PTH108 - as above
+            return
+        except BlockingIOError:
+            pass  # it lives, and has much to do
+    raise OSError(errno.EADDRINUSE, IN_USE)
+
+
+async def serve_on(
+    listeners: Sequence[socket.socket], make: Callable[[], asyncio.BaseProtocol], *, backlog: int
+) -> list[asyncio.Server]:
+    """Have the event loop accept what comes to listening sockets, which it closes at the end."""
+    loop = asyncio.get_running_loop()
+    servers = []
+    for listener in listeners:
+        create = loop.create_unix_server if is_unix(listener) else loop.create_server
+        servers.append(await create(make, sock=listener, backlog=backlog))
+    return servers
+
+
+def is_unix(listener: socket.socket) -> bool:
+    """Whether only this machine can reach it, by a path."""
+    return listener.family == socket.AF_UNIX
+
+
+def port_of(listeners: Iterable[socket.socket]) -> int | None:
+    """The first one's port that has one."""
+    return next((each.getsockname()[1] for each in listeners if not is_unix(each)), None)
+
+
+class SocketFiles:
+    """The files of Unix sockets, to be removed at the end."""
+
+    def __init__(self, listeners: Sequence[socket.socket]) -> None:
+        self._files: dict[str, tuple[int, ...]] = {}
+        for listener in listeners:
+            path = listener.getsockname()
+            if is_unix(listener) and isinstance(path, str) and path:
+                with contextlib.suppress(FileNotFoundError):  # somebody was quick
+                    self._files[path] = _identity(path)
+
+    def __repr__(self) -> str:
+        return f"<SocketFiles: {', '.join(self._files) or 'none'}>"
+
+    def leave(self) -> None:
+        """Remove none: another process listens on the same sockets."""
+        self._files.clear()
+
+    def remove(self) -> None:
+        """Remove those that are still the same; harmless once done."""
+        files, self._files = self._files, {}
+        for path, identity in files.items():
+            with contextlib.suppress(OSError):  # it is gone, or we may not: as after a crash
+                if _identity(path) == identity:
+                    os.unlink(path)  # noqa: PTH108 - as above
+
+
+def _identity(path: str) -> tuple[int, ...]:
+    status = os.lstat(path)
+    # A file's number is given to another one soon after it is gone; nothing is written to a socket.
+    return status.st_dev, status.st_ino, status.st_mtime_ns
+
+
+def described(listener: socket.socket) -> str:
+    """The address of a socket, as people write it."""
+    where = listener.getsockname()
+    if is_unix(listener):
+        return f"unix:{where}"
+    host, port = where[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -13,6 +13,9 @@ from typing import Any
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
+UNIX_MODE = 0o660
+"""Of the file of a Unix socket: whoever may write to it may connect."""
+
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 TEXT, JSON = "text", "json"
@@ -49,13 +52,24 @@ class Address:
     Attributes:
         host: An empty one is every address of the machine, where to listen.
         is_tls: Whether to connect with TLS, as a URL says by https.
+        path: Of a Unix socket, in place of host and port; else "".
     """
 
     host: str
     port: int
     is_tls: bool = False
+    path: str = ""
 
-    def __str__(self) -> str:
+    @classmethod
+    def unix(cls, path: str) -> Address:
+        """The address of a Unix socket; whoever asks for a host and a port gets localhost, 80."""
+        return cls(host="localhost", port=80, path=path)
+
+    @property
+    def authority(self) -> str:
+        """Host and port, as a Host field or a URL has them; "localhost" for a Unix socket."""
+        if self.path:
+            return self.host
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{host}:{self.port}"
 
@@ -65,9 +79,22 @@ class Address:
         host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)  # noqa: S104 - listened on
         return replace(self, host=host)
 
+    @property
+    def url(self) -> str:
+        """As an upstream is written: http://HOST:PORT, https://HOST:PORT or unix:/PATH."""
+        return str(self) if self.path else f"{'https' if self.is_tls else 'http'}://{self}"
+
+    def __str__(self) -> str:
+        return f"unix:{self.path}" if self.path else self.authority
+
 
 UNSAID = Address(host="", port=0)
 """Stands for the address of an origin that nobody has named."""
+
+
+def socket_mode() -> Any:  # noqa: ANN401 - as above
+    """Make a field for the permissions of a Unix socket's file."""
+    return field(default=UNIX_MODE, metadata={"form": "mode"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +204,7 @@ class DownstreamSettings:
     """Connections of clients."""
 
     listen: Address = Address(host="127.0.0.1", port=8080)
+    socket_mode: int = socket_mode()
     tls: DownstreamTlsSettings = field(default_factory=DownstreamTlsSettings)
     head_timeout_s: float = bounded(32.0, 0.001)
     idle_timeout_s: float = bounded(90.0, 0.001)
@@ -311,6 +339,7 @@ class Settings:
     access_log: AccessLogSettings = field(default_factory=AccessLogSettings)
     top_flows: TopFlowsSettings = field(default_factory=TopFlowsSettings)
     admin: Address | None = Address(host="127.0.0.1", port=8081)
+    admin_socket_mode: int = socket_mode()
     admin_token_file: str | None = path_setting()
     log_level: str = field(default="info", metadata={"choices": LOG_LEVELS})
     log_format: str = field(default=TEXT, metadata={"choices": LOG_FORMATS})

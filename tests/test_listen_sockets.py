@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import errno
+import os
 import socket
+import stat
 from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.listen_sockets import PORT_TRIES, listening_sockets
+from apfproxy.listen_sockets import (
+    PORT_TRIES,
+    SocketFiles,
+    described,
+    is_unix,
+    listening_sockets,
+    port_of,
+    serve_on,
+)
 from apfproxy.settings import Address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 
 @contextlib.contextmanager
@@ -116,3 +128,113 @@ async def test_name_that_is_none() -> None:
     """A name that stands for nothing is an error."""
     with pytest.raises(OSError, match=r"(?i)name|address"):
         await listening_sockets(Address(host="nowhere.invalid", port=0), 8)
+
+
+class Closing(asyncio.Protocol):
+    """Closes each connection."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Close it."""
+        transport.close()
+
+
+LOCAL = Address(host="127.0.0.1", port=0)
+
+
+async def test_serve_on() -> None:
+    """A port of the system's choice is listened on, and accepted from."""
+    listeners = await listening_sockets(LOCAL, 5)
+    servers = await serve_on(listeners, Closing, backlog=5)
+    port = port_of(listeners)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    assert b"" == await reader.read()
+    writer.close()
+    inherited = listeners[0].getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    names = [described(each) for each in listeners]
+    for server in servers:
+        server.close()
+
+    assert [f"127.0.0.1:{port}"] == names
+    assert 1 == inherited
+
+
+async def test_unix(tmp_path: Path) -> None:
+    """The file has its mode; it is the program's to remove."""
+    path = tmp_path / "a.sock"
+    listeners = await listening_sockets(Address.unix(str(path)), 5, mode=0o640)
+    servers = await serve_on(listeners, Closing, backlog=5)
+    files = SocketFiles(listeners)
+    reader, writer = await asyncio.open_unix_connection(path)
+    assert b"" == await reader.read()
+    writer.close()
+    mode = stat.S_IMODE(path.stat().st_mode)
+    name, port = described(listeners[0]), port_of(listeners)
+    shown = repr(files)
+    for server in servers:
+        server.close()
+    files.remove()
+    files.remove()
+
+    assert is_unix(listeners[0])
+    assert (0o640, f"unix:{path}", None) == (mode, name, port)
+    assert str(path) in shown
+    assert not path.exists()
+
+
+async def test_file_of_another(tmp_path: Path) -> None:
+    """A file that somebody else has made since then stays."""
+    path = tmp_path / "a.sock"
+    address = Address.unix(str(path))
+    (first,) = await listening_sockets(address, 5)
+    files = SocketFiles([first])
+    first.close()
+    (second,) = await listening_sockets(address, 5)  # replaces what a dead process has left
+    os.utime(path, (1, 1))  # the same number may be the file's, at the same time
+    files.remove()
+    there = path.exists()
+    gone = SocketFiles([second])
+    path.unlink()
+    gone.remove()
+    none = SocketFiles([second])
+    second.close()
+
+    assert there
+    assert "<SocketFiles: none>" == repr(none)
+
+
+async def test_left_to_another(tmp_path: Path) -> None:
+    """Files are not removed once another process has the sockets."""
+    path = tmp_path / "a.sock"
+    (listener,) = await listening_sockets(Address.unix(str(path)), 5)
+    files = SocketFiles([listener])
+    files.leave()
+    files.remove()
+    listener.close()
+
+    assert path.exists()
+
+
+async def test_living_process(tmp_path: Path) -> None:
+    """A socket that somebody listens on is not taken, even if its backlog is full."""
+    path = tmp_path / "a.sock"
+    address = Address.unix(str(path))
+    (listener,) = await listening_sockets(address, 0)
+    with listener:
+        with pytest.raises(OSError, match="a running process listens there") as caught:
+            await listening_sockets(address, 5)
+        with pytest.raises(OSError, match="a running process listens there"):
+            await listening_sockets(address, 5)
+
+    assert errno.EADDRINUSE == caught.value.errno
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"), [("file", "no socket"), ("nowhere/a.sock", "No such file or directory")]
+)
+async def test_unusable_paths(tmp_path: Path, name: str, problem: str) -> None:
+    """A file of another kind stays; a folder has to be there."""
+    (tmp_path / "file").write_text("kept")
+    with pytest.raises(OSError, match=problem):
+        await listening_sockets(Address.unix(str(tmp_path / name)), 5)
+
+    assert "kept" == (tmp_path / "file").read_text()

@@ -16,7 +16,8 @@ from apfproxy.faults import Part
 from apfproxy.observe.live_history import SAMPLE_S, LiveHistory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    import socket
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from aiohttp import web
 
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from apfproxy.observe.top_flows import TopFlows
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.pool import Pool
-    from apfproxy.settings import Address, Settings
+    from apfproxy.settings import Settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +83,18 @@ class AdminListener:
         self._runner: WebRunner | None = None
 
     @property
-    def addresses(self) -> list[tuple[str, int]]:
-        """Those that are listened on, host and port."""
-        return self._listener.addresses
+    def sockets(self) -> list[socket.socket]:
+        """Those that are listened on."""
+        return self._listener.sockets
 
-    async def start(self, address: Address) -> None:
-        """Listen; OSError if the address cannot be listened on."""
-        await self._listener.start(address)
+    @property
+    def port(self) -> int | None:
+        """The port that is listened on; None if there is none."""
+        return self._listener.port
+
+    async def start(self, listeners: Sequence[socket.socket]) -> None:
+        """Accept what comes to listening sockets, which are closed at the end."""
+        await self._listener.start(listeners)
         self._sampling.start()
 
     async def close(self) -> None:

@@ -37,6 +37,7 @@ from apfproxy.app.store import starting
 from apfproxy.app.web_runner import WebRunner
 from apfproxy.errors import ListenError
 from apfproxy.faults import Faults
+from apfproxy.listen_sockets import SocketFiles, listening_sockets
 from apfproxy.observe.apiserver_metrics import ApiServerMetrics, ResourceState, StoreState
 from apfproxy.observe.health import HEALTHZ, READYZ, HealthRegistry
 from apfproxy.observe.health_pages import health_routes
@@ -115,13 +116,14 @@ class ApiServerProcess:
         self._controllers: Controllers | None = None
         self._gate: Gate | None = None
         self._listener: Listener | None = None
+        self._socket_files = SocketFiles(())
         self._runner: WebRunner | None = None
 
     @property
     def port(self) -> int:
         """The port that clients connect to."""
         assert self._listener is not None, "it listens"
-        return self._listener.addresses[0][1]
+        return self._listener.port or 0
 
     async def start(self) -> None:
         """Open the store, listen, and let the objects be there that always are; all or nothing.
@@ -188,9 +190,11 @@ class ApiServerProcess:
         await self._runner.start()
         self._listener = Listener(self._runner.protocol, places)
         try:
-            await self._listener.start(listen, backlog=BACKLOG)
+            listeners = await listening_sockets(listen, BACKLOG)
         except OSError as error:
             raise ListenError(listen, "listen", error) from error
+        self._socket_files = SocketFiles(listeners)
+        await self._listener.start(listeners, backlog=BACKLOG)
 
     def hurry(self, cancel: Callable[[], object]) -> None:
         """Cancel the start: the process is to end."""
@@ -202,9 +206,9 @@ class ApiServerProcess:
         if self.seeded:
             logger.info("%d objects were seeded", self.seeded)
         logger.info(
-            "apfproxy %s serves the API on http://%s; objects are in %s; controllers: %s",
+            "apfproxy %s serves the API on %s; objects are in %s; controllers: %s",
             __version__,
-            dataclasses.replace(settings.listen, port=self.port).from_here,
+            dataclasses.replace(settings.listen, port=self.port).from_here.url,
             "memory only and end with the process" if settings.store is None else settings.store,
             ", ".join(sorted(settings.controllers)) or "none",
         )
@@ -218,6 +222,7 @@ class ApiServerProcess:
         self.health.report(SHUTDOWN, "the process is shutting down")
         if self._listener is not None:
             self._listener.stop_accepting()
+            self._socket_files.remove()
         if self._gate is not None:
             await self._gate.drain(REQUESTS_S)
             self._gate = None

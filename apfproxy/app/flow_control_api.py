@@ -65,7 +65,7 @@ class FlowControlApi:
             registry, CONTROLLERS, with_suggested=settings.flow_control.suggested_objects
         )
         assert settings.admin is not None, "the settings were checked"
-        self._api = Api(registry, chance, str(settings.admin.from_here))
+        self._api = Api(registry, chance, settings.admin.from_here.authority)
         guard = WriteGuard(self._api.handle, is_local, token)
         self._gate = Gate(guard.handle, FLOW_CONTROL_KINDS, counters)
 

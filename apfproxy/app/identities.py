@@ -220,7 +220,7 @@ class Identities:
         upstream = self._settings.upstream
         tls = self.client_tls
         api = UpstreamApi(
-            f"{'https' if upstream.address.is_tls else 'http'}://{upstream.address}",
+            upstream.address,
             lambda: None if tls is None else tls.context,
             lambda: self._own_token or None,
             settings.max_concurrent,

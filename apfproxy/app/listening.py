@@ -15,12 +15,11 @@ from typing import TYPE_CHECKING
 from apfproxy.app.places import Place, Places
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part
-from apfproxy.listen_sockets import listening_sockets
+from apfproxy.listen_sockets import port_of, serve_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from apfproxy.settings import Address
+    import socket
+    from collections.abc import Callable, Iterable, Sequence
 
 BACKLOG = 1024
 """Connections that the kernel holds for us; a client beyond tries again after a second."""
@@ -55,7 +54,7 @@ class StalledClients:
 
 
 class Listener:
-    """Connections at one address, or at all of the machine."""
+    """Connections that come to some listening sockets."""
 
     def __init__(self, make: Callable[[], asyncio.Protocol], places: Places) -> None:
         self.places = places
@@ -69,20 +68,20 @@ class Listener:
         self._servers: list[asyncio.Server] = []
 
     @property
-    def addresses(self) -> list[tuple[str, int]]:
-        """Those that are listened on, host and port."""
-        sockets = (each for server in self._servers for each in server.sockets)
-        return [each.getsockname()[:2] for each in sockets]
+    def sockets(self) -> list[socket.socket]:
+        """Those that are listened on."""
+        return [listener for server in self._servers for listener in server.sockets]
 
-    async def start(self, address: Address, *, backlog: int = BACKLOG) -> None:
-        """Listen; OSError if it cannot be listened on."""
-        loop = asyncio.get_running_loop()
-        for listener in await listening_sockets(address, backlog):
-            self._servers.append(
-                await loop.create_server(
-                    lambda: Place(self.places, self._make()), sock=listener, backlog=backlog
-                )
-            )
+    @property
+    def port(self) -> int | None:
+        """The port that is listened on; None if there is none."""
+        return port_of(self.sockets)
+
+    async def start(self, listeners: Sequence[socket.socket], *, backlog: int = BACKLOG) -> None:
+        """Accept what comes to listening sockets, which are closed at the end."""
+        self._servers = await serve_on(
+            listeners, lambda: Place(self.places, self._make()), backlog=backlog
+        )
         for duty in self._duties:
             duty.start()
 
@@ -90,6 +89,7 @@ class Listener:
         """Close the listening sockets; connections go on."""
         for server in self._servers:
             server.close()
+        self._servers.clear()
 
     def close(self) -> None:
         """Cut all connections."""

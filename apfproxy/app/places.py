@@ -65,7 +65,7 @@ class Place(asyncio.Protocol):
     """A connection between the loop and its protocol, to which it passes all events.
 
     Attributes:
-        address: Of the client.
+        address: Of the client; "" over a Unix socket.
         is_handling: Whether its request is being answered.
         is_lasting: Whether that answer lasts for as long as the client wants.
         has_asked: Whether a whole head has come.

@@ -14,6 +14,7 @@ from apfproxy import __version__
 from apfproxy.app.admin_listener import AdminListener, AdminParts
 from apfproxy.app.descriptors import DescriptorWatch
 from apfproxy.app.identities import Identities
+from apfproxy.app.listening import BACKLOG as ADMIN_BACKLOG
 from apfproxy.app.object_source import STALE_FILES_S, ObjectSource
 from apfproxy.app.observation import Observation
 from apfproxy.app.places import Places
@@ -26,22 +27,25 @@ from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
+from apfproxy.listen_sockets import SocketFiles, is_unix, listening_sockets
 from apfproxy.loopback import is_loopback
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.configuration_events import ConfigurationEvents, shortfall
 from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
+from apfproxy.proxy.server import BACKLOG as SERVER_BACKLOG
 from apfproxy.proxy.server import ProxyServer
 from apfproxy.settings import OBSERVE, PROMPT
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
+    import socket
     from collections.abc import Callable
 
     from apfproxy.api.decode import Problem
     from apfproxy.app.signals import Signals
-    from apfproxy.settings import Settings
+    from apfproxy.settings import Address, Settings
     from apfproxy.sources.object_counts import ObjectCounts
 
 ADMIN_CONNECTIONS = 64
@@ -162,20 +166,19 @@ class ProxyProcess:
         )
         self._started_s = time.time()
         self._admin: AdminListener | None = None
+        self._socket_files: list[SocketFiles] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
-        """The port that clients connect to."""
-        return self.server.port
+        """The port that clients connect to; 0 if there is none."""
+        return self.server.port or 0
 
     @property
     def admin_port(self) -> int | None:
         """The port of the admin listener; None if there is none."""
-        if self._admin is None or not self._admin.addresses:
-            return None
-        return int(self._admin.addresses[0][1])
+        return None if self._admin is None else self._admin.port
 
     async def start(self) -> None:
         """Load the objects, then listen; all or nothing.
@@ -198,16 +201,17 @@ class ProxyProcess:
             self._tasks.append(self._reading_counts.start())
 
     def _is_admin_local(self) -> bool:
-        """Whether the admin listener is on loopback addresses only."""
-        addresses = self._admin.addresses if self._admin is not None else []
-        return bool(addresses) and all(is_loopback(address[0]) for address in addresses)
+        """Whether the admin listener is on loopback addresses and Unix sockets only."""
+        listeners = self._admin.sockets if self._admin is not None else []
+        return bool(listeners) and all(
+            is_unix(each) or is_loopback(each.getsockname()[0]) for each in listeners
+        )
 
     async def _listen(self) -> None:
         listen, admin = self.settings.downstream.listen, self.settings.admin
-        try:
-            await self.server.start()
-        except OSError as error:
-            raise ListenError(listen, "listen", error) from error
+        await self.server.start(
+            await self._open(listen, "listen", SERVER_BACKLOG, self.settings.downstream.socket_mode)
+        )
         if admin is None:
             return
         limit = min(ADMIN_CONNECTIONS, descriptor_limit() // ADMIN_PART)
@@ -233,10 +237,20 @@ class ProxyProcess:
             started_s=self._started_s,
         )
         self._admin = AdminListener(parts, places)
+        await self._admin.start(
+            await self._open(admin, "admin", ADMIN_BACKLOG, self.settings.admin_socket_mode)
+        )
+
+    async def _open(
+        self, address: Address, setting: str, backlog: int, mode: int
+    ) -> list[socket.socket]:
+        """Listen at an address; OperatorError if it cannot be listened on."""
         try:
-            await self._admin.start(admin)
+            listeners = await listening_sockets(address, backlog, mode=mode)
         except OSError as error:
-            raise ListenError(admin, "admin", error) from error
+            raise ListenError(address, setting, error) from error
+        self._socket_files.append(SocketFiles(listeners))
+        return listeners
 
     def configure(self, settings: Settings) -> None:
         """Put settings in force that differ only in what may change, see `reloading`."""
@@ -295,6 +309,8 @@ class ProxyProcess:
         if self._admin is not None:
             await self._admin.close()
             self._admin = None
+        for files in self._socket_files:
+            files.remove()
 
     def _end_reloading(self) -> None:
         if self._reloading is not None:
@@ -326,13 +342,12 @@ class ProxyProcess:
         if settings.admin is not None:
             admin = dataclasses.replace(settings.admin, port=self.admin_port or 0)
         logger.info(
-            "apfproxy %s listens on %s%s, forwards to %s://%s, admin on %s;"
+            "apfproxy %s listens on %s%s, forwards to %s, admin on %s;"
             " %d seats, %d priority levels, at most %s connections",
             __version__,
             dataclasses.replace(settings.downstream.listen, port=self.port),
             "" if settings.downstream.tls.certificate_file is None else " with TLS",
-            "https" if settings.upstream.address.is_tls else "http",
-            settings.upstream.address,
+            settings.upstream.address.url,
             admin or "no address",
             settings.flow_control.server_concurrency_limit,
             len(self.controller.levels),
@@ -351,7 +366,9 @@ class ProxyProcess:
             )
         if settings.flow_control.store is not None and admin is not None:
             logger.info(
-                "objects are in %s: kubectl --server http://%s get flowschemas",
+                "objects are in %s: %s",
                 settings.flow_control.store,
-                admin.from_here,
+                f"curl --unix-socket {admin.path} http://localhost/apis"
+                if admin.path
+                else f"kubectl --server http://{admin.from_here} get flowschemas",
             )

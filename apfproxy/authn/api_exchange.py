@@ -30,11 +30,22 @@ JSON_HEAD = {
 
 
 def new_session(
-    *, ssl: SSLContext | bool = True, headers: Mapping[str, str] | None = None
+    *,
+    ssl: SSLContext | bool = True,
+    headers: Mapping[str, str] | None = None,
+    socket_path: str = "",
 ) -> aiohttp.ClientSession:
-    """A session that uses nothing of the environment or of earlier answers."""
+    """A session that uses nothing of the environment or of earlier answers.
+
+    With a path it connects to that Unix socket, whatever the URLs say.
+    """
+    connector: aiohttp.BaseConnector
+    if socket_path:
+        connector = aiohttp.UnixConnector(socket_path, limit=0)
+    else:
+        connector = aiohttp.TCPConnector(limit=0, ssl=ssl)
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, ssl=ssl),
+        connector=connector,
         headers=headers,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,

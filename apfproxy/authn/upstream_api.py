@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import Awaitable, Callable
 
+    from apfproxy.settings import Address
+
 MAX_ANSWER_BYTES = 1 << 20
 """A review repeats the token, 16 KiB at most, and may name thousands of groups."""
 MAX_WAITING_PER_SLOT = 64
@@ -69,18 +71,18 @@ class UpstreamApi:
     """The API of one upstream.
 
     Args:
-        base_url: http or https, without a path.
+        address: Where it is.
         ssl_context: The current TLS settings; None for the system's.
         token: The proxy's own current bearer token, if it has one.
         max_concurrent: Questions under way; `MAX_WAITING_PER_SLOT` times as many may wait.
         timeout_s: For one question, with its waiting and all attempts.
-        server_name: The name in the upstream's certificate, if not that of the URL.
-        host: The Host field, if not that of the URL.
+        server_name: The name in the upstream's certificate, if not that of the address.
+        host: The Host field, if not that of the address.
     """
 
     def __init__(
         self,
-        base_url: str,
+        address: Address,
         ssl_context: Callable[[], ssl.SSLContext | None],
         token: Callable[[], bytes | None],
         max_concurrent: int,
@@ -90,7 +92,9 @@ class UpstreamApi:
         host: str | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        self._base_url = yarl.URL(base_url)
+        scheme = "https" if address.is_tls else "http"
+        self._base_url = yarl.URL(f"{scheme}://{address.authority}")
+        self._socket_path = address.path
         self._ssl_context = ssl_context
         self._token = token
         self.line = FairLine(max_concurrent, max_concurrent * MAX_WAITING_PER_SLOT)
@@ -192,7 +196,7 @@ class UpstreamApi:
         if self._session is None:
             if self._is_closed:
                 raise UpstreamApiError("the proxy is about to end")
-            self._session = new_session()
+            self._session = new_session(socket_path=self._socket_path)
         try:
             async with self._session.post(
                 self._base_url.with_path(path),

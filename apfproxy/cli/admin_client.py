@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
@@ -21,16 +22,9 @@ MAX_SHOWN = 300
 """Characters of an error's text that are passed on."""
 
 
-def url_of(address: Address) -> str:
-    """The URL of an admin listener, without a path."""
-    return f"{'https' if address.is_tls else 'http'}://{address}"
-
-
 def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
     """Get a page as JSON; CommandError if there is no such listener, or it has no such answer."""
-    kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
-    url = url_of(address)
-    connection = kind(address.host, address.port, timeout=TIMEOUT_S)
+    url, connection = address.url, connection_to(address)
     try:
         connection.request("GET", target, headers={"Accept": "application/json"})
         response = connection.getresponse()
@@ -44,6 +38,29 @@ def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
     finally:
         connection.close()
     return answer_json(url, response.status, body)
+
+
+class UnixConnection(http.client.HTTPConnection):
+    """A connection to a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=TIMEOUT_S)
+        self._path = path
+        self.sock: socket.socket | None = None
+
+    def connect(self) -> None:
+        """Connect."""
+        self.sock = connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.settimeout(TIMEOUT_S)
+        connection.connect(self._path)
+
+
+def connection_to(address: Address) -> http.client.HTTPConnection:
+    """A connection that is made with its first request."""
+    if address.path:
+        return UnixConnection(address.path)
+    kind = http.client.HTTPSConnection if address.is_tls else http.client.HTTPConnection
+    return kind(address.host, address.port, timeout=TIMEOUT_S)
 
 
 def answer_json(url: str, status: int, body: bytes) -> Any:  # noqa: ANN401 - any JSON
@@ -71,5 +88,5 @@ def fetch_as(address: Address, target: str, shape: type[Shape]) -> Shape:
         return msgspec.convert(fetch_json(address, target), shape)
     except msgspec.ValidationError as error:
         raise CommandError(
-            f"{url_of(address)} is no admin listener of this version of apfproxy: {error}"
+            f"{address.url} is no admin listener of this version of apfproxy: {error}"
         ) from error

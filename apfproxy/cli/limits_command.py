@@ -9,7 +9,7 @@ import msgspec
 
 from apfproxy.api.field_errors import counted
 from apfproxy.api.schema.mistakes import suggestion
-from apfproxy.cli.admin_client import fetch_as, url_of
+from apfproxy.cli.admin_client import fetch_as
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.offline import is_offline, objects_options, offline_controller
 from apfproxy.cli.parameters import admin_option, output_option
@@ -77,7 +77,7 @@ def limits(
         where = "an idle proxy"
     else:
         summary = fetch_as(admin, PATH, LevelsSummary)
-        where = url_of(admin)
+        where = admin.url
     summary = with_levels(summary, levels)
     if output == "json":
         click.echo(msgspec.json.format(msgspec.json.encode(summary), indent=2))

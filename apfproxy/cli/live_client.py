@@ -8,7 +8,7 @@ import aiohttp
 import msgspec
 
 from apfproxy.authn.api_exchange import connect_failure
-from apfproxy.cli.admin_client import LARGEST_ANSWER_BYTES, answer_json, url_of
+from apfproxy.cli.admin_client import LARGEST_ANSWER_BYTES, answer_json
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.terminal_text import shown
 
@@ -124,8 +124,12 @@ class LiveClient:
     """Asks one admin listener, over a connection that it keeps."""
 
     def __init__(self, address: Address) -> None:
-        self.url = url_of(address)
-        self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S))
+        self.url = address.url
+        self._base_url = f"{'https' if address.is_tls else 'http'}://{address.authority}"
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(address.path) if address.path else None,
+            timeout=aiohttp.ClientTimeout(total=TIMEOUT_S),
+        )
 
     async def __aenter__(self) -> Self:
         return self
@@ -140,7 +144,7 @@ class LiveClient:
         """
         try:
             async with self._session.get(
-                self.url + PATH, headers={"Accept": "application/json"}, allow_redirects=False
+                self._base_url + PATH, headers={"Accept": "application/json"}, allow_redirects=False
             ) as response:
                 body = bytearray()
                 async for part in response.content.iter_any():

@@ -70,13 +70,13 @@ FILE = click.Path(exists=True, dir_okay=False)
     "--upstream",
     type=ORIGIN,
     metavar="URL",
-    help="The server: http://HOST[:PORT] or https://HOST[:PORT].",
+    help="The server: http://HOST[:PORT], https://HOST[:PORT] or unix:/PATH.",
 )
 @click.option(
     "--listen",
     type=LISTEN_ADDRESS,
     metavar="[HOST]:PORT",
-    help="For clients; :8080 is every address. [default: 127.0.0.1:8080]",
+    help="For clients; :8080 is every address; or unix:/PATH. [default: 127.0.0.1:8080]",
 )
 @click.option(
     "--admin",

@@ -103,10 +103,9 @@ class ClientKinds:
         self, settings: Settings, targets: Targets, certificates: Certificates | None
     ) -> None:
         upstream = settings.upstream
-        host, port = upstream.address.host, upstream.address.port
         self._field_rules = FieldRules(
             OriginHosts(
-                (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode(),
+                upstream.address.authority.encode(),
                 (upstream.host_header or "").encode(),
             ),
             CredentialRules.of(settings.authentication.front_proxy),

@@ -38,6 +38,9 @@ RESET = struct.pack("ii", 1, 0)
 """For SO_LINGER: closing throws away what is not sent, and leaves nothing in the kernel."""
 MAPPED = "::ffff:"
 UNKNOWN = "unknown"
+UNIX_PEER = "unix:"
+"""The address of all that connect to a Unix socket, as nginx writes it; limits per address do not
+count for them."""
 
 
 class Watched(Protocol):
@@ -133,7 +136,7 @@ class ClientLimits:
             most = _or_unlimited(self._settings.max_connections_per_address)
             if self._open >= self._max_connections:
                 refusal = Refusal.CONNECTIONS
-            elif self._by_address.get(address, 0) >= most:
+            elif self._by_address.get(address, 0) >= most and address != UNIX_PEER:
                 refusal = Refusal.CONNECTIONS_OF_ADDRESS
         if refusal is not None:
             self._counters.connections_refused[refusal] += 1
@@ -240,12 +243,18 @@ def address_of(transport: asyncio.BaseTransport) -> str:
 
 def folded(peer: object) -> str:
     """The one form of a peer's address."""
-    if not isinstance(peer, tuple):
-        return UNKNOWN
-    address = str(peer[0]).partition("%")[0]
+    address = written(peer).partition("%")[0]
     if address.startswith(MAPPED) and "." in address:
         return address.removeprefix(MAPPED)
     return address
+
+
+def written(peer: object) -> str:
+    """A peer's address, as the system gives it, in a text without its port."""
+    if isinstance(peer, tuple):
+        return str(peer[0])
+    # That of a Unix socket is a path, and mostly empty.
+    return UNIX_PEER if isinstance(peer, str | bytes) else UNKNOWN
 
 
 def reset(transport: asyncio.Transport) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 from apfproxy.proxy import answers
 from apfproxy.proxy.chunked import ChunkedError
 from apfproxy.proxy.client_connection import ClientConnection
-from apfproxy.proxy.client_limits import address_of
+from apfproxy.proxy.client_limits import address_of, written
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.head_error import HeadError
@@ -61,9 +61,7 @@ class DownstreamConnection(ClientConnection):
             self._counted_as = address
         self._transport.set_write_buffer_limits(high=WRITE_HIGH_WATER_BYTES)
         self.write = self._transport.write
-        peer = transport.get_extra_info("peername")
-        address = peer[0] if isinstance(peer, tuple) else "unknown"
-        self.address = address
+        self.address = address = written(transport.get_extra_info("peername"))
         self._learn_peer()
         self.forwarded_suffix = context.intern(address.encode() + b"\r\n\r\n")
         self.deadline_ns = context.clock.now_ns() + context.in_force.head_timeout_ns

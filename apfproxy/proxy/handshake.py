@@ -17,7 +17,6 @@ import ssl
 from typing import TYPE_CHECKING
 
 from apfproxy.faults import Part, report
-from apfproxy.listen_sockets import listening_sockets
 from apfproxy.proxy.client_limits import folded, reset_socket
 from apfproxy.proxy.counters import HandshakeFailure
 from apfproxy.proxy.downstream import DownstreamConnection
@@ -27,10 +26,10 @@ from apfproxy.tasks import spawn
 if TYPE_CHECKING:
     import asyncio
     import socket
+    from collections.abc import Iterable
 
     from apfproxy.proxy.context import Context
     from apfproxy.proxy.tls import ServerTls
-    from apfproxy.settings import Address
 
 log = logging.getLogger(__name__)
 
@@ -68,14 +67,10 @@ class TlsListener:
         """Handshakes under way."""
         return len(self._handshakes)
 
-    async def listen(self, address: Address, backlog: int) -> None:
-        """Listen on all that a name stands for.
-
-        Raises:
-            OSError: It cannot be listened on.
-        """
+    def listen(self, listeners: Iterable[socket.socket]) -> None:
+        """Accept what comes to listening sockets, which are closed at the end."""
         map_tls_buffers()
-        self.sockets = await listening_sockets(address, backlog)
+        self.sockets.extend(listeners)
         for listener in self.sockets:
             self._loop.add_reader(listener, self._accept, listener)
 

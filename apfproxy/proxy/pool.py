@@ -275,6 +275,9 @@ class Pool:
 
         try:
             async with asyncio.timeout(limit_s):
+                if address.path:
+                    _, local = await loop.create_unix_connection(new_connection, address.path)
+                    return local
                 if tls is None:
                     _, plain = await loop.create_connection(
                         new_connection, address.host, address.port

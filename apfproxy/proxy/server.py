@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from apfproxy.duties import Recurring
 from apfproxy.faults import Part, contained, report
 from apfproxy.flowcontrol.flow_control import FlowControl
-from apfproxy.listen_sockets import listening_sockets
+from apfproxy.listen_sockets import port_of, serve_on
 from apfproxy.proxy.context import Context
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.handshake import TlsListener
@@ -28,6 +28,8 @@ from apfproxy.proxy.targets import Targets
 from apfproxy.settings import OBSERVE, LimitSettings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from apfproxy.clock import Clock
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.flow_control import FlowObserver
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.identification import Identification
     from apfproxy.proxy.request_log import RequestLog
-    from apfproxy.settings import Address, Settings
+    from apfproxy.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -136,12 +138,12 @@ class ProxyServer:
         """The listening sockets."""
         if self._tls is not None:
             return tuple(self._tls.sockets)
-        return tuple(each for server in self._servers for each in server.sockets)
+        return tuple(listener for server in self._servers for listener in server.sockets)
 
     @property
-    def port(self) -> int:
-        """The port that is listened on."""
-        return int(self.sockets[0].getsockname()[1])
+    def port(self) -> int | None:
+        """The port that is listened on; None if there is none."""
+        return port_of(self.sockets)
 
     @property
     def max_connections(self) -> int | None:
@@ -154,26 +156,15 @@ class ProxyServer:
         handshakes = self._tls.handshake_count if self._tls is not None else 0
         return len(self._context.connections) + handshakes
 
-    async def start(self) -> None:
-        """Listen.
-
-        Raises:
-            OSError: The address cannot be listened on.
-        """
-        address: Address = self._settings.downstream.listen
+    async def start(self, listeners: Sequence[socket.socket]) -> None:
+        """Accept what comes to listening sockets, which are closed at the end."""
         self._fit_descriptors()
         if self._tls is not None:
-            await self._tls.listen(address, BACKLOG)
+            self._tls.listen(listeners)
         else:
-            for listener in await listening_sockets(address, BACKLOG):
-                self._servers.append(
-                    await self._loop.create_server(
-                        lambda: DownstreamConnection(self._context), sock=listener, backlog=BACKLOG
-                    )
-                )
-        for listener in self.sockets:
-            # Accepted sockets inherit it: a client that vanished is found out in the end.
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            self._servers = await serve_on(
+                listeners, lambda: DownstreamConnection(self._context), backlog=BACKLOG
+            )
         self._sweep_due_ns = self._clock.now_ns() + round(SWEEP_PERIOD_S * 1e9)
         self.sweep.start()
 
@@ -262,7 +253,6 @@ class ProxyServer:
                     accepted = take_backlog(listener)
                 for client in accepted:
                     self._tls.take(client)
-            return
         listeners = [socket.socket(fileno=os.dup(each.fileno())) for each in self.sockets]
         self._close_servers()
         for listener in listeners:
@@ -272,6 +262,11 @@ class ProxyServer:
                 await self._loop.connect_accepted_socket(
                     lambda: DownstreamConnection(self._context), client
                 )
+
+    def _close_servers(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
 
     async def stop(self) -> None:
         """Close everything at once."""
@@ -294,10 +289,6 @@ class ProxyServer:
         except TimeoutError:
             log.warning("stopping without %d connections that do not end", self.connection_count)
         self._context.absences.close()
-
-    def _close_servers(self) -> None:
-        for server in self._servers:
-            server.close()
 
     async def _all_closed(self) -> None:
         closed = asyncio.Event()

@@ -7,6 +7,7 @@ what it expected; the caller adds where the text stood.
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
 from decimal import Decimal
 from urllib.parse import SplitResult, urlsplit
@@ -41,6 +42,10 @@ LABEL = "[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 HOST_NAME = re.compile(rf"(?=.{{1,254}}$){LABEL}(?:\.{LABEL})*\.?")
 HOST_HEADER = re.compile(rf"(?:{LABEL}(?:\.{LABEL})*\.?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{{1,5}})?")
 MAX_PORT = 65535
+UNIX = "unix:"
+"""What nginx writes before the path of a Unix socket, too."""
+MAX_UNIX_BYTES = 107
+"""Of such a path; Linux has no room for more in the address."""
 DEFAULT_PORTS = {"http": 80, "https": 443}
 HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,125}[A-Za-z0-9-])?")
 """Letters, digits and the hyphen: what no server takes for another character."""
@@ -103,8 +108,23 @@ def parse_host(text: str) -> str:
     return text
 
 
+def parse_unix(text: str) -> Address:
+    """Read `unix:/PATH`, the address of a Unix socket."""
+    path = text.removeprefix(UNIX)
+    if not path.startswith("/") or path.endswith("/") or not is_text(path):
+        raise ValueError(
+            f"expected {UNIX} and the whole path of a socket, such as unix:/run/apfproxy.sock,"
+            f" not {text!r}"
+        )
+    if len(os.fsencode(path)) > MAX_UNIX_BYTES:
+        raise ValueError(f"the path of a socket has at most {MAX_UNIX_BYTES} bytes: {text!r}")
+    return Address.unix(path)
+
+
 def parse_address(text: str) -> Address:
-    """Read `HOST:PORT`; an IPv6 address goes in brackets."""
+    """Read `HOST:PORT`, where an IPv6 address goes in brackets, or `unix:/PATH`."""
+    if text.startswith(UNIX):
+        return parse_unix(text)
     host, colon, port = text.rpartition(":")
     if not colon or not host:
         hint = f"127.0.0.1:{text.lstrip(':')}" if text.lstrip(":").isdigit() else f"{text}:8080"
@@ -117,12 +137,19 @@ def parse_address(text: str) -> Address:
 
 
 def parse_listen_address(text: str) -> Address:
-    """Read `HOST:PORT`, or `:PORT` for every address of the machine, of IPv4 and of IPv6."""
+    """Read an address, or `:PORT` for every address of the machine, of IPv4 and of IPv6."""
     if text.isascii() and text.isdigit():
         raise ValueError(f"expected HOST:PORT, or :{text} for all addresses, not {text!r}")
     if text.startswith(":") and ":" not in text[1:]:
         return Address(host="", port=parse_port(text[1:]))
     return parse_address(text)
+
+
+def parse_mode(text: str) -> int:
+    """Read the permissions of a file, in octal digits."""
+    if re.fullmatch(r"0?[0-7]{3}", text) is None:
+        raise ValueError(f"expected permissions in octal digits, such as 0660, not {text!r}")
+    return int(text, 8)
 
 
 def split_url(text: str) -> SplitResult:
@@ -136,7 +163,9 @@ def split_url(text: str) -> SplitResult:
 
 
 def parse_origin(text: str) -> Address:
-    """Read the URL of an origin, `http://HOST[:PORT]` or `https://HOST[:PORT]`."""
+    """Read where an origin is: `http://HOST[:PORT]`, `https://HOST[:PORT]` or `unix:/PATH`."""
+    if text.startswith(UNIX):
+        return parse_unix(text)
     url = split_url(text)
     if url.scheme not in DEFAULT_PORTS or not url.hostname:
         raise ValueError(f"expected a URL such as http://127.0.0.1:8000, not {text!r}")

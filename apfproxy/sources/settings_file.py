@@ -24,6 +24,7 @@ from apfproxy.sources.setting_values import (
     parse_header_name,
     parse_host_header,
     parse_listen_address,
+    parse_mode,
     parse_network,
     parse_origin,
     parse_size,
@@ -249,6 +250,8 @@ def read_item(field: dataclasses.Field[Any], expected: Any, node: yaml.Node) -> 
         return checked(field, number)
     if expected is int and field.name.endswith("_bytes"):
         return checked(field, parse_size(scalar(node, ("str", "int"), "a size")))
+    if field.metadata.get("form") == "mode":
+        return parse_mode(scalar(node, ("str", "int"), "permissions such as 0660"))
     if expected is int:
         text = scalar(node, ("int",), "a whole number")
         if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):

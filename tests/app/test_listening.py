@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import time
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,6 @@ from apfproxy.app import listening
 from apfproxy.app.listening import LOOKS, Listener, StalledClients
 from apfproxy.app.places import Places
 from apfproxy.app.web_runner import WebRunner
-from apfproxy.settings import Address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -73,9 +73,9 @@ async def listening_with(app: web.Application) -> AsyncIterator[tuple[str, int]]
     runner = WebRunner(app, places, shutdown_s=1)
     await runner.start()
     listener = Listener(runner.protocol, places)
-    await listener.start(Address(host="127.0.0.1", port=0))
+    await listener.start([socket.create_server(("127.0.0.1", 0))])
     try:
-        yield listener.addresses[0]
+        yield "127.0.0.1", listener.port or 0
     finally:
         await runner.close()
         listener.close()

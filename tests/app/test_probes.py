@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import socket
 import time
 from typing import TYPE_CHECKING, cast
 
@@ -15,7 +16,6 @@ from apfproxy.app.listening import Listener
 from apfproxy.app.places import Place, Places
 from apfproxy.app.probes import Probes
 from apfproxy.observe.health import READYZ, HealthRegistry
-from apfproxy.settings import Address
 from tests.end_to_end.scene import until
 
 if TYPE_CHECKING:
@@ -110,9 +110,9 @@ class Site:
     @contextlib.asynccontextmanager
     async def connected(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         """A connection to it."""
-        if not self.listener.addresses:
-            await self.listener.start(Address(host="127.0.0.1", port=0))
-        reader, writer = await asyncio.open_connection(*self.listener.addresses[0])
+        if not self.listener.sockets:
+            await self.listener.start([socket.create_server(("127.0.0.1", 0))])
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.listener.port)
         try:
             yield reader, writer
         finally:

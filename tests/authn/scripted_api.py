@@ -10,6 +10,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from apfproxy.authn.upstream_api import UpstreamApi
+from apfproxy.settings import Address
 
 if TYPE_CHECKING:
     import ssl
@@ -95,7 +96,7 @@ async def scripted(
     server = TestServer(app, scheme="https" if server_ssl else "http")
     await server.start_server(ssl=server_ssl)
     api = UpstreamApi(
-        str(server.make_url("")),
+        Address(host=server.host, port=server.port or 0, is_tls=server_ssl is not None),
         ssl_context,
         token,
         max_concurrent,

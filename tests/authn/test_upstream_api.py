@@ -15,6 +15,7 @@ from apfproxy.authn import upstream_api
 from apfproxy.authn.fair_line import Place
 from apfproxy.authn.upstream_api import MAX_ANSWER_BYTES, UpstreamApi
 from apfproxy.authn.verdict import UpstreamApiError
+from apfproxy.settings import Address
 from loadtest.certificates import Authority
 from tests.authn.scripted_api import OWN_TOKEN, TOKEN, Answer, ScriptedApi, scripted
 
@@ -178,7 +179,7 @@ async def test_broken_connections() -> None:
 
 async def test_nobody_listens() -> None:
     """A refused connection says so, and where it was to go."""
-    api = UpstreamApi("http://127.0.0.1:1", lambda: None, lambda: None, 1, 0.05)
+    api = UpstreamApi(Address(host="127.0.0.1", port=1), lambda: None, lambda: None, 1, 0.05)
     error = await failure(api)
     await api.close()
 

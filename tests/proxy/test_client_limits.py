@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from apfproxy.proxy.client_limits import (
     MIN_CONNECTIONS,
     SPARE_DESCRIPTORS,
+    UNIX_PEER,
     ClientLimits,
     address_of,
 )
 from apfproxy.proxy.counters import ProxyCounters, Refusal
 from apfproxy.settings import DownstreamSettings, LimitSettings
 from tests.proxy.fakes import GET, Bench, FakeTransport, body, status
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def limits(**settings: Any) -> tuple[ClientLimits, ProxyCounters]:  # noqa: ANN401  by their names
@@ -40,10 +44,11 @@ def bench_with(**settings: Any) -> Bench:  # noqa: ANN401  by their names
             [None, None, Refusal.CONNECTIONS_OF_ADDRESS],
             id="of-address",
         ),
+        pytest.param({"max_connections_per_address": 1}, [UNIX_PEER] * 3, [None] * 3, id="unix"),
     ],
 )
 def test_admits_up_to_the_limit(
-    settings: dict[str, int | None], arrivals: str, refusals: list[Refusal | None]
+    settings: dict[str, int | None], arrivals: Sequence[str], refusals: list[Refusal | None]
 ) -> None:
     """One more is refused with the limit that it is over, and counted so."""
     subject, counters = limits(**settings)
@@ -110,7 +115,7 @@ def test_sheds_whatever_the_limits() -> None:
         pytest.param(("::ffff:192.0.2.1", 5, 0, 0), "192.0.2.1", id="mapped"),
         pytest.param(("2001:db8::1", 5, 0, 0), "2001:db8::1", id="ipv6"),
         pytest.param(("fe80::1%eth0", 5, 0, 3), "fe80::1", id="zone"),
-        pytest.param("", "unknown", id="unix"),
+        pytest.param("", UNIX_PEER, id="unix"),
         pytest.param(None, "unknown", id="gone"),
     ],
 )

@@ -494,7 +494,8 @@ IPV6 = ipaddress.ip_network("fd00::/8")
         pytest.param(("fd00::1%eth0", 1, 0, 2), (IPV6,), True, b"fd00::1%eth0", id="ipv6-scope"),
         pytest.param(("fe80::1", 1, 0, 0), (IPV6, IPV4), False, b"fe80::1", id="ipv6-outside"),
         pytest.param(("::ffff:10.1.2.3", 1), (IPV4,), True, b"::ffff:10.1.2.3", id="mapped"),
-        pytest.param("/path", (IPV4,), False, b"unknown", id="no-address"),
+        pytest.param("", (IPV4,), False, b"unix:", id="unix"),
+        pytest.param(None, (IPV4,), False, b"unknown", id="no-address"),
     ],
 )
 def test_trust(

@@ -18,12 +18,10 @@ from apfproxy.proxy import handshake as handshake_module
 from apfproxy.proxy.counters import HandshakeFailure, Refusal
 from apfproxy.proxy.handshake import (
     TLS_BUFFER_BYTES,
-    TlsListener,
     failure_of,
     map_tls_buffers,
 )
-from apfproxy.proxy.tls import ServerTls
-from apfproxy.settings import Address, AuthenticationSettings, DownstreamTlsSettings, LimitSettings
+from apfproxy.settings import AuthenticationSettings, DownstreamTlsSettings, LimitSettings
 from loadtest.certificates import Authority
 from tests.end_to_end.peer import WAIT_S, begin
 from tests.end_to_end.scene import GET, NARROW, OK, Scene, Setup, on_uvloop, running, until
@@ -401,19 +399,6 @@ async def test_no_descriptor_left(
         await close(writer)
 
     assert ["no connection can be accepted: Too many open files"] == caplog.messages
-
-
-@on_uvloop
-async def test_address_that_cannot_be_listened_on(tmp_path: Path) -> None:
-    """The error is the system's, and nothing is left open."""
-    async with tls_site(tmp_path) as site:
-        server = site.scene.process.server
-        listener = TlsListener(server._context, ServerTls(DownstreamTlsSettings()))  # noqa: SLF001
-        with pytest.raises(OSError, match="ddress already in use"):
-            await listener.listen(Address(host="127.0.0.1", port=server.port), 1)
-
-        assert [] == listener.sockets
-        assert 0 == listener.handshake_count
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,6 @@ from apfproxy.proxy import server as server_module
 from apfproxy.proxy.counters import Refusal
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.settings import (
-    Address,
-    DownstreamSettings,
     DrainSettings,
     LimitSettings,
     OverloadSettings,
@@ -103,17 +101,6 @@ async def test_knows_no_socket_before_the_start() -> None:
 
     assert () == server.sockets
     await server.drain()
-
-
-@on_uvloop
-async def test_address_that_cannot_be_listened_on() -> None:
-    """The error is the system's."""
-    async with running() as scene:
-        taken = Address(host="127.0.0.1", port=scene.process.port)
-        other = ProxyProcess(Settings(downstream=DownstreamSettings(listen=taken)))
-
-        with pytest.raises(OSError, match="address already in use"):
-            await other.server.start()
 
 
 async def test_sweep_sees_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:

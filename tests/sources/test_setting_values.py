@@ -16,6 +16,7 @@ from apfproxy.sources.setting_values import (
     parse_header_name,
     parse_host_header,
     parse_listen_address,
+    parse_mode,
     parse_network,
     parse_origin,
     parse_size,
@@ -39,6 +40,19 @@ from apfproxy.sources.setting_values import (
 def test_durations(text: str, seconds: float) -> None:
     """Durations are read as Kubernetes writes them."""
     assert seconds == parse_duration(text)
+
+
+@pytest.mark.parametrize(("text", "mode"), [("0660", 0o660), ("600", 0o600)])
+def test_modes(text: str, mode: int) -> None:
+    """Permissions are octal digits."""
+    assert mode == parse_mode(text)
+
+
+@pytest.mark.parametrize("text", ["", "66", "0o660", "1777", "888", "rw-rw----"])
+def test_bad_modes(text: str) -> None:
+    """What is no permissions is refused with what to write."""
+    with pytest.raises(ValueError, match="such as 0660"):
+        parse_mode(text)
 
 
 @pytest.mark.parametrize("text", ["", "s", "32", "1.s", "-1s", "1s ", "1d", "٣s", "9" * 40 + "s"])
@@ -83,11 +97,12 @@ def test_bad_sizes(text: str) -> None:
         ("127.0.0.1:8080", Address(host="127.0.0.1", port=8080)),
         ("[::1]:0", Address(host="::1", port=0)),
         ("a.b.:1", Address(host="a.b.", port=1)),
+        ("unix:/run/a b.sock", Address.unix("/run/a b.sock")),
         ("api_server.local:65535", Address(host="api_server.local", port=65535)),
     ],
 )
 def test_addresses(text: str, address: Address) -> None:
-    """An address is a host and a port; IPv6 stands in brackets."""
+    """An address is a host and a port, where IPv6 stands in brackets, or a path."""
     assert address == parse_address(text)
 
 
@@ -107,6 +122,11 @@ def test_addresses(text: str, address: Address) -> None:
         (f"{'a.' * 127}a:80", "expected a host name or an IP address"),
         ("localhost:65536", "expected a port from 0 to 65535"),
         ("localhost:http", "expected a port from 0 to 65535"),
+        ("unix:a.sock", "expected unix: and the whole path of a socket, such as unix:/run/"),
+        ("unix:", "expected unix: and the whole path of a socket"),
+        ("unix:/run/", "expected unix: and the whole path of a socket"),
+        ("unix:/a\0b", "expected unix: and the whole path of a socket"),
+        (f"unix:/{'ä' * 54}", "at most 107 bytes"),
     ],
 )
 def test_bad_addresses(text: str, message: str) -> None:
@@ -152,6 +172,7 @@ def test_bad_listen_addresses(text: str, message: str) -> None:
         ("http://localhost:8000/", Address(host="localhost", port=8000)),
         ("http://[::1]:1", Address(host="::1", port=1)),
         ("https://a", Address(host="a", port=443, is_tls=True)),
+        ("unix:/run/a.sock", Address.unix("/run/a.sock")),
     ],
 )
 def test_origins(text: str, address: Address) -> None:

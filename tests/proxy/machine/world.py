@@ -6,8 +6,9 @@ import asyncio
 import logging
 import traceback
 from dataclasses import dataclass, replace
+from socket import AF_INET
 from typing import TYPE_CHECKING, Any, TypeVar, cast
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.credentials import Peer
@@ -18,7 +19,6 @@ from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.passage import WAITING
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
 from apfproxy.observe.top_flows import TopFlows
-from apfproxy.proxy import server as server_module
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.exchange import Exchange
@@ -357,9 +357,7 @@ class World:
             if self.choices.has_tokens
             else NO_IDENTIFICATION,
         )
-        # The loop's own listener takes the connections; nothing is listened on.
-        with patch.object(server_module, "listening_sockets", one_of_nothing):
-            await server.start()
+        await server.start([cast("Any", Mock(family=AF_INET))])
         return server
 
     def _watch_exchanges(self) -> None:
