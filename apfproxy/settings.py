@@ -304,6 +304,9 @@ class FlowControlSettings:
     object_counts_interval_s: float = bounded(30.0, 0.1)
 
 
+LEAN, FULL = "lean", "full"
+"""Which series the metrics page has: those of what was used, or all, as kube-apiserver has them."""
+
 ALL, ERRORS = "all", "errors"
 
 
@@ -341,5 +344,6 @@ class Settings:
     admin: Address | None = Address(host="127.0.0.1", port=8081)
     admin_socket_mode: int = socket_mode()
     admin_token_file: str | None = path_setting()
+    metrics: str = field(default=LEAN, metadata={"choices": (LEAN, FULL)})
     log_level: str = field(default="info", metadata={"choices": LOG_LEVELS})
     log_format: str = field(default=TEXT, metadata={"choices": LOG_FORMATS})

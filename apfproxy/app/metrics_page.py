@@ -16,6 +16,7 @@ from apfproxy.observe.process_metrics import (
     health_families,
 )
 from apfproxy.observe.proxy_metrics import PREFIX
+from apfproxy.settings import FULL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,7 @@ def metrics_page(parts: AdminParts, places: Places) -> MetricsPage:
         parts.pool,
         parts.config_status,
         (*_families(parts), partial(admin_families, places)),
+        is_full=lambda: parts.settings().metrics == FULL,
     )
 
 

@@ -54,6 +54,7 @@ CHANGEABLE = (
     "accessLog.sampledPercent",
     "logLevel",
     "logFormat",
+    "metrics",
 )
 """Settings, and sections of them, that change without a restart."""
 

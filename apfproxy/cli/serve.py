@@ -26,7 +26,16 @@ from apfproxy.cli.parameters import (
     suggested_objects_option,
 )
 from apfproxy.errors import OperatorError
-from apfproxy.settings import ENFORCE, LOG_FORMATS, LOG_LEVELS, OBSERVE, UNSAID, Settings
+from apfproxy.settings import (
+    ENFORCE,
+    FULL,
+    LEAN,
+    LOG_FORMATS,
+    LOG_LEVELS,
+    OBSERVE,
+    UNSAID,
+    Settings,
+)
 from apfproxy.sources.settings_file import SettingsError, load_settings
 
 if TYPE_CHECKING:
@@ -58,9 +67,12 @@ SECTIONS = {
         *("admin_token_file", "objects_from_kubernetes", "kubeconfig", "context", "write_status"),
         "object_counts_from",
     ),
-    "Logs and settings": ("settings_path", "access_log", "log_level", "log_format"),
+    "Logs and settings": ("settings_path", "access_log", "log_level", "log_format", "metrics"),
 }
 """The flags, as help lists them."""
+
+GLOBAL = ("admin", "admin_token_file", "metrics", "log_level", "log_format")
+"""The flags of settings that are in no section."""
 
 FILE = click.Path(exists=True, dir_okay=False)
 
@@ -198,6 +210,11 @@ FILE = click.Path(exists=True, dir_okay=False)
     help="Lines of the log, on stderr: text, or a JSON object each. [default: text]",
 )
 @click.option(
+    "--metrics",
+    type=click.Choice([LEAN, FULL]),
+    help="Whether /metrics leaves out what was never used. [default: lean]",
+)
+@click.option(
     "--settings",
     "settings_path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -278,7 +295,7 @@ def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:
         flow_control=dataclasses.replace(flow_control, kubernetes=kubernetes),
         access_log=changed(settings.access_log, path="access_log"),
     )
-    result: Settings = changed(settings, "admin", "admin_token_file", "log_level", "log_format")
+    result: Settings = changed(settings, *GLOBAL)
     return result
 
 

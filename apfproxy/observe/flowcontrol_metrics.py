@@ -4,8 +4,12 @@ Two deprecated ones are left out.  R and the bounds of S are computed at the scr
 sets them at each change and each dispatch, for which it visits all queues.
 
 As there, a series with the label of a FlowSchema appears at its first use: gauges and counters with
-the FlowSchema's first request, a histogram with its first observation.  Families come in parts (see
-`families`), each read when it is made: a series is of one moment, the page is not.
+the FlowSchema's first request, a histogram with its first observation.  kube-apiserver has all
+series of a level from the start, and so has the full set of metrics here; the lean one has only the
+limits of a level that was never used.  Either has all families.
+
+Families come in parts (see `families`), each read when it is made: a series is of one moment, the
+page is not.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ from apfproxy.observe.families import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from prometheus_client.core import Metric
 
@@ -53,7 +57,7 @@ if TYPE_CHECKING:
 PREFIX = "apiserver_flowcontrol_"
 TICKS_PER_SEAT_SECOND = NS_PER_S // NS_PER_TICK
 
-LEVEL_GAUGES: Series = {
+LIMIT_GAUGES: Series = {
     ("nominal_limit_seats", "nominal_limit"): "Seats that the shares of the priority level buy it",
     ("lower_limit_seats", "lower_limit"): "Seats that the priority level never lends",
     ("upper_limit_seats", "upper_limit"): (
@@ -62,6 +66,8 @@ LEVEL_GAUGES: Series = {
     ("current_limit_seats", "current_limit"): (
         "Seats that the priority level has until the next adjustment"
     ),
+}
+LEVEL_GAUGES: Series = {
     ("target_seats", "target"): "Seats that the priority level wanted at the last adjustment",
     ("demand_seats_high_watermark", "demand.stats.high_watermark"): (
         "Largest seat demand in the last adjustment period"
@@ -181,27 +187,48 @@ METER_HISTOGRAMS: tuple[HistogramRow, ...] = (
 
 
 class FlowControlMetrics:
-    """Makes metric families of a controller and its counters, with canonical bounds or not."""
+    """Makes metric families of a controller and its counters.
+
+    Args:
+        clock: The controller's.
+        controller: What they are of.
+        kind_meter: What those by request kind are of.
+        is_canonical: Whether bounds of buckets are written as OpenMetrics wants it.
+        is_full: Whether to have series of what was never used, as of now.
+    """
 
     def __init__(
-        self, clock: Clock, controller: Controller, kind_meter: KindMeter, *, is_canonical: bool
+        self,
+        clock: Clock,
+        controller: Controller,
+        kind_meter: KindMeter,
+        *,
+        is_canonical: bool,
+        is_full: Callable[[], bool],
     ) -> None:
         self._clock = clock
         self._controller = controller
         self._kind_meter = kind_meter
         self._is_canonical = is_canonical
+        self._is_full = is_full
 
     def collect(self) -> Iterator[Metric]:
         """All families, in parts."""
-        yield from self._level_families(list(self._controller.levels.values()))
+        is_full = self._is_full()
+        yield from self._level_families(list(self._controller.levels.values()), is_full=is_full)
         used = [each for each in self._controller.flow_schema_counters() if each.has_counted]
         yield from self._schema_families(used)
-        yield from self._kind_families()
+        yield from self._kind_families(is_full=is_full)
 
-    def _level_families(self, levels: list[PriorityLevel]) -> Iterator[Metric]:
-        for rows, units in ((LEVEL_GAUGES, 1), (R_GAUGES, TICKS_PER_SEAT_SECOND)):
+    def _level_families(self, levels: list[PriorityLevel], *, is_full: bool) -> Iterator[Metric]:
+        used = levels if is_full else [level for level in levels if level.queue_set.was_used]
+        for rows, units, shown in (
+            (LIMIT_GAUGES, 1, levels),
+            (LEVEL_GAUGES, 1, used),
+            (R_GAUGES, TICKS_PER_SEAT_SECOND, used),
+        ):
             for name, help_text, value in readings(PREFIX, rows):
-                values = ((labels, value(level) / units) for labels, level in synced(levels))
+                values = ((labels, value(level) / units) for labels, level in synced(shown))
                 yield from gauge_parts(name, help_text, values)
         for name, help_text in S_BOUNDS.items():
             bounds_of = methodcaller(name)
@@ -210,7 +237,7 @@ class FlowControlMetrics:
                 help_text,
                 (
                     ({**labels, "bound": bound}, ticks / TICKS_PER_SEAT_SECOND)
-                    for labels, level in synced(levels)
+                    for labels, level in synced(used)
                     for bound, ticks in zip(("min", "max"), bounds_of(level.queue_set), strict=True)
                 ),
             )
@@ -221,7 +248,7 @@ class FlowControlMetrics:
         )
         for row in METER_HISTOGRAMS:
             yield from self._histogram_parts(
-                row, ((labels, level.queue_set.meter) for labels, level in synced(levels))
+                row, ((labels, level.queue_set.meter) for labels, level in synced(used))
             )
 
     def _schema_families(self, schemas: list[FlowSchemaCounters]) -> Iterator[Metric]:
@@ -264,7 +291,7 @@ class FlowControlMetrics:
 
         return self._histogram(PREFIX + name, help_text, bounds).parts(series())
 
-    def _kind_families(self) -> Iterator[Metric]:
+    def _kind_families(self, *, is_full: bool) -> Iterator[Metric]:
         now_ns = self._clock.now_ns()
         yield gauge(
             "apiserver_current_inflight_requests",
@@ -277,6 +304,8 @@ class FlowControlMetrics:
             RATIO_BOUNDS,
         )
         for usage in self._kind_meter.usages(now_ns):
+            if not is_full and not usage.ratio_ns:
+                continue  # none of the kind ever was in this phase
             family.add(
                 {"phase": usage.phase, "request_kind": usage.request_kind},
                 usage.bucket_ns,

@@ -90,7 +90,11 @@ def encoded(encoder: Encoder, metric: Metric) -> bytes:
 
 
 class MetricsPage(ScrapedPage):
-    """The proxy's page; `others` make further families, the same in both formats."""
+    """The proxy's page.
+
+    `others` make further families, the same in both formats; `is_full` is asked at each scrape for
+    whether to have series of what was never used.
+    """
 
     def __init__(
         self,
@@ -101,10 +105,12 @@ class MetricsPage(ScrapedPage):
         pool: PoolState,
         config_status: ConfigStatus,
         others: Sequence[Families] = (),
+        *,
+        is_full: Callable[[], bool],
     ) -> None:
         def collector_for(is_canonical: bool) -> Collector:
             flow_control = FlowControlMetrics(
-                clock, controller, kind_meter, is_canonical=is_canonical
+                clock, controller, kind_meter, is_canonical=is_canonical, is_full=is_full
             )
             proxy = ProxyMetrics(
                 counters, pool, config_status, controller, is_canonical=is_canonical

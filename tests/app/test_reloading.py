@@ -16,6 +16,7 @@ from apfproxy.app import reloading
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import CHANGEABLE, changes, merged, reload, reload_when
 from apfproxy.settings import (
+    FULL,
     AccessLogSettings,
     Address,
     DownstreamSettings,
@@ -143,7 +144,10 @@ def test_all_that_may_change_is_changed_here() -> None:
         if any(path == each or path.startswith(f"{each}.") for each in CHANGEABLE)
     }
     found = set(
-        changes(Settings(), dataclasses.replace(CHANGED, log_level="error", log_format="json"))
+        changes(
+            Settings(),
+            dataclasses.replace(CHANGED, log_level="error", log_format="json", metrics=FULL),
+        )
     )
 
     assert all(

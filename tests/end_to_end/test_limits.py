@@ -164,6 +164,7 @@ def series_of(scene: Scene) -> set[bytes]:
         process.counters,
         process.server.pool,
         ConfigStatus(),
+        is_full=lambda: True,
     )
     text = b"".join(page.slices("")[1])
     return {line.rpartition(b" ")[0] for line in text.splitlines() if line[:1] != b"#"}

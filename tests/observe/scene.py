@@ -65,6 +65,7 @@ class Scene:
             self.counters,
             StillPool(),
             self.config_status,
+            is_full=lambda: True,
         )
 
     def ask(

@@ -18,10 +18,16 @@ SCHEMA = {"flow_schema": "everyone", "priority_level": "queued"}
 class Values:
     """Samples of a scene, by name without the common prefix and by labels."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, *, is_full: bool = False) -> None:
         self.registry = CollectorRegistry()
         self.registry.register(
-            FlowControlMetrics(scene.clock, scene.controller, scene.kind_meter, is_canonical=False)
+            FlowControlMetrics(
+                scene.clock,
+                scene.controller,
+                scene.kind_meter,
+                is_canonical=False,
+                is_full=lambda: is_full,
+            )
         )
 
     def of(self, name: str, labels: dict[str, str]) -> float | None:
@@ -188,3 +194,49 @@ def test_kinds(scene: Scene) -> None:
     assert values.registry.get_sample_value(in_flight, {"request_kind": "readOnly"}) == 0
     assert values.of("read_vs_write_current_requests_count", labels) == 1010 * MS
     assert values.of("read_vs_write_current_requests_sum", labels) == 1000 * MS
+
+
+def test_unused_levels(scene: Scene) -> None:
+    """A level has its limits from the start, and all else from its first request on."""
+    unused = {"priority_level": "catch-all"}
+    rest = {
+        "target_seats": unused,
+        "current_r": unused,
+        "next_s_bounds": {**unused, "bound": "min"},
+        "demand_seats_count": unused,
+        "priority_level_seat_utilization_count": {**unused, "phase": "executing"},
+    }
+    lean, full = Values(scene), Values(scene, is_full=True)
+
+    assert 1 == lean.of("nominal_limit_seats", unused)
+    assert 1 == lean.of("current_limit_seats", unused)
+    assert [None] * len(rest) == [lean.of(*each) for each in rest.items()]
+    assert None not in [full.of(*each) for each in rest.items()]
+    scene.ask("eve", group="strangers")
+    assert None not in [lean.of(*each) for each in rest.items()]
+
+
+def test_unused_kinds(scene: Scene) -> None:
+    """A kind of requests has series from the first request of it on, in each phase."""
+    name = "read_vs_write_current_requests_count"
+    labels = {"phase": "executing", "request_kind": "mutating"}
+    lean, full = Values(scene), Values(scene, is_full=True)
+    assert (None, True) == (lean.of(name, labels), full.of(name, labels) is not None)
+    scene.kind_meter.kinds[True].executing.begin(scene.clock.now_ns())
+    scene.clock.run_until(20 * MS)
+
+    assert lean.of(name, labels) is not None
+    assert None is lean.of(name, {**labels, "phase": "waiting"})
+    assert None is lean.of(name, {**labels, "request_kind": "readOnly"})
+
+
+def test_all_families_are_there() -> None:
+    """Also where nothing was used: what reads them finds out what they mean."""
+    scene = Scene(())
+    families = {}
+    for is_full in (False, True):
+        names = [metric.name for metric in Values(scene, is_full=is_full).registry.collect()]
+        families[is_full] = list(dict.fromkeys(names))
+
+    assert families[True] == families[False]
+    assert "apiserver_flowcontrol_priority_level_seat_utilization" in families[False]
