@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.additions import SECRET_HEADERS
+from apfproxy.api.flowcontrol.header_names import SECRET_HEADERS
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
 from apfproxy.proxy.bounded_cache import MemoryBudget

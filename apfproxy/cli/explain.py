@@ -10,7 +10,7 @@ from urllib.parse import quote, urlencode
 import click
 import msgspec
 
-from apfproxy.api.flowcontrol.additions import LONGEST_HEADER_NAME
+from apfproxy.api.flowcontrol.header_names import LONGEST_HEADER_NAME
 from apfproxy.app.raw_request import RawRequest, read_raw_request, request_of_line
 from apfproxy.authn.impersonation import effective
 from apfproxy.cli.admin_client import fetch_as

@@ -2,7 +2,8 @@
 
 FlowSchemas are tried by their matching precedence, then by name; the first that matches wins.  One
 matches if any of its rules does: any subject of the rule, and any of its resource rules (for a
-resource request) or of its non-resource rules (for any other).
+resource request) or of its non-resource rules (for any other).  An addition may ask for more than
+the rules do, see `conditions`.
 
 Source: kubernetes/apiserver pkg/util/flowcontrol/rule.go.
 
@@ -22,9 +23,14 @@ from typing import TYPE_CHECKING
 
 import mmh3
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from apfproxy.api.flowcontrol.additions import flow_schema_additions
+from apfproxy.flowcontrol.added_distinguisher import no_header
+from apfproxy.flowcontrol.conditions import is_met
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from apfproxy.api.flowcontrol.conditions import Condition
     from apfproxy.api.flowcontrol.types import (
         FlowSchema,
         NonResourcePolicyRule,
@@ -80,6 +86,7 @@ class Classifier:
         self._by_user: dict[str, list[int]] = {}
         self._by_group: dict[str, list[int]] = {}
         self._prefixes: list[tuple[str, int]] = []
+        self._conditions: dict[int, Condition] = {}
         before = {} if known is None else known._compiled  # noqa: SLF001 - of this class
         for flow_schema in sorted(flow_schemas, key=matching_order):
             name = flow_schema.metadata.name
@@ -88,6 +95,8 @@ class Classifier:
                 compiled = CompiledSchema(flow_schema)
             self._compiled[name] = compiled
             for subjects, rules in compiled.rules:
+                if compiled.condition is not None:
+                    self._conditions[len(self._rules)] = compiled.condition
                 self._add(flow_schema, subjects, rules)
 
     def _add(self, flow_schema: FlowSchema, subjects: Subjects, rules: RequestRules) -> None:
@@ -103,8 +112,16 @@ class Classifier:
             self._by_group.setdefault(name, []).append(index)
         self._prefixes += [(prefix, index) for prefix in subjects.user_prefixes]
 
-    def classify(self, user: User, attributes: RequestAttributes) -> FlowSchema | None:
-        """The first FlowSchema that matches; None cannot be with the mandatory `catch-all`."""
+    def classify(
+        self,
+        user: User,
+        attributes: RequestAttributes,
+        header_of: Callable[[str], str] = no_header,
+    ) -> FlowSchema | None:
+        """The first FlowSchema that matches; None cannot be with the mandatory `catch-all`.
+
+        `header_of` gives the value of a header by its name in lower case; "" if there is none.
+        """
         candidates = set(self._for_all)
         for group in user.groups:
             candidates.update(self._by_group.get(group, ()))
@@ -115,7 +132,9 @@ class Classifier:
             )
         for index in sorted(candidates):
             if self._rules[index].match(attributes):
-                return self._flow_schemas[index]
+                condition = self._conditions.get(index)
+                if condition is None or is_met(condition, attributes, header_of):
+                    return self._flow_schemas[index]
         return None
 
 
@@ -157,10 +176,11 @@ class Subjects:
 class CompiledSchema:
     """A FlowSchema with what its rules come to; shared by classifiers, so immutable."""
 
-    __slots__ = ("flow_schema", "rules")
+    __slots__ = ("condition", "flow_schema", "rules")
 
     def __init__(self, flow_schema: FlowSchema) -> None:
         self.flow_schema = flow_schema
+        self.condition = flow_schema_additions(flow_schema).condition
         self.rules = tuple(
             (Subjects(rule.subjects), RequestRules(rule)) for rule in flow_schema.spec.rules
         )

@@ -332,9 +332,9 @@ class Controller:
             user: Who asks.
             attributes: What is asked for.
             header_of: Value of a header of the request, by its name in lower case; "" if it has
-                none.  Only asked for where an addition tells flows apart by a header.
+                none.  Only asked for where an addition names a header.
         """
-        schema = self.in_force.classifier.classify(user, attributes)
+        schema = self.in_force.classifier.classify(user, attributes, header_of)
         route = self._routes[CATCH_ALL if schema is None else schema.metadata.name]
         if not route.has_flows:
             name = ""

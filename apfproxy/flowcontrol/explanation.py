@@ -203,7 +203,8 @@ def explain(
     estimate = estimator.estimate(attributes, level.max_seats)
     has_seats = takes_seats(attributes)
     schemas = tuple(
-        _flow_schema_part(schema, user, attributes, found) for schema in controller.flow_schemas()
+        _flow_schema_part(schema, mismatches(schema, user, attributes, header_of), found)
+        for schema in controller.flow_schemas()
     )
     notes = []
     if not any(schema.matches for schema in schemas):
@@ -268,9 +269,8 @@ def hand_of(found: Classification) -> tuple[int, ...]:
 
 
 def _flow_schema_part(
-    schema: FlowSchema, user: User, attributes: RequestAttributes, found: Classification
+    schema: FlowSchema, failed: tuple[Mismatch, ...], found: Classification
 ) -> FlowSchemaPart:
-    failed = mismatches(schema, user, attributes)
     return FlowSchemaPart(
         name=schema.metadata.name,
         matching_precedence=schema.spec.matching_precedence,

@@ -10,14 +10,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.api.flowcontrol.additions import field_of, flow_schema_additions
+from apfproxy.flowcontrol.added_distinguisher import no_header
 from apfproxy.flowcontrol.classifier import (
     ALL,
     NonResourceMatcher,
     Subjects,
 )
+from apfproxy.flowcontrol.conditions import unmet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from apfproxy.api.flowcontrol.types import (
         FlowSchema,
@@ -46,13 +49,19 @@ class Mismatch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def mismatches(
-    flow_schema: FlowSchema, user: User, attributes: RequestAttributes
+    flow_schema: FlowSchema,
+    user: User,
+    attributes: RequestAttributes,
+    header_of: Callable[[str], str] = no_header,
 ) -> tuple[Mismatch, ...]:
     """Why a FlowSchema does not match a request.
 
+    `header_of` gives the value of a header by its name in lower case; "" if there is none.
+
     Returns:
         For each rule the first that fails: its subjects, or else something in each of its
-        resource or non-resource rules.  Empty if, and only if, the FlowSchema matches.
+        resource or non-resource rules.  Where a rule matches, the condition that an addition makes
+        and the request does not meet.  Empty if, and only if, the FlowSchema matches.
     """
     if not flow_schema.spec.rules:
         return (Mismatch(field="spec.rules", reason="there is no rule"),)
@@ -61,9 +70,20 @@ def mismatches(
         field = f"spec.rules[{index}]"
         failed = _of_rule(rule, field, user, attributes)
         if not failed:
-            return ()
+            return _of_condition(flow_schema, attributes, header_of)
         found += failed
     return tuple(found)
+
+
+def _of_condition(
+    flow_schema: FlowSchema, attributes: RequestAttributes, header_of: Callable[[str], str]
+) -> tuple[Mismatch, ...]:
+    condition = flow_schema_additions(flow_schema).condition
+    failed = None if condition is None else unmet(condition, attributes, header_of)
+    if failed is None:
+        return ()
+    annotation, reason = failed
+    return (Mismatch(field=field_of(annotation), reason=reason),)
 
 
 def _of_rule(

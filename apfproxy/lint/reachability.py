@@ -6,6 +6,7 @@ import itertools
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from apfproxy.api.flowcontrol.additions import flow_schema_additions
 from apfproxy.api.flowcontrol.fixed_specs import FLOW_SCHEMAS
 from apfproxy.lint.findings import REACHED_WITHOUT_GROUPS, SAME_PRECEDENCE, UNREACHABLE, Finding
 from apfproxy.lint.identities import Identity, can_meet, everybody_in, holders
@@ -14,6 +15,7 @@ from apfproxy.lint.request_sets import Kind, Piece, RequestSet, pieces_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from apfproxy.api.flowcontrol.conditions import Condition
     from apfproxy.api.flowcontrol.types import FlowSchema
 
 MOST_LOOKED_AT = 500
@@ -53,6 +55,8 @@ def unreachable(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
                         message += ", for everybody who has the usual groups"
                     yield Finding(kind, "FlowSchema", name, "spec.matchingPrecedence", message)
                     break
+        if condition_of(flow_schema) is not None:
+            continue  # it may let any request through to what is tried later
         for piece in pieces:
             earlier[piece.identity, piece.requests.kind].append((name, piece.requests))
 
@@ -111,7 +115,7 @@ def named(names: Collection[str]) -> str:
 
 def same_precedence(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
     """Pairs of reached FlowSchemas with one precedence that can match the same request."""
-    before: dict[int, list[tuple[str, list[Piece]]]] = defaultdict(list)
+    before: dict[int, list[tuple[FlowSchema, list[Piece]]]] = defaultdict(list)
     compared = 0
     for flow_schema in flow_schemas:
         name, precedence = flow_schema.metadata.name, flow_schema.spec.matching_precedence
@@ -119,14 +123,29 @@ def same_precedence(flow_schemas: Sequence[FlowSchema]) -> Iterator[Finding]:
         compared += sum(len(pieces) * len(theirs) for _, theirs in before[precedence])
         if compared > MOST_PAIRS:
             return
-        others = [other for other, theirs in before[precedence] if can_overlap(pieces, theirs)]
+        others = [
+            other.metadata.name
+            for other, theirs in before[precedence]
+            if conditions_meet(flow_schema, other) and can_overlap(pieces, theirs)
+        ]
         if others:
             message = (
                 f"{precedence} is also that of {named(others)}, which can match the same"
                 " requests and gets them, because its name sorts first"
             )
             yield Finding(SAME_PRECEDENCE, "FlowSchema", name, "spec.matchingPrecedence", message)
-        before[precedence].append((name, pieces))
+        before[precedence].append((flow_schema, pieces))
+
+
+def condition_of(flow_schema: FlowSchema) -> Condition | None:
+    """What an addition asks of the requests that a FlowSchema matches."""
+    return flow_schema_additions(flow_schema).condition
+
+
+def conditions_meet(one: FlowSchema, other: FlowSchema) -> bool:
+    """Whether a request can meet the conditions of both."""
+    own, others = condition_of(one), condition_of(other)
+    return own is None or others is None or own.can_meet(others)
 
 
 def can_overlap(pieces: Sequence[Piece], others: Sequence[Piece]) -> bool:

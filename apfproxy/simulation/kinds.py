@@ -28,6 +28,7 @@ class Kind:
         attributes: What is asked.
         timeout_ns: How long one may take, unless it is long-running.
         seats: What each of them takes; 0 to have that estimated.
+        headers: Header fields that FlowSchemas may look at: names in lower case, and values.
     """
 
     client: str
@@ -35,6 +36,7 @@ class Kind:
     attributes: RequestAttributes
     timeout_ns: int
     seats: int = 0
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
@@ -51,6 +53,7 @@ def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
         kind.user,
         kind.timeout_ns,
         kind.seats,
+        kind.headers,
         verb,
         attributes.api_group,
         attributes.resource,
@@ -63,11 +66,18 @@ def essence(kind: Kind, *, with_names: bool) -> tuple[Hashable, ...]:
     )
 
 
-def kind_of(client: str, user: User, method: str, target: str, seats: int = 0) -> Kind:
+def kind_of(
+    client: str,
+    user: User,
+    method: str,
+    target: str,
+    seats: int = 0,
+    headers: tuple[tuple[str, str], ...] = (),
+) -> Kind:
     """The kind of requests with a method and a target.
 
     AttributesError or DeadlineError if nothing can be made of the target or of its `timeout`.
     """
     attributes = parse_attributes(method, target.encode("utf-8", "surrogateescape"))
     timeout_ns = request_timeout_ns(attributes, DEFAULT_TIMEOUT_NS)
-    return Kind(client, user, attributes, timeout_ns, seats)
+    return Kind(client, user, attributes, timeout_ns, seats, headers)

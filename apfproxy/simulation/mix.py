@@ -9,6 +9,7 @@
       groups: [tenants]            # system:authenticated is added; those of a service account by
                                    # default, too
       request: GET /api/v1/namespaces/tenant-{}/pods
+      headers: ["X-Priority: batch"]  # that FlowSchemas may look at
       rate: 20                     # a second; or clients: 5, each with one request at a time
       arrivals: poisson            # or constant
       serviceTime: exp(50ms)       # or 50ms, 20ms-80ms (evenly), lognormal(50ms,0.5)
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from apfproxy.api.documents import split_documents
+from apfproxy.api.flowcontrol.header_names import HeaderUse, use_of
 from apfproxy.api.yaml_text import Mapping
 from apfproxy.request.attributes import AttributesError
 from apfproxy.request.deadline import DeadlineError, parse_duration_ns
@@ -335,6 +337,7 @@ def _flows_of(fields: Fields, duration_ns: int) -> list[MixFlow]:
     except ValueError as error:
         raise fields.error("serviceTime", f"{error}; service times are {TIMES}") from None
     seats = fields.integer("seats", 1, MOST_SEATS, default=0)
+    headers = _headers_of(fields)
     think_ns = fields.duration("thinkTime")
     start_ns = fields.duration("start")
     stop_ns = min(fields.duration("stop", default=duration_ns), duration_ns)
@@ -352,6 +355,7 @@ def _flows_of(fields: Fields, duration_ns: int) -> list[MixFlow]:
                 method,
                 target.replace("{}", number),
                 seats,
+                headers,
             )
         except (AttributesError, DeadlineError) as error:
             raise fields.error("request", str(error)) from None
@@ -370,6 +374,17 @@ def _user(name: str, groups: tuple[str, ...]) -> User:
     if account is not None and not groups:
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{account[1]}")
     return authenticated(User(name, groups))
+
+
+def _headers_of(fields: Fields) -> tuple[tuple[str, str], ...]:
+    """The header fields: names in lower case, and values."""
+    found = []
+    for text in fields.texts("headers"):
+        name, colon, value = text.partition(":")
+        if not colon or use_of(name.strip().lower()) is HeaderUse.MALFORMED:
+            raise fields.error("headers", f"expected a header such as X-Team: red, not {text!r}")
+        found.append((name.strip().lower(), value.strip()))
+    return tuple(found)
 
 
 def _request_of(fields: Fields) -> tuple[str, str]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.flow_limits import Refusal
+    from apfproxy.flowcontrol.kind_meter import KindCounts
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.simulation.kinds import Kind
 
@@ -175,6 +176,20 @@ class LevelView:
 
     def __repr__(self) -> str:
         return f"<LevelView of {self.level.name}, {len(self.series.seats)} bins>"
+
+
+class SimulatedDigest(RequestDigest):
+    """What flow control is told of requests that are alike."""
+
+    __slots__ = ("_headers",)
+
+    def __init__(self, kind: Kind, counts: KindCounts, estimate: WorkEstimate | None) -> None:
+        super().__init__(kind.user, kind.attributes, kind.timeout_ns, counts, estimate)
+        self._headers = dict(kind.headers)
+
+    def header(self, name: str) -> str:
+        """The value of a header of the requests; "" if there is none."""
+        return self._headers.get(name.lower(), "")
 
 
 class Simulation:
@@ -355,10 +370,8 @@ class Simulation:
 
     def _new_lane(self, kind: Kind) -> Lane:
         attributes = kind.attributes
-        digest = RequestDigest(
-            kind.user,
-            attributes,
-            kind.timeout_ns,
+        digest = SimulatedDigest(
+            kind,
             self._kinds.kinds[attributes.is_mutating],
             self.flow_control.estimator.fixed(attributes),
         )

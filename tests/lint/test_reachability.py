@@ -224,3 +224,29 @@ def test_too_many_pieces() -> None:
     few = of_many_users("c", 1)
 
     assert [] == [*unreachable([*many, few]), *same_precedence([*many, few])]
+
+
+def with_header(flow_schema: FlowSchema, value: str) -> FlowSchema:
+    """The FlowSchema for requests with a header only."""
+    annotations = {"apfproxy.io/match-header": f"X-Priority: {value}"}
+    return structs.replace(
+        flow_schema, metadata=structs.replace(flow_schema.metadata, annotations=annotations)
+    )
+
+
+def test_a_condition_lets_requests_through() -> None:
+    """Who asks for a header does not match all before others, but others may before it."""
+    first, second = with_header(schema("a", 2), "x"), schema("b", 3)
+
+    assert [] == list(unreachable([first, second]))
+    assert ["a"] == [each.name for each in unreachable([second, first])]
+
+
+@pytest.mark.parametrize(("values", "expected"), [("xy", []), ("xx", ["b"])])
+def test_same_precedence_with_conditions(values: str, expected: list[str]) -> None:
+    """Different values of one header exclude each other."""
+    schemas = [
+        with_header(schema(name, 2), value) for name, value in zip("ab", values, strict=True)
+    ]
+
+    assert expected == [each.name for each in same_precedence(schemas)]

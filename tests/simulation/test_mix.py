@@ -27,7 +27,8 @@ def test_a_whole_flow() -> None:
     mix = mix_of(
         "name: tenant-{}\n  count: 2\n  user: user-{}\n  groups: [tenants]\n"
         "  request: GET /api/v1/namespaces/ns-{}/pods\n  clients: 3\n"
-        "  serviceTime: exp(50ms)\n  seats: 2\n  thinkTime: 10ms\n  start: 1s\n  stop: 4s",
+        '  serviceTime: exp(50ms)\n  seats: 2\n  headers: ["X-Priority:  batch"]\n'
+        "  thinkTime: 10ms\n  start: 1s\n  stop: 4s",
         top="duration: 10s\nseed: 5",
     )
     first, second = mix.flows
@@ -39,6 +40,7 @@ def test_a_whole_flow() -> None:
         second.kind.user.groups,
     )
     assert ("ns-1", 2) == (second.kind.attributes.namespace, second.kind.seats)
+    assert (("x-priority", "batch"),) == second.kind.headers
     assert (0.0, 3, 10 * MS, S, 4 * S) == (
         first.rate,
         first.clients,
@@ -194,6 +196,11 @@ def test_wrong_times(text: str, message: str) -> None:
         pytest.param("user: a", "flows[0].name: is missing", id="nameless"),
         pytest.param(FLOW + "\n  groups: a", "flows[0].groups: expected a list", id="groups"),
         pytest.param(FLOW + "\n  count: 0", "flows[0].count: expected a whole", id="count"),
+        pytest.param(
+            FLOW + "\n  headers: [X-Priority]",
+            "flows[0].headers: expected a header such as X-Team: red, not 'X-Priority'",
+            id="headers",
+        ),
         pytest.param(FLOW + "\n  seats: 2.5", "flows[0].seats: expected a whole", id="seats"),
         pytest.param(FLOW + "\n  clients: 5", "flows[0].rate: give either rate", id="both"),
         pytest.param(FLOW + "\n  more: 5", "flows[0].more: unknown; known are name", id="unknown"),

@@ -131,6 +131,16 @@ def test_additions_count(
     assert (executed, rejected) == (total.executed, total.rejected)
 
 
+@pytest.mark.parametrize(("headers", "expected"), [((), "catch-all"), ((("a", "b"),), "schema")])
+def test_headers_count(headers: tuple[tuple[str, str], ...], expected: str) -> None:
+    """A FlowSchema that asks for a header gets the requests that have it."""
+    simulation = Simulation(objects(schema="apfproxy.io/match-header: 'A: b'"), 10)
+    each = kind_of("u", User("u", GROUPS), "GET", GET, 0, headers)
+    ran(simulation, [(0, each, MS)])
+
+    assert [expected] == [schema for _, _, schema, _ in simulation.tallies]
+
+
 def test_places_of_long_running_requests_come_back() -> None:
     """Also of a request without seats, and of a watch that waited in vain."""
     added = objects(

@@ -4,7 +4,8 @@ Annotations, so that every object stays valid for kube-apiserver, which ignores 
 
 1. An annotation that is unknown, that is of the other kind, whose value cannot be read, or that
    its object gives no meaning to, is an error at `metadata.annotations[NAME]`.
-2. An addition with an error does not count; the object and its other additions do.
+2. An addition with an error does not count; the object and its other additions do.  Only a
+   condition that cannot be read counts: as one that no request meets.
 
 On a PriorityLevelConfiguration:
 
@@ -17,6 +18,7 @@ On a FlowSchema:
 * `distinguisher`: how flows are told apart, in place of `distinguisherMethod`: `group`,
   `user-agent` or `header:NAME`.
 * `request-rate` and `request-burst`: requests a second that a flow may make, and how many at once.
+* `match-header` and `match-methods`: what requests must have besides, see `conditions`.
 * `long-running-limit`: how many requests that may last as long as they like (watch, exec, attach,
   port-forward, proxy, followed logs) a flow may have at once.
 """
@@ -31,7 +33,16 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from apfproxy.api.field_errors import FieldError, forbidden, invalid, not_supported
-from apfproxy.api.flowcontrol.fixed_specs import EXEMPT
+from apfproxy.api.flowcontrol.conditions import (
+    MATCH_HEADER,
+    MATCH_METHODS,
+    Condition,
+    describe_condition,
+    parse_header,
+    parse_methods,
+)
+from apfproxy.api.flowcontrol.fixed_specs import EXEMPT, FLOW_SCHEMAS
+from apfproxy.api.flowcontrol.header_names import HeaderUse, use_of
 from apfproxy.api.flowcontrol.types import FlowSchema
 
 if TYPE_CHECKING:
@@ -50,7 +61,14 @@ REQUEST_BURST = PREFIX + "request-burst"
 LONG_RUNNING_LIMIT = PREFIX + "long-running-limit"
 
 OF_LEVEL = (BAN, WAIT_LIMIT)
-OF_FLOW_SCHEMA = (DISTINGUISHER, LONG_RUNNING_LIMIT, REQUEST_BURST, REQUEST_RATE)
+OF_FLOW_SCHEMA = (
+    DISTINGUISHER,
+    LONG_RUNNING_LIMIT,
+    MATCH_HEADER,
+    MATCH_METHODS,
+    REQUEST_BURST,
+    REQUEST_RATE,
+)
 
 MOST_WAIT_NS = 60_000_000_000
 """No request waits longer in any case."""
@@ -59,33 +77,12 @@ MOST_REQUESTS = 1_000_000
 LEAST_RATE = 0.001
 MOST_ERRORS = 20
 """Of one object: further errors usually have the same cause."""
-LONGEST_HEADER_NAME = 64
 
 _NS_PER_UNIT = {"ms": 1_000_000, "s": 1_000_000_000, "m": 60_000_000_000}
 _DURATION_PART = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(ms|s|m)")
 _DURATION = re.compile(rf"(?:{_DURATION_PART.pattern}){{1,3}}")
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _RATE = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
-_HEADER_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?")
-SECRET_HEADERS = frozenset(
-    {"authorization", "cookie", "proxy-authorization", "sec-websocket-protocol"}
-)
-"""Flows are named in metrics, dumps and logs."""
-_CONNECTION_HEADERS = frozenset(
-    {
-        "connection",
-        "expect",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    }
-)
-_IDENTITY_HEADER = re.compile(r"x-remote-(?:user|uid|group|extra-.*)")
-"""By one of these or the above all requests would be of one flow: none of them is forwarded."""
 _FLAGS = ("false", "true")
 
 DURATION_HINT = "write a duration such as 500ms, 5s or 1m, longer than 0s and at most 1m"
@@ -95,6 +92,13 @@ DISTINGUISHER_HINT = (
     "write group, user-agent, or header:NAME such as header:X-Tenant, of letters, digits and"
     " hyphens"
 )
+_NO_DISTINGUISHER = {
+    HeaderUse.MALFORMED: DISTINGUISHER_HINT,
+    HeaderUse.SECRET: "flows are named in logs and dumps, which must not hold secrets: take"
+    " another",
+    HeaderUse.CONNECTION: "it is about a connection, and tells no requests apart: take another",
+    HeaderUse.IDENTITY: "it says who asks: write group, or take distinguisherMethod ByUser",
+}
 
 
 class DistinguisherKind(enum.Enum):
@@ -137,12 +141,14 @@ class FlowSchemaAdditions(msgspec.Struct, frozen=True):
         request_rate: Requests a second of each flow; None for any number.
         request_burst: Requests of a flow at once; 0 without a rate.
         long_running_limit: Long-running requests of each flow at once; None for any number.
+        condition: What requests must have to be matched; None for nothing.
     """
 
     distinguisher: Distinguisher | None = None
     request_rate: float | None = None
     request_burst: int = 0
     long_running_limit: int | None = None
+    condition: Condition | None = None
 
 
 NO_LEVEL_ADDITIONS = LevelAdditions()
@@ -189,7 +195,9 @@ def describe(obj: FlowControlObject) -> tuple[str, ...]:
 
 
 def _describe_flow_schema(additions: FlowSchemaAdditions) -> tuple[str, ...]:
-    sentences = []
+    sentences: list[str] = []
+    if additions.condition is not None:
+        sentences += describe_condition(additions.condition)
     if additions.distinguisher is not None:
         by = {
             DistinguisherKind.GROUP: "the first group of the user that is not virtual",
@@ -258,6 +266,18 @@ class _Reader:
             self.errors.append(invalid(field_of(name), value, hint))
         return number
 
+    def read(self, name: str, parse: Callable[[str], T]) -> T | None:
+        """What `parse` makes of the value of a condition; None if there is none, or a wrong one."""
+        value = self.own.get(name)
+        if value is None:
+            return None
+        try:
+            return parse(value)
+        except ValueError as error:
+            detail = f"{error}; as it is, the FlowSchema matches no request"
+            self.errors.append(invalid(field_of(name), value, detail))
+            return None
+
 
 def _read_level(level: PriorityLevelConfiguration, reader: _Reader) -> LevelAdditions:
     reader.check_names(OF_LEVEL, OF_FLOW_SCHEMA, "FlowSchema")
@@ -298,7 +318,24 @@ def _read_flow_schema(schema: FlowSchema, reader: _Reader) -> FlowSchemaAddition
         burst = 0
     elif burst is None:
         burst = max(1, math.ceil(rate))
-    return FlowSchemaAdditions(_distinguisher(reader), rate, burst or 0, limit)
+    return FlowSchemaAdditions(
+        _distinguisher(reader), rate, burst or 0, limit, _condition(schema.metadata.name, reader)
+    )
+
+
+def _condition(name: str, reader: _Reader) -> Condition | None:
+    given = [each for each in (MATCH_HEADER, MATCH_METHODS) if each in reader.own]
+    if name in FLOW_SCHEMAS:
+        for each in given:
+            reader.refuse(each, f"the FlowSchema {name} is mandatory and matches all: remove it")
+        return None
+    if not given:
+        return None
+    methods = reader.read(MATCH_METHODS, parse_methods)
+    header = reader.read(MATCH_HEADER, parse_header)
+    if (methods is None and MATCH_METHODS in given) or (header is None and MATCH_HEADER in given):
+        return Condition(is_broken=True)
+    return Condition(methods, *(header or ()))
 
 
 def _distinguisher(reader: _Reader) -> Distinguisher | None:
@@ -309,18 +346,10 @@ def _distinguisher(reader: _Reader) -> Distinguisher | None:
     header = header.lower()
     if value in ("group", "user-agent"):
         return Distinguisher(DistinguisherKind(kind))
-    if kind == "header" and len(header) <= LONGEST_HEADER_NAME and _HEADER_NAME.fullmatch(header):
-        if header in SECRET_HEADERS:
-            detail = "flows are named in logs and dumps, which must not hold secrets: take another"
-        elif header in _CONNECTION_HEADERS:
-            detail = "it is about a connection, and tells no requests apart: take another"
-        elif _IDENTITY_HEADER.fullmatch(header):
-            detail = "it says who asks: write group, or take distinguisherMethod ByUser"
-        else:
-            return Distinguisher(DistinguisherKind.HEADER, header)
-    else:
-        detail = DISTINGUISHER_HINT
-    reader.errors.append(invalid(field_of(DISTINGUISHER), value, detail))
+    use = use_of(header) if kind == "header" else HeaderUse.MALFORMED
+    if use is HeaderUse.FIT:
+        return Distinguisher(DistinguisherKind.HEADER, header)
+    reader.errors.append(invalid(field_of(DISTINGUISHER), value, _NO_DISTINGUISHER[use]))
     return None
 
 

@@ -25,6 +25,7 @@ from apfproxy.api.flowcontrol.additions import (
     flow_schema_additions,
     level_additions,
 )
+from apfproxy.api.flowcontrol.conditions import Condition
 from apfproxy.api.flowcontrol.types import (
     PriorityLevelConfiguration,
     PriorityLevelConfigurationSpec,
@@ -283,6 +284,7 @@ def test_errors_of_priority_levels(
             (
                 'Unsupported value: "apfproxy.io/rate": supported values:'
                 ' "apfproxy.io/distinguisher", "apfproxy.io/long-running-limit",'
+                ' "apfproxy.io/match-header", "apfproxy.io/match-methods",'
                 ' "apfproxy.io/request-burst", "apfproxy.io/request-rate"'
             ),
         ),
@@ -347,3 +349,48 @@ def test_any_value_is_read_or_refused(annotations: dict[str, str]) -> None:
     """No text makes reading fail, and what is refused is left out of the description."""
     for obj in (schema(annotations), annotated(QUEUING, annotations)):
         assert len(addition_errors(obj)) + len(describe(obj)) <= 2 * len(annotations)
+
+
+def test_conditions() -> None:
+    """They are read together, and described."""
+    given = schema({"match-header": "X-Priority: batch", "match-methods": "GET, HEAD"})
+
+    assert (
+        Condition(frozenset({"get", "head"}), "x-priority", frozenset({"batch"}))
+        == flow_schema_additions(given).condition
+    )
+    assert [] == addition_errors(given)
+    assert (
+        "Of requests for other URLs it matches only GET, HEAD (apfproxy.io/match-methods).",
+        "It matches only requests with the header x-priority, batch (apfproxy.io/match-header).",
+    ) == describe(given)
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        {"match-header": "X-Priority"},
+        {"match-methods": "get", "match-header": "X-Priority: batch"},
+        {"match-header": "Cookie: a", "match-methods": "GET"},
+    ],
+)
+def test_conditions_that_cannot_be_read(annotations: dict[str, str]) -> None:
+    """One such part makes the whole one that no request meets."""
+    given = schema(annotations)
+
+    condition = flow_schema_additions(given).condition
+
+    assert condition is not None
+    assert condition.is_broken
+    (error,) = addition_errors(given)
+    assert str(error).endswith("; as it is, the FlowSchema matches no request")
+
+
+@pytest.mark.parametrize("name", ["exempt", "catch-all"])
+def test_mandatory_schemas_have_no_conditions(name: str) -> None:
+    """They match all, whatever is written there."""
+    given = schema({"match-header": "X-Priority: batch"}, name)
+
+    assert flow_schema_additions(given).condition is None
+    (error,) = addition_errors(given)
+    assert "is mandatory and matches all" in str(error)
