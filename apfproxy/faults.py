@@ -55,6 +55,8 @@ class Part(enum.StrEnum):
     TASK = "task"
     """A task that nobody waits for."""
     TOP_FLOWS = "top-flows"
+    UPSTREAM = "upstream"
+    """The look at how the server behind is."""
 
 
 class Faults:

@@ -249,6 +249,8 @@ class UpstreamSettings:
     connect_timeout_s: float = bounded(5.0, 0.001)
     answer_timeout_s: float = bounded(60.0, 0.001)
     abandoned_wait_s: float = bounded(0.0, 0, 86400)
+    probe_interval_s: float | None = bounded(5.0, 0.1)
+    fails_readiness: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

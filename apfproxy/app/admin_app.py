@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.app.object_source import source_text
@@ -11,6 +12,7 @@ from apfproxy.app.web_runner import WebRunner
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.explain_page import NOT_ENFORCED, explain_route
 from apfproxy.observe.live_state import LiveInputs
+from apfproxy.observe.upstream_state import upstream_state
 from apfproxy.settings import OBSERVE
 
 if TYPE_CHECKING:
@@ -49,6 +51,7 @@ def admin_runner(
             counters=parts.counters,
             started_s=parts.started_s,
             source=source_text(parts.settings().flow_control),
+            upstream=partial(upstream_state, parts.upstream, parts.pool),
         ),
         parts.top_flows,
         explain_page,

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from apfproxy.observe.top_flows import TopFlows
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.pool import Pool
+    from apfproxy.proxy.upstream_watch import UpstreamWatch
     from apfproxy.settings import Settings
 
 
@@ -55,6 +56,7 @@ class AdminParts:
     kinds: KindMeter
     counters: ProxyCounters
     pool: Pool
+    upstream: UpstreamWatch
     identities: Identities
     config_status: ConfigStatus
     health: HealthRegistry

@@ -36,6 +36,7 @@ from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import BACKLOG as SERVER_BACKLOG
 from apfproxy.proxy.server import ProxyServer
+from apfproxy.proxy.upstream_watch import UpstreamWatch
 from apfproxy.settings import OBSERVE, PROMPT
 from apfproxy.tasks import spawn
 
@@ -111,6 +112,13 @@ class ProxyProcess:
             self.clock,
             self.identities.identification,
         )
+        self.upstream = UpstreamWatch(
+            settings.upstream,
+            self.counters.upstream,
+            self.server.pool,
+            loop,
+            self.clock.now_ns,
+        )
         self._adjustments = Recurring(
             Part.LIMITS,
             loop,
@@ -121,6 +129,11 @@ class ProxyProcess:
         )
         self.health = HealthRegistry()
         self.health.add("sweep", look=self.server.sweep.problem)
+        # Whether to serve nothing is better than to say so with 502 is for an operator to decide.
+        if settings.upstream.fails_readiness:
+            self.health.add("upstream", pages=(READYZ,), look=self.upstream.health)
+        else:
+            self.health.add("upstream", is_blocking=False, look=self.upstream.health)
         # Without adjustments the limits stay as they are: no reason to lose the requests.
         listed = partial(self.health.add, pages=(READYZ,), is_blocking=False)
         listed("limits", look=self._adjustments.problem)
@@ -194,6 +207,7 @@ class ProxyProcess:
             await self.stop()
             raise
         self._adjustments.start()
+        self.upstream.start()
         self._tasks.append(self._watching_descriptors.start())
         if self.identities.files.has_groups:
             self._tasks.append(self._watching_identities.start())
@@ -224,6 +238,7 @@ class ProxyProcess:
             kinds=self.kinds,
             counters=self.counters,
             pool=self.server.pool,
+            upstream=self.upstream,
             identities=self.identities,
             config_status=self.config_status,
             health=self.health,
@@ -255,6 +270,7 @@ class ProxyProcess:
     def configure(self, settings: Settings) -> None:
         """Put settings in force that differ only in what may change, see `reloading`."""
         self.server.configure(settings)
+        self.upstream.configure(settings.upstream)
         self.observation.configure(settings.access_log)
         seats = settings.flow_control.server_concurrency_limit
         if seats != self.controller.server_concurrency_limit:
@@ -298,6 +314,7 @@ class ProxyProcess:
         """End at once; harmless if it never started."""
         self._end_reloading()
         self._adjustments.stop()
+        self.upstream.stop()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -46,6 +46,7 @@ CHANGEABLE = (
     "upstream.connectTimeout",
     "upstream.answerTimeout",
     "upstream.abandonedWait",
+    "upstream.probeInterval",
     "tunnel",
     "watch",
     "drain",

@@ -83,6 +83,8 @@ class PriorityLevel:
         current_limit: Seats that it has until the next adjustment.
         max_seats: Seats that a work estimate may ask for; 0 where it sets no bound of its own.
         target: Seats that it was to have at the last adjustment, before others were considered.
+        failed_total: Requests that had seats but that the server failed; counted by whoever
+            forwards them.
     """
 
     def __init__(
@@ -103,6 +105,7 @@ class PriorityLevel:
         self.current_limit = 0
         self.max_seats = 0
         self.target = 0.0
+        self.failed_total = 0
 
     def configure(self, configuration: PriorityLevelConfiguration) -> None:
         """Put a configuration in force, but for limits and queues, which the controller sets."""

@@ -42,6 +42,7 @@ class LiveInputs:
         counters: Of the data plane; None if there is none.
         started_s: When the process began, in seconds since 1970.
         source: Where the objects come from, in a few words.
+        upstream: How the server behind is, as the page's JSON has it; None if there is none.
     """
 
     enforcement: str = "enforce"
@@ -52,6 +53,7 @@ class LiveInputs:
     counters: ProxyCounters | None = None
     started_s: float = 0.0
     source: str = ""
+    upstream: Callable[[], State] | None = None
 
 
 NO_RECENT = Recent()
@@ -79,6 +81,7 @@ def live_state(controller: Controller, inputs: LiveInputs, recent: Recent = NO_R
         "flowSchemas": recent.flow_schemas,
         "flowSchemaCount": len(controller.in_force.flow_schemas),
         "topFlows": recent.top_flows,
+        "upstream": None if inputs.upstream is None else inputs.upstream(),
         "configuration": {
             "generation": controller.generation,
             "source": inputs.source,
@@ -136,6 +139,7 @@ def _level(level: PriorityLevel) -> State:
         "rejected": queue_set.rejected_total,
         "timedOut": queue_set.timed_out_total,
         "cancelled": queue_set.cancelled_total,
+        "failed": level.failed_total,
         "queueCount": len(queue_set.queues),
         "queues": [queue.requests_waiting for queue in queues],
         "queueSeats": [queue.seats_in_use for queue in queues],

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from math import inf
 from typing import TYPE_CHECKING, Protocol
 
-from apfproxy.flowcontrol.counters import DURATION_BOUNDS_S
+from apfproxy.flowcontrol.counters import DURATION_BOUNDS_NS, DURATION_BOUNDS_S, Histogram
 from apfproxy.observe.families import (
     NO_LABELS,
     NS_PER_S,
@@ -21,7 +23,7 @@ from apfproxy.observe.families import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from prometheus_client.core import Metric
 
@@ -65,15 +67,6 @@ COUNTERS: Series = {
     ("upstream_sent_bytes_total", "bytes_to_origins"): "Bytes sent to the origin",
     ("upstream_connections_opened_total", "upstream_connections_opened"): (
         "Connections opened to the origin"
-    ),
-    ("upstream_connect_failures_total", "upstream_connect_failures"): (
-        "Connections that the origin did not accept"
-    ),
-    ("upstream_failures_total", "upstream_failures"): (
-        "Requests whose answer from the origin was broken or cut short"
-    ),
-    ("upstream_timeouts_total", "upstream_timeouts"): (
-        "Requests that the origin did not connect for or answer in time"
     ),
     ("upstream_retries_total", "upstream_retries"): (
         "Requests sent again because their kept connection was closed meanwhile"
@@ -154,15 +147,18 @@ class ProxyMetrics:
             "Admitted requests that wait for a connection to the origin",
             [(NO_LABELS, self._pool.waiting_count)],
         )
-        answers: dict[str, int] = {}
-        for code, answered in sorted(counters.requests_by_status.items()):
-            label = str(code) if code in STATUS_CODES else "other"
-            answers[label] = answers.get(label, 0) + answered
         yield counter(
-            PREFIX + "responses_total",
-            "Final answers sent to clients, by status code",
-            by_label("code", answers),
+            PREFIX + "upstream_failures_total",
+            "Requests that the origin did not answer, and answers that it cut short, by how",
+            by_label("reason", counters.upstream.failures),
         )
+        for name, help_text, answers in (
+            ("responses_total", "Final answers sent to clients", counters.requests_by_status),
+            ("upstream_answers_total", "Final answers of the origin", counters.upstream.answers),
+        ):
+            yield counter(
+                PREFIX + name, f"{help_text}, by status code", by_label("code", by_code(answers))
+            )
         yield counter(
             PREFIX + "tunnels_total",
             "Connections that were upgraded, by protocol",
@@ -173,8 +169,8 @@ class ProxyMetrics:
             "Time from a request sent to the head of the origin's answer",
             self._duration_bounds,
         )
-        head_ns = counters.upstream_head_ns
-        head.add(NO_LABELS, head_ns.counts, head_ns.sum / NS_PER_S)
+        head_ns = counters.upstream.head_ns
+        head.add(NO_LABELS, coarser(head_ns), head_ns.sum / NS_PER_S)
         yield head.metric
 
     def _refusals(self) -> Iterator[Metric]:
@@ -221,3 +217,20 @@ class ProxyMetrics:
             "FlowSchemas that are ignored since the priority level they name does not exist",
             [(NO_LABELS, len(self._controller.in_force.dangling))],
         )
+
+
+def by_code(answers: Mapping[int, int]) -> dict[str, int]:
+    """Answers by their code as a label, `other` for codes that no standard has."""
+    found: dict[str, int] = {}
+    for code, number in sorted(answers.items()):
+        label = str(code) if code in STATUS_CODES else "other"
+        found[label] = found.get(label, 0) + number
+    return found
+
+
+def coarser(histogram: Histogram) -> list[int]:
+    """The counts of a histogram with the metrics' bounds, all of which are among its own."""
+    found = Histogram(DURATION_BOUNDS_NS)
+    for bound_ns, count in zip((*histogram.bounds, inf), histogram.counts, strict=True):
+        found.counts[bisect_left(DURATION_BOUNDS_NS, bound_ns)] += count
+    return found.counts

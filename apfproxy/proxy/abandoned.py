@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from apfproxy.faults import Part, contained, report
+from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.response_head import ResponseError
 
@@ -109,6 +110,7 @@ class AbandonedAnswer:
 
     def on_broken(self, reason: str, *, may_retry: bool) -> None:  # noqa: ARG002  as above
         """The origin has given up, too."""
+        self._context.counters.upstream.fail(UpstreamFailure.BROKEN_ANSWER, reason)
         self.end()
 
     def on_upstream_writable(self) -> None:

@@ -196,7 +196,7 @@ class ClientLimits:
         else:
             reset(transport)
             return
-        self._counters.count_status(503)
+        self._counters.count_own(503)
         transport.write(
             answers.status_answer(
                 503, message, extra=b"Retry-After: 1\r\n", connection=b"Connection: close\r\n"

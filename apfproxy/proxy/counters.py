@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from apfproxy.flowcontrol.counters import DURATION_BOUNDS_NS, Histogram
+from apfproxy.flowcontrol.counters import Histogram
 
 
 class Refusal(enum.StrEnum):
@@ -26,6 +26,69 @@ class HandshakeFailure(enum.StrEnum):
     TIMEOUT = "timeout"
 
 
+class UpstreamFailure(enum.StrEnum):
+    """How the server behind failed; also the `reason` label of upstream_failures_total."""
+
+    CONNECT = "connect"
+    """No connection: it was refused, the host cannot be reached, or its name is not known."""
+    CONNECT_TIMEOUT = "connect-timeout"
+    """No connection, or no TLS handshake, in time."""
+    TLS = "tls"
+    """A connection, but no TLS: its certificate is not valid, or it does not speak TLS."""
+    ANSWER_TIMEOUT = "answer-timeout"
+    BROKEN_ANSWER = "broken-answer"
+    """The answer was malformed or cut short, or none came before the connection closed."""
+
+
+CLASSES = ("1xx", "2xx", "3xx", "4xx", "5xx")
+"""Of status codes."""
+
+_MANTISSAS = (100, 125, 150, 200, 250, 300, 400, 500, 600, 800)
+LATENCY_BOUNDS_NS = (0, *(mantissa * 10**zeros for zeros in range(3, 9) for mantissa in _MANTISSAS))
+"""From 100 us to 80 s in steps of a third at most, so that a quantile is right to some percent.
+All of `DURATION_BOUNDS_NS` are among them: the metric has those only."""
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class UpstreamCounters:
+    """What the server behind did.
+
+    Attributes:
+        answers: Status code of a final answer to the number of them.
+        failures: Requests that it did not answer, and answers that it cut short, by how.
+        head_ns: From a request's dispatch to the head of the answer.
+        last_failure, last_problem: Of the newest failure that tells of the server.
+        telling: The failures that tell of the server: not those that a client has brought about
+            by giving it no time.
+    """
+
+    answers: dict[int, int] = field(default_factory=dict)
+    failures: dict[UpstreamFailure, int] = field(
+        default_factory=lambda: dict.fromkeys(UpstreamFailure, 0)
+    )
+    head_ns: Histogram = field(default_factory=lambda: Histogram(LATENCY_BOUNDS_NS))
+    last_failure: UpstreamFailure = UpstreamFailure.CONNECT
+    last_problem: str = ""
+    telling: int = 0
+
+    def answers_by_class(self) -> dict[str, int]:
+        """Answers by the class of their status code; all classes are there.
+
+        A code above 599, which a server may send, counts as a server's error.
+        """
+        found = dict.fromkeys(CLASSES, 0)
+        for code, number in self.answers.items():
+            found[CLASSES[min(code // 100, len(CLASSES)) - 1]] += number
+        return found
+
+    def fail(self, failure: UpstreamFailure, problem: str, *, is_telling: bool = True) -> None:
+        """Count a failure, and remember what an operator has to know of it, in some words."""
+        self.failures[failure] += 1
+        if is_telling:
+            self.telling += 1
+            self.last_failure, self.last_problem = failure, problem
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class ProxyCounters:
     """What the data plane did; `*_open` and those marked so are gauges, all else only grows.
@@ -37,12 +100,12 @@ class ProxyCounters:
         handshake_failures: Of clients, by reason.
         is_observing: Whether the flow control is only observed; a gauge.
         loop_delay_ns: How late the event loop is, smoothed; a gauge.
+        own_answers: Status code to final answers that the proxy gave itself.
         overloads: Whether new connections are shed, by reason; a gauge.
         slow_reader_releases: Requests whose seats went back since only their client was waited for.
         slow_readers_open: Those of them whose answer is still under way; a gauge.
-        requests_by_status: Final status code sent to a client, to requests.
         tunnels_by_protocol: `websocket` or `SPDY/3.1`, to upgraded connections so far.
-        upstream_head_ns: From a request's last byte sent (or dispatch) to the origin's head.
+        upstream: What the server behind did.
     """
 
     abandoned_given_up: int = 0
@@ -66,21 +129,26 @@ class ProxyCounters:
     overloads: dict[Refusal, bool] = field(
         default_factory=lambda: dict.fromkeys((Refusal.LOOP_DELAY, Refusal.MEMORY), False)
     )
-    requests_by_status: dict[int, int] = field(default_factory=dict)
+    own_answers: dict[int, int] = field(default_factory=dict)
     slow_reader_releases: int = 0
     slow_readers_open: int = 0
     tunnels_by_protocol: dict[str, int] = field(
         default_factory=lambda: {"SPDY/3.1": 0, "websocket": 0}
     )
     tunnels_open: int = 0
-    upstream_connect_failures: int = 0
+    upstream: UpstreamCounters = field(default_factory=UpstreamCounters)
     upstream_connections_opened: int = 0
-    upstream_failures: int = 0
-    upstream_head_ns: Histogram = field(default_factory=lambda: Histogram(DURATION_BOUNDS_NS))
     upstream_retries: int = 0
-    upstream_timeouts: int = 0
 
-    def count_status(self, code: int) -> None:
-        """Count a final answer."""
-        counts = self.requests_by_status
+    def count_own(self, code: int) -> None:
+        """Count a final answer that is the proxy's own."""
+        counts = self.own_answers
         counts[code] = counts.get(code, 0) + 1
+
+    @property
+    def requests_by_status(self) -> dict[int, int]:
+        """Status code to final answers sent to clients, whoever gave them."""
+        merged = dict(self.upstream.answers)
+        for code, answers in self.own_answers.items():
+            merged[code] = merged.get(code, 0) + answers
+        return merged

@@ -325,7 +325,7 @@ class DownstreamConnection(ClientConnection):
         counters = self._context.counters
         if error.code == 400:
             counters.malformed_requests += 1
-        counters.count_status(error.code)
+        counters.count_own(error.code)
         answer = answers.status_answer(
             error.code, str(error), extra=error.lines, connection=b"Connection: close\r\n"
         )

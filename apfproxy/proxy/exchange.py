@@ -19,6 +19,7 @@ from apfproxy.authn.authenticator import FOREVER_NS, Refusal
 from apfproxy.faults import Part, report
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.proxy import answers
+from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange_state import (
     AWAITING,
     BREAK,
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from apfproxy.authn.authenticator import Identity
 
 _UNAVAILABLE = 503
+_TELLING_NS = 5_000_000_000
+"""A client may give the server less time to answer; that tells nothing of the server."""
 
 
 class Exchange(Forwarding):
@@ -253,7 +256,13 @@ class Exchange(Forwarding):
                 504, "who asks could not be found out in time", Failure.IDENTIFICATION_TIMEOUT
             )
             return
-        self._context.counters.upstream_timeouts += 1
+        self._count_failed()
+        waited_ns = self._context.clock.now_ns() - self._sent_ns
+        self._context.counters.upstream.fail(
+            UpstreamFailure.ANSWER_TIMEOUT,
+            f"no answer within {waited_ns / 1e9:.3g} s",
+            is_telling=waited_ns >= min(_TELLING_NS, self._context.in_force.answer_timeout_ns),
+        )
         if upstream is not None:
             # Perhaps the origin's machine is gone.  Then the idle connections of that time are
             # dead, too, and each would cost another request its whole time.

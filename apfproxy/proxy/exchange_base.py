@@ -185,7 +185,7 @@ class ExchangeBase:
         now_ns = context.clock.now_ns()
         self.state = REPLY[self.state]
         self._leave_origin(now_ns)
-        context.counters.count_status(code)
+        context.counters.count_own(code)
         connection = b""
         if not client.may_keep_alive():
             connection = b"Connection: close\r\n"
@@ -249,6 +249,14 @@ class ExchangeBase:
             self.passage.leave(now_ns)
         else:
             self.passage.end(now_ns)
+
+    def _count_failed(self) -> None:
+        """Count a request that had seats for nothing: the origin failed it."""
+        passage = self.passage
+        if passage.ticket is not None and passage.refusal is None:
+            found = passage.classification
+            assert found is not None
+            found.level.failed_total += 1
 
     def _end_watch(self) -> None:
         if self._watch is not None:

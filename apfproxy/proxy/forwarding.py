@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.proxy.chunked import encode_chunk, last_chunk
 from apfproxy.proxy.client_limits import NEVER_NS
+from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange_base import ExchangeBase
 from apfproxy.proxy.exchange_state import (
     ANSWER,
@@ -37,6 +38,7 @@ _IDEMPOTENT = frozenset(("DELETE", "GET", "HEAD", "OPTIONS", "PUT"))
 """RFC 9110, section 9.2.2: only these may be sent again without being asked."""
 _OK = 200
 _CONTINUE_STATUS = 100
+_FIRST_SERVER_ERROR = 500
 _GATEWAY_TIMEOUT = 504
 
 
@@ -85,6 +87,7 @@ class Forwarding(ExchangeBase):
     def on_no_connection(self, code: int, reason: str) -> None:
         """The origin cannot be reached."""
         is_late = code == _GATEWAY_TIMEOUT
+        self._count_failed()
         self._reply_status(code, reason, Failure.UPSTREAM_TIMEOUT if is_late else Failure.UPSTREAM)
 
     def on_upstream_writable(self) -> None:
@@ -104,10 +107,12 @@ class Forwarding(ExchangeBase):
         """Pass the final head on, with as much of the body as came with it."""
         client, request, status = self._client, self.head, head.status
         now_ns = self._context.clock.now_ns()
-        counters = self._context.counters
-        counts = counters.requests_by_status
-        counts[status] = counts.get(status, 0) + 1
-        counters.upstream_head_ns.observe(now_ns - self._sent_ns)
+        origin = self._context.counters.upstream
+        answers = origin.answers
+        answers[status] = answers.get(status, 0) + 1
+        origin.head_ns.observe(now_ns - self._sent_ns)
+        if status >= _FIRST_SERVER_ERROR:
+            self._count_failed()
         self._status = status
         self._body_bytes = len(body)
         keep_alive = client.may_keep_alive()
@@ -176,8 +181,9 @@ class Forwarding(ExchangeBase):
             raise ResponseError("an answer 101 before the request was whole")
         assert upstream is not None
         self.state = SWITCH[self.state]
-        context.counters.count_status(head.status)
-        context.counters.upstream_head_ns.observe(context.clock.now_ns() - self._sent_ns)
+        origin = context.counters.upstream
+        origin.answers[head.status] = origin.answers.get(head.status, 0) + 1
+        origin.head_ns.observe(context.clock.now_ns() - self._sent_ns)
         self._status = head.status
         if self.request.is_watch:
             self._start_watch(rest)
@@ -217,6 +223,7 @@ class Forwarding(ExchangeBase):
         self._upstream = None
         head = self.head
         if self.state is not AWAITING:
+            self._count_broken(reason)
             # The client must not take what it has for the whole.
             now_ns = self._context.clock.now_ns()
             self._finish(BREAK, now_ns, Failure.UPSTREAM)
@@ -234,7 +241,13 @@ class Forwarding(ExchangeBase):
             # Never one of the idle connections, which may be as stale: the line gets new ones.
             self._context.pool.wait(self)
         else:
+            self._count_broken(reason)
             self._reply_status(502, f"the origin did not answer: {reason}", Failure.UPSTREAM)
+
+    def _count_broken(self, reason: str) -> None:
+        self._context.counters.upstream.fail(UpstreamFailure.BROKEN_ANSWER, reason)
+        if self._status < _FIRST_SERVER_ERROR:  # else it has been counted
+            self._count_failed()
 
     def end_long_answer(self) -> None:
         """End a long-running answer as if it were through; the proxy is about to stop."""

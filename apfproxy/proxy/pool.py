@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
-import ssl
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.faults import Part, report
+from apfproxy.proxy.connect_failure import (
+    CLOSED_AT_ONCE,
+    CONNECTION,
+    ORIGIN_FAILURES,
+    OWN_FAILURE,
+    TLS_HANDSHAKE,
+    ConnectTimeoutError,
+    connect_failure,
+)
 from apfproxy.proxy.response_head import ResponseHead
 from apfproxy.proxy.upstream import UpstreamConnection
 from apfproxy.tasks import spawn
@@ -18,12 +25,11 @@ from apfproxy.tasks import spawn
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from apfproxy.proxy.connect_failure import ConnectFailure
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.tls import ClientTls
     from apfproxy.settings import UpstreamSettings
 
-
-log = logging.getLogger(__name__)
 
 KEEP_ALIVE = {
     "TCP_KEEPIDLE": 15,
@@ -33,10 +39,6 @@ KEEP_ALIVE = {
 }
 """Seconds without a word before the first probe (as of Go's), between probes, probes without an
 answer; and milliseconds for which what was sent may stay unacknowledged."""
-
-OWN_FAILURE = "the proxy failed to connect to the origin; its log says more"
-MAX_REASONS_LOGGED = 8
-"""Of one outage: each reason is logged once, and an outage has few."""
 
 
 class Borrower(Protocol):
@@ -86,8 +88,6 @@ class Pool:
         self._generation = 0
         # Open since before the last renewal; empty most of the time.
         self._stale: set[UpstreamConnection] = set()
-        # Why the origin cannot be reached, since it last could.
-        self._outage: set[str] = set()
         # Insertion order is the line; a borrower that leaves is taken out in constant time.
         # Those who need a connection without a past stand in a line of their own; the numbers say
         # who of the two first ones came first.
@@ -165,6 +165,15 @@ class Pool:
                 return
             connection.abort()
 
+    async def probe(self) -> None:
+        """Open a connection, which no request gets, and close it at once.
+
+        Raises:
+            OSError, ValueError: As of `ORIGIN_FAILURES`: there is none.
+        """
+        connection = await self._open_connection()
+        connection.abort()
+
     def close(self) -> None:
         """Close every connection, busy or idle, and those that have not come about."""
         for task in list(self._connects):
@@ -219,32 +228,27 @@ class Pool:
         task = asyncio.current_task()
         assert task is not None
         connection: UpstreamConnection | None = None
-        code, reason = 502, OWN_FAILURE
+        failure = OWN_FAILURE
         try:
             connection = await self._open_connection()
-        except TimeoutError as error:
-            code, reason = 504, str(error)
-        except (OSError, ValueError) as error:  # the second: a host that cannot be a name
-            reason = reason_of(error)
+        except ORIGIN_FAILURES as error:
+            failure = connect_failure(error)
         except Exception as error:  # noqa: BLE001  whatever it is, the line must go on
             report(Part.POOL, error)
         self._connects.discard(task)
         if connection is None:
-            self._fail_one(code, reason)
+            self._fail_one(failure)
             return
         self._counters.upstream_connections_opened += 1
         if connection.is_closed:
             # Before it got here: nobody would take it out of those that are open again.
-            self._fail_one(502, "the origin closed the connection at once")
+            self._fail_one(CLOSED_AT_ONCE)
             return
-        if self._outage:
-            self._outage.clear()
-            log.info("the origin %s can be reached again", self._settings.address)
         self._open.add(connection)
         try:
             watch_over(connection.transport)
         except OSError as error:  # it broke meanwhile
-            self._fail_one(502, reason_of(error))
+            self._fail_one(connect_failure(error))
             connection.abort()
             return
         if generation != self._generation:
@@ -257,17 +261,18 @@ class Pool:
                 self.put_back(connection, self._now_ns())
             except Exception as error:  # noqa: BLE001  as above
                 report(Part.POOL, error)
-                self._fail_one(502, OWN_FAILURE)
+                self._fail_one(OWN_FAILURE)
                 connection.abort()
 
     async def _open_connection(self) -> UpstreamConnection:
         """Connect; with TLS in two steps, because each has a limit of its own.
 
         Raises:
-            TimeoutError: A step takes too long; it says which.
+            ConnectTimeoutError: A step takes too long.
+            OSError, ValueError: As of `ORIGIN_FAILURES`.
         """
         address, tls = self._settings.address, self._tls
-        limit_s, what = self._settings.connect_timeout_s, "connection to"
+        limit_s, step = self._settings.connect_timeout_s, CONNECTION
         loop = asyncio.get_running_loop()
 
         def new_connection() -> UpstreamConnection:
@@ -284,7 +289,7 @@ class Pool:
                     )
                     return plain
                 sock = await connected_socket(address.host, address.port)
-            limit_s, what = tls.settings.handshake_timeout_s, "TLS handshake with"
+            limit_s, step = tls.settings.handshake_timeout_s, TLS_HANDSHAKE
             async with asyncio.timeout(limit_s):
                 _, connection = await loop.create_connection(
                     new_connection,
@@ -297,19 +302,15 @@ class Pool:
                 )
                 return connection
         except TimeoutError as error:
-            raise TimeoutError(f"no {what} the origin within {limit_s:g} s") from error
+            raise ConnectTimeoutError(step, limit_s) from error
 
-    def _fail_one(self, code: int, reason: str) -> None:
-        self._counters.upstream_connect_failures += 1
-        if reason not in self._outage and len(self._outage) < MAX_REASONS_LOGGED:
-            # Once, not for each request: the counter tells how many.
-            self._outage.add(reason)
-            log.warning("%s (%s); such requests get %d", reason, self._settings.address, code)
+    def _fail_one(self, failure: ConnectFailure) -> None:
+        self._counters.upstream.fail(failure.kind, failure.problem)
         if self._line or self._new_line:
             line = self._new_line if self._is_new_first() else self._line
             borrower, _ = line.popitem(last=False)
             try:
-                borrower.on_no_connection(code, reason)
+                borrower.on_no_connection(failure.code, failure.reason)
             except Exception as error:  # noqa: BLE001  it is of this borrower alone
                 borrower.fail(error)
         self._connect_for_the_line()
@@ -322,17 +323,6 @@ def lend(connection: UpstreamConnection, borrower: Borrower) -> None:
     except Exception as error:  # noqa: BLE001  whatever it is, others wait in line
         borrower.fail(error)
         connection.abort()
-
-
-def reason_of(error: Exception) -> str:
-    """Why there is no connection."""
-    # OpenSSL's own errors have more to them than those that Python raises in its name.
-    if isinstance(error, ssl.SSLCertVerificationError):
-        problem = getattr(error, "verify_message", "") or error
-        return f"the origin's certificate is not valid: {problem}"
-    if isinstance(error, ssl.SSLError):
-        return f"no TLS with the origin: {getattr(error, 'reason', '') or error}"
-    return f"no connection to the origin: {getattr(error, 'strerror', '') or error}"
 
 
 async def connected_socket(host: str, port: int) -> socket.socket:

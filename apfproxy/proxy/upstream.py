@@ -390,7 +390,6 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         sink = self.sink
         self.abort()
         if sink is not None:
-            self._counters.upstream_failures += 1
             try:
                 sink.on_broken(reason, may_retry=may_retry)
             except Exception as error:  # noqa: BLE001  as `guarded`

@@ -54,7 +54,9 @@ def settings_for(upstream_port: int, flow_control: FlowControlSettings | None = 
         downstream=DownstreamSettings(
             listen=ANY_PORT, overload=OverloadSettings(loop_delay_s=None)
         ),
-        upstream=UpstreamSettings(address=Address(host="127.0.0.1", port=upstream_port)),
+        upstream=UpstreamSettings(
+            address=Address(host="127.0.0.1", port=upstream_port), probe_interval_s=None
+        ),
         flow_control=flow_control or FlowControlSettings(),
         admin=ANY_PORT,
     )
@@ -90,7 +92,10 @@ async def test_forwards_and_shows_itself() -> None:
     await process.drain()
 
     assert forwarded == (200, "/api/v1/pods?limit=1")
-    checks = ("ping", "sweep", "limits", "configuration", "settings", "shutdown", "objects")
+    checks = (
+        *("ping", "sweep", "upstream", "limits", "configuration", "settings"),
+        *("shutdown", "objects"),
+    )
     assert ready == (200, "".join(f"[+]{name} ok\n" for name in checks) + "readyz check passed\n")
     assert "\napfproxy_config_" in metrics
     assert process.health.problem("shutdown") == "the process is shutting down"
@@ -108,7 +113,8 @@ async def test_observing_shows() -> None:
     await process.stop()
 
     expected = (
-        "[+]ping ok\n[+]sweep ok\n[+]limits ok\n[+]configuration ok\n[+]settings ok\n"
+        "[+]ping ok\n[+]sweep ok\n[+]upstream ok\n"
+        "[+]limits ok\n[+]configuration ok\n[+]settings ok\n"
         "[-]enforcement failed: flow control only observes:"
         " no request is rejected or delayed (flowControl.enforcement)\n"
         "[+]shutdown ok\n[+]objects ok\nreadyz check passed\n"

@@ -67,6 +67,7 @@ CHANGED = dataclasses.replace(
         connect_timeout_s=19,
         answer_timeout_s=20,
         abandoned_wait_s=20,
+        probe_interval_s=21,
     ),
     tunnel=TunnelSettings(idle_timeout_s=21),
     watch=WatchSettings(silence_s=22, limit_s=23, bookmark_limit_s=24),

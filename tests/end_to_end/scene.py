@@ -163,7 +163,10 @@ class Setup:
             overload=OverloadSettings(loop_delay_s=None),
         )
     )
-    upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
+    # Without probes, so that an origin sees no connection but those of a test's requests.
+    upstream: UpstreamSettings = field(
+        default_factory=lambda: UpstreamSettings(probe_interval_s=None)
+    )
     authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
     tunnel: TunnelSettings = field(default_factory=TunnelSettings)
     watch: WatchSettings = field(default_factory=WatchSettings)

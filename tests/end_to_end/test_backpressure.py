@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.proxy.counters import UpstreamFailure
 from tests.end_to_end.scene import GATHERED_BYTES, GET, NARROW, OK, Setup, on_uvloop, running, until
 
 if TYPE_CHECKING:
@@ -104,7 +105,10 @@ async def test_a_slow_origin(form: str) -> None:
 
         assert flood.sent < TOTAL_BYTES
         assert 0 < max(held) <= MOST_HELD_BYTES
-        assert (0, 0) == (counters.malformed_requests, counters.upstream_failures)
+        assert (0, 0) == (
+            counters.malformed_requests,
+            counters.upstream.failures[UpstreamFailure.BROKEN_ANSWER],
+        )
         client.close()
 
 
@@ -130,7 +134,10 @@ async def test_a_slow_client(form: str) -> None:
 
         assert flood.sent < TOTAL_BYTES
         assert 0 < max(held) <= MOST_HELD_BYTES
-        assert (0, 0) == (counters.malformed_requests, counters.upstream_failures)
+        assert (0, 0) == (
+            counters.malformed_requests,
+            counters.upstream.failures[UpstreamFailure.BROKEN_ANSWER],
+        )
         client.close()
 
 

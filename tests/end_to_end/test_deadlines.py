@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from apfproxy.proxy.counters import UpstreamFailure
 from tests.end_to_end.scene import (
     GET,
     NARROW,
@@ -78,7 +79,7 @@ async def test_the_origin_takes_too_long() -> None:
 
         assert (504, "Timeout") == (answer.status, json.loads(answer.body)["reason"])
         assert 0 == scene.level().queue_set.seats_in_use
-        assert 1 == scene.process.counters.upstream_timeouts
+        assert 1 == scene.process.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
 
 
 @on_uvloop

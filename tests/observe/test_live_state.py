@@ -53,6 +53,7 @@ def test_level(scene: Scene) -> None:
         "rejected": 1,
         "timedOut": 0,
         "cancelled": 0,
+        "failed": 0,
         "queueCount": 2,
         **NEW_LEVEL,
     } == level
@@ -99,7 +100,9 @@ def test_the_whole(scene: Scene) -> None:
     """Beside the levels there are the server's limit, what is recent, and what happened."""
     events = ConfigurationEvents()
     events.record(3.0, "bad \udcff", is_error=True)
-    inputs = LiveInputs("observe", events, started_s=2.0, source="files")
+    inputs = LiveInputs(
+        "observe", events, started_s=2.0, source="files", upstream=lambda: {"state": "up"}
+    )
     found = Recent(flow_schemas=[{"name": "all"}], top_flows=[{"flow": "ann"}])
     state = live_state(scene.controller, inputs, found)
     del state["levels"], state["seatFairFrac"]
@@ -112,6 +115,7 @@ def test_the_whole(scene: Scene) -> None:
         "flowSchemas": [{"name": "all"}],
         "flowSchemaCount": 3,
         "topFlows": [{"flow": "ann"}],
+        "upstream": {"state": "up"},
         "configuration": {
             "generation": 2,
             "source": "files",

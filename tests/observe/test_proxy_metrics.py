@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 import apfproxy
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.proxy_metrics import COUNTERS, GAUGES, ProxyMetrics
-from apfproxy.proxy.counters import HandshakeFailure, ProxyCounters, Refusal
+from apfproxy.proxy.counters import HandshakeFailure, ProxyCounters, Refusal, UpstreamFailure
 from loadtest.objects import flow_schema, group_subject
 from tests.observe.scene import Scene, StillPool
 
@@ -42,9 +42,10 @@ def values() -> Values:
     numbers = (name for name in counters.__slots__ if isinstance(getattr(counters, name), int))
     for number, name in enumerate(numbers, 1):
         setattr(counters, name, number)
-    for code in (200, 200, 404, 600, 999):
-        counters.count_status(code)
-    counters.upstream_head_ns.observe(30 * MS)
+    counters.upstream.answers.update({200: 2, 404: 1, 600: 1, 999: 1})
+    counters.count_own(404)
+    for head_ns in (30 * MS, 30 * MS, 99_000 * MS):
+        counters.upstream.head_ns.observe(head_ns)
     status = ConfigStatus()
     status.loaded(0, 1234.5)
     status.loaded(2, 2345.5)
@@ -63,7 +64,9 @@ def test_each_counter_is_exposed_once(values: Values) -> None:
 def test_answers_by_code(values: Values) -> None:
     """A code outside the usual range does not get a label value of its own."""
     assert values.of("responses_total", code="200") == 2
-    assert values.of("responses_total", code="404") == 1
+    assert values.of("responses_total", code="404") == 2
+    assert values.of("upstream_answers_total", code="404") == 1
+    assert values.of("upstream_answers_total", code="other") == 2
     assert values.of("responses_total", code="other") == 2
     assert values.of("responses_total", code="600") is None
 
@@ -73,6 +76,7 @@ def test_answers_by_code(values: Values) -> None:
     [
         ("connections_refused_total", Refusal),
         ("tls_handshake_failures_total", HandshakeFailure),
+        ("upstream_failures_total", UpstreamFailure),
         ("overloaded", (Refusal.LOOP_DELAY, Refusal.MEMORY)),
     ],
 )
@@ -108,8 +112,10 @@ def test_upstream(values: Values) -> None:
     assert values.of("upstream_connections", state="active") == 3
     assert values.of("upstream_waiters") == 1
     assert values.of("upstream_response_head_seconds_bucket", le="0.02") == 0
-    assert values.of("upstream_response_head_seconds_bucket", le="0.05") == 1
-    assert values.of("upstream_response_head_seconds_sum") == 0.03
+    assert values.of("upstream_response_head_seconds_bucket", le="0.05") == 2
+    assert values.of("upstream_response_head_seconds_bucket", le="30") == 2
+    assert values.of("upstream_response_head_seconds_bucket", le="+Inf") == 3
+    assert values.of("upstream_response_head_seconds_sum") == 99.06
 
 
 def test_configuration(values: Values) -> None:

@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
-from apfproxy.proxy.counters import ProxyCounters
+from itertools import pairwise
+
+from apfproxy.flowcontrol.counters import DURATION_BOUNDS_NS
+from apfproxy.proxy.counters import (
+    LATENCY_BOUNDS_NS,
+    ProxyCounters,
+    UpstreamCounters,
+    UpstreamFailure,
+)
 
 
 def test_counts_final_answers_by_status() -> None:
-    """Each status has its own count, from its first answer on."""
+    """Clients get the server's answers and the proxy's own."""
     counters = ProxyCounters()
-    for code in (200, 429, 200):
-        counters.count_status(code)
+    for code in (429, 503, 429):
+        counters.count_own(code)
+    counters.upstream.answers.update({200: 2, 503: 1})
 
-    assert {200: 2, 429: 1} == counters.requests_by_status
+    assert {200: 2, 429: 2, 503: 2} == counters.requests_by_status
+
+
+def test_classes_of_answers() -> None:
+    """All are there, and a code that no standard has counts as a server's error."""
+    counters = UpstreamCounters(answers={101: 1, 200: 2, 204: 3, 500: 4, 600: 5, 999: 6})
+
+    assert {"1xx": 1, "2xx": 5, "3xx": 0, "4xx": 0, "5xx": 15} == counters.answers_by_class()
+
+
+def test_failures() -> None:
+    """All are counted; the last that tells of the server is remembered."""
+    counters = UpstreamCounters()
+    counters.fail(UpstreamFailure.TLS, "odd")
+    counters.fail(UpstreamFailure.ANSWER_TIMEOUT, "late", is_telling=False)
+
+    assert 1 == counters.failures[UpstreamFailure.ANSWER_TIMEOUT]
+    assert (1, "odd") == (counters.telling, counters.last_problem)
+    assert UpstreamFailure.TLS is counters.last_failure
+
+
+def test_bounds_of_latencies() -> None:
+    """They ascend in steps of a third at most, and have all that the metric has."""
+    assert set(DURATION_BOUNDS_NS) <= set(LATENCY_BOUNDS_NS)
+    steps = [after / before for before, after in pairwise(LATENCY_BOUNDS_NS[1:])]
+    assert 1 < min(steps) <= max(steps) < 1.34

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from apfproxy.proxy.counters import UpstreamFailure
 from tests.proxy.fakes import (
     CHUNKED_OK,
     GET,
@@ -115,7 +116,7 @@ def test_deadline_before_the_answer(bench: Bench, request_: bytes, code: bytes) 
 
     assert code == status(client.take())
     assert "abort" == bench.origins[0].ended_by
-    assert 1 == bench.counters.upstream_timeouts
+    assert 1 == bench.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
     assert "" == client.ended_by
     bench.assert_at_rest()
 
@@ -154,7 +155,7 @@ def test_origin_breaks_before_the_answer(
 
     assert b"502" == status(client.take())
     assert 0 == bench.counters.upstream_retries
-    assert 1 == bench.counters.upstream_failures
+    assert 1 == bench.counters.upstream.failures[UpstreamFailure.BROKEN_ANSWER]
     assert "" == client.ended_by
     bench.assert_at_rest()
 

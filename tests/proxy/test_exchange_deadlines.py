@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.settings import Address, DownstreamSettings, LimitSettings, UpstreamSettings
 from tests.proxy.fakes import CHUNKED_POST, GET, LOG, OK, POST, WATCH, Bench, status
 
@@ -45,7 +46,7 @@ def test_origin_has_so_long_to_answer(patient: Bench, request_: bytes, seconds: 
     patient.wait(1)
 
     assert b"504" == status(client.take())
-    assert 1 == patient.counters.upstream_timeouts
+    assert 1 == patient.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
     patient.assert_at_rest()
 
 
@@ -103,7 +104,7 @@ def test_body_that_does_not_arrive(patient: Bench, start: bytes) -> None:
     assert b"408" == status(answer)
     assert b"\r\nConnection: close\r\n" in answer
     assert client.has_eof
-    assert 0 == patient.counters.upstream_timeouts
+    assert 0 == patient.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
     patient.assert_at_rest()
 
 
@@ -134,7 +135,7 @@ def test_body_that_the_origin_does_not_take(patient: Bench) -> None:
     patient.wait(100)
 
     assert b"504" == status(client.take())
-    assert 1 == patient.counters.upstream_timeouts
+    assert 1 == patient.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
     patient.assert_at_rest()
 
 

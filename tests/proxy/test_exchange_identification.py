@@ -12,6 +12,7 @@ import pytest
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.credentials import Peer
 from apfproxy.authn.verdict import Verdict
+from apfproxy.proxy.counters import UpstreamFailure
 from apfproxy.proxy.exchange import Exchange
 from apfproxy.proxy.identification import Identification
 from apfproxy.proxy.read_buffer import READ_BYTES
@@ -380,7 +381,7 @@ def test_takes_too_long(bench: Known, has_body: bool) -> None:
     answer = client.take()
     assert b"504" == status(answer)
     assert b"who asks could not be found out in time" in answer
-    assert 0 == bench.counters.upstream_timeouts
+    assert 0 == bench.counters.upstream.failures[UpstreamFailure.ANSWER_TIMEOUT]
     assert bench.tokens.asked["slow"].cancelled()
     bench.send(client, get("quick"))
     assert (["quick"], b"200") == bench.answer(client)

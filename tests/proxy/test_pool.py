@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
 import pytest
 
-from apfproxy.proxy import pool
-from apfproxy.proxy.counters import ProxyCounters
+from apfproxy.proxy.connect_failure import OWN_FAILURE
+from apfproxy.proxy.counters import ProxyCounters, UpstreamFailure
 from apfproxy.proxy.pool import Pool
 from apfproxy.settings import Address, UpstreamSettings
 from tests.proxy.fakes import Bench, S
@@ -165,32 +164,13 @@ def test_failure_fails_one(
     borrowers = stand_in_line(bench, 3)
     bench.connect(outcome)
     assert [failure, None, None] == [borrower.failure for borrower in borrowers]
-    assert 1 == bench.counters.upstream_connect_failures
+    kind = UpstreamFailure.CONNECT_TIMEOUT if failure[0] == 504 else UpstreamFailure.CONNECT
+    assert 1 == bench.counters.upstream.failures[kind]
     assert 0 == bench.pool.open_count
     bench.connect()
     bench.connect()
 
     assert [False, True, True] == served(borrowers)
-
-
-def test_failure_is_logged_once_until_it_is_over(
-    bench: Bench, caplog: pytest.LogCaptureFixture
-) -> None:
-    """However many requests it concerns."""
-    stand_in_line(bench, 4)
-    with caplog.at_level(logging.INFO, logger=pool.__name__):
-        bench.connect(ConnectionRefusedError(111, "Connection refused"))
-        bench.connect(ConnectionRefusedError(111, "Connection refused"))
-        bench.connect()
-        bench.connect()
-
-    assert [
-        (
-            logging.WARNING,
-            "no connection to the origin: Connection refused (origin:80); such requests get 502",
-        ),
-        (logging.INFO, "the origin origin:80 can be reached again"),
-    ] == [(record.levelno, record.getMessage()) for record in caplog.records]
 
 
 def test_failure_with_nobody_left_in_line(bench: Bench) -> None:
@@ -199,7 +179,7 @@ def test_failure_with_nobody_left_in_line(bench: Bench) -> None:
     bench.pool.leave(borrower)
     bench.connect(ConnectionRefusedError())
 
-    assert 1 == bench.counters.upstream_connect_failures
+    assert 1 == bench.counters.upstream.failures[UpstreamFailure.CONNECT]
     assert [] == list(bench.connecting)
 
 
@@ -423,7 +403,7 @@ def test_an_error_nobody_foresaw_does_not_stop_the_line(bench: Bench) -> None:
     first, second = stand_in_line(bench, 2)
     bench.connect(KeyError("a bug"))
 
-    assert (502, pool.OWN_FAILURE) == first.failure
+    assert (502, OWN_FAILURE.reason) == first.failure
     bench.connect()
     assert [True] == served([second])
     assert (1, 0) == (bench.pool.open_count, bench.pool.waiting_count)
@@ -437,9 +417,29 @@ def test_connection_that_breaks_at_once(bench: Bench, monkeypatch: pytest.Monkey
 
     (first,) = stand_in_line(bench, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(pool, "watch_over", fail)
+        patch.setattr("apfproxy.proxy.pool.watch_over", fail)
         bench.connect()
 
     assert (502, "no connection to the origin: Invalid argument") == first.failure
     assert "abort" == bench.origins[-1].ended_by
     assert (0, 0) == (bench.pool.open_count, bench.pool.waiting_count)
+
+
+async def test_probe() -> None:
+    """It connects as a request would, keeps nothing, and tells what went wrong."""
+    is_closed = asyncio.Event()
+
+    async def see_it_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.read() == b""
+        writer.close()
+        is_closed.set()
+
+    async with await asyncio.start_server(see_it_close, "127.0.0.1", 0) as listener:
+        address = Address(host="127.0.0.1", port=listener.sockets[0].getsockname()[1])
+        pool = Pool(UpstreamSettings(address=address), ProxyCounters())
+        await pool.probe()
+        assert (0, 0) == (pool.open_count, pool.idle_count)
+        await is_closed.wait()
+
+    with pytest.raises(ConnectionRefusedError):
+        await pool.probe()

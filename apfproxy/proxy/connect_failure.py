@@ -1,0 +1,101 @@
+"""Why there is no connection to the origin: for its client, for operators and for counters."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+
+from apfproxy.proxy.counters import UpstreamFailure
+
+ORIGIN_FAILURES = (OSError, ValueError)
+"""Errors that are the origin's; the second is that of a host that cannot be a name."""
+
+CONNECTION, TLS_HANDSHAKE = "connection", "TLS handshake"
+"""The steps of connecting."""
+
+CA_CODES = frozenset({2, 18, 19, 20, 21})
+"""X509_V_ERR_* of OpenSSL: no CA that is known has signed it."""
+NAME_CODES = frozenset({62, 64})
+"""Likewise: it is another host's, or another address's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectFailure:
+    """A connection that did not come about.
+
+    Attributes:
+        kind: How.
+        code: The status that the request gets.
+        reason: What its client is told.
+        problem: What an operator has to know, and the setting that may be wrong.
+    """
+
+    kind: UpstreamFailure
+    code: int
+    reason: str
+    problem: str
+
+
+class ConnectTimeoutError(TimeoutError):
+    """A step of connecting took too long: the `connection` itself, or the `TLS handshake`."""
+
+    def __init__(self, step: str, limit_s: float) -> None:
+        preposition = "to" if step == CONNECTION else "with"
+        super().__init__(f"no {step} {preposition} the origin within {limit_s:g} s")
+        self.step = step
+        self.limit_s = limit_s
+
+
+OWN_FAILURE = ConnectFailure(
+    UpstreamFailure.CONNECT,
+    502,
+    "the proxy failed to connect to the origin; its log says more",
+    "an error of the proxy itself; the log says more",
+)
+CLOSED_AT_ONCE = ConnectFailure(
+    UpstreamFailure.CONNECT,
+    502,
+    "the origin closed the connection at once",
+    "connections are closed at once",
+)
+
+
+def connect_failure(error: Exception) -> ConnectFailure:
+    """What became of an attempt that ended in one of `ORIGIN_FAILURES`."""
+    # OpenSSL's own errors have more to them than those that Python raises in its name.
+    if isinstance(error, ssl.SSLCertVerificationError):
+        why = str(getattr(error, "verify_message", "") or error)
+        return ConnectFailure(
+            UpstreamFailure.TLS,
+            502,
+            f"the origin's certificate is not valid: {why}",
+            f"certificate verify failed: {why}{_setting(getattr(error, 'verify_code', 0))}",
+        )
+    if isinstance(error, ssl.SSLError):
+        why = getattr(error, "reason", "") or str(error)
+        return ConnectFailure(
+            UpstreamFailure.TLS, 502, f"no TLS with the origin: {why}", f"no TLS: {why}"
+        )
+    if isinstance(error, ConnectTimeoutError):
+        return ConnectFailure(
+            UpstreamFailure.CONNECT_TIMEOUT,
+            504,
+            str(error),
+            f"no {error.step} within {error.limit_s:g} s",
+        )
+    why = str(getattr(error, "strerror", "") or error)
+    return ConnectFailure(
+        UpstreamFailure.CONNECT,
+        502,
+        f"no connection to the origin: {why}",
+        why[:1].lower() + why[1:] if why[1:2].islower() else why,
+    )
+
+
+def _setting(verify_code: int) -> str:
+    """The setting that is likely wrong where a certificate is refused so."""
+    if verify_code in CA_CODES:
+        return "; upstream.tls.caFile"
+    if verify_code in NAME_CODES:
+        return "; upstream.tls.serverName"
+    return ""
