@@ -96,7 +96,7 @@ async def test_a_stalled_body_ends_no_deadline_but_its_own(tmp_path: Path) -> No
     await origin.stop()
 
     assert (408, 408, True) == (stalled.status, late_head.status, is_idle_closed)
-    assert (200, "[+]ping ok\n[+]sweep ok\nlivez check passed\n") == livez
+    assert (200, "[+]ping ok\n[+]sweep ok\n[+]upstream ok\nlivez check passed\n") == livez
     assert not re.search(r"^apfproxy_internal_errors_total\{.*\} [^0]", metrics, re.MULTILINE)
 
 
