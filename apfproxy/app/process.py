@@ -31,7 +31,7 @@ from apfproxy.listen_sockets import SocketFiles, is_unix, listening_sockets
 from apfproxy.loopback import is_loopback
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.configuration_events import ConfigurationEvents, shortfall
-from apfproxy.observe.health import READYZ, HealthRegistry
+from apfproxy.observe.health import PAGES, READYZ, HealthRegistry
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import BACKLOG as SERVER_BACKLOG
@@ -129,11 +129,14 @@ class ProxyProcess:
         )
         self.health = HealthRegistry()
         self.health.add("sweep", look=self.server.sweep.problem)
-        # Whether to serve nothing is better than to say so with 502 is for an operator to decide.
-        if settings.upstream.fails_readiness:
-            self.health.add("upstream", pages=(READYZ,), look=self.upstream.health)
-        else:
-            self.health.add("upstream", is_blocking=False, look=self.upstream.health)
+        # No other process would fare better: so only /readyz may fail, and only if asked to.
+        is_needed = settings.upstream.fails_readiness
+        self.health.add(
+            "upstream",
+            pages=(READYZ,) if is_needed else PAGES,
+            is_blocking=is_needed,
+            look=self.upstream.health,
+        )
         # Without adjustments the limits stay as they are: no reason to lose the requests.
         listed = partial(self.health.add, pages=(READYZ,), is_blocking=False)
         listed("limits", look=self._adjustments.problem)
