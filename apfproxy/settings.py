@@ -186,6 +186,35 @@ class ImpersonationSettings:
     access_review: ReviewSettings = field(default_factory=ReviewSettings)
 
 
+REFUSE, ANONYMOUS = "refuse", "anonymous"
+"""What becomes of a request with a key that the proxy does not know: 401, or as without the key."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApiKeySettings:
+    """Keys that the proxy knows by their SHA-256, and where requests have them."""
+
+    file: str | None = path_setting()
+    header: str | None = field(default="X-API-Key", metadata={"form": "header"})
+    is_bearer: bool = field(default=False, metadata={"key": "bearer"})
+    is_basic: bool = field(default=False, metadata={"key": "basic"})
+    unknown: str = field(default=REFUSE, metadata={"choices": (REFUSE, ANONYMOUS)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnverifiedSettings:
+    """What tells anonymous clients apart, though nobody has verified it; the first that is there.
+
+    In the order of these fields: the user name of Basic, the hash of a secret, a field's value, the
+    address.
+    """
+
+    is_by_basic: bool = field(default=False, metadata={"key": "basic"})
+    secret_headers: tuple[str, ...] = header_names()
+    headers: tuple[str, ...] = header_names()
+    is_by_address: bool = field(default=False, metadata={"key": "address"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuthenticationSettings:
     """Authentication of clients; without any of this all are anonymous."""
@@ -195,7 +224,9 @@ class AuthenticationSettings:
     token_file: str | None = path_setting()
     jwt: tuple[JwtSettings, ...] = ()
     token_review: ReviewSettings = field(default_factory=ReviewSettings)
+    api_keys: ApiKeySettings = field(default_factory=ApiKeySettings)
     anonymous: bool = True
+    unverified: UnverifiedSettings = field(default_factory=UnverifiedSettings)
     impersonation: ImpersonationSettings = field(default_factory=ImpersonationSettings)
 
 
@@ -213,6 +244,7 @@ class DownstreamSettings:
     max_header_fields: int = bounded(100, 1, 100_000)
     max_target_bytes: int = bounded(16384, 256, 1 << 24)
     identity_headers_from: tuple[Network, ...] = ()
+    trusted_proxies: tuple[Network, ...] = ()
     limits: LimitSettings = field(default_factory=LimitSettings)
     overload: OverloadSettings = field(default_factory=OverloadSettings)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from apfproxy.app.settings_checks import check_identities, warnings
+from apfproxy.authn.api_keys import ApiKeys, BasicKeys
 from apfproxy.authn.authenticator import Authenticator, Rules
 from apfproxy.authn.credentials import UNKNOWN_PEER, Peer
 from apfproxy.authn.impersonation import Impersonations
@@ -21,6 +22,7 @@ from apfproxy.authn.static_tokens import StaticTokens
 from apfproxy.errors import OperatorError
 from apfproxy.proxy.identification import Identification
 from apfproxy.proxy.tls import ClientTls, ServerTls, TlsError
+from apfproxy.settings import ANONYMOUS
 from apfproxy.sources.file_changes import FileChanges
 from apfproxy.sources.token_file import TokenFile
 
@@ -34,7 +36,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.upstream_api import UpstreamApi
     from apfproxy.authn.verdict import TokenAuthenticator
     from apfproxy.clock import Clock
-    from apfproxy.settings import JwtSettings, ReviewSettings, Settings
+    from apfproxy.settings import AuthenticationSettings, JwtSettings, ReviewSettings, Settings
 
 TOKEN = "token"  # noqa: S105 - a kind of review
 ACCESS = "access"
@@ -166,6 +168,10 @@ class Identities:
             static = StaticTokens(authentication.token_file)
             self._watch((authentication.token_file,), static.load, self._forget_clients)
             tokens.append(static)
+        keys = self._keys()
+        has = authentication.api_keys
+        if keys is not None and has.is_bearer:
+            tokens.append(keys)
         tokens += [self._issuer(index, jwt) for index, jwt in enumerate(authentication.jwt)]
         if authentication.token_review.is_enabled:
             from apfproxy.authn.token_review import TokenReviews  # noqa: PLC0415
@@ -180,11 +186,22 @@ class Identities:
                 allows_anonymous=authentication.anonymous,
                 judges_certificates=authentication.client_ca_file is not None,
                 assertion=settings.upstream.identity,
+                challenges=b"" if keys is None else challenges(authentication),
             ),
             tokens,
             self._impersonations(),
             lambda: self._own_token,
+            keys=keys if has.header is not None else None,
+            passwords=BasicKeys(keys) if keys is not None and has.is_basic else None,
         )
+
+    def _keys(self) -> ApiKeys | None:
+        settings = self._settings.authentication.api_keys
+        if settings.file is None:
+            return None
+        keys = ApiKeys(settings.file, is_unknown_anonymous=settings.unknown == ANONYMOUS)
+        self._watch((settings.file,), keys.load, self._forget_clients)
+        return keys
 
     def _issuer(self, index: int, jwt: JwtSettings) -> JsonWebTokens:
         from apfproxy.authn import json_web_tokens  # noqa: PLC0415
@@ -249,6 +266,22 @@ class Identities:
 
     def _now_s(self) -> float:
         return self._clock.now_ns() / 1e9
+
+
+def challenges(settings: AuthenticationSettings) -> bytes:
+    """What an answer 401 asks for, where the proxy knows API keys: each way of which it knows one.
+
+    Without API keys there is nothing, as in kube-apiserver's answers.
+    """
+    keys = settings.api_keys
+    lines = []
+    if keys.is_basic:
+        lines.append('Basic realm="apfproxy", charset="UTF-8"')
+    if keys.is_bearer or settings.token_file or settings.jwt or settings.token_review.is_enabled:
+        lines.append('Bearer realm="apfproxy"')
+    if keys.header is not None:
+        lines.append(f'ApiKey realm="apfproxy", header="{keys.header}"')
+    return b"".join(f"WWW-Authenticate: {line}\r\n".encode() for line in lines)
 
 
 def content(path: str | None) -> bytes | None:

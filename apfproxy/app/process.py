@@ -20,6 +20,7 @@ from apfproxy.app.observation import Observation
 from apfproxy.app.places import Places
 from apfproxy.app.reloading import SETTINGS, reload_when
 from apfproxy.app.running import descriptor_limit
+from apfproxy.app.settings_checks import knows_nobody
 from apfproxy.duties import Recurring, Supervised
 from apfproxy.errors import ListenError
 from apfproxy.faults import Faults, Part
@@ -391,4 +392,10 @@ class ProxyProcess:
                 f"curl --unix-socket {admin.path} http://localhost/apis"
                 if admin.path
                 else f"kubectl --server http://{admin.from_here} get flowschemas",
+            )
+        if knows_nobody(settings):
+            logger.info(
+                "all clients are system:anonymous and share one flow: settings of authentication"
+                " tell who asks, and authentication.unverified.address tells clients apart by their"
+                " addresses (docs/identity.md)"
             )

@@ -107,8 +107,9 @@ def _judged(head: bytes, settings: DownstreamSettings | None = None) -> RequestH
         raise ValueError(f"the head is longer than {downstream.max_head_bytes} bytes")
     rules = FieldRules(
         OriginHosts(b"", b""),
-        CredentialRules.of(defaults.authentication.front_proxy),
+        CredentialRules.of(defaults.authentication),
         believes_claims=True,
+        believes_forwarding=True,
     )
     limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
     try:

@@ -39,6 +39,7 @@ CHANGEABLE = (
     "downstream.maxHeaderFields",
     "downstream.maxTargetBytes",
     "downstream.identityHeadersFrom",
+    "downstream.trustedProxies",
     "downstream.limits",
     "downstream.overload",
     "upstream.maxConnections",

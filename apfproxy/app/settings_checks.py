@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.authn.credential_fields import is_impersonation
+from apfproxy.authn.credential_fields import CredentialRules, is_impersonation
 from apfproxy.errors import OperatorError
 from apfproxy.proxy.request_fields import RESERVED_NAMES
-from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
+from apfproxy.settings import (
+    FRONT_PROXY,
+    IMPERSONATE,
+    PASS_THROUGH,
+    REFUSE,
+    ApiKeySettings,
+    UnverifiedSettings,
+)
 
 if TYPE_CHECKING:
-    from apfproxy.settings import FrontProxySettings, Settings
+    from apfproxy.settings import AuthenticationSettings, FrontProxySettings, Settings
+
+AUTHORIZATION = "authorization"
 
 
 class ConflictError(OperatorError):
@@ -110,6 +119,8 @@ def check_identities(settings: Settings) -> None:
             "upstream.tls: upstream.url is http; write https, or leave upstream.tls out"
         )
     problems += _name_problems(authentication.front_proxy)
+    problems += _key_problems(authentication)
+    problems += _unverified_problems(authentication)
     for index, jwt in enumerate(authentication.jwt):
         from apfproxy.authn import json_web_tokens  # noqa: PLC0415 - imports cryptography
 
@@ -152,10 +163,104 @@ def _name_problems(front_proxy: FrontProxySettings) -> list[str]:
     return problems
 
 
+def _key_problems(authentication: AuthenticationSettings) -> list[str]:
+    """What is wrong with the settings of API keys."""
+    keys, section = authentication.api_keys, "authentication.apiKeys"
+    if keys.file is None:
+        return [f"{section}: needs file, which has the keys"] if keys != ApiKeySettings() else []
+    problems = []
+    if keys.header is None and not keys.is_bearer and not keys.is_basic:
+        problems.append(f"{section}: no request can have a key; give header, bearer or basic")
+    if keys.header is not None and keys.header.lower() == AUTHORIZATION:
+        problems.append(f"{section}.header: bearer and basic are for keys in Authorization")
+    elif keys.header is not None:
+        problems += _naming_problems(f"{section}.header", (keys.header,), authentication)
+    if keys.unknown == REFUSE:
+        return problems
+    if not authentication.anonymous:
+        problems.append(f"{section}.unknown: anonymous needs authentication.anonymous")
+    others = (authentication.token_file, *authentication.jwt)
+    if keys.is_bearer and (any(others) or authentication.token_review.is_enabled):
+        problems.append(
+            f"{section}.unknown: anonymous does not go with bearer and another method for tokens:"
+            " a token that none of them knows is refused"
+        )
+    return problems
+
+
+def _unverified_problems(authentication: AuthenticationSettings) -> list[str]:
+    """What is wrong with what tells anonymous clients apart."""
+    unverified, section = authentication.unverified, "authentication.unverified"
+    problems = []
+    if unverified != UnverifiedSettings() and not authentication.anonymous:
+        problems.append(
+            f"{section}: needs authentication.anonymous; whoever names only themselves is anonymous"
+        )
+    keys = authentication.api_keys
+    secret = {AUTHORIZATION, "x-api-key", *(name.lower() for name in unverified.secret_headers)}
+    if keys.file is not None and keys.header is not None:
+        secret.add(keys.header.lower())
+    problems += [
+        f"{section}.headers: {name} has a secret, and names are in logs; secretHeaders is for it"
+        for name in unverified.headers
+        if name.lower() in secret
+    ]
+    plain = tuple(name for name in unverified.headers if name.lower() not in secret)
+    secrets = tuple(name for name in unverified.secret_headers if name.lower() != AUTHORIZATION)
+    problems += _naming_problems(f"{section}.headers", plain, authentication)
+    problems += _naming_problems(f"{section}.secretHeaders", secrets, authentication)
+    return problems
+
+
+def _naming_problems(
+    where: str, names: tuple[str, ...], authentication: AuthenticationSettings
+) -> list[str]:
+    """Names of fields that mean something else already."""
+    rules = CredentialRules.of(authentication)
+    return [
+        f"{where}: {name} means something else; choose another name"
+        for name in names
+        if (lower := name.lower().encode()) in RESERVED_NAMES
+        or is_impersonation(lower)
+        or rules.is_claim(lower)
+    ]
+
+
+def knows_nobody(settings: Settings) -> bool:
+    """Whether nothing tells clients apart, so that all share one flow of each FlowSchema."""
+    authentication = settings.authentication
+    return not (
+        settings.downstream.identity_headers_from
+        or authentication.client_ca_file
+        or authentication.front_proxy.ca_file
+        or authentication.token_file
+        or authentication.jwt
+        or authentication.token_review.is_enabled
+        or authentication.api_keys.file
+        or authentication.unverified != UnverifiedSettings()
+    )
+
+
 def warnings(settings: Settings) -> list[str]:
     """What may be meant otherwise than it will work."""
     found = []
     authentication = settings.authentication
+    upstream = settings.upstream
+    for name, review in (
+        ("tokenReview", authentication.token_review),
+        ("impersonation.accessReview", authentication.impersonation.access_review),
+    ):
+        if review.is_enabled and not upstream.token_file and not upstream.tls.certificate_file:
+            found.append(
+                f"authentication.{name} without upstream.tokenFile and"
+                " upstream.tls.certificateFile: the proxy asks the server as nobody, and most"
+                " servers refuse that; give the proxy a token that may create such reviews"
+            )
+    found += [
+        f"downstream.trustedProxies has {network}: every client can claim any address"
+        for network in settings.downstream.trusted_proxies
+        if network.prefixlen == 0
+    ]
     front_proxy, client_ca = authentication.front_proxy, authentication.client_ca_file
     if client_ca is not None and client_ca == front_proxy.ca_file and not front_proxy.allowed_names:
         found.append(

@@ -1,8 +1,9 @@
 """Authenticates requests by the peer's certificate, the request's fields and other servers.
 
 The order is Kubernetes': front proxies, client certificates, bearer tokens, and at last anonymous
-requests, if they are allowed.  The first that knows the user decides.  A bad credential does not
-matter beside a good one; alone it is refused, never taken for an anonymous request.
+requests, if they are allowed; API keys come before bearer tokens, and Basic in their place.  The
+first that knows the user decides.  A bad credential does not matter beside a good one; alone it is
+refused, never taken for an anonymous request.
 
 `identify` decides what needs no other server, and says None otherwise; `identify_later` does the
 same again and awaits the answers of other servers.
@@ -29,6 +30,7 @@ from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from apfproxy.authn.api_keys import ApiKeys, BasicKeys
     from apfproxy.authn.credentials import Credentials, Peer
     from apfproxy.authn.impersonation import Impersonations
     from apfproxy.authn.verdict import TokenAuthenticator
@@ -75,6 +77,7 @@ class AuthenticationCounters:
     """Authentications, cached ones excluded, by outcome."""
 
     anonymous: int = 0
+    unverified: int = 0  # anonymous, but told apart
     authenticated: int = 0
     refused: int = 0
     unavailable: int = 0  # another server did not answer
@@ -87,11 +90,13 @@ class Rules:
     Attributes:
         judges_certificates: Whether client certificates name users; others are bad credentials.
         assertion: How the origin learns who asks: `upstream.identity` of the settings.
+        challenges: Header lines of an answer 401, each with its CRLF.
     """
 
     allows_anonymous: bool = True
     judges_certificates: bool = False
     assertion: str = PASS_THROUGH
+    challenges: bytes = b""
 
 
 DEFAULT_RULES = Rules()
@@ -104,6 +109,8 @@ class Authenticator:
         tokens: Authenticators of bearer tokens, in the order in which they are asked.
         impersonations: Who may impersonate; None for nobody.
         own_token: The proxy's own bearer token, with which it impersonates.
+        keys: Authenticates API keys in their own field.
+        passwords: Authenticates Basic.
     """
 
     def __init__(
@@ -114,6 +121,9 @@ class Authenticator:
         impersonations: Impersonations | None = None,
         own_token: Callable[[], bytes] = bytes,
         now_s: Callable[[], float] = time.time,
+        *,
+        keys: ApiKeys | None = None,
+        passwords: BasicKeys | None = None,
     ) -> None:
         self._rules = rules
         self._tokens = tuple(tokens)
@@ -121,12 +131,15 @@ class Authenticator:
         self._own_token = own_token
         self._clock = clock
         self._now_s = now_s
+        self._keys = keys
+        self._passwords = () if passwords is None else (passwords,)
+        self.challenges = rules.challenges
         self.counters = AuthenticationCounters()
 
     def identify(self, peer: Peer, credentials: Credentials) -> Identity | Refusal | None:
         """Who asks; None where `identify_later` has to ask other servers."""
         verdict = self._known_without_token(peer, credentials)
-        verdict = verdict or self._check_token(credentials.token)
+        verdict = verdict or self._check_secret(credentials)
         if verdict is None:
             return None
         found = self._resolved(peer, verdict)
@@ -137,14 +150,14 @@ class Authenticator:
             may_impersonate = self._impersonations.check(found, credentials.impersonated)
             if may_impersonate is None:
                 return None
-        return self._identity(found, verdict, credentials, may_impersonate=may_impersonate)
+        return self._identity(found, peer, verdict, credentials, may_impersonate=may_impersonate)
 
     async def identify_later(
         self, peer: Peer, credentials: Credentials, address: str
     ) -> Identity | Refusal:
         """Who asks; other servers are shared fairly among the clients' addresses."""
         verdict = self._known_without_token(peer, credentials)
-        verdict = verdict or await self._review_token(credentials.token, address)
+        verdict = verdict or await self._review_secret(credentials, address)
         found = self._resolved(peer, verdict)
         if isinstance(found, Refusal):
             return self._refused(found)
@@ -152,10 +165,10 @@ class Authenticator:
         may_impersonate: bool | None = False
         if wanted is not None and self._impersonations is not None:
             may_impersonate = await self._impersonations.review(found, wanted, address)
-        return self._identity(found, verdict, credentials, may_impersonate=may_impersonate)
+        return self._identity(found, peer, verdict, credentials, may_impersonate=may_impersonate)
 
     def _known_without_token(self, peer: Peer, credentials: Credentials) -> Verdict | None:
-        """The verdict by peer and identity fields; None if a token decides."""
+        """The verdict by peer, identity fields and API key; None if a token or Basic decides."""
         lifetime_s = peer.valid_until_s - self._now_s()
         problem = peer.problem
         if lifetime_s <= 0:
@@ -166,24 +179,39 @@ class Authenticator:
             return Verdict(peer.user, lifetime_s)
         elif peer.is_front_proxy and peer.has_certificate and self._rules.judges_certificates:
             problem = "a front proxy names no user, and its certificate is no user's"
-        if credentials.token and self._tokens:
+        if credentials.key and self._keys is not None:
+            verdict = self._keys.check(credentials.key)
+            if verdict.user is not None and verdict.user is not ANONYMOUS:
+                return verdict
+            problem = problem or verdict.problem
+        if self._asked(credentials)[1]:
             return None
         if problem:
             return Verdict(None, 0.0, problem)
         return Verdict(ANONYMOUS, lifetime_s)
 
-    def _check_token(self, token: str) -> Verdict | None:
+    def _asked(self, credentials: Credentials) -> tuple[str, Sequence[TokenAuthenticator]]:
+        """The secret that a request has, and who judges it; nobody if there is none."""
+        if credentials.token and self._tokens:
+            return credentials.token, self._tokens
+        if credentials.basic:
+            return credentials.basic, self._passwords
+        return "", ()
+
+    def _check_secret(self, credentials: Credentials) -> Verdict | None:
         others: list[Verdict] = []
-        for authenticator in self._tokens:
+        token, authenticators = self._asked(credentials)
+        for authenticator in authenticators:
             verdict = authenticator.check(token)
             if verdict is None or verdict.user is not None:
                 return verdict
             others.append(verdict)
         return _nobodys(others)
 
-    async def _review_token(self, token: str, address: str) -> Verdict:
+    async def _review_secret(self, credentials: Credentials, address: str) -> Verdict:
         others: list[Verdict] = []
-        for authenticator in self._tokens:
+        token, authenticators = self._asked(credentials)
+        for authenticator in authenticators:
             verdict = authenticator.check(token) or await authenticator.review(token, address)
             if verdict.user is not None:
                 return verdict
@@ -204,6 +232,7 @@ class Authenticator:
     def _identity(
         self,
         user: User,
+        peer: Peer,
         verdict: Verdict,
         credentials: Credentials,
         *,
@@ -233,7 +262,12 @@ class Authenticator:
                 lines = b""
         except AssertionRefusedError as error:
             return self._refused(Refusal(401, UNAUTHORIZED, str(error)))
-        if user.is_anonymous:
+        # Only now: the origin and whoever judges impersonation know nothing of such names.
+        alias = credentials.alias or peer.alias
+        if classified is ANONYMOUS and alias is not None:
+            classified = alias
+            self.counters.unverified += 1
+        elif user.is_anonymous:
             self.counters.anonymous += 1
         else:
             self.counters.authenticated += 1

@@ -1,8 +1,8 @@
 """Header fields with credentials, read as kube-apiserver reads them.
 
-There are three kinds: Authorization; the fields of a front proxy, whose names can be set; and those
-of impersonation.  Where kube-apiserver takes the first of several values, and another server may
-take the last, several are refused.
+There are four kinds: Authorization; the fields of a front proxy, whose names can be set; those of
+impersonation; and those that tell clients apart, API keys among them.  Where kube-apiserver takes
+the first of several values, and another server may take the last, several are refused.
 
 Source: kubernetes/apiserver, `authentication/request/headerrequest` and
 `endpoints/filters/impersonation.go`.
@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.credentials import NO_CREDENTIALS, Credentials
+from apfproxy.authn.unverified_names import UnverifiedError, UnverifiedRules
 from apfproxy.request.target import unescaped
 from apfproxy.request.user import User
 
 if TYPE_CHECKING:
-    from apfproxy.settings import FrontProxySettings
+    from collections.abc import Sequence
+
+    from apfproxy.settings import AuthenticationSettings
 
 Lines = list[tuple[bytes, bytes]]
 """Names, in lower case, and values of header fields."""
@@ -39,11 +42,17 @@ class CredentialsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class CredentialRules:
-    """The names of a front proxy's fields, in lower case; of a kind the first present one counts.
+    """Which fields say who asks; all names are in lower case.
 
     Attributes:
+        usernames, uids, groups: Of a front proxy's fields; of a kind the first present one counts.
         extra_prefixes: Of names that end with a key.
         names, prefixes: Those above and Kubernetes' own, which only front proxies may use.
+        key_name: Of the field with an API key; b"" for none.
+        naming: That, and those that tell anonymous clients apart; they go on, and every client may
+            use them.
+        reads_basic: Whether Basic says who asks, verified or not.
+        unverified: What tells anonymous clients apart.
     """
 
     usernames: tuple[bytes, ...]
@@ -52,16 +61,27 @@ class CredentialRules:
     extra_prefixes: tuple[bytes, ...]
     names: frozenset[bytes]
     prefixes: tuple[bytes, ...]
+    key_name: bytes
+    naming: frozenset[bytes]
+    reads_basic: bool
+    unverified: UnverifiedRules
 
     @classmethod
-    def of(cls, settings: FrontProxySettings) -> CredentialRules:
+    def of(cls, settings: AuthenticationSettings) -> CredentialRules:
         """The rules by the settings."""
 
         def lower(names: tuple[str, ...]) -> tuple[bytes, ...]:
             return tuple(name.lower().encode() for name in names)
 
-        usernames, uids = lower(settings.username_headers), lower(settings.uid_headers)
-        groups, prefixes = lower(settings.group_headers), lower(settings.extra_header_prefixes)
+        front_proxy, keys = settings.front_proxy, settings.api_keys
+        usernames, uids = lower(front_proxy.username_headers), lower(front_proxy.uid_headers)
+        groups, prefixes = (
+            lower(front_proxy.group_headers),
+            lower(front_proxy.extra_header_prefixes),
+        )
+        has_key = keys.file is not None and keys.header is not None
+        (key_name,) = lower((keys.header or "",)) if has_key else (b"",)
+        unverified = UnverifiedRules.of(settings.unverified)
         return cls(
             usernames,
             uids,
@@ -69,11 +89,19 @@ class CredentialRules:
             prefixes,
             _STANDARD_NAMES.union(usernames, uids, groups),
             tuple({_STANDARD_EXTRA_PREFIX, *prefixes}),
+            key_name,
+            unverified.names.union((key_name,) if key_name else ()),
+            (keys.file is not None and keys.is_basic) or unverified.is_by_basic,
+            unverified,
         )
 
     def is_claim(self, name: bytes) -> bool:
         """Whether a field, by its name in lower case, is for front proxies only."""
         return name in self.names or name.startswith(self.prefixes)
+
+    def says_who(self, name: bytes) -> bool:
+        """Whether a field, by its name in lower case, says who asks."""
+        return name in self.naming or self.is_claim(name)
 
 
 def is_impersonation(name: bytes) -> bool:
@@ -86,28 +114,57 @@ def read_credentials(
     claims: Lines,
     authorizations: list[bytes],
     impersonations: Lines,
+    namings: Sequence[tuple[bytes, bytes]] = (),
     *,
     websocket_token: bytes = b"",
+    address: str = "",
 ) -> Credentials:
     """The credentials in the fields of a request.
 
-    CredentialsError if they are ambiguous, or not UTF-8.
+    Args:
+        rules: What says who asks.
+        claims: Fields that `rules.is_claim`, of a front proxy.
+        authorizations: Values of Authorization.
+        impersonations: Fields of impersonation.
+        namings: Fields of `rules.naming`.
+        websocket_token: In the subprotocols.
+        address: The client's, if proxies name it that are believed.
+
+    CredentialsError if they are ambiguous, too long for a name, or not UTF-8.
     """
     if len(authorizations) > 1:
         raise CredentialsError("Authorization is there more than once")
-    token = _bearer_token(authorizations[0]) if authorizations else ""
+    authorization = authorizations[0] if authorizations else b""
+    token = _bearer_token(authorization) if authorization else ""
     token = token or _text(websocket_token)
+    basic = _basic(authorization) if rules.reads_basic else ""
     claimed = _claimed(rules, claims) if claims else None
     impersonated = _impersonated(impersonations) if impersonations else None
-    if not token and claimed is None and impersonated is None:
+    named = _by_name(namings) if namings else {}
+    key = _first(named, (rules.key_name,)) if named else ""
+    unverified = rules.unverified
+    alias = None
+    if basic or address or named or (authorization and unverified.is_by_authorization):
+        values = {name: value for name in named if (value := _first(named, (name,)))}
+        try:
+            alias = unverified.alias(basic, authorization, values, address)
+        except UnverifiedError as error:
+            raise CredentialsError(str(error)) from error
+    if not (token or key or basic) and claimed is impersonated is alias is None:
         return NO_CREDENTIALS
-    return Credentials(token, claimed, impersonated)
+    return Credentials(token, claimed, impersonated, key, basic, alias)
 
 
 def _bearer_token(value: bytes) -> str:
     """The token of an Authorization field, or "": the second of words that one space separates."""
     words = value.strip(b" \t").split(b" ", 2)
     return _text(words[1]) if len(words) > 1 and words[0].lower() == b"bearer" else ""
+
+
+def _basic(value: bytes) -> str:
+    """User name and password of an Authorization field, still in Base64, or "" ."""
+    scheme, _, rest = value.strip(b" \t").partition(b" ")
+    return _text(rest.strip(b" ")) if scheme.lower() == b"basic" else ""
 
 
 def _claimed(rules: CredentialRules, lines: Lines) -> User | None:
@@ -142,7 +199,7 @@ def _impersonated(lines: Lines) -> User | None:
     return None
 
 
-def _by_name(lines: Lines) -> dict[bytes, list[bytes]]:
+def _by_name(lines: Sequence[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]:
     """The values of each name, in order."""
     named: dict[bytes, list[bytes]] = {}
     for field, value in lines:

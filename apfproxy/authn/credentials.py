@@ -17,11 +17,17 @@ class Credentials:
         token: The bearer token of Authorization or of the WebSocket subprotocol; "" if none.
         claimed: The user that the fields of a front proxy name.
         impersonated: The user that Impersonate-* fields name, with only the groups they name.
+        key: The API key in its own field; "" if none.
+        basic: User name and password of Basic, still in Base64; "" if none.
+        alias: The user that an anonymous client counts as in flow control, and nowhere else.
     """
 
     token: str = field(default="", repr=False)
     claimed: User | None = None
     impersonated: User | None = None
+    key: str = field(default="", repr=False)
+    basic: str = field(default="", repr=False)
+    alias: User | None = None
 
 
 NO_CREDENTIALS = Credentials()
@@ -36,6 +42,7 @@ class Peer:
         is_front_proxy: Whether its identity fields are trusted.
         problem: Why its certificate is not accepted; "" without one, or with a good one.
         valid_until_s: Unix time until which all this holds: certificates expire.
+        alias: The user that it counts as in flow control by its address, if it is anonymous.
     """
 
     user: User | None = None
@@ -43,6 +50,7 @@ class Peer:
     has_certificate: bool = False
     problem: str = ""
     valid_until_s: float = float("inf")
+    alias: User | None = None
 
 
 UNKNOWN_PEER = Peer()

@@ -73,17 +73,23 @@ class StaticTokens:
         return hmac.digest(self._key, token.encode("utf-8", "surrogatepass"), "sha256")
 
 
-def user_of(fields: list[str], where: str) -> tuple[str, User]:
-    """The token of a record, and its user; StaticTokensError if it has no such fields."""
+def user_of(fields: list[str], where: str, kind: str = "token") -> tuple[str, User]:
+    """The secret of a record, and its user; StaticTokensError if it has no such fields.
+
+    Args:
+        fields: Of the record.
+        where: File and line.
+        kind: What the first column is.
+    """
     if len(fields) not in {3, 4}:
         hint = "; comments are not possible" if fields[0].startswith("#") else ""
         raise StaticTokensError(
             f"{where}: {len(fields)} columns instead of 3 or 4, which are "
-            f'token,user,uid,"group1,group2"{hint}'
+            f'{kind},user,uid,"group1,group2"{hint}'
         )
     token, name, uid, *rest = fields
     if not token:
-        raise StaticTokensError(f"{where}: the token is empty")
+        raise StaticTokensError(f"{where}: the {kind} is empty")
     if not name:
         raise StaticTokensError(f"{where}: the user is empty")
     # An empty column is one empty group, as in kube-apiserver.

@@ -31,7 +31,7 @@ from apfproxy.request.kubectl_phrases import (
     parse_path_request,
     parse_phrase,
 )
-from apfproxy.request.user import ANONYMOUS, User
+from apfproxy.request.user import ANONYMOUS, User, supposed_groups
 
 if TYPE_CHECKING:
     from apfproxy.settings import Address
@@ -153,7 +153,9 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     if user is not None:
         # What was supposed about a raw request's user does not matter then.
         notes = () if words == (STDIN,) else asked.notes
-        asked = replace(asked, user=effective(User(user, groups)), notes=notes)
+        asked = replace(
+            asked, user=effective(User(user, supposed_groups(user, groups))), notes=notes
+        )
     asked = replace(asked, headers=headers + asked.headers)
     if asks_no_proxy:
         explanation = explained_offline(asked, hash_seed, objects)

@@ -20,7 +20,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.flowcontrol.classifier import SERVICE_ACCOUNT_PREFIX, Subjects
-from apfproxy.request.user import ANONYMOUS_NAME, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
+from apfproxy.request.user import (
+    ANONYMOUS_NAME,
+    AUTHENTICATED_GROUP,
+    UNAUTHENTICATED_GROUP,
+    UNVERIFIED_PREFIXES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -77,7 +82,8 @@ def holders(identity: Identity, *, with_groups: bool) -> Iterable[Identity]:
             found[Identity(Who.GROUP, f"{ACCOUNTS_GROUP}:{namespace}")] = None
         if namespace or group.startswith(f"{ACCOUNTS_GROUP}:"):
             found[Identity(Who.GROUP, ACCOUNTS_GROUP)] = None
-        if identity == ANONYMOUS:
+        is_user = identity.who is Who.USER
+        if identity == ANONYMOUS or (is_user and identity.name.startswith(UNVERIFIED_PREFIXES)):
             found[UNAUTHENTICATED] = None
         elif identity not in {EVERYBODY, UNAUTHENTICATED}:
             found[AUTHENTICATED] = None

@@ -19,7 +19,7 @@ from apfproxy.flowcontrol.explanation import explain
 from apfproxy.observe.responses import page_response
 from apfproxy.request.attributes import AttributesError, parse_attributes
 from apfproxy.request.kubectl_phrases import TOKEN
-from apfproxy.request.user import ANONYMOUS, User
+from apfproxy.request.user import ANONYMOUS, User, supposed_groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -118,7 +118,7 @@ def question(
     name, groups = "".join(given["user"]), tuple(given["group"])
     if not name and groups:
         raise ValueError("group needs user")
-    user = effective(User(name, groups)) if name else ANONYMOUS
+    user = effective(User(name, supposed_groups(name, groups))) if name else ANONYMOUS
     return user, attributes, tuple(map(parse_header, given["header"]))
 
 

@@ -73,8 +73,8 @@ def _of_attributes(attributes: RequestAttributes) -> int:
 def _of_fields(fields: RequestFields) -> int:
     credentials, offer = fields.credentials, fields.upgrade
     size = STRUCTURE + getsizeof(fields.forward) + getsizeof(fields.host)
-    size += getsizeof(credentials.token) + _of_user(credentials.claimed)
-    size += _of_user(credentials.impersonated)
+    size += _of_texts((credentials.token, credentials.key, credentials.basic, fields.address))
+    size += sum(map(_of_user, (credentials.claimed, credentials.impersonated, credentials.alias)))
     if offer is not None:
         listed = chain(offer.protocols, offer.keys, offer.versions, offer.subprotocols)
         size += STRUCTURE + _of_texts(listed)

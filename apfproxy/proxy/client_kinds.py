@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER
+from apfproxy.authn.unverified_names import alias_of_address
 from apfproxy.proxy.bounded_cache import BoundedCache, MemoryBudget
 from apfproxy.proxy.cache_sizes import of_head
+from apfproxy.proxy.client_address import address_from, is_among
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser
 from apfproxy.settings import IMPERSONATE, PASS_THROUGH
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from apfproxy.settings import Settings
 
 MAX_KEPT_HEADS = 4096
-"""Heads by their bytes, per kind of client without a certificate."""
+"""Heads by their bytes, per kind of client that is not told apart before its request."""
 MAX_KEPT_HEADS_OF_ONE = 256
-"""The same of one certificate's clients: mostly of one program."""
+"""The same of one certificate's or one address's clients: mostly of one program."""
 MAX_KINDS = 4096
-"""Kinds of clients whose heads are kept; beyond, certificates that have been met start anew."""
+"""Kinds of clients whose heads are kept; beyond, certificates and addresses that have been met
+start anew."""
 MAX_KEPT_HEAD_BYTES = 2048
 """Longer heads are parsed each time: they would take the room of many."""
 KEPT_BYTES = 64 << 20
@@ -92,43 +94,33 @@ class ClientKinds:
     __slots__ = (
         "_certificates",
         "_field_rules",
+        "_front_proxies",
         "_head_limits",
         "_heads",
         "_room",
         "_targets",
-        "_trusted_networks",
     )
 
     def __init__(
         self, settings: Settings, targets: Targets, certificates: Certificates | None
     ) -> None:
-        upstream = settings.upstream
-        self._field_rules = FieldRules(
-            OriginHosts(
-                upstream.address.authority.encode(),
-                (upstream.host_header or "").encode(),
-            ),
-            CredentialRules.of(settings.authentication.front_proxy),
-            forwards_credentials=upstream.identity == PASS_THROUGH,
-            forwards_impersonation=upstream.identity != IMPERSONATE,
-        )
         self._targets = targets
         self._certificates = certificates
         self._room = MemoryBudget(KEPT_BYTES)
-        self._heads: dict[tuple[Peer, bool], Heads] = {}
-        self._head_limits = HeadLimits(0, 0)
-        self._trusted_networks = settings.downstream.identity_headers_from
-        self.configure(settings)
+        self._heads: dict[tuple[Peer, bool, bool], Heads] = {}
+        self._head_limits = head_limits(settings)
+        self._front_proxies = settings.downstream.identity_headers_from
+        self._field_rules = field_rules(settings)
 
     def configure(self, settings: Settings) -> None:
         """Put limits in force, and whom to believe; call `forget` with it."""
-        downstream = settings.downstream
-        self._trusted_networks = downstream.identity_headers_from
-        self._head_limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
+        self._head_limits = head_limits(settings)
+        self._front_proxies = settings.downstream.identity_headers_from
+        self._field_rules = field_rules(settings)
 
-    def is_claim(self, name: bytes) -> bool:
-        """Whether a field, by its name in lower case, is for front proxies only."""
-        return self._field_rules.credentials.is_claim(name)
+    def says_who(self, name: bytes) -> bool:
+        """Whether a field, by its name in lower case, says who asks."""
+        return self._field_rules.credentials.says_who(name)
 
     def heads_of(
         self,
@@ -139,17 +131,30 @@ class ClientKinds:
         is_tls: bool = False,
     ) -> Heads:
         """The heads of a client's kind."""
-        peer = TRUSTED_PEER if self._is_trusted(address) else UNKNOWN_PEER
+        shared = self._field_rules
+        parsed = address_from(address) if shared.proxies else None
+        peer = TRUSTED_PEER if is_among(parsed, self._front_proxies) else UNKNOWN_PEER
         if certificate is not None and self._certificates is not None:
             judged = self._certificates.judge(certificate, chain)
             peer = replace(judged, is_front_proxy=True) if peer.is_front_proxy else judged
-        heads = self._heads.get((peer, is_tls))
+        if shared.credentials.unverified.is_by_address and peer.user is None:
+            # A part of the kind: what is kept of a head has who asks in it.
+            peer = replace(peer, alias=alias_of_address(address))
+        is_believed = peer.is_front_proxy or is_among(parsed, shared.proxies)
+        kind = peer, is_tls, is_believed
+        heads = self._heads.get(kind)
         if heads is None:
             if len(self._heads) >= MAX_KINDS:
                 self._heads.clear()
-            rules = replace(self._field_rules, believes_claims=peer.is_front_proxy, is_tls=is_tls)
-            max_kept = MAX_KEPT_HEADS_OF_ONE if peer.has_certificate else MAX_KEPT_HEADS
-            heads = self._heads[peer, is_tls] = Heads(
+            rules = replace(
+                shared,
+                believes_claims=peer.is_front_proxy,
+                believes_forwarding=is_believed,
+                is_tls=is_tls,
+            )
+            is_one = peer.has_certificate or peer.alias is not None
+            max_kept = MAX_KEPT_HEADS_OF_ONE if is_one else MAX_KEPT_HEADS
+            heads = self._heads[kind] = Heads(
                 peer,
                 HeadParser(self._head_limits, rules, self._room, 4 * max_kept),
                 self._targets,
@@ -162,19 +167,28 @@ class ClientKinds:
         """Read all heads anew, and authenticate whoever sends them again."""
         self._heads.clear()
 
-    def _is_trusted(self, address: str) -> bool:
-        """Whether a client at this address may assert identities."""
-        if not self._trusted_networks:
-            return False
-        try:
-            parsed = ipaddress.ip_address(address.partition("%")[0])
-        except ValueError:
-            return False
-        mapped = parsed.ipv4_mapped if parsed.version == 6 else None
-        return any((mapped or parsed) in network for network in self._trusted_networks)
-
     def __repr__(self) -> str:
         return f"<ClientKinds: {len(self._heads)}>"
+
+
+def head_limits(settings: Settings) -> HeadLimits:
+    """What a head may have at most, by the settings."""
+    return HeadLimits(settings.downstream.max_header_fields, settings.downstream.max_target_bytes)
+
+
+def field_rules(settings: Settings) -> FieldRules:
+    """How the fields of a client are read of which nothing is known, by the settings."""
+    downstream, upstream = settings.downstream, settings.upstream
+    return FieldRules(
+        OriginHosts(
+            upstream.address.authority.encode(),
+            (upstream.host_header or "").encode(),
+        ),
+        CredentialRules.of(settings.authentication),
+        proxies=(*downstream.identity_headers_from, *downstream.trusted_proxies),
+        forwards_credentials=upstream.identity == PASS_THROUGH,
+        forwards_impersonation=upstream.identity != IMPERSONATE,
+    )
 
 
 def _bytes_of(data: bytes, request: Request) -> int:

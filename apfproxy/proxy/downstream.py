@@ -281,7 +281,7 @@ class DownstreamConnection(ClientConnection):
             # Most bodies: all of it with the head, and nothing behind it.
             if head.framing != SIZED or not head.fields.body_bytes == len(data) <= max_bytes:
                 self._discards_body = False
-                body = self._body = RequestBody(head, max_bytes, context.client_kinds.is_claim)
+                body = self._body = RequestBody(head, max_bytes, context.client_kinds.says_who)
                 if head.fields.body_bytes > max_bytes:
                     raise too_long(max_bytes)
                 data = body.take(data) if data else b""

@@ -31,7 +31,6 @@ from apfproxy.proxy.exchange_state import (
     QUEUE,
 )
 from apfproxy.proxy.forwarding import Forwarding
-from apfproxy.proxy.identification import asker_of
 from apfproxy.proxy.request_fields import SIZED
 from apfproxy.proxy.request_log import Failure
 from apfproxy.tasks import spawn
@@ -39,7 +38,7 @@ from apfproxy.tasks import spawn
 if TYPE_CHECKING:
     from apfproxy.authn.authenticator import Identity
 
-_UNAVAILABLE = 503
+_UNAUTHORIZED, _UNAVAILABLE = 401, 503
 _TELLING_NS = 5_000_000_000
 """A client may give the server less time to answer; that tells nothing of the server."""
 
@@ -133,11 +132,9 @@ class Exchange(Forwarding):
     async def _identify_later(self) -> None:
         """Authenticate the client by asking other servers."""
         try:
-            peer = self._client.peer
+            fields = self.head.fields
             found = await self._context.authenticator.identify_later(
-                peer,
-                self.head.fields.credentials,
-                asker_of(peer, self._client.address, self.request.forward),
+                self._client.peer, fields.credentials, fields.address or self._client.address
             )
         except Exception as error:  # noqa: BLE001 - as above
             self._identification = None
@@ -170,6 +167,8 @@ class Exchange(Forwarding):
         reason, lines = Failure.UNIDENTIFIED, b""
         if found.code == _UNAVAILABLE:
             reason, lines = Failure.IDENTIFICATION_UNAVAILABLE, b"Retry-After: 1\r\n"
+        elif found.code == _UNAUTHORIZED:
+            lines = self._context.authenticator.challenges
         self._reply_status(found.code, found.message, reason, lines)
         return False
 

@@ -327,7 +327,7 @@ class ExchangeBase:
                 self.request,
                 self.request.user,
                 passage.classification,
-                self._client.address,
+                self.head.fields.address or self._client.address,
                 self._begun_ns,
                 asked_ns,
                 self._sent_ns,

@@ -275,7 +275,7 @@ class Forwarding(ExchangeBase):
                     request,
                     request.user,
                     passage.classification,
-                    client.address,
+                    self.head.fields.address or client.address,
                     self._begun_ns,
                     ticket.arrived_ns,
                     self._sent_ns,

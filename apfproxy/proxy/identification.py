@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -39,22 +38,3 @@ class Identification:
 
 
 NO_IDENTIFICATION = Identification()
-
-
-def asker_of(peer: Peer, address: str, forward: bytes) -> str:
-    """The address of the client for which others are asked who that is.
-
-    Returns:
-        That of the connection; through a front proxy the last that this one names, so that its
-        clients are told apart.
-    """
-    if not peer.is_front_proxy:
-        return address
-    hops = forward.rpartition(b"\nX-Forwarded-For: ")[2].split(b",")
-    # The last is what the connection's own address will complete.
-    named = hops[-2].strip().decode("latin-1") if len(hops) > 1 else ""
-    try:
-        ipaddress.ip_address(named)
-    except ValueError:
-        return address
-    return named

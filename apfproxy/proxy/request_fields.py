@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.authn.credential_fields import CredentialsError, is_impersonation, read_credentials
 from apfproxy.authn.credentials import NO_CREDENTIALS
+from apfproxy.proxy.client_address import forwarded_client
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.upgrade import (
     bearer_token,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.credentials import Credentials
     from apfproxy.proxy.upgrade import Offer
     from apfproxy.request.user import User
+    from apfproxy.settings import Network
 
 VIA = b"Via: 1.1 apfproxy\r\n"
 
@@ -88,7 +90,7 @@ RESERVED_NAMES = (
 """Names, in lower case, to which no setting may give another meaning."""
 
 _CLAIM, _GUARDED_FIELD, _LOOK_ALIKE, _PLAIN = 1, 2, 3, 4
-_AUTHORIZATION, _IMPERSONATION, _SUBPROTOCOLS, _FORWARDING_FIELD = 5, 6, 7, 8
+_AUTHORIZATION, _IMPERSONATION, _SUBPROTOCOLS, _FORWARDING_FIELD, _NAMING = 5, 6, 7, 8, 9
 MAX_KNOWN_NAMES = 512
 """Of header fields; a few dozen are in use, and what nobody uses twice must not fill the memory."""
 MAX_KNOWN_NAME_BYTES = 64
@@ -120,8 +122,11 @@ class FieldRules:
 
     Attributes:
         hosts: What to say in Host where the client does not decide it.
-        credentials: What the fields of front proxies are called.
+        credentials: Which fields say who asks.
         believes_claims: Whether such clients are front proxies.
+        believes_forwarding: Whether such clients are front proxies or others that are believed when
+            they say for whom they forward.
+        proxies: Addresses of all that are.
         forwards_credentials: Whether the client's own credentials go on to the origin.
         forwards_impersonation: Whether the origin is to judge whom the client may impersonate.
         is_tls: Whether such clients speak TLS.
@@ -132,6 +137,8 @@ class FieldRules:
     hosts: OriginHosts
     credentials: CredentialRules
     believes_claims: bool = False
+    believes_forwarding: bool = False
+    proxies: tuple[Network, ...] = ()
     forwards_credentials: bool = True
     forwards_impersonation: bool = True
     is_tls: bool = False
@@ -153,6 +160,7 @@ class RequestFields:
         expects_continue: Whether the client waits for a 100 before it sends the body.
         upgrade: What the client offers to switch to, of what is served anywhere.
         credentials: What they say about who asks.
+        address: The client's, as proxies name it that are believed; "" if none does.
     """
 
     is_http_10: bool
@@ -164,6 +172,7 @@ class RequestFields:
     expects_continue: bool = False
     upgrade: Offer | None = None
     credentials: Credentials = NO_CREDENTIALS
+    address: str = ""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -220,6 +229,7 @@ class _Reader:
         self._claims: Lines = []
         self._authorizations: list[bytes] = []
         self._impersonations: Lines = []
+        self._namings: Lines = []
         self._has_proto = False
         self._listed = 0
         """Elements of lists so far."""
@@ -250,6 +260,8 @@ class _Reader:
             result.upgrade = offered(self._upgrades, self._fields, nominated)
         lines.insert(0, self._host_line())
         self._frame()
+        if self._forwarded_for and rules.believes_forwarding:
+            result.address = forwarded_client(self._forwarded_for, rules.proxies)
         self._read_credentials()
         if result.framing == CHUNKED:
             lines.append(b"Transfer-Encoding: chunked\r\n")
@@ -277,7 +289,11 @@ class _Reader:
                 if option and not _TOKEN.fullmatch(option):
                     raise HeadError(400, "malformed request: Connection lists no tokens")
                 nominated.add(option)
-        if nominated & _NOT_NOMINABLE or any(map(is_impersonation, nominated)):
+        if (
+            nominated & _NOT_NOMINABLE
+            or nominated & self._rules.credentials.naming
+            or any(map(is_impersonation, nominated))
+        ):
             raise HeadError(400, "Connection must not name a field that the request depends on")
         if b"close" in nominated:
             result.keep_alive = False
@@ -334,8 +350,11 @@ class _Reader:
         if kind == _IMPERSONATION:
             self._impersonations.append((lower, value))
             return rules.forwards_impersonation
+        if kind == _NAMING:
+            self._namings.append((lower, value))
+            return rules.forwards_credentials or lower != rules.credentials.key_name
         if kind == _FORWARDING_FIELD:
-            is_believed = rules.believes_claims
+            is_believed = rules.believes_forwarding
             self._has_proto = self._has_proto or (is_believed and lower == b"x-forwarded-proto")
             return is_believed
         self._count_elements(value)  # of subprotocols
@@ -375,9 +394,11 @@ class _Reader:
                 self._claims,
                 self._authorizations,
                 self._impersonations,
+                self._namings,
                 websocket_token=bearer_token(offer.subprotocols)
                 if offer is not None and offer.is_websocket
                 else b"",
+                address=self._result.address,
             )
         except CredentialsError as error:
             raise HeadError(400, str(error)) from error
@@ -401,6 +422,8 @@ def _kind_of(lower: bytes, rules: FieldRules) -> int:
         kind = _AUTHORIZATION
     elif is_impersonation(lower):
         kind = _IMPERSONATION
+    elif lower in rules.credentials.naming:
+        kind = _NAMING
     elif lower == b"sec-websocket-protocol":
         kind = _SUBPROTOCOLS
     elif lower in _FORWARDING or lower.startswith(_FORWARDED_PREFIX):
@@ -419,5 +442,5 @@ def _is_look_alike(lower: bytes, credentials: CredentialRules) -> bool:
         folded in _GUARDED_SPELLINGS
         or (folded.startswith(_FORWARDED_PREFIX) and not lower.startswith(_FORWARDED_PREFIX))
         or _is_like_impersonation(folded, lower)
-        or credentials.is_claim(folded)
+        or credentials.says_who(folded)
     )

@@ -34,6 +34,23 @@ class User:
 ANONYMOUS = User(ANONYMOUS_NAME, (UNAUTHENTICATED_GROUP,))
 
 
+UNVERIFIED_PREFIXES = ("basic:", "key:", "header:", "address:")
+"""Of names that tell anonymous clients apart: by what each is known, in the order of precedence."""
+BY_BASIC, BY_KEY, BY_HEADER, BY_ADDRESS = UNVERIFIED_PREFIXES
+
+
+def unverified(prefix: str, name: str) -> User:
+    """The user that an anonymous client counts as by a name that nobody has verified."""
+    return User(prefix + name, (UNAUTHENTICATED_GROUP,))
+
+
+def supposed_groups(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
+    """The groups of a user of whom somebody tells the name, and perhaps groups."""
+    if not groups and name.startswith(UNVERIFIED_PREFIXES):
+        return (UNAUTHENTICATED_GROUP,)
+    return groups
+
+
 def authenticated(user: User) -> User:
     """The user as a member of `system:authenticated`.
 

@@ -9,12 +9,12 @@ import ssl
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from apfproxy.app import identities as identities_module
-from apfproxy.app.identities import Identities
+from apfproxy.app.identities import Identities, challenges
 from apfproxy.app.process import ProxyProcess
 from apfproxy.authn.authenticator import Identity
 from apfproxy.authn.credentials import TRUSTED_PEER, UNKNOWN_PEER, Credentials
@@ -22,6 +22,7 @@ from apfproxy.errors import OperatorError
 from apfproxy.request.user import User
 from apfproxy.settings import (
     Address,
+    ApiKeySettings,
     AuthenticationSettings,
     DownstreamSettings,
     DownstreamTlsSettings,
@@ -37,6 +38,8 @@ from apfproxy.sources.file_changes import FileChanges
 from loadtest.certificates import Authority, Issued
 from tests.app.test_process import ANY_PORT, origin
 from tests.authn.signing import private_key, public_pem, signed
+from tests.authn.test_api_keys import sha256
+from tests.authn.test_unverified_names import basic
 from tests.end_to_end.scene import on_uvloop
 from tests.proxy.fakes import OK, Bench, FakeTransport, status
 from tests.virtual_clock import VirtualClock
@@ -516,3 +519,87 @@ async def test_changed_files_count_on_a_real_connection(folder: Folder) -> None:
 
     assert [b"200"] * 3 == codes[:3]
     assert b"401" == codes[-1]
+
+
+KEY_LINE = f"{sha256('k1')},alice,,batch\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "credentials", "user"),
+    [
+        pytest.param({}, Credentials(key="k1"), "alice", id="field"),
+        pytest.param({"is_bearer": True}, Credentials("k1"), "alice", id="bearer"),
+        pytest.param({}, Credentials("k1"), "system:anonymous", id="no-bearer"),
+        pytest.param(
+            {"is_basic": True}, Credentials(basic=basic(b"alice:k1")), "alice", id="basic"
+        ),
+        pytest.param({}, Credentials(basic=basic(b"alice:k1")), "system:anonymous", id="no-basic"),
+        pytest.param({"unknown": "anonymous"}, Credentials(key="k"), "system:anonymous", id="none"),
+    ],
+)
+def test_api_keys(
+    tmp_path: Path, given: dict[str, Any], credentials: Credentials, user: str
+) -> None:
+    """Keys are looked for where the settings say so."""
+    (tmp_path / "keys.csv").write_text(KEY_LINE)
+    keys = ApiKeySettings(file=str(tmp_path / "keys.csv"), **given)
+    subject = made(Settings(authentication=AuthenticationSettings(api_keys=keys)))
+    found = subject.authenticator.identify(UNKNOWN_PEER, credentials)
+
+    assert isinstance(found, Identity)
+    assert user == found.user.name
+    assert subject.can_fail
+
+
+async def test_api_keys_that_change(tmp_path: Path) -> None:
+    """The file is read again; a broken one is a problem, and the keys stay."""
+    file = tmp_path / "keys.csv"
+    file.write_text(KEY_LINE)
+    forgotten: list[bool] = []
+    subject = Identities(
+        Settings(authentication=AuthenticationSettings(api_keys=ApiKeySettings(file=str(file)))),
+        VirtualClock(S),
+        on_clients_change=lambda: forgotten.append(True),
+        on_own_change=nothing,
+    )
+    file.write_text("k1,alice,\n")
+    await subject.files.check()
+    assert f"{file}:1: the first column is not the SHA-256" in (subject.problem() or "")
+    found = subject.authenticator.identify(UNKNOWN_PEER, Credentials(key="k1"))
+    assert isinstance(found, Identity)
+    file.write_text(KEY_LINE.replace("alice", "carol"))
+    await subject.files.check()
+    found = subject.authenticator.identify(UNKNOWN_PEER, Credentials(key="k1"))
+
+    assert isinstance(found, Identity)
+    assert ("carol", None) == (found.user.name, subject.problem())
+    assert [True] == forgotten
+
+
+@pytest.mark.parametrize(
+    ("given", "schemes"),
+    [
+        pytest.param({"api_keys": ApiKeySettings(file="f")}, ["ApiKey"], id="field"),
+        pytest.param(
+            {"api_keys": ApiKeySettings(file="f", is_basic=True, is_bearer=True)},
+            ["Basic", "Bearer", "ApiKey"],
+            id="all",
+        ),
+        pytest.param(
+            {"api_keys": ApiKeySettings(file="f", header=None, is_basic=True)},
+            ["Basic"],
+            id="basic",
+        ),
+        pytest.param(
+            {"api_keys": ApiKeySettings(file="f"), "jwt": (JwtSettings(),)},
+            ["Bearer", "ApiKey"],
+            id="tokens",
+        ),
+    ],
+)
+def test_challenges(given: dict[str, Any], schemes: list[str]) -> None:
+    """One for each way to show a key."""
+    lines = challenges(AuthenticationSettings(**given)).decode().splitlines()
+
+    assert schemes == [line.split()[1] for line in lines]
+    assert all(line.startswith("WWW-Authenticate: ") for line in lines)

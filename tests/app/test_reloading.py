@@ -48,6 +48,7 @@ CHANGED = dataclasses.replace(
         max_header_fields=5,
         max_target_bytes=600,
         identity_headers_from=(ipaddress.ip_network("10.0.0.0/8"),),
+        trusted_proxies=(ipaddress.ip_network("11.0.0.0/8"),),
         limits=LimitSettings(
             max_connections=7,
             max_connections_per_address=8,

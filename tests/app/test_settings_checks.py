@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 from typing import Any
 
 import pytest
 
-from apfproxy.app.settings_checks import check_identities, warnings
+from apfproxy.app.settings_checks import check_identities, knows_nobody, warnings
 from apfproxy.errors import OperatorError
 from apfproxy.settings import (
+    ANONYMOUS,
     FRONT_PROXY,
+    ApiKeySettings,
     AuthenticationSettings,
     DownstreamSettings,
     DownstreamTlsSettings,
     FrontProxySettings,
+    ImpersonationSettings,
+    JwtSettings,
+    ReviewSettings,
     Settings,
+    UnverifiedSettings,
     UpstreamSettings,
     UpstreamTlsSettings,
 )
@@ -212,3 +219,187 @@ def test_warning_of_front_proxies_that_anybody_may_be() -> None:
     )
 
     assert ["authentication.frontProxy.caFile"] == [text.split()[0] for text in found]
+
+
+def authenticated(**settings: Any) -> Settings:  # noqa: ANN401 - as the settings are
+    """Settings with some of authentication."""
+    return Settings(authentication=AuthenticationSettings(**settings))
+
+
+TOKENS: dict[str, Any] = {"token_file": "tokens"}
+
+
+def keys(**settings: Any) -> ApiKeySettings:  # noqa: ANN401 - as the settings are
+    """API keys."""
+    return ApiKeySettings(file="k.csv", **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        pytest.param(
+            authenticated(api_keys=ApiKeySettings(is_basic=True)),
+            "authentication.apiKeys: needs file, which has the keys",
+            id="no-file",
+        ),
+        pytest.param(
+            authenticated(api_keys=keys(header=None)),
+            "authentication.apiKeys: no request can have a key; give header, bearer or basic",
+            id="nowhere",
+        ),
+        pytest.param(
+            authenticated(api_keys=keys(header="Host")),
+            "authentication.apiKeys.header: Host means something else; choose another name",
+            id="reserved",
+        ),
+        pytest.param(
+            authenticated(api_keys=keys(header="X-Remote-User")),
+            "authentication.apiKeys.header: X-Remote-User means something else",
+            id="front-proxy's",
+        ),
+        pytest.param(
+            authenticated(api_keys=keys(header="Authorization")),
+            "authentication.apiKeys.header: bearer and basic are for keys in Authorization",
+            id="authorization",
+        ),
+        pytest.param(
+            authenticated(api_keys=keys(unknown=ANONYMOUS), anonymous=False),
+            "authentication.apiKeys.unknown: anonymous needs authentication.anonymous",
+            id="unknown-without-anonymous",
+        ),
+        pytest.param(
+            authenticated(api_keys=keys(unknown=ANONYMOUS, is_bearer=True), **TOKENS),
+            "authentication.apiKeys.unknown: anonymous does not go with bearer and another method",
+            id="unknown-bearer",
+        ),
+        pytest.param(
+            authenticated(
+                api_keys=keys(unknown=ANONYMOUS, is_bearer=True),
+                token_review=ReviewSettings(is_enabled=True),
+            ),
+            "authentication.apiKeys.unknown: anonymous does not go with bearer and another method",
+            id="unknown-bearer-and-reviews",
+        ),
+        pytest.param(
+            authenticated(unverified=UnverifiedSettings(is_by_address=True), anonymous=False),
+            "authentication.unverified: needs authentication.anonymous",
+            id="unverified-without-anonymous",
+        ),
+        pytest.param(
+            authenticated(unverified=UnverifiedSettings(headers=("X-Forwarded-For",))),
+            "authentication.unverified.headers: X-Forwarded-For means something else",
+            id="forwarded-for",
+        ),
+        pytest.param(
+            authenticated(unverified=UnverifiedSettings(headers=("Impersonate-User",))),
+            "authentication.unverified.headers: Impersonate-User means something else",
+            id="impersonation",
+        ),
+        pytest.param(
+            authenticated(unverified=UnverifiedSettings(secret_headers=("Cookie",))),
+            "authentication.unverified.secretHeaders: Cookie means something else",
+            id="cookie",
+        ),
+        pytest.param(
+            authenticated(unverified=UnverifiedSettings(headers=("x-api-key",))),
+            "authentication.unverified.headers: x-api-key has a secret, and names are in logs",
+            id="key-as-a-name",
+        ),
+        pytest.param(
+            authenticated(
+                api_keys=keys(header="X-Own"), unverified=UnverifiedSettings(headers=("x-own",))
+            ),
+            "authentication.unverified.headers: x-own has a secret, and names are in logs",
+            id="own-key-as-a-name",
+        ),
+        pytest.param(
+            authenticated(unverified=UnverifiedSettings(secret_headers=("X-A",), headers=("X-a",))),
+            "authentication.unverified.headers: X-a has a secret, and names are in logs",
+            id="secret-and-name",
+        ),
+    ],
+)
+def test_naming_that_does_not_go_together(settings: Settings, problem: str) -> None:
+    """Each says what to do, and is the only one."""
+    with pytest.raises(OperatorError) as caught:
+        check_identities(settings)
+
+    (line,) = str(caught.value).splitlines()
+    assert line.startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_nobody_known"),
+    [
+        pytest.param(Settings(), True, id="defaults"),
+        pytest.param(authenticated(api_keys=keys()), False, id="keys"),
+        pytest.param(authenticated(api_keys=keys(header=None, is_basic=True)), False, id="basic"),
+        pytest.param(authenticated(api_keys=keys(is_bearer=True), **TOKENS), False, id="bearer"),
+        pytest.param(
+            authenticated(api_keys=keys(is_bearer=True, unknown=ANONYMOUS)), False, id="unknown"
+        ),
+        pytest.param(
+            authenticated(
+                api_keys=keys(unknown=ANONYMOUS),
+                unverified=UnverifiedSettings(secret_headers=("X-API-Key", "Authorization")),
+                **TOKENS,
+            ),
+            False,
+            id="unknown-keys-told-apart",
+        ),
+        pytest.param(
+            authenticated(unverified=UnverifiedSettings(is_by_address=True)), False, id="address"
+        ),
+        pytest.param(authenticated(jwt=(JwtSettings(),)), False, id="jwt"),
+        pytest.param(
+            authenticated(impersonation=ImpersonationSettings(users=("a",))), True, id="no-method"
+        ),
+        pytest.param(
+            Settings(
+                downstream=DownstreamSettings(
+                    identity_headers_from=(ipaddress.ip_network("::1"),),
+                )
+            ),
+            False,
+            id="front-proxies",
+        ),
+        pytest.param(
+            Settings(downstream=DownstreamSettings(trusted_proxies=(ipaddress.ip_network("::1"),))),
+            True,
+            id="proxies",
+        ),
+    ],
+)
+def test_who_is_known(settings: Settings, is_nobody_known: bool) -> None:
+    """Whether all clients are one; and all of this goes together."""
+    assert is_nobody_known == knows_nobody(settings)
+    if not settings.authentication.jwt:
+        check_identities(settings)
+
+
+def test_warning_of_reviews_without_credentials() -> None:
+    """A server lets hardly anybody create reviews without knowing who it is."""
+    reviews = ReviewSettings(is_enabled=True)
+    both = AuthenticationSettings(
+        token_review=reviews, impersonation=ImpersonationSettings(access_review=reviews)
+    )
+
+    assert ["authentication.tokenReview", "authentication.impersonation.accessReview"] == [
+        text.split()[0] for text in warnings(Settings(authentication=both))
+    ]
+    for own in (
+        UpstreamSettings(**TOKENS),
+        UpstreamSettings(
+            tls=UpstreamTlsSettings(certificate_file="c", key_file="k"), identity=FRONT_PROXY
+        ),
+    ):
+        assert [] == warnings(Settings(authentication=both, upstream=own))
+
+
+def test_warning_of_proxies_that_everybody_is() -> None:
+    """Then every client can claim any address."""
+    everybody = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("10.0.0.0/8"))
+
+    assert ["downstream.trustedProxies has 0.0.0.0/0: every client can claim any address"] == (
+        warnings(Settings(downstream=DownstreamSettings(trusted_proxies=everybody)))
+    )

@@ -16,9 +16,9 @@ from apfproxy.authn.assertion import (
 )
 from apfproxy.authn.credential_fields import CredentialRules, read_credentials
 from apfproxy.request.user import ANONYMOUS, User
-from apfproxy.settings import FrontProxySettings
+from apfproxy.settings import AuthenticationSettings
 
-RULES = CredentialRules.of(FrontProxySettings())
+RULES = CredentialRules.of(AuthenticationSettings())
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 ALL = User("\u00e9 x", ("g", "", "a\tb"), "1", (("a/B%", ("v", "")), ("k", ())))
 ACCOUNT = "system:serviceaccount:ns:n"

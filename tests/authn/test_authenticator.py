@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from apfproxy.authn.api_keys import ApiKeys, BasicKeys
 from apfproxy.authn.authenticator import (
     FOREVER_NS,
     Authenticator,
@@ -16,9 +17,11 @@ from apfproxy.authn.authenticator import (
 from apfproxy.authn.credentials import NO_CREDENTIALS, UNKNOWN_PEER, Credentials, Peer
 from apfproxy.authn.impersonation import Impersonations, effective
 from apfproxy.authn.verdict import Verdict
-from apfproxy.request.user import ANONYMOUS, User
+from apfproxy.request.user import ANONYMOUS, User, unverified
 from apfproxy.settings import FRONT_PROXY, IMPERSONATE, PASS_THROUGH, ImpersonationSettings
 from tests.authn.scripted_api import ADDRESS
+from tests.authn.test_api_keys import sha256
+from tests.authn.test_unverified_names import basic
 from tests.virtual_clock import VirtualClock
 
 S = 1_000_000_000
@@ -475,3 +478,159 @@ async def test_counts_and_shows_no_token() -> None:
     assert isinstance(identity, Identity)
     assert b"Bearer" in identity.lines
     assert "Bearer" not in repr(identity)
+
+
+KEY = Credentials(key="k1")
+BAD_KEY = Credentials(key="k2")
+PASSWORD = Credentials(basic=basic(b"keyed:k1"))
+BAD_PASSWORD = Credentials(basic=basic(b"keyed:k2"))
+NO_KEY = "the key is not in authentication.apiKeys.file"
+
+
+def with_keys(
+    *tokens: Tokens, is_unknown_anonymous: bool = False, rules: Rules | None = None
+) -> Authenticator:
+    """One that knows the API key `k1` of the user `keyed`, in its own field and by Basic."""
+    keys = ApiKeys("k.csv", is_unknown_anonymous=is_unknown_anonymous)
+    keys.take(f"{sha256('k1')},keyed,,batch".encode())
+    return Authenticator(
+        VirtualClock(S),
+        rules or Rules(judges_certificates=True),
+        tokens,
+        now_s=lambda: NOW_S,
+        keys=keys,
+        passwords=BasicKeys(keys),
+    )
+
+
+@pytest.mark.parametrize(
+    ("peer", "credentials", "who"),
+    [
+        pytest.param(UNKNOWN_PEER, KEY, "keyed", id="key"),
+        pytest.param(UNKNOWN_PEER, PASSWORD, "keyed", id="basic"),
+        pytest.param(UNKNOWN_PEER, BAD_KEY, f"401 {NO_KEY}", id="unknown-key"),
+        pytest.param(UNKNOWN_PEER, BAD_PASSWORD, f"401 {NO_KEY}", id="unknown-password"),
+        pytest.param(UNKNOWN_PEER, replace(GOOD, key="k1"), "keyed", id="key-before-token"),
+        pytest.param(UNKNOWN_PEER, replace(WRONG, key="k1"), "keyed", id="key-beside-bad-token"),
+        pytest.param(UNKNOWN_PEER, replace(GOOD, key="k2"), "token", id="token-beside-bad-key"),
+        pytest.param(UNKNOWN_PEER, replace(SLOW, key="k2"), "token", id="reviewed-token"),
+        pytest.param(UNKNOWN_PEER, replace(PASSWORD, key="k2"), "keyed", id="basic-beside-bad-key"),
+        pytest.param(UNKNOWN_PEER, replace(WRONG, key="k2"), "401 no token", id="both-bad"),
+        pytest.param(CERTIFICATE, KEY, "certificate", id="certificate-first"),
+        pytest.param(FRONT, replace(KEY, claimed=CLAIMED), "claimed", id="front-proxy-first"),
+        pytest.param(BAD, KEY, "keyed", id="beside-a-bad-certificate"),
+        pytest.param(EXPIRED, BAD_KEY, "401 the client's certificate has expired", id="expired"),
+    ],
+)
+async def test_keys(peer: Peer, credentials: Credentials, who: str) -> None:
+    """API keys come before tokens, and a bad one does not matter beside a good credential."""
+    assert who == name_of(await found(with_keys(Tokens()), peer, credentials))
+
+
+@pytest.mark.parametrize(
+    ("credentials", "who"),
+    [
+        pytest.param(BAD_KEY, "system:anonymous", id="key"),
+        pytest.param(BAD_PASSWORD, "system:anonymous", id="basic"),
+        pytest.param(replace(BAD_KEY, alias=unverified("key:", "1")), "key:1", id="told-apart"),
+        pytest.param(replace(WRONG, key="k2"), "401 no token", id="beside-a-bad-token"),
+        pytest.param(replace(GOOD, key="k2"), "token", id="beside-a-token"),
+        pytest.param(Credentials(basic="!"), "401 Basic is not a user name", id="malformed"),
+        pytest.param(KEY, "keyed", id="known"),
+    ],
+)
+async def test_unknown_keys_as_none(credentials: Credentials, who: str) -> None:
+    """Where only the server knows some keys."""
+    subject = with_keys(Tokens(), is_unknown_anonymous=True)
+
+    assert name_of(await found(subject, UNKNOWN_PEER, credentials)).startswith(who)
+
+
+async def test_groups_of_keys() -> None:
+    """Those of the file, so that FlowSchemas can name them."""
+    identity = await found(with_keys(), UNKNOWN_PEER, KEY)
+
+    assert isinstance(identity, Identity)
+    assert User("keyed", ("batch", AUTHENTICATED)) == identity.user
+    assert FOREVER_NS == identity.valid_until_ns
+
+
+ALIAS, OF_ADDRESS = unverified("header:", "al"), unverified("address:", "10.0.0.1")
+NAMED = Credentials(alias=ALIAS)
+AT = Peer(alias=OF_ADDRESS)
+
+
+@pytest.mark.parametrize(
+    ("peer", "credentials", "who"),
+    [
+        pytest.param(UNKNOWN_PEER, NAMED, "header:al", id="name"),
+        pytest.param(AT, NO_CREDENTIALS, "address:10.0.0.1", id="address"),
+        pytest.param(AT, NAMED, "header:al", id="name-before-address"),
+        pytest.param(AT, replace(GOOD, alias=ALIAS), "token", id="token"),
+        pytest.param(AT, replace(WRONG, alias=ALIAS), "401 no token", id="bad-token"),
+        pytest.param(AT, replace(KEY, alias=ALIAS), "keyed", id="key"),
+        pytest.param(AT, replace(BAD_KEY, alias=ALIAS), f"401 {NO_KEY}", id="bad-key"),
+        pytest.param(replace(BAD, alias=OF_ADDRESS), NAMED, f"401 {BAD.problem}", id="bad-peer"),
+        pytest.param(CERTIFICATE, NAMED, "certificate", id="certificate"),
+        pytest.param(
+            FRONT,
+            replace(NAMED, claimed=User("system:anonymous", ())),
+            "system:anonymous",
+            id="anonymous-by-a-front-proxy",
+        ),
+    ],
+)
+async def test_unverified_names(peer: Peer, credentials: Credentials, who: str) -> None:
+    """They stand in for the anonymous user only."""
+    assert who == name_of(await found(with_keys(Tokens()), peer, credentials))
+
+
+@pytest.mark.parametrize(
+    ("assertion", "lines"),
+    [
+        pytest.param(PASS_THROUGH, b"", id="pass"),
+        pytest.param(
+            FRONT_PROXY,
+            b"X-Remote-User: system:anonymous\r\nX-Remote-Group: system:unauthenticated\r\n",
+            id="front-proxy",
+        ),
+        pytest.param(
+            IMPERSONATE,
+            b"Authorization: Bearer 0wn\r\nImpersonate-User: system:anonymous\r\n",
+            id="impersonate",
+        ),
+    ],
+)
+async def test_origin_hears_of_no_unverified_name(assertion: str, lines: bytes) -> None:
+    """For it the client stays anonymous."""
+    subject = authenticator(Rules(assertion=assertion))
+    identity = await found(subject, AT, NAMED)
+
+    assert isinstance(identity, Identity)
+    assert (ALIAS, lines) == (identity.user, identity.lines)
+    assert (0, 0, 2) == (
+        subject.counters.anonymous,
+        subject.counters.authenticated,
+        subject.counters.unverified,
+    )
+
+
+async def test_unverified_name_may_not_impersonate() -> None:
+    """Whoever may, is asked about the anonymous user; and the impersonated one is classified."""
+    settings = ImpersonationSettings(users=(ALIAS.name,), groups=("system:masters",))
+    listed = authenticator(None, Impersonations(settings, None))
+    asked = Leave(answer=True)
+    wanted = replace(NAMED, impersonated=WANTED)
+
+    assert ALIAS.name == name_of(await found(listed, AT, wanted))
+    allowed = authenticator(None, asked)
+    assert WANTED.name == name_of(await found(allowed, AT, wanted))
+    assert {"system:anonymous"} == {user.name for user, _ in asked.asked}
+    assert (0, 2) == (allowed.counters.unverified, allowed.counters.anonymous)
+
+
+async def test_no_unverified_names_where_nobody_may_be_anonymous() -> None:
+    """A name that nobody verified is no credential."""
+    subject = authenticator(Rules(allows_anonymous=False))
+
+    assert "401 no credentials" == name_of(await found(subject, AT, NAMED))

@@ -15,15 +15,23 @@ from apfproxy.authn.credential_fields import (
 )
 from apfproxy.authn.credentials import NO_CREDENTIALS, Credentials
 from apfproxy.request.user import User
-from apfproxy.settings import FrontProxySettings
+from apfproxy.settings import (
+    ApiKeySettings,
+    AuthenticationSettings,
+    FrontProxySettings,
+    UnverifiedSettings,
+)
+from tests.authn.test_unverified_names import basic, digest
 
-STANDARD = CredentialRules.of(FrontProxySettings())
+STANDARD = CredentialRules.of(AuthenticationSettings())
 CUSTOM = CredentialRules.of(
-    FrontProxySettings(
-        username_headers=("X-User", "X-Remote-User"),
-        uid_headers=(),
-        group_headers=("X-Group", "X-Remote-Group"),
-        extra_header_prefixes=("X-Extra-", "X-More-"),
+    AuthenticationSettings(
+        front_proxy=FrontProxySettings(
+            username_headers=("X-User", "X-Remote-User"),
+            uid_headers=(),
+            group_headers=("X-Group", "X-Remote-Group"),
+            extra_header_prefixes=("X-Extra-", "X-More-"),
+        )
     )
 )
 
@@ -259,6 +267,97 @@ def test_nothing_is_no_credentials() -> None:
     assert read_credentials(STANDARD, [], [], []) is NO_CREDENTIALS
     assert is_impersonation(b"impersonate-user")
     assert not is_impersonation(b"impersonator")
+
+
+def anonymous(name: str) -> User:
+    """The user that an anonymous client counts as."""
+    return User(name, ("system:unauthenticated",))
+
+
+NAMING = CredentialRules.of(
+    AuthenticationSettings(
+        api_keys=ApiKeySettings(file="k.csv", is_basic=True),
+        unverified=UnverifiedSettings(
+            secret_headers=("X-Secret", "Authorization"), headers=("X-Client", "X-Team")
+        ),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("lines", "authorization", "expected"),
+    [
+        pytest.param([], b"", NO_CREDENTIALS, id="nothing"),
+        pytest.param([(b"x-api-key", b"k")], b"", Credentials(key="k"), id="key"),
+        pytest.param([(b"x-api-key", b"")], b"", NO_CREDENTIALS, id="empty-key"),
+        pytest.param(
+            [(b"x-api-key", b"k"), (b"x-api-key", b"")], b"", Credentials(key="k"), id="one"
+        ),
+        pytest.param([], b"Basic YTpi", Credentials(basic="YTpi"), id="basic"),
+        pytest.param([], b"\tbAsIc  YTpi ", Credentials(basic="YTpi"), id="basic-spelling"),
+        pytest.param([], b"Basic", NO_CREDENTIALS, id="basic-alone"),
+        pytest.param(
+            [], b"Basically YTpi", Credentials(alias=anonymous(digest("YTpi"))), id="other-scheme"
+        ),
+        pytest.param(
+            [],
+            b"Bearer t",
+            Credentials("t", alias=anonymous(digest("t"))),
+            id="token-that-tells-apart",
+        ),
+        pytest.param(
+            [(b"x-client", b"c")], b"", Credentials(alias=anonymous("header:c")), id="name"
+        ),
+        pytest.param(
+            [(b"x-client", b""), (b"x-team", b"t")],
+            b"",
+            Credentials(alias=anonymous("header:t")),
+            id="second",
+        ),
+        pytest.param(
+            [(b"x-secret", b"s"), (b"x-client", b"c"), (b"x-api-key", b"k")],
+            b"",
+            Credentials(key="k", alias=anonymous(digest("s"))),
+            id="all",
+        ),
+    ],
+)
+def test_naming(lines: Lines, authorization: bytes, expected: Credentials) -> None:
+    """What tells clients apart."""
+    found = read_credentials(NAMING, [], [authorization] if authorization else [], [], lines)
+
+    assert expected == found
+    assert "YTpi" not in repr(found)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        pytest.param([(b"x-api-key", b"k"), (b"x-api-key", b"l")], "x-api-key is", id="two-keys"),
+        pytest.param([(b"x-client", b"k"), (b"x-client", b"l")], "x-client is", id="two-names"),
+        pytest.param([(b"x-secret", b"k"), (b"x-secret", b"l")], "x-secret is", id="two-secrets"),
+        pytest.param([(b"x-client", b"\xff")], "not UTF-8", id="no-utf-8"),
+        pytest.param([(b"x-api-key", b"\xff")], "not UTF-8", id="key-no-utf-8"),
+        pytest.param([(b"x-client", b"a" * 65536)], "longer than 256 bytes", id="long"),
+    ],
+)
+def test_refuses_names(lines: Lines, message: str) -> None:
+    """Where the server might read another one, or nobody can."""
+    with pytest.raises(CredentialsError, match=message):
+        read_credentials(NAMING, [], [], [], lines)
+
+
+def test_naming_without_settings() -> None:
+    """A field means nothing unless a setting gives it a meaning."""
+    lines = [(b"x-api-key", b"k"), (b"x-client-id", b"c")]
+
+    assert read_credentials(STANDARD, [], [b"Basic YTpi"], [], lines) is NO_CREDENTIALS
+    assert not STANDARD.says_who(b"x-api-key")
+    assert NAMING.says_who(b"x-api-key")
+    assert NAMING.says_who(b"x-team")
+    assert NAMING.says_who(b"x-remote-user")
+    assert not NAMING.is_claim(b"x-api-key")
+    assert basic(b"a:b") == "YTpi"
 
 
 names = st.sampled_from(

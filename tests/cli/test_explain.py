@@ -59,6 +59,14 @@ def test_ways_to_ask(
     )
 
 
+def test_unverified_name(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its user is in the group that it will be in, unless groups are given."""
+    found = explained("list pods --as header:al", capsys)["user"]
+    assert {"name": "header:al", "groups": ["system:unauthenticated"]} == found
+    found = explained("list pods --as header:al --as-group dev", capsys)["user"]
+    assert ["dev", "system:authenticated"] == found["groups"]
+
+
 @pytest.mark.parametrize("who", ["", " --as alice"])
 def test_unknown_resource(who: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A resource that is likely misspelt is explained, with a note that says so."""

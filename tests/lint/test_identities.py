@@ -51,6 +51,9 @@ def test_identities() -> None:
         pytest.param(ALICE, set(), {AUTHENTICATED}, id="user"),
         pytest.param(DEVS, set(), {AUTHENTICATED}, id="group"),
         pytest.param(ANONYMOUS, set(), {UNAUTHENTICATED}, id="anonymous"),
+        pytest.param(
+            Identity(Who.USER, "header:al"), set(), {UNAUTHENTICATED}, id="unverified-name"
+        ),
         pytest.param(UNAUTHENTICATED, set(), set(), id="unauthenticated"),
         pytest.param(AUTHENTICATED, set(), set(), id="authenticated"),
         pytest.param(EVERYBODY, set(), set(), id="everybody"),

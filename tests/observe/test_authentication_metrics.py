@@ -31,10 +31,10 @@ REVIEWS = {
 
 
 def registry_of(reviews: dict[str, UpstreamApi]) -> CollectorRegistry:
-    """The families, of one client that was known, two anonymous, three refused, four open."""
+    """The families, of one client that was known, two anonymous, and so on."""
     counters = AuthenticationCounters()
     counters.authenticated, counters.anonymous, counters.refused = 1, 2, 3
-    counters.unavailable = 4
+    counters.unavailable, counters.unverified = 4, 5
     registry = CollectorRegistry()
     registry.register(Collected(lambda: authentication_families(counters, reviews)))
     return registry
@@ -47,6 +47,7 @@ def registry_of(reviews: dict[str, UpstreamApi]) -> CollectorRegistry:
         pytest.param("anonymous", 2, id="anonymous"),
         pytest.param("refused", 3, id="refused"),
         pytest.param("unavailable", 4, id="unavailable"),
+        pytest.param("unverified", 5, id="unverified"),
     ],
 )
 def test_authentications(result: str, count: int) -> None:

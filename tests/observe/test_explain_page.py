@@ -141,6 +141,13 @@ async def test_wrong_question(client: Client) -> None:
             "/a",
             id="service-account",
         ),
+        pytest.param(
+            "target=/a&user=header:al",
+            User("header:al", ("system:unauthenticated",)),
+            "get",
+            "/a",
+            id="unverified-name",
+        ),
     ],
 )
 def test_question(query: str, user: User, verb: str, path: str) -> None:

@@ -22,10 +22,14 @@ from apfproxy.proxy.request_fields import (
 )
 from apfproxy.proxy.upgrade import BEARER_PREFIX, Offer
 from apfproxy.request.user import User
-from apfproxy.settings import FrontProxySettings
+from apfproxy.settings import AuthenticationSettings, FrontProxySettings
 
 HOSTS = OriginHosts(b"origin:80", b"")
-NAMES = CredentialRules.of(FrontProxySettings(username_headers=("X-My-User", "X-Remote-User")))
+NAMES = CredentialRules.of(
+    AuthenticationSettings(
+        front_proxy=FrontProxySettings(username_headers=("X-My-User", "X-Remote-User"))
+    )
+)
 HOST = (b"Host", b"h")
 SPDY = (b"Upgrade", b"SPDY/3.1")
 END = b"X-Forwarded-Proto: http\r\n" + VIA + b"X-Forwarded-For: "
@@ -41,7 +45,7 @@ def read(
 
 def read_trusted(*lines: tuple[bytes, bytes]) -> RequestFields:
     """Read fields of a client that may assert identities, with a Host before them."""
-    rules = FieldRules(HOSTS, NAMES, believes_claims=True)
+    rules = FieldRules(HOSTS, NAMES, believes_claims=True, believes_forwarding=True)
     return read_fields([HOST, *lines], rules, is_http_10=False)
 
 

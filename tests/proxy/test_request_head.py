@@ -24,9 +24,9 @@ from apfproxy.proxy.request_head import (
 )
 from apfproxy.proxy.targets import read_target
 from apfproxy.proxy.upgrade import Offer
-from apfproxy.settings import FrontProxySettings
+from apfproxy.settings import AuthenticationSettings
 
-NAMES = CredentialRules.of(FrontProxySettings())
+NAMES = CredentialRules.of(AuthenticationSettings())
 END = b"X-Forwarded-Proto: http\r\n" + VIA + b"X-Forwarded-For: "
 SPDY_LINES = b"Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
 OWN = ("method", "target", "is_head", "forward", "framing", "is_http_10")

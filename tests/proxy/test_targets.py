@@ -13,7 +13,7 @@ from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
 from apfproxy.proxy.request_head import HeadLimits, HeadParser, RequestHead
 from apfproxy.proxy.targets import MAX_KEPT_TARGET_BYTES
-from apfproxy.settings import FrontProxySettings
+from apfproxy.settings import AuthenticationSettings
 from tests.proxy.fakes import Bench
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def parse(line: bytes) -> RequestHead:
     """The head with a line."""
-    names = CredentialRules.of(FrontProxySettings())
+    names = CredentialRules.of(AuthenticationSettings())
     parser = HeadParser(
         HeadLimits(9, 9999), FieldRules(OriginHosts(b"o", b""), names), MemoryBudget(0)
     )

@@ -7,7 +7,7 @@ import re
 
 LONGEST_HEADER_NAME = 64
 SECRET_HEADERS = frozenset(
-    {"authorization", "cookie", "proxy-authorization", "sec-websocket-protocol"}
+    {"authorization", "cookie", "proxy-authorization", "sec-websocket-protocol", "x-api-key"}
 )
 """Objects, metrics, dumps and logs show what annotations and flows are named by."""
 _CONNECTION_HEADERS = frozenset(

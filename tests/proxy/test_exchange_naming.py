@@ -1,0 +1,362 @@
+"""Who asks an API that is not Kubernetes: API keys, Basic, and names that nobody verifies."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.authn.api_keys import ApiKeys, BasicKeys
+from apfproxy.authn.authenticator import Authenticator, Rules
+from apfproxy.proxy import client_kinds as client_kinds_module
+from apfproxy.proxy.identification import Identification
+from apfproxy.proxy.request_log import RequestLog
+from apfproxy.settings import (
+    FRONT_PROXY,
+    PASS_THROUGH,
+    AccessLogSettings,
+    Address,
+    ApiKeySettings,
+    AuthenticationSettings,
+    DownstreamSettings,
+    UnverifiedSettings,
+    UpstreamSettings,
+)
+from tests.authn.test_api_keys import sha256
+from tests.authn.test_unverified_names import basic, digest
+from tests.proxy.fakes import OK, Bench, body, connection_of, status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from apfproxy.settings import Network
+    from tests.proxy.fakes import FakeTransport
+    from tests.virtual_clock import VirtualClock
+
+CHALLENGE = b'WWW-Authenticate: Basic realm="apfproxy"\r\n'
+KEYS = f"{sha256('k1')},alice,,batch\n{sha256('k2')},bob,\n"
+PROXY, CLIENT, OTHER = "10.9.0.1", "192.0.2.1", "192.0.2.2"
+PROXIES: tuple[Network, ...] = (ipaddress.ip_network("10.9.0.0/16"),)
+
+
+def get(*lines: str, target: str = "/") -> bytes:
+    """A request with such fields."""
+    head = [f"GET {target} HTTP/1.1", "Host: h", *lines, "", ""]
+    return "\r\n".join(head).encode("utf-8", "surrogateescape")
+
+
+class Naming(Bench):
+    """A data plane that tells clients apart by all that there is, and knows two keys.
+
+    Attributes:
+        keys: Those.
+        records: Lines of the access log.
+    """
+
+    def __init__(self, assertion: str = PASS_THROUGH) -> None:
+        self.keys = ApiKeys("k.csv")
+        self.keys.take(KEYS.encode())
+        self.authenticated = 0
+
+        def identification(clock: VirtualClock) -> Identification:
+            return Identification(
+                Authenticator(
+                    clock,
+                    Rules(assertion=assertion, challenges=CHALLENGE),
+                    keys=self.keys,
+                    passwords=BasicKeys(self.keys),
+                )
+            )
+
+        super().__init__(
+            seats=100,
+            downstream=DownstreamSettings(trusted_proxies=PROXIES),
+            upstream=UpstreamSettings(address=Address(host="origin", port=80), identity=assertion),
+            authentication=AuthenticationSettings(
+                api_keys=ApiKeySettings(file="k.csv", is_basic=True),
+                unverified=UnverifiedSettings(
+                    secret_headers=("X-Secret",), headers=("X-Client-Id",), is_by_address=True
+                ),
+            ),
+            identification=identification,
+        )
+        self.records: list[dict[str, object]] = []
+        self.context.access_log = RequestLog(AccessLogSettings(), self.clock, self._write)
+
+    def _write(self, lines: bytes, number: int) -> None:
+        records = [json.loads(line) for line in lines.splitlines()]
+        assert number == len(records)
+        self.records += records
+
+    def user_of(self, client: FakeTransport, request: bytes) -> str:
+        """The user that a request is classified as, which is answered; or why it is refused."""
+        self.send(client, request)
+        exchange = connection_of(client).exchange
+        if exchange is None:
+            return status(client.take()).decode()
+        name = exchange.passage.user_name
+        self.send(self.origins[0], OK)
+        assert b"200" == status(client.take())
+        return name
+
+    @property
+    def authentications(self) -> int:
+        """How often an authenticator was asked."""
+        counters = self.context.authenticator.counters
+        return counters.anonymous + counters.unverified + counters.authenticated + counters.refused
+
+
+@pytest.fixture
+def bench() -> Iterator[Naming]:
+    """Such a data plane."""
+    with Naming() as result:
+        yield result
+
+
+@pytest.mark.parametrize(
+    ("lines", "user"),
+    [
+        pytest.param([], f"address:{CLIENT}", id="nothing"),
+        pytest.param(["X-API-Key: k1"], "alice", id="key"),
+        pytest.param(["x-api-key:k2"], "bob", id="key-in-small-letters"),
+        pytest.param(["X-API-Key: k3"], "401", id="unknown-key"),
+        pytest.param(["X-API-Key: k1, k2"], "401", id="keys-in-a-list"),
+        pytest.param(["X-API-Key: k1", "X-API-Key: k2"], "400", id="two-keys"),
+        pytest.param(["X-API-Key: k1", "X-API-Key: k1"], "alice", id="the-same-key-twice"),
+        pytest.param(["X-API-Key:"], f"address:{CLIENT}", id="empty-key"),
+        pytest.param(["X_API_Key: k1"], f"address:{CLIENT}", id="underscores"),
+        pytest.param(["X-API-Key : k1"], "400", id="space-before-the-colon"),
+        pytest.param(["X-API-Key: k1", "Connection: x-api-key"], "400", id="nominated-key"),
+        pytest.param(["X-API-Key: k\udcff"], "400", id="key-no-utf-8"),
+        pytest.param(["X-API-Key: " + "k" * 60000], "401", id="long-key"),
+        pytest.param([f"Authorization: Basic {basic(b'alice:k1')}"], "alice", id="basic"),
+        pytest.param([f"Authorization: Basic {basic(b'bob:k1')}"], "401", id="basic-of-another"),
+        pytest.param(["Authorization: Basic !"], "401", id="basic-malformed"),
+        pytest.param(["Authorization: Basic a", "Authorization: Basic b"], "400", id="two-basic"),
+        pytest.param(["Authorization: Bearer k1"], f"address:{CLIENT}", id="no-bearer-here"),
+        pytest.param(["X-Client-Id: al"], "header:al", id="name"),
+        pytest.param(["X-Client-Id: system:admin"], "header:system:admin", id="system"),
+        pytest.param(["X-Client-Id: alice"], "header:alice", id="name-of-another"),
+        pytest.param(["X-Client-Id: a", "X-Client-Id: b"], "400", id="two-names"),
+        pytest.param(["X-Client-Id:"], f"address:{CLIENT}", id="empty-name"),
+        pytest.param(["X-Client-Id: \udcff"], "400", id="name-no-utf-8"),
+        pytest.param(["X-Client-Id: " + "a" * 60000], "400", id="long-name"),
+        pytest.param(["X-Client-Id: a\tb"], "400", id="tab"),
+        pytest.param(["X_Client_Id: al"], f"address:{CLIENT}", id="name-with-underscores"),
+        pytest.param(["X-Client-Id: al", "Connection: X-Client-ID"], "400", id="nominated-name"),
+        pytest.param(["X-Secret: s3cret"], digest("s3cret"), id="secret"),
+        pytest.param(["X-API-Key: k1", "X-Client-Id: al"], "alice", id="key-before-name"),
+        pytest.param(["X-API-Key: k3", "X-Client-Id: al"], "401", id="bad-key-beside-a-name"),
+        pytest.param(["X-Remote-User: root"], f"address:{CLIENT}", id="claim-of-nobody"),
+        pytest.param([f"X-Forwarded-For: {OTHER}"], f"address:{CLIENT}", id="forged-address"),
+        pytest.param([f"Forwarded: for={OTHER}"], f"address:{CLIENT}", id="forged-forwarded"),
+        pytest.param([f"X-Real-IP: {OTHER}"], f"address:{CLIENT}", id="forged-real-ip"),
+    ],
+)
+def test_who_asks(bench: Naming, lines: list[str], user: str) -> None:
+    """Each way to say it, and attempts to be somebody else."""
+    client = bench.client((CLIENT, 1))
+
+    assert user == bench.user_of(client, get(*lines))
+    bench.end(client)
+    bench.assert_at_rest()
+
+
+def test_challenge(bench: Naming) -> None:
+    """401 says how to do better; 400 does not."""
+    client = bench.client((CLIENT, 1))
+    bench.send(client, get("X-API-Key: k3"))
+    answer = client.take()
+
+    assert b"401" == status(answer)
+    assert CHALLENGE in answer
+    assert b'"message": "Unauthorized"' in body(answer)
+    assert b"k3" not in answer
+    bench.end(client)
+
+
+def test_identity_changes_within_a_connection(bench: Naming) -> None:
+    """Each request is somebody's by itself, and one that comes again is not authenticated again."""
+    client = bench.client((CLIENT, 1))
+    requests = (
+        get("X-API-Key: k1"),
+        get("X-Client-Id: al"),
+        get(),
+        get("X-API-Key: k3"),
+        get("X-API-Key: k2"),
+    )
+    expected = ["alice", "header:al", f"address:{CLIENT}", "401", "bob"]
+
+    assert expected == [bench.user_of(client, request) for request in requests]
+    for _ in range(2):  # what comes a second time is kept
+        assert expected == [bench.user_of(client, request) for request in requests]
+    before = bench.authentications
+    assert expected == [bench.user_of(client, request) for request in requests]
+    assert before + 1 == bench.authentications  # only the refused one
+    assert expected[0] == bench.user_of(client, get("X-API-Key: k1", target="/other"))
+    assert before + 1 == bench.authentications
+    bench.end(client)
+
+
+def test_addresses_share_nothing(bench: Naming) -> None:
+    """Equal requests of two addresses are two users', also once both are kept."""
+    clients = [bench.client((address, 1)) for address in (CLIENT, OTHER, "2001:db8::1")]
+    for _ in range(4):
+        assert [f"address:{CLIENT}", f"address:{OTHER}", "address:2001:db8::/64"] == [
+            bench.user_of(client, get()) for client in clients
+        ]
+    assert 6 == bench.authentications  # twice each, until their heads were kept
+    again = bench.client(("2001:db8::2", 1))
+    assert "address:2001:db8::/64" == bench.user_of(again, get())
+    assert 6 == bench.authentications
+    for client in (*clients, again):
+        bench.end(client)
+
+
+def test_many_addresses_are_bounded(bench: Naming, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept of clients that are gone does not grow with their number."""
+    monkeypatch.setattr(client_kinds_module, "MAX_KINDS", 4)
+    kinds = bench.context.client_kinds
+    for number in range(20):
+        kinds.heads_of(f"192.0.2.{number}")
+
+    assert "<ClientKinds: 4>" == repr(kinds)
+
+
+@pytest.mark.parametrize(
+    ("hops", "user", "logged"),
+    [
+        pytest.param(None, f"address:{PROXY}", PROXY, id="none"),
+        pytest.param(CLIENT, f"address:{CLIENT}", CLIENT, id="client"),
+        pytest.param(f"{OTHER}, {CLIENT}", f"address:{CLIENT}", CLIENT, id="forged"),
+        pytest.param(f"{CLIENT}, 10.9.3.3", f"address:{CLIENT}", CLIENT, id="two-proxies"),
+        pytest.param(f"{CLIENT}, unknown", f"address:{PROXY}", PROXY, id="no-address"),
+        pytest.param("2001:db8::7", "address:2001:db8::/64", "2001:db8::7", id="ipv6"),
+        pytest.param('"\\', f"address:{PROXY}", PROXY, id="no-text-for-the-log"),
+    ],
+)
+def test_trusted_proxies(bench: Naming, hops: str | None, user: str, logged: str) -> None:
+    """The last address that is no trusted proxy's is the client's, in the access log as well."""
+    client = bench.client((PROXY, 1))
+    request = get(*([] if hops is None else [f"X-Forwarded-For: {hops}"]))
+
+    assert user == bench.user_of(client, request)
+    sent = bench.origins[0]
+    bench.send(client, request)
+    chain = PROXY if hops is None else f"{hops}, {PROXY}"
+    assert sent.take().endswith(f"\r\nX-Forwarded-For: {chain}\r\n\r\n".encode())
+    bench.send(sent, OK)
+    assert bench.context.access_log is not None
+    bench.context.access_log.flush()
+    assert {(user, logged)} == {(each["user"], each["client"]) for each in bench.records}
+    bench.end(client)
+
+
+def test_clients_behind_one_connection(bench: Naming) -> None:
+    """A load balancer mixes its clients' requests on one connection; none takes another's name."""
+    client = bench.client((PROXY, 1))
+    for _ in range(3):
+        assert [f"address:{CLIENT}", f"address:{OTHER}"] == [
+            bench.user_of(client, get(f"X-Forwarded-For: {address}")) for address in (CLIENT, OTHER)
+        ]
+    bench.end(client)
+
+
+def test_how_a_trusted_proxy_was_reached(bench: Naming) -> None:
+    """Its other X-Forwarded-* fields go on; but it names no user."""
+    client = bench.client((PROXY, 1))
+    bench.send(client, get("X-Forwarded-Proto: https", "X-Remote-User: root"))
+    sent = bench.origins[0].take()
+
+    assert b"\r\nX-Forwarded-Proto: https\r\n" in sent
+    assert 1 == sent.count(b"X-Forwarded-Proto")
+    assert b"root" not in sent
+    bench.end(client)
+
+
+@pytest.mark.parametrize(
+    ("assertion", "lines"),
+    [
+        pytest.param(PASS_THROUGH, [b"X-API-Key: k1", b"X-Client-Id: al"], id="pass-through"),
+        pytest.param(
+            FRONT_PROXY,
+            [
+                b"X-Remote-User: alice",
+                b"X-Remote-Group: batch",
+                b"X-Remote-Group: system:authenticated",
+                b"X-Client-Id: al",
+            ],
+            id="front-proxy",
+        ),
+    ],
+)
+def test_what_the_origin_gets(assertion: str, lines: list[bytes]) -> None:
+    """Keys go on where the client's own credentials do, names always; look-alikes never."""
+    with Naming(assertion) as bench:
+        client = bench.client((CLIENT, 1))
+        bench.send(
+            client,
+            get("X-API-Key: k1", "X-Client-Id: al", "X_API_KEY: k9", "X-Client_Id: root"),
+        )
+        sent = bench.origins[0].take().split(b"\r\n")
+
+        assert sorted(lines) == sorted(
+            line for line in sent if line.lower().startswith((b"x-api", b"x_api", b"x-c", b"x-r"))
+        )
+        bench.end(client)
+
+
+def test_trailers_say_nobody(bench: Naming) -> None:
+    """A server may add trailers to the head: none that says who asks goes on."""
+    client = bench.client((CLIENT, 1))
+    bench.send(
+        client,
+        b"POST / HTTP/1.1\r\nHost: h\r\nX-API-Key: k1\r\nTransfer-Encoding: chunked\r\n\r\n"
+        b"1\r\na\r\n0\r\nX-API-Key: k2\r\nx_client-id: root\r\nX-Sum: 1\r\n\r\n",
+    )
+
+    assert bench.origins[0].take().endswith(b"0\r\nX-Sum: 1\r\n\r\n")
+    bench.end(client)
+
+
+def test_keys_that_are_gone(bench: Naming) -> None:
+    """Once the file has changed, requests that were kept are authenticated again."""
+    client = bench.client((CLIENT, 1))
+    for _ in range(3):
+        assert "alice" == bench.user_of(client, get("X-API-Key: k1"))
+    bench.keys.take(KEYS.replace("alice", "carol").encode())
+    bench.context.forget_identities()
+    assert "carol" == bench.user_of(client, get("X-API-Key: k1"))
+    bench.keys.take(b"")
+    bench.context.forget_identities()
+
+    assert "401" == bench.user_of(client, get("X-API-Key: k1"))
+    bench.end(client)
+
+
+def test_proxies_are_trusted_until_the_settings_say_otherwise(bench: Naming) -> None:
+    """A reload decides anew, for open connections as well."""
+    client = bench.client((PROXY, 1))
+    request = get(f"X-Forwarded-For: {CLIENT}")
+    assert f"address:{CLIENT}" == bench.user_of(client, request)
+    downstream = replace(bench.settings.downstream, trusted_proxies=())
+    bench.context.configure(replace(bench.settings, downstream=downstream))
+
+    assert f"address:{PROXY}" == bench.user_of(client, request)
+    bench.end(client)
+
+
+def test_log_has_no_key(bench: Naming) -> None:
+    """Neither a good one, nor one that is refused, nor a secret that tells apart."""
+    client = bench.client((CLIENT, 1))
+    for line in ("X-API-Key: k1", "X-API-Key: k3-s3cret", "X-Secret: s3cret"):
+        bench.user_of(client, get(line))
+    assert bench.context.access_log is not None
+    bench.context.access_log.flush()
+
+    assert ["alice", None, digest("s3cret")] == [each["user"] for each in bench.records]
+    assert "s3cret" not in json.dumps(bench.records)
+    bench.end(client)
