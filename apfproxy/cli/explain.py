@@ -153,9 +153,8 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
     if user is not None:
         # What was supposed about a raw request's user does not matter then.
         notes = () if words == (STDIN,) else asked.notes
-        asked = replace(
-            asked, user=effective(User(user, supposed_groups(user, groups))), notes=notes
-        )
+        named = effective(User(user, supposed_groups(user, groups)))
+        asked = replace(asked, user=named, notes=notes)
     asked = replace(asked, headers=headers + asked.headers)
     if asks_no_proxy:
         explanation = explained_offline(asked, hash_seed, objects)

@@ -61,9 +61,9 @@ def test_ways_to_ask(
 
 def test_unverified_name(capsys: pytest.CaptureFixture[str]) -> None:
     """Its user is in the group that it will be in, unless groups are given."""
-    found = explained("list pods --as header:al", capsys)["user"]
+    found = explained("list pods --as header:al --offline", capsys)["user"]
     assert {"name": "header:al", "groups": ["system:unauthenticated"]} == found
-    found = explained("list pods --as header:al --as-group dev", capsys)["user"]
+    found = explained("list pods --as header:al --as-group dev --offline", capsys)["user"]
     assert ["dev", "system:authenticated"] == found["groups"]
 
 
