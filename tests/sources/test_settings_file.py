@@ -141,8 +141,8 @@ logLevel: debug
             "head_timeout: 1s",
             "f:1: head_timeout: unknown key; known at the top: downstream, upstream,"
             " authentication, tunnel, watch, drain,"
-            " flowControl, accessLog, topFlows, admin, adminSocketMode, adminTokenFile, logLevel,"
-            " logFormat",
+            " flowControl, accessLog, topFlows, admin, adminSocketMode, adminTokenFile, metrics,"
+            " logLevel, logFormat",
             id="nothing-like-it",
         ),
         pytest.param(
@@ -160,8 +160,8 @@ logLevel: debug
             "? [a]\n: 1",
             "f:1: ?: unknown key; known at the top: downstream, upstream,"
             " authentication, tunnel, watch, drain,"
-            " flowControl, accessLog, topFlows, admin, adminSocketMode, adminTokenFile, logLevel,"
-            " logFormat",
+            " flowControl, accessLog, topFlows, admin, adminSocketMode, adminTokenFile, metrics,"
+            " logLevel, logFormat",
             id="key-is-a-list",
         ),
         pytest.param(
