@@ -23,7 +23,7 @@ def number_text(number: float) -> str:
     """A number in few digits, such as 1,234, 12, 2.5 or 0.03."""
     if number >= LEAST_WHOLE or number == round(number):
         return f"{number:,.0f}"
-    return f"{number:.1f}" if number >= 1 else f"{number:.1g}"
+    return f"{number:.1f}".removesuffix(".0") if number >= 1 else f"{number:.1g}"
 
 
 def duration_text(seconds: float) -> str:

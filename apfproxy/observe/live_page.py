@@ -22,6 +22,7 @@ from apfproxy.flowcontrol.queue_set import QueueSetKind
 from apfproxy.observe.live_feed import Listener, LiveFeed, event
 from apfproxy.observe.live_history import SAMPLE_S, LiveHistory
 from apfproxy.observe.live_recent import recent
+from apfproxy.observe.live_requests import level_requests
 from apfproxy.observe.live_state import NO_RECENT, live_state
 from apfproxy.observe.negotiation import qualities
 from apfproxy.observe.responses import page_response
@@ -57,6 +58,7 @@ EVENTS_PATH = "/events"
 LIVE_INDEX = {
     "/": "this list; in a browser the live page",
     "/debug/live": "the live page's state, as JSON",
+    "/debug/live/requests": "what waits and executes in a level, the oldest; ?priorityLevel=",
     "/debug/live/hand": "a flow's hand of queues; ?priorityLevel=&flowSchema=&flow=",
     EVENTS_PATH: "the same state as server-sent events, as it changes",
 }
@@ -93,6 +95,7 @@ class LivePage:
         return [
             web.get("/debug/live", self.state),
             web.get("/debug/live/hand", self.hand),
+            web.get("/debug/live/requests", self.requests),
             web.get(EVENTS_PATH, self.events, allow_head=False),
             web.get("/page/{path:.+}", self.file),
         ]
@@ -120,18 +123,24 @@ class LivePage:
     async def hand(self, request: web.Request) -> web.Response:
         """Answer with the queues that a flow may use."""
         query = request.query
-        name, schema = query.get("priorityLevel", ""), query.get("flowSchema", "")
-        level = self._controller.levels.get(name)
+        level = self._controller.levels.get(query.get("priorityLevel", ""))
         if level is None:
-            text = f"priorityLevel: there is no priority level {name!r}; /debug/live lists them\n"
-            return web.Response(text=text, status=404)
+            return no_level(request)
         config = level.queue_set.config
         hand: list[int] = []
         if config.kind is QueueSetKind.QUEUE:
             flow = query.get("flow", "") if config.queues > 1 else ""
-            hash_ = self._controller.flow_hash(schema, flow)
+            hash_ = self._controller.flow_hash(query.get("flowSchema", ""), flow)
             hand = list(Dealer(config.queues, config.hand_size).deal(hash_))
-        return web.json_response({"priorityLevel": name, "hand": hand})
+        return web.json_response({"priorityLevel": level.name, "hand": hand})
+
+    async def requests(self, request: web.Request) -> web.Response:
+        """Answer with what waits and executes in a level."""
+        level = self._controller.levels.get(request.query.get("priorityLevel", ""))
+        if level is None:
+            return no_level(request)
+        found = level_requests(level.queue_set, self._controller.now_ns())
+        return web.json_response(found, headers={"Cache-Control": "no-store"})
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Send events until the client goes or the application ends."""
@@ -213,6 +222,13 @@ class LivePage:
 
     async def _close(self, _app: web.Application) -> None:
         self.feed.close()
+
+
+def no_level(request: web.Request) -> web.Response:
+    """That the level of a question is not there."""
+    name = request.query.get("priorityLevel", "")
+    text = f"priorityLevel: there is no priority level {name!r}; /debug/live lists them\n"
+    return web.Response(text=text, status=404)
 
 
 def wants_page(accept: str) -> bool:

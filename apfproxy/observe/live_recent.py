@@ -93,6 +93,7 @@ def _level(controller: Controller, level: PriorityLevel, rates: Rates, now_ns: i
     return {
         "condition": condition,
         "dispatchedPerSecond": round(rates.dispatched, 2),
+        "servedPerSecond": round(rates.dispatched, 2),
         "rejectedPerSecond": {
             reason.value: round(rate, 2) for reason, rate in rates.rejected.items()
         },

@@ -60,6 +60,7 @@ NO_RECENT = Recent()
 NEW_LEVEL = {
     "condition": IDLE,
     "dispatchedPerSecond": 0.0,
+    "servedPerSecond": 0.0,
     "rejectedPerSecond": {},
     "oldestWaitSeconds": 0.0,
     "holder": None,

@@ -79,12 +79,15 @@ def verdict(state: Mapping[str, Any], unix_s: float) -> list[dict[str, str]]:
         state: Of the live page; what it lacks is not judged.
         unix_s: The time of the state.
     """
-    found = [finding for rule in RULES for finding in rule(state, unix_s)]
+    found = [(*finding, rule) for rule in RULES for finding in rule(state, unix_s)]
     order = list(Severity)
     found.sort(key=lambda finding: order.index(finding[0]))
+    sentences = [{"severity": severity.value, "text": text} for severity, text, _ in found]
     if not found or found[0][0] not in {ERROR, WARNING}:
-        found.insert(0, (OK, all_is_well(state)))
-    return [{"severity": severity.value, "text": text} for severity, text in found]
+        sentences.insert(0, {"severity": OK.value, "text": all_is_well(state)})
+    elif found[0][2] in {rejections, waits} and (told := server_text(state)):
+        sentences[0]["text"] += f"; {told}"  # often the reason
+    return sentences
 
 
 def server_failing(state: Mapping[str, Any], unix_s: float) -> Iterator[Finding]:
@@ -111,12 +114,11 @@ def rejections(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
             found.append((sum(rates.values()), max(rates, key=lambda reason: rates[reason]), level))
     found.sort(key=lambda each: -each[0])
     verb, severity = ("would reject", NOTE) if _observes(state) else ("rejects", ERROR)
-    for place, (rate, reason, level) in enumerate(found):
+    for rate, reason, level in found:
         waiting = f", {_waiting(state, level['waiting'])}" if level["waiting"] else ""
         holder = f": {held}" if (held := _holder(level)) else ""
-        server = "" if place or not (told := server_text(state)) else f"; {told}"
         rejects = f"{name_text(level['name'])} {verb} {number_text(rate)}/s ({REASONS[reason]})"
-        yield severity, rejects + waiting + holder + server
+        yield severity, rejects + waiting + holder
 
 
 def limits_of_objects(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
@@ -130,7 +132,10 @@ def limits_of_objects(state: Mapping[str, Any], _unix_s: float) -> Iterator[Find
 
 
 def waits(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
-    """Levels in which requests wait, but none are rejected; the longest wait first."""
+    """Levels in which requests wait, but none are rejected; the longest wait first.
+
+    It is a warning if a wait is long, or if more wait than the level has seats.
+    """
     levels = [
         level
         for level in state["levels"]
@@ -139,12 +144,12 @@ def waits(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     levels.sort(key=lambda level: -level["oldestWaitSeconds"])
     for level in levels:
         oldest_s = level["oldestWaitSeconds"]
-        is_long = oldest_s >= LONG_WAIT_S and not _observes(state)
+        is_much = oldest_s >= LONG_WAIT_S or level["waiting"] > level["current"]
         text = f"{_waiting(state, level['waiting'])} in {name_text(level['name'])}"
         if oldest_s:
             text += f", the first for {duration_text(oldest_s)}"
         holder = f": {held}" if (held := _holder(level)) else ""
-        yield (WARNING if is_long else NOTE), text + holder
+        yield (WARNING if is_much and not _observes(state) else NOTE), text + holder
 
 
 def kept_seats(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
@@ -172,7 +177,7 @@ def kept_seats(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     if kept <= 0:
         return
     greatest = sorted(idle, key=lambda name: -idle[name])
-    named = [f"{name_text(name)} {number_text(idle[name])}" for name in greatest]
+    named = [name_text(name) for name in greatest]
     severity = WARNING if kept >= MANY_KEPT * seats and not _observes(state) else NOTE
     are = "is" if kept == 1 else "are"
     yield severity, f"{text}{number_text(kept)} {are} kept for idle levels ({_listed(named)})"

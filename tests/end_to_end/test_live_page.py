@@ -46,7 +46,7 @@ SETUP = Setup(
 LIVE = "document.getElementById('connection').dataset.state === 'live'"
 ROW = "document.querySelector('tr[data-level=narrow]')"
 SEATS = f"Number({ROW}.querySelector('td:nth-child(3) b').textContent)"
-WAITING = f"Number({ROW}.querySelector('td:nth-child(6) b').textContent)"
+WAITING = f"Number({ROW}.querySelector('td:nth-child(4) b').textContent)"
 FULL = f"Number(/scaleX\\(([0-9.]+)/.exec({ROW}.querySelector('.used').style.transform)[1])"
 HAND = "document.getElementById('hand-text').textContent"
 FOCUSED = "document.activeElement"
@@ -63,9 +63,14 @@ import('/page/history.js').then(({ History }) => {
   window.seconds = [history.times, history.levels.get('a').waiting];
 })
 """.strip()
-GROUPS = "document.querySelector('[name=groups]').value"
+GROUPS = "document.querySelector('[name=groups]').placeholder"
+FOCUS_USER = "document.querySelector('[name=user]').select()"
+PATH = "document.querySelector('[name=path]').value = '/api/v1/namespaces/default/pods'"
+VERDICT = "document.getElementById('verdict-text').textContent"
+SEVERITY = "document.getElementById('verdict').dataset.severity"
 SAID = """
-['heat-cell', 'flows-none', 'events-none'].map((id) => document.getElementById(id).textContent)
+['heat-cell', 'flows-none', 'events-none', 'verdict-text']
+  .map((id) => document.getElementById(id).textContent)
 """.strip()
 NO_EVENTS = """
 window.handlers = {};
@@ -135,13 +140,151 @@ async def test_bars_move(browser: Chrome) -> None:
 
 
 @on_uvloop
+async def test_verdict(browser: Chrome) -> None:
+    """The first line says in words what is wrong, and when all is well again."""
+    async with shown(browser) as (scene, tab):
+        well = await tab.run(f"[{SEVERITY}, {VERDICT}]")
+        await ask_as(scene, "ann", 12)
+        await tab.until(f"{SEVERITY} === 'warning'")
+        wrong = await tab.run(VERDICT)
+        said = await tab.run("document.getElementById('verdict-said').textContent")
+        scene.close_clients()
+        await tab.until(f"{SEVERITY} === 'ok'")
+
+    assert "ok" == well[0]
+    assert well[1].startswith("All is well: no requests just now, nothing waits")
+    assert wrong.startswith("8 wait in narrow")
+    assert "user ann holds 4 of its 4 seats" in wrong
+    assert said.startswith("Warning: 8 wait in narrow")
+
+
+@on_uvloop
+async def test_a_change_that_is_refused(browser: Chrome) -> None:
+    """It is red in the header and on its card, and the first line says it."""
+    async with shown(browser) as (scene, tab):
+        before = await tab.run("document.getElementById('refused').hidden")
+        scene.process.health.report("configuration", "not in force: a.yaml:3: <b>spec</b>")
+        await tab.until("!document.getElementById('refused').hidden")
+        card = await tab.run("document.getElementById('configuration-problem').textContent")
+        await tab.until(f"{SEVERITY} === 'error'")
+        verdict = await tab.run(VERDICT)
+        scene.process.health.report("configuration", None)
+        await tab.until("document.getElementById('refused').hidden")
+
+    assert before
+    assert "not in force: a.yaml:3: <b>spec</b>" == card
+    assert "The objects: not in force: a.yaml:3: <b>spec</b>" == verdict
+
+
+@on_uvloop
+async def test_levels_in_need_first(browser: Chrome) -> None:
+    """A level that waits is first; idle ones are folded, until somebody asks for them."""
+    rows = "[...document.querySelectorAll('#level-rows tr')]"
+    names = f"{rows}.filter((row) => !row.hidden).map((row) => row.dataset.level)"
+    async with shown(browser) as (scene, tab):
+        fold = "document.getElementById('idle-levels')"
+        idle = await tab.run(f"[{fold}.hidden, {names}]")
+        await ask_as(scene, "ann", 9)
+        await tab.until(f"!{fold}.hidden")
+        folded = await tab.run(f"[{fold}.textContent, {names}]")
+        await tab.run(f"{fold}.focus()")
+        await tab.press(Keys.ENTER)
+        await tab.until(f"{fold}.getAttribute('aria-expanded') === 'true'")
+        unfolded = await tab.run(f"[{fold}.textContent, {names}]")
+        exempt = await tab.run("document.querySelector('tr[data-level=exempt] .bar').hidden")
+
+    assert [True, ["narrow", "catch-all", "exempt"]] == idle
+    assert ["Show 2 idle levels", ["narrow"]] == folded
+    assert ["Hide idle levels", ["narrow", "catch-all", "exempt"]] == unfolded
+    assert exempt
+
+
+@on_uvloop
+async def test_requests_of_a_level(browser: Chrome) -> None:
+    """The name of a level leads to what waits and executes there."""
+    text = "document.getElementById('requests-text').textContent"
+    async with shown(browser) as (scene, tab):
+        await ask_as(scene, "<i>ann</i>", 7)
+        await tab.until(f"{WAITING} === 3")
+        await tab.run(f"{ROW}.querySelector('button.name').focus()")
+        await tab.press(Keys.ENTER)
+        told = await tab.until(f"{text}.includes('4 execute') && {text}")
+        users = await tab.run(
+            "[...document.querySelectorAll('#request-rows .name:not(.mono)')]"
+            ".map((node) => node.textContent)"
+        )
+        level = await tab.run("document.getElementById('queue-level').value")
+        scene.close_clients()
+        await tab.until(f"{text} === 'Nothing waits or executes in this level.'")
+
+    assert "3 wait, 4 execute" == told
+    assert ["<i>ann</i>"] * 7 == users
+    assert "narrow" == level
+
+
+@on_uvloop
+async def test_flow_schemas(browser: Chrome) -> None:
+    """FlowSchemas are listed in order, with what matches them."""
+    rows = "[...document.querySelectorAll('#schema-rows tr')]"
+    async with shown(browser) as (scene, tab):
+        await ask_as(scene, "ann", 3)
+        matched = f"{rows}[1].querySelector('td:nth-child(4) b').textContent"
+        await tab.until(f"{rows}.length === 3 && {matched} !== '0'")
+        found = await tab.run(
+            f"{rows}.map((row) => [...row.querySelectorAll('.name, .uid')]"
+            ".map((node) => node.textContent))"
+        )
+
+    assert ["everybody", "00000000-0000-0000-0000-00000000bbbb", "narrow"] == found[1]
+    assert ["exempt", "everybody", "catch-all"] == [name for name, _, _ in found]
+
+
+@on_uvloop
+async def test_time_range(browser: Chrome) -> None:
+    """The plots show as much as is chosen."""
+    labels = "document.getElementById('range').selectedOptions[0].textContent"
+    async with shown(browser) as (_scene, tab):
+        usual = await tab.run(labels)
+        plot = "document.querySelector('#plot-dispatched canvas')"
+        await tab.until(plot)
+        await tab.run(f"window.before = {plot}")
+        await tab.run("document.getElementById('range').focus()")
+        await tab.press("15")
+        await tab.until(f"{plot} !== null && {plot} !== window.before")
+        chosen = await tab.run(labels)
+
+    assert ("5 minutes", "15 minutes") == (usual, chosen)
+
+
+@on_uvloop
+async def test_above_the_fold(browser: Chrome) -> None:
+    """What is wrong, who waits and who takes most are seen at first sight."""
+    places = (
+        "['verdict', 'seats-title', 'configuration-title', 'levels-title', 'flows-title']"
+        ".map((id) => document.getElementById(id))"
+        f".concat([{ROW}, document.querySelector('#flow-rows tr')])"
+        ".map((node) => node.getBoundingClientRect().bottom)"
+    )
+    async with shown(browser, width=1400) as (scene, tab):
+        (client,) = await ask_as(scene, "ann", 1)
+        arrival = await scene.origin.next_request()
+        await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await client.read_answer()
+        await tab.until("document.querySelector('#flow-rows tr') !== null")
+        bottoms = await tab.run(places)
+
+    assert max(bottoms) < 900
+
+
+@on_uvloop
 async def test_explain_and_hand(browser: Chrome) -> None:
     """The form, by keyboard alone, says what would happen and shows the flow's hand."""
     async with shown(browser) as (scene, tab):
         await ask_as(scene, "ann", 5)
         await tab.until(f"{WAITING} === 1")
         await tab.run("window.before = document.getElementById('heat').toDataURL()")
-        await tab.run("document.querySelector('[name=user]').select()")
+        await tab.run(PATH)
+        await tab.run(FOCUS_USER)
         await tab.press("ann", Keys.ENTER)
         outcome = await tab.until(OUTCOME)
         facts = await tab.run("document.getElementById('explanation').textContent")
@@ -167,7 +310,7 @@ async def test_until_the_first_state(browser: Chrome) -> None:
         after = await tab.run(SAID)
         await tab.open("about:blank")
 
-    assert ["Connecting …"] * 3 == before
+    assert ["Connecting …"] * 4 == before
     assert [] == [text for text in after if "Connecting" in text]
     assert after[1].startswith("No flow has been seen yet; ")
 
@@ -178,15 +321,16 @@ async def test_groups_follow_the_user(browser: Chrome) -> None:
     async with shown(browser) as (_scene, tab):
         found = [await tab.run(GROUPS)]
         for user in ("ann", "system:anonymous", "bob"):
-            await tab.run("document.querySelector('[name=user]').select()")
+            await tab.run(FOCUS_USER)
             await tab.press(user)
             found.append(await tab.run(GROUPS))
         await tab.run("document.querySelector('[name=groups]').select()")
         await tab.press("system:masters")
-        await tab.run("document.querySelector('[name=user]').select()")
+        await tab.run(PATH)
+        await tab.run(FOCUS_USER)
         await tab.press("carol", Keys.ENTER)
         outcome = await tab.until(OUTCOME)
-        found.append(await tab.run(GROUPS))
+        found.append(await tab.run("document.querySelector('[name=groups]').value"))
 
     known, unknown = "system:authenticated", "system:unauthenticated"
     assert [unknown, known, unknown, known, "system:masters"] == found
@@ -220,7 +364,8 @@ async def test_hand_of_a_top_flow(browser: Chrome) -> None:
 async def test_hand_of_other_queues(browser: Chrome) -> None:
     """A hand that is shown is dealt again when the level has other queues, or is gone."""
     async with shown(browser) as (scene, tab):
-        await tab.run("document.querySelector('[name=user]').select()")
+        await tab.run(PATH)
+        await tab.run(FOCUS_USER)
         await tab.press("ann", Keys.ENTER)
         await tab.until(f"{HAND}.includes('is dealt')")
         scene.configure(objects_of(NARROW))
@@ -313,7 +458,17 @@ async def test_keyboard(browser: Chrome) -> None:
         await tab.until(LIVE)
     names = [name for name, _, _ in visited]
 
-    wanted = {"pause", "same-scale", "queue-level", "heat", "method", "path", "user", "groups"}
+    wanted = {
+        "pause",
+        "own-scale",
+        "range",
+        "queue-level",
+        "heat",
+        "method",
+        "path",
+        "user",
+        "groups",
+    }
     assert set() == wanted - set(names)
     assert [] == [name for name, outline, _ in visited if outline == "none"]
     assert [] == [name for name, _, has_name in visited if not has_name]
@@ -332,6 +487,7 @@ async def test_connection_lost(browser: Chrome) -> None:
         "document.getElementById('connection').dataset.state !== 'live'"
         " && document.getElementById('connection').dataset.state"
     )
+    await tab.run(PATH)
     await tab.run("document.getElementById('explain').requestSubmit()")
     outcome = await tab.until(OUTCOME)
     await tab.open("about:blank")
@@ -341,7 +497,7 @@ async def test_connection_lost(browser: Chrome) -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 800, 1280])
+@pytest.mark.parametrize("width", [400, 800, 1280, 1400])
 def test_appearance(browser: Chrome, tmp_path: Path, width: int, theme: str) -> None:
     """Nothing is wider than the screen; screenshots are kept where APFPROXY_SCREENSHOTS says."""
     folder = Path(os.environ.get("APFPROXY_SCREENSHOTS", tmp_path))
@@ -356,6 +512,7 @@ def test_appearance(browser: Chrome, tmp_path: Path, width: int, theme: str) -> 
             await until(lambda: scene.level().queue_set.requests_waiting == 22)
             await tab.until(f"{WAITING} === 22 && document.querySelector('.chips button')")
             await tab.run("document.querySelector('[name=user]').value = 'ann'")
+            await tab.run(PATH)
             await tab.run("document.getElementById('explain').requestSubmit()")
             await tab.until(f"{HAND}.includes('is dealt')")
             size = "document.documentElement.scrollWidth"

@@ -14,6 +14,7 @@ from apfproxy.observe.amounts import MAX_NAME, counted, duration_text, name_text
         (0.034, "0.03"),
         (0.96, "1"),
         (1, "1"),
+        (1.02, "1"),
         (2.54, "2.5"),
         (9.94, "9.9"),
         (9.96, "10"),

@@ -162,7 +162,9 @@ def test_tables_have_names() -> None:
     tables = re.findall(r"<table[^>]*>", page)
     names = [re.search(r'aria-labelledby="([^"]+)"', table) for table in tables]
 
-    assert ["levels-title", "flows-title"] == [name and name[1] for name in names]
+    expected = ["levels-title", "flows-title", "queues-title", "schemas-title"]
+
+    assert expected == [name and name[1] for name in names]
     assert all(f'id="{name[1]}"' in page for name in names if name)
 
 
@@ -254,9 +256,19 @@ async def test_hand_is_that_of_requests(client: Client, scene: Scene) -> None:
     assert list(ticket.flow.hand) == answer["hand"]
 
 
-async def test_hand_at_no_level(client: Client) -> None:
+async def test_requests(client: Client, scene: Scene) -> None:
+    """What executes in a level is told."""
+    scene.ask("ann")
+    query = {"priorityLevel": "wide"}
+    answer = await (await client.get("/debug/live/requests", params=query)).json()
+
+    assert ["ann"] == [each["user"] for each in answer["executing"]]
+
+
+@pytest.mark.parametrize("page", ["hand", "requests"])
+async def test_no_level(client: Client, page: str) -> None:
     """A level that is not there is told so, whatever its name."""
-    response = await client.get("/debug/live/hand", params={"priorityLevel": "<b>\n"})
+    response = await client.get(f"/debug/live/{page}", params={"priorityLevel": "<b>\n"})
     text = "priorityLevel: there is no priority level '<b>\\n'; /debug/live lists them\n"
 
     assert (404, "text/plain", text) == (

@@ -38,6 +38,7 @@ def test_idle(scene: Scene) -> None:
     assert {
         "condition": "idle",
         "dispatchedPerSecond": 0.0,
+        "servedPerSecond": 0.0,
         "rejectedPerSecond": {},
         "oldestWaitSeconds": 0.0,
         "holder": None,
@@ -53,6 +54,7 @@ def test_rejecting(scene: Scene) -> None:
     assert {
         "condition": "rejects",
         "dispatchedPerSecond": 2.33,
+        "servedPerSecond": 2.33,
         "rejectedPerSecond": {"queue-full": 3.0},
         "oldestWaitSeconds": 2.0,
         "holder": {"flowSchema": "all", "flow": "ann", "kind": "user", "seats": 2},

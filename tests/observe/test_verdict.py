@@ -182,9 +182,15 @@ def test_all_is_well(judged: dict[str, Any], expected: str) -> None:
             id="waits-long",
         ),
         pytest.param(
-            state(level(seatsInUse=9, waiting=287), level("idle", current=4)),
+            state(level(**BUSY, waiting=20), FULL, upstream=server()),
             "warning",
-            "9 of 40 seats are in use while 287 wait: 4 are kept for idle levels (idle 4)",
+            "20 wait in low: user greedy holds 19 of its 19 seats; upstream p99 45 ms",
+            id="many-wait",
+        ),
+        pytest.param(
+            state(level(seatsInUse=9, waiting=19), level("idle", current=4)),
+            "warning",
+            "9 of 40 seats are in use while 19 wait: 4 are kept for idle levels (idle)",
             id="many-seats-kept",
         ),
         pytest.param(
@@ -270,9 +276,9 @@ def test_wrong(judged: dict[str, Any], severity: str, expected: str) -> None:
     ("judged", "well", "expected"),
     [
         pytest.param(
-            state(level(**BUSY, waiting=2, oldestWaitSeconds=0.99), FULL),
-            "all is well: 120 requests/s, 2 wait a moment",
-            "2 wait in low, the first for 990 ms: user greedy holds 19 of its 19 seats",
+            state(level(**BUSY, waiting=19, oldestWaitSeconds=0.99), FULL),
+            "all is well: 120 requests/s, 19 wait a moment",
+            "19 wait in low, the first for 990 ms: user greedy holds 19 of its 19 seats",
             id="waits-briefly",
         ),
         pytest.param(
@@ -325,7 +331,7 @@ def test_what_would_be() -> None:
         ("ok", "all is well: no requests just now, 3 would wait a moment"),
         ("note", "b would reject 2/s (queues full)"),
         ("note", "3 would wait in a, the first for 9 s"),
-        ("note", "5 of 40 seats are in use while 3 would wait: 19 are kept for idle levels (b 19)"),
+        ("note", "5 of 40 seats are in use while 3 would wait: 19 are kept for idle levels (b)"),
         ("note", "flow control only observes: no request is rejected or delayed"),
         ("note", "b would reject 1/s since the level rejects all"),
     ] == found(judged)
@@ -350,7 +356,7 @@ def test_what_would_be() -> None:
         ),
         pytest.param(
             [level(seatsInUse=35, waiting=1, current=36, max=40), level("b", current=3)],
-            "35 of 40 seats are in use while 1 waits: 3 are kept for idle levels (b 3)",
+            "35 of 40 seats are in use while 1 waits: 3 are kept for idle levels (b)",
             id="few",
         ),
         pytest.param(
@@ -359,12 +365,12 @@ def test_what_would_be() -> None:
                 *(level(name, current=1) for name in "bcdef"),
             ],
             "36 of 40 seats are in use while 1 waits: 4 are kept for idle levels"
-            " (b 1, c 1, d 1 and 2 more)",
+            " (b, c, d and 2 more)",
             id="more-by-rounding",
         ),
         pytest.param(
             [level(seatsInUse=39, waiting=1), level("b", current=1)],
-            "39 of 40 seats are in use while 1 waits: 1 is kept for idle levels (b 1)",
+            "39 of 40 seats are in use while 1 waits: 1 is kept for idle levels (b)",
             id="one",
         ),
         pytest.param(
@@ -385,7 +391,7 @@ def test_one_seat() -> None:
     """One seat is singular."""
     judged = state(level(current=0, waiting=1), level("b", current=1), serverConcurrencyLimit=1)
 
-    assert "0 of 1 seat is in use while 1 waits: 1 is kept for idle levels (b 1)" in [
+    assert "0 of 1 seat is in use while 1 waits: 1 is kept for idle levels (b)" in [
         text for _, text in found(judged)
     ]
 

@@ -15,6 +15,6 @@ export function showEvents(events) {
   byId("events").replaceChildren(...[...events].reverse().map((event) =>
     element("li", { class: event.isError ? "error" : false },
       element("time", { datetime: new Date(event.time * 1000).toISOString() }, time(event.time)),
-      element("span", { class: "mark" }, event.isError ? "error" : "change"),
+      element("span", { class: "mark" }, event.isError ? "✕ error" : "change"),
       element("span", { class: "message" }, event.message))));
 }

@@ -52,8 +52,10 @@ function answer(explanation) {
   return [list, schemaList(explanation)];
 }
 
+const ANONYMOUS = "system:anonymous";
+
 /** The group that each user has: who is known another than who is not. */
-const groupOf = (user) => (user === "system:anonymous" ? "system:unauthenticated" : "system:authenticated");
+const groupOf = (user) => (user && user !== ANONYMOUS ? "system:authenticated" : "system:unauthenticated");
 
 /** The form; calls back with the hand that the explained request's flow has. */
 export class Explain {
@@ -63,31 +65,24 @@ export class Explain {
   #asked = 0;
   #user = this.#form.elements.user;
   #groups = this.#form.elements.groups;
-  #usual = this.#groups.value; // the groups unless others are typed
 
   constructor(onHand) {
     this.onHand = onHand;
-    this.#user.addEventListener("input", () => this.#followUser());
+    this.#user.addEventListener("input", () => {
+      this.#groups.placeholder = groupOf(this.#user.value.trim());
+    });
     this.#form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#ask();
     });
   }
 
-  /** Groups that nobody changed are those of the user that is named. */
-  #followUser() {
-    if (this.#groups.value !== this.#usual) return;
-    this.#usual = this.#groups.value = groupOf(this.#user.value.trim());
-  }
-
   async #ask() {
-    this.#followUser();
     const asked = (this.#asked += 1);
     const data = new FormData(this.#form);
-    const query = new URLSearchParams({
-      method: data.get("method"), target: data.get("path").trim(), user: data.get("user").trim(),
-    });
-    for (const group of data.get("groups").split(",").map((name) => name.trim())) {
+    const user = data.get("user").trim() || ANONYMOUS;
+    const query = new URLSearchParams({ method: data.get("method"), target: data.get("path").trim(), user });
+    for (const group of (data.get("groups").trim() || groupOf(user)).split(",").map((name) => name.trim())) {
       if (group) query.append("group", group);
     }
     try {

@@ -14,7 +14,7 @@ class Row {
     this.numbers = COLUMNS.map(() => element("b"));
     this.button = element("button", { type: "button", class: "small" }, "Hand");
     this.button.addEventListener("click", () => onHand(this.flow));
-    const labels = ["Seat-seconds", "Wait, seconds", "Rejected"];
+    const labels = ["Seats × s", "Waited, s", "Rejected"];
     this.row = element("tr", { role: "row" },
       element("th", { role: "rowheader", scope: "row" }, this.name, this.from),
       ...this.numbers.map((number, place) =>
@@ -24,7 +24,9 @@ class Row {
 
   show(flow) {
     this.flow = flow;
-    const from = `${flow.flowSchema} → ${flow.priorityLevel}`;
+    const kind = flow.flow && flow.kind ? `${flow.kind}, ` : "";
+    const level = flow.priorityLevel === flow.flowSchema ? "" : ` → ${flow.priorityLevel}`;
+    const from = `${kind}${flow.flowSchema}${level}`;
     const name = flow.flow || "(all together)";
     const key = `${name}\n${from}`;
     if (this.key !== key) {
@@ -36,6 +38,7 @@ class Row {
       this.button.disabled = !flow.isWhole;
       this.button.title = flow.isWhole ? "" : CUT;
     }
+    this.from.title = visible(from);
     COLUMNS.forEach((column, place) => setText(this.numbers[place], quantity(flow[column])));
   }
 }

@@ -46,6 +46,15 @@ export class History {
       Object.entries(fields).map(([field, values]) => [field, values[values.length - 1]]));
   }
 
+  /** Whether a level did nothing in the last seconds, as far as is known. */
+  isIdleFor(name, seconds) {
+    const fields = this.levels.get(name);
+    if (fields === undefined) return true;
+    const isNothing = (value) => !value;
+    return ["dispatched", "rejected", "waiting", "seatsInUse"].every((field) =>
+      fields[field].slice(-seconds).every(isNothing));
+  }
+
   /** The levels with those first that served or rejected most. */
   busiest() {
     const work = (fields) => {

@@ -1,83 +1,92 @@
-// The priority levels: a row each, with a bar of seats.
+// The priority levels: a row each, those in need first, idle ones folded.
 
 import { byId, element, setShown, setSpan, setText } from "./dom.js";
-import { count, quantity } from "./numbers.js";
+import { count, duration, rate } from "./numbers.js";
 
 const SPANS = ["range", "lent", "borrowed", "used", "over"];
 const MARKS = ["nominal", "current"];
 const HEADROOM = 1.02;
 const LARGEST_BOUND_S = 30; // of a wait, in the metrics
-const MOVED = { lent: "lent", borrowed: "borrowed" };
+const RANKS = { rejects: 0, waits: 1, works: 2, idle: 3 };
+const HOLD_S = 10; // a level stays in its place for so long after it got better: else rows would jump
+const IDLE_AFTER_S = 60;
+const LEAST_FOLDED = 2;
 
-/** What nearly all requests of a second waited at most; blank if they did not wait. */
-function longest(second) {
+const sum = (values) => Object.values(values).reduce((total, value) => total + value, 0);
+
+/** How long what waits has waited, or what nearly all requests of a second waited at most. */
+function waitText(level, second) {
+  if (level.waiting && level.oldestWaitSeconds) return `first for ${duration(level.oldestWaitSeconds)}`;
   if (!second?.waitSeconds || second.waitP99Seconds === 0) return "\u00a0";
   const bound = second.waitP99Seconds;
-  if (bound === null) return `p99 > ${LARGEST_BOUND_S} s`; // which JSON cannot say otherwise
-  return `p99 ≤ ${bound < 1 ? `${quantity(bound * 1000)} ms` : `${quantity(bound)} s`}`;
+  if (bound === null) return `99 % beyond ${LARGEST_BOUND_S} s`; // which JSON cannot say otherwise
+  return `99 % within ${duration(bound)}`;
+}
+
+/** What the level has of its own, and of others. */
+function seatsText(level) {
+  if (level.type === "Exempt") return "no limit: never waits, is never rejected";
+  const own = `${count(level.nominal)} own`;
+  const moved = level.lent ? ` − ${count(level.lent)} lent` : level.borrowed ? ` + ${count(level.borrowed)} borrowed` : "";
+  return `${own}${moved}; from ${count(level.min)} to ${count(level.max)}`;
 }
 
 class Row {
-  constructor(name) {
+  constructor(name, onLevel) {
     this.parts = Object.fromEntries([...SPANS, ...MARKS].map((part) => [part, element("span", { class: part })]));
-    this.beyond = element("span", { class: "beyond", "aria-hidden": "true" });
-    const bar = element("div", { class: "bar", "aria-hidden": "true" });
-    bar.append(...Object.values(this.parts));
+    this.bar = element("div", { class: "bar", "aria-hidden": "true" });
+    this.bar.append(...Object.values(this.parts));
     this.tag = element("span", { class: "tag", hidden: true });
+    this.has = element("small");
     this.seats = element("b");
+    this.limit = element("span");
     this.executing = element("small");
-    this.limit = element("b");
-    this.bounds = element("small");
-    this.moved = element("b");
-    this.movedHow = element("small");
     this.waiting = element("b");
     this.wait = element("small");
     this.served = element("b");
     this.total = element("small");
     this.rejected = element("b");
-    this.rejectedNow = element("small");
+    this.rejectedTotal = element("small");
     const cell = (label, ...children) =>
       element("td", { role: "cell", class: "number", "data-label": label }, ...children);
+    this.button = element("button", { type: "button", class: "name", title: `${name}: show its requests and queues` }, name);
+    this.button.addEventListener("click", () => onLevel(name));
     this.row = element("tr", { role: "row", "data-level": name },
-      element("th", { role: "rowheader", scope: "row" },
-        element("span", { class: "name", title: name }, name), this.tag),
-      element("td", { role: "cell", class: "bar-cell" }, element("div", {}, bar, this.beyond)),
-      cell("In use", this.seats, this.executing),
-      cell("Limit", this.limit, this.bounds),
-      cell("Lent/borrowed", this.moved, this.movedHow),
+      element("th", { role: "rowheader", scope: "row" }, this.button, this.tag),
+      element("td", { role: "cell", class: "bar-cell" }, this.bar, this.has),
+      cell("In use", this.seats, this.limit, this.executing),
       cell("Waiting", this.waiting, this.wait),
       cell("Served/s", this.served, this.total),
-      cell("Rejected", this.rejected, this.rejectedNow));
+      cell("Rejected/s", this.rejected, this.rejectedTotal));
   }
 
   show(level, second, scale) {
-    this.#showBar(level, scale);
-    const tag = level.isQuiescing ? "drains" : level.type === "Exempt" ? "exempt" : "";
+    const isExempt = level.type === "Exempt";
+    setShown(this.bar, !isExempt);
+    if (!isExempt) this.#showBar(level, scale);
+    const tag = level.isQuiescing ? "drains" : isExempt ? "exempt" : "";
     setText(this.tag, tag);
     setShown(this.tag, tag !== "");
+    setText(this.has, seatsText(level));
     setText(this.seats, count(level.seatsInUse));
+    setText(this.limit, isExempt ? "" : ` of ${count(level.current)}`);
     setText(this.executing, level.executing === 1 ? "1 request" : `${count(level.executing)} requests`);
-    setText(this.limit, count(level.current));
-    const max = level.max === null ? "∞" : count(level.max);
-    setText(this.bounds, `${count(level.nominal)} in ${count(level.min)}–${max}`);
-    const how = level.lent ? "lent" : level.borrowed ? "borrowed" : "";
-    setText(this.moved, how ? `${how === "lent" ? "−" : "+"}${count(level[how])}` : "0");
-    setText(this.movedHow, how ? MOVED[how] : "\u00a0");
     setText(this.waiting, count(level.waiting));
-    setText(this.wait, longest(second));
-    setText(this.served, quantity(second?.dispatched));
-    setText(this.total, `of ${count(level.dispatched)}`);
-    setText(this.rejected, count(level.rejected));
-    setText(this.rejectedNow, second?.rejected ? `${quantity(second.rejected)}/s` : "\u00a0");
+    setText(this.wait, waitText(level, second));
+    setText(this.served, rate(level.servedPerSecond));
+    setText(this.total, level.failed ? `${count(level.failed)} failed` : `${count(level.dispatched)} in all`);
+    const rejected = sum(level.rejectedPerSecond);
+    setText(this.rejected, rate(rejected));
+    setText(this.rejectedTotal, level.rejected ? `${count(level.rejected)} in all` : "\u00a0");
     this.row.classList.toggle("busy", level.waiting > 0);
-    this.row.classList.toggle("rejects", Boolean(second?.rejected));
+    this.row.classList.toggle("rejects", rejected > 0);
+    this.row.classList.toggle("fails", Boolean(level.failed));
   }
 
   #showBar(level, scale) {
-    const max = level.max ?? Infinity;
     const inside = Math.min(level.seatsInUse, level.nominal);
     const spans = {
-      range: [level.min, Math.min(max, scale)],
+      range: [level.min, Math.min(level.max, scale)],
       lent: [level.current, level.nominal],
       borrowed: [level.nominal, level.current],
       used: [0, inside],
@@ -91,36 +100,84 @@ class Row {
     }
     setSpan(this.parts.nominal, Math.min(1, level.nominal / scale), 1);
     setSpan(this.parts.current, Math.min(1, level.current / scale), 1);
-    setText(this.beyond, max > scale ? `… max ${max === Infinity ? "∞" : count(max)}` : "");
   }
 }
 
-/** The table of levels. */
+/** The table of levels; calls back with the name of a level that somebody wants to look into. */
 export class Levels {
   #rows = new Map();
   #body = byId("level-rows");
-  #sameScale = byId("same-scale");
+  #ownScale = byId("own-scale");
+  #fold = byId("idle-levels");
+  #held = new Map(); // name to its worst rank lately and until when it has it
+  #order = "";
 
-  show(levels, secondOf) {
-    const wanted = levels.map((level) => Math.max(level.nominal, level.current, level.seatsInUse, 1));
-    const common = Math.max(...wanted);
+  constructor(onLevel) {
+    this.onLevel = onLevel;
+    this.#fold.addEventListener("click", () => {
+      const isOpen = this.#fold.getAttribute("aria-expanded") !== "true";
+      this.#fold.setAttribute("aria-expanded", String(isOpen));
+      this.#order = "";
+      this.#arrange();
+    });
+  }
+
+  /** The name of the level that is worst off. */
+  get worst() {
+    return this.sorted?.[0]?.name;
+  }
+
+  show(levels, secondOf, isIdleFor, nowS) {
+    const limited = levels.filter((level) => level.type !== "Exempt");
+    const wanted = (level) => Math.max(level.nominal, level.current, level.seatsInUse, 1);
+    const common = Math.max(1, ...limited.map(wanted));
     const names = new Set(levels.map((level) => level.name));
     for (const [name, row] of this.#rows) {
       if (names.has(name)) continue;
       row.row.remove();
       this.#rows.delete(name);
+      this.#held.delete(name);
     }
+    const ranks = new Map(levels.map((level) => [level.name, this.#rank(level, isIdleFor, nowS)]));
+    this.sorted = [...levels].sort((one, two) =>
+      ranks.get(one.name) - ranks.get(two.name) || two.nominal - one.nominal);
+    this.idle = new Set(levels.filter((level) => ranks.get(level.name) === RANKS.idle).map((level) => level.name));
+    for (const level of levels) {
+      if (!this.#rows.has(level.name)) this.#rows.set(level.name, new Row(level.name, this.onLevel));
+      this.#rows.get(level.name).show(level, secondOf(level.name),
+        (this.#ownScale.checked ? wanted(level) : common) * HEADROOM);
+    }
+    this.#arrange();
+  }
+
+  #rank(level, isIdleFor, nowS) {
+    let now = RANKS[level.condition] ?? RANKS.works;
+    if (now === RANKS.idle && !isIdleFor(level.name, IDLE_AFTER_S)) now = RANKS.works;
+    const held = this.#held.get(level.name);
+    if (held !== undefined && held.rank < now && held.untilS > nowS) return held.rank;
+    this.#held.set(level.name, { rank: now, untilS: nowS + HOLD_S });
+    return now;
+  }
+
+  /** Puts the rows in order, if it is another one, and folds those of idle levels. */
+  #arrange() {
+    if (this.sorted === undefined) return;
+    const isFolding = this.idle.size >= LEAST_FOLDED && this.idle.size < this.sorted.length;
+    const isOpen = this.#fold.getAttribute("aria-expanded") === "true";
+    const order = this.sorted.map(({ name }) => `${name} ${isFolding && !isOpen && this.idle.has(name)}`).join("\n");
+    setShown(this.#fold, isFolding);
+    setText(this.#fold, isOpen ? "Hide idle levels" : `Show ${this.idle.size} idle levels`);
+    if (order === this.#order) return;
+    this.#order = order;
+    const focused = document.activeElement;
     let before = null;
-    levels.forEach((level, index) => {
-      let row = this.#rows.get(level.name);
-      if (row === undefined) {
-        this.#rows.set(level.name, (row = new Row(level.name)));
-        if (before === null) this.#body.prepend(row.row);
-        else before.after(row.row);
-      }
-      before = row.row;
-      const scale = (this.#sameScale.checked ? common : wanted[index]) * HEADROOM;
-      row.show(level, secondOf(level.name), scale);
-    });
+    for (const { name } of this.sorted) {
+      const { row } = this.#rows.get(name);
+      setShown(row, !(isFolding && !isOpen && this.idle.has(name)));
+      const place = before === null ? this.#body.firstChild : before.nextSibling;
+      if (place !== row) this.#body.insertBefore(row, place);
+      before = row;
+    }
+    if (focused !== document.activeElement && this.#body.contains(focused)) focused.focus();
   }
 }

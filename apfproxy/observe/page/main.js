@@ -1,6 +1,7 @@
 // Puts the parts of the page together, and draws at most once a frame.
 
 import { ask } from "./ask.js";
+import { showCards } from "./cards.js";
 import { byId, setShown, setText } from "./dom.js";
 import { showEvents } from "./events.js";
 import { Explain } from "./explain.js";
@@ -8,8 +9,11 @@ import { Feed } from "./feed.js";
 import { Flows } from "./flows.js";
 import { History } from "./history.js";
 import { Levels } from "./levels.js";
-import { count, quantity } from "./numbers.js";
+import { duration, time } from "./numbers.js";
 import { Queues } from "./queues.js";
+import { Requests } from "./requests.js";
+import { Schemas } from "./schemas.js";
+import { showStale, showVerdict } from "./verdict.js";
 
 const CONNECTION = { connecting: "connecting", live: "live", paused: "paused", lost: "no connection; trying again" };
 
@@ -17,9 +21,11 @@ const CONNECTION = { connecting: "connecting", live: "live", paused: "paused", l
 const breath = () => new Promise((resolve) => setTimeout(resolve));
 
 const history = new History();
-const levels = new Levels();
+const requests = new Requests();
+const levels = new Levels(showLevel);
 await breath();
-const queues = new Queues();
+const queues = new Queues((name) => { requests.level = name; });
+const schemas = new Schemas();
 await breath();
 const flows = new Flows(showHandOf);
 new Explain((hand) => queues.showHand(hand));
@@ -27,6 +33,7 @@ await breath();
 
 let state = null;
 let isDue = false;
+let connection = "connecting";
 let generation = null; // of the configuration that hands are of; null: of another proxy's, perhaps
 let plots = null; // come later, in a task of their own
 
@@ -46,20 +53,29 @@ function draw() {
 }
 
 function drawNow() {
-  const sum = (field) => state.levels.reduce((total, level) => total + level[field], 0);
-  setText(byId("fact-seats"), count(state.serverConcurrencyLimit));
-  setText(byId("fact-used"), count(sum("seatsInUse")));
-  setText(byId("fact-waiting"), count(sum("waiting")));
-  setText(byId("fact-fair"), quantity(state.seatFairFrac));
-  setText(byId("fact-generation"), count(state.configuration.generation));
+  const { version, startTime } = state.proxy;
+  const nowS = Math.max(state.time, history.times.at(-1) ?? 0); // a state that stays is not sent again
+  setText(byId("version"), version);
+  setText(byId("uptime"), `up ${duration(Math.max(1, Math.floor(nowS - startTime)))}`);
+  setShown(byId("uptime"), startTime > 0);
   setShown(byId("enforcement"), state.enforcement === "observe");
-  levels.show(state.levels, (name) => history.last(name));
-  queues.show(state.levels);
+  if (connection === "live") showVerdict(state.verdict);
+  else showStale(`Not connected to the proxy: all below is of ${time(nowS)}.`);
+  showCards(state);
+  levels.show(state.levels, (name) => history.last(name), (name, s) => history.isIdleFor(name, s), nowS);
+  queues.show(state.levels, levels.worst);
   flows.show(state.topFlows);
+  schemas.show(state.flowSchemas, state.flowSchemaCount);
   showEvents(state.configuration.events);
   if (generation === state.configuration.generation) return;
   generation = state.configuration.generation;
   if (queues.hand !== null) dealAgain(queues.hand.of);
+}
+
+/** Looks into a level, on its name's button. */
+function showLevel(name) {
+  queues.choose(name);
+  byId("level").scrollIntoView({ block: "nearest" });
 }
 
 async function handOf({ priorityLevel, flowSchema, flow }) {
@@ -104,9 +120,12 @@ const feed = new Feed({
     plots?.show();
     draw();
   },
-  onConnection: (connection) => {
-    byId("connection").dataset.state = connection;
-    setText(byId("connection-text"), CONNECTION[connection]);
+  onConnection: (now) => {
+    connection = now;
+    byId("connection").dataset.state = now;
+    setText(byId("connection-text"), CONNECTION[now]);
+    requests.isLive = now === "live";
+    if (now === "lost" || now === "paused") draw();
   },
 });
 
@@ -116,4 +135,4 @@ pause.addEventListener("click", () => {
   pause.setAttribute("aria-pressed", String(isPaused));
   feed.isPaused = isPaused;
 });
-byId("same-scale").addEventListener("change", draw);
+byId("own-scale").addEventListener("change", draw);

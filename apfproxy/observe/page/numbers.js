@@ -26,6 +26,13 @@ export function quantity(value) {
   return value >= 0.0095 ? value.toFixed(3) : String(Number(value.toPrecision(1)));
 }
 
+/** Requests per second, and the like. */
+export function rate(value) {
+  if (value === null || value === undefined) return "–";
+  if (value >= 9.95) return count(value);
+  return value >= 0.095 ? String(Number(value.toFixed(1))) : quantity(value);
+}
+
 /** Hours and minutes, of seconds since 1970. */
 export function minute(unixS) {
   const date = new Date(unixS * 1000);
@@ -45,4 +52,16 @@ export function roundUp(value) {
   let unit = 1;
   while (unit * 10 < value) unit *= 10;
   return [1, 2, 5, 10].map((times) => times * unit).find((bound) => bound >= value) ?? 1;
+}
+
+const SPANS = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "s"]];
+
+/** A duration in seconds: 45 ms, 2.5 s, 3 min 20 s, 2 h 5 min. */
+export function duration(seconds) {
+  if (seconds === null || seconds === undefined) return "–";
+  if (seconds < 0.9995) return `${seconds < 0.0095 ? quantity(Number((seconds * 1000).toFixed(1))) : Math.round(seconds * 1000)} ms`;
+  if (seconds < 60) return `${seconds < 10 ? Number(seconds.toFixed(1)) : Math.round(seconds)} s`;
+  const [size, unit, part, partUnit] = SPANS.find(([least]) => seconds >= least);
+  const rest = Math.floor((seconds % size) / part);
+  return `${Math.floor(seconds / size)} ${unit}${rest ? ` ${rest} ${partUnit}` : ""}`;
 }

@@ -1,4 +1,4 @@
-// Rates, waits and rejections of the last 15 minutes.
+// Rates, waits and rejections of the last minutes.
 
 import { line, styled } from "./colours.js";
 import { byId, element, onAppearance, onWidth } from "./dom.js";
@@ -6,16 +6,9 @@ import { minute, quantity, time } from "./numbers.js";
 import uPlot from "./vendor/uPlot.esm.js";
 
 const FIELDS = ["dispatched", "waitSeconds", "rejected"];
-const HEIGHT = 190;
+const HEIGHT = 160;
 const MOST_LINES = 12;
-const SPAN_S = 900;
 const FONT = "12px system-ui, sans-serif";
-
-/** The 15 minutes that are drawn, however few of them have been. */
-function lastMinutes(times) {
-  const last = times[times.length - 1] ?? Date.now() / 1000;
-  return [last - SPAN_S, last];
-}
 
 /** Values with nothing on either side, which no line would show. */
 function alone(plot, number) {
@@ -60,6 +53,7 @@ export class Plots {
   #names = [];
   #hidden = new Set();
   #chips = byId("plot-levels");
+  #range = byId("range");
   #widths = new Map();
   #due = new Map(); // field to whether its plot is to be made anew
 
@@ -78,6 +72,7 @@ export class Plots {
         else this.#ask(field, true);
       });
     }
+    this.#range.addEventListener("change", () => this.#drawAll(true));
     onAppearance(() => this.#drawAll(true));
   }
 
@@ -87,6 +82,13 @@ export class Plots {
     const isSame = names.length === this.#names.length && names.every((name) => this.#names.includes(name));
     if (!isSame) this.#names = names.sort();
     this.#drawAll(!isSame);
+  }
+
+  /** The time that is drawn, however little of it has been. */
+  #span() {
+    const times = this.#history.times;
+    const last = times[times.length - 1] ?? Date.now() / 1000;
+    return [last - Number(this.#range.value), last];
   }
 
   #drawAll(isAnew) {
@@ -130,16 +132,16 @@ export class Plots {
     const plot = new uPlot({
       width: this.#widths.get(field),
       height: HEIGHT,
-      padding: [8, 18, 0, 0],
+      padding: [8, 14, 0, 0],
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, sync: { key: "plots" }, points: { size: 6 } },
       scales: {
-        x: { time: true, range: () => lastMinutes(this.#history.times) },
+        x: { time: true, range: () => this.#span() },
         y: { range: (_plot, _least, most) => [0, most > 0 ? most * 1.1 : 1] },
       },
       axes: [
-        { ...axis, space: 60, values: (_plot, splits) => splits.map(minute), gap: 6, size: 28 },
-        { ...axis, space: 34, size: 48, gap: 6, values: (_plot, splits) => splits.map(quantity) },
+        { ...axis, space: 64, values: (_plot, splits, _axis, _space, step) => splits.map(step < 60 ? time : minute), gap: 6, size: 28 },
+        { ...axis, space: 34, size: 42, gap: 4, values: (_plot, splits) => splits.map(quantity) },
       ],
       series: [{}, ...this.#names.map((name, number) => {
         const { colour, dash } = line(number);

@@ -21,6 +21,7 @@ export class Queues {
   #canvas = byId("heat");
   #cell = byId("heat-cell");
   #levels = [];
+  #isChosen = false; // by somebody, so that it stays
   #isConnected = false; // until the first state nobody knows which levels there are
   #level = null;
   #width = 0;
@@ -31,8 +32,13 @@ export class Queues {
   #hand = null; // { of: { priorityLevel, flowSchema, flow }, queues }
   #most = 1;
 
-  constructor() {
-    this.#select.addEventListener("change", () => this.#choose(this.#select.value));
+  /** Calls back with the name of the level that is looked at, whenever it is another one. */
+  constructor(onLevel) {
+    this.onLevel = onLevel;
+    this.#select.addEventListener("change", () => {
+      this.#isChosen = true;
+      this.#choose(this.#select.value);
+    });
     this.#canvas.addEventListener("keydown", (event) => this.#onKey(event));
     this.#canvas.addEventListener("pointermove", (event) => this.#onPointer(event));
     this.#canvas.addEventListener("pointerleave", () => this.#look(null));
@@ -49,20 +55,28 @@ export class Queues {
     this.#readColours();
   }
 
-  show(levels) {
+  /** Shows the levels; that which is worst off is looked at until another one is chosen. */
+  show(levels, worst) {
     this.#isConnected = true;
-    this.#levels = levels.filter((level) => level.queues.length > 0);
+    this.#levels = levels;
     const names = this.#levels.map((level) => level.name);
     const shown = [...this.#select.options].map((option) => option.value);
     if (names.join("\n") !== shown.join("\n")) {
       const chosen = this.#select.value;
       this.#select.replaceChildren(...names.map((name) => element("option", { value: name }, name)));
-      const busiest = [...this.#levels].sort((one, two) =>
-        two.waiting - one.waiting || two.nominal - one.nominal)[0];
-      this.#select.value = names.includes(chosen) ? chosen : (busiest?.name ?? "");
+      this.#isChosen &&= names.includes(chosen);
+      this.#select.value = names.includes(chosen) ? chosen : (worst ?? "");
     }
+    if (!this.#isChosen && worst !== undefined) this.#select.value = worst;
     if (this.#level !== null && this.#level.name !== this.#select.value) this.#choose(this.#select.value);
     else this.#follow(this.#select.value);
+  }
+
+  /** Looks at a level. */
+  choose(name) {
+    this.#isChosen = true;
+    this.#select.value = name;
+    this.#choose(name);
   }
 
   /** The hand that is shown: { of: { priorityLevel, flowSchema, flow }, queues }; or null. */
@@ -73,8 +87,7 @@ export class Queues {
   /** Shows a hand and the level that it is of, or none. */
   showHand(hand) {
     if (hand !== null && this.#levels.some((level) => level.name === hand.of.priorityLevel)) {
-      this.#select.value = hand.of.priorityLevel;
-      this.#choose(this.#select.value);
+      this.choose(hand.of.priorityLevel);
     }
     this.replaceHand(hand);
   }
@@ -101,6 +114,7 @@ export class Queues {
 
   #follow(name) {
     this.#level = this.#levels.find((level) => level.name === name) ?? null;
+    this.onLevel(this.#level?.name ?? "");
     this.#draw();
   }
 
@@ -148,7 +162,8 @@ export class Queues {
     const level = this.#level;
     const queue = this.#looked;
     if (!this.#isConnected) return;
-    if (level === null) return setText(this.#cell, "No level has queues.");
+    if (level === null) return setText(this.#cell, "There is no level.");
+    if (level.queues.length === 0) return setText(this.#cell, "This level has no queues.");
     if (queue !== null && queue < level.queues.length) {
       const place = this.#handQueues().indexOf(queue);
       const inHand = place < 0 ? "" : `, card ${place + 1} of the hand`;
@@ -187,8 +202,11 @@ export class Queues {
   #draw() {
     this.#describe();
     const level = this.#level;
-    setShown(this.#canvas, level !== null);
-    if (level === null || this.#width === 0) return;
+    const hasQueues = level !== null && level.queues.length > 0;
+    setShown(this.#canvas, hasQueues);
+    setShown(byId("heat-scale"), hasQueues);
+    setShown(byId("heat-help"), hasQueues);
+    if (!hasQueues || this.#width === 0) return;
     const queues = Math.min(level.queues.length, MAX_QUEUES);
     this.#layOut(queues);
     let most = 1;

@@ -1,0 +1,73 @@
+// The cards: seats, the server behind, and the configuration.
+
+import { byId, setShown, setText, visible } from "./dom.js";
+import { count, duration, quantity, rate, time } from "./numbers.js";
+
+const SERVER = { up: "✓ answers", failing: "✕ fails", unknown: "not asked yet" };
+const CONFIGURATION = ["configuration", "settings"];
+
+const sum = (values) => Object.values(values).reduce((total, value) => total + value, 0);
+const perSecond = (value) => `${rate(value)}/s`;
+
+/** Marks a number as one that somebody should look at. */
+const setBad = (node, isBad) => node.classList.toggle("bad", isBad);
+
+function showSeats(state) {
+  const total = (field) => state.levels.reduce((sum, level) => sum + level[field], 0);
+  setText(byId("fact-seats"), count(state.serverConcurrencyLimit));
+  setText(byId("fact-used"), count(total("seatsInUse")));
+  setText(byId("fact-waiting"), count(total("waiting")));
+  const rejected = state.levels.reduce((all, level) => all + sum(level.rejectedPerSecond), 0);
+  setText(byId("fact-served"), perSecond(total("servedPerSecond")));
+  setText(byId("fact-rejected"), perSecond(rejected));
+  setBad(byId("fact-rejected"), rejected > 0);
+  setText(byId("fact-fair"), quantity(state.seatFairFrac));
+}
+
+function showServer(upstream) {
+  setShown(byId("server-title").parentElement, Boolean(upstream));
+  if (!upstream) return;
+  const mark = byId("server-state");
+  mark.dataset.state = upstream.state;
+  setText(mark, SERVER[upstream.state] ?? upstream.state);
+  setText(byId("server-address"), upstream.address);
+  byId("server-address").title = visible(upstream.address);
+  const since = upstream.since === null ? "" : ` (since ${time(upstream.since)})`;
+  setText(byId("server-problem"), upstream.problem === null ? "" : `${upstream.problem}${since}`);
+  setShown(byId("server-problem"), upstream.problem !== null);
+  const codes = Object.entries(upstream.answersPerSecond).filter(([, rate]) => rate > 0);
+  const answered = sum(upstream.answersPerSecond);
+  setText(byId("server-answers"), perSecond(answered));
+  byId("server-answers").title = codes.map(([code, rate]) => `${code} ${perSecond(rate)}`).join(", ");
+  const bad = upstream.answersPerSecond["5xx"] ?? 0;
+  const lost = upstream.failuresPerSecond;
+  const parts = [...(bad > 0 ? [`5xx ${perSecond(bad)}`] : []), ...(lost > 0 ? [`no answer ${perSecond(lost)}`] : [])];
+  setText(byId("server-errors"), parts.join(", ") || "0/s");
+  setBad(byId("server-errors"), parts.length > 0);
+  setText(byId("server-latency"), upstream.p50 === null ? "–" : `${duration(upstream.p50)}, ${duration(upstream.p99)}`);
+  setText(byId("server-connections"), `${count(upstream.connections.open)}, ${count(upstream.connections.idle)} idle`);
+}
+
+function showConfiguration(state) {
+  const { generation, source, events } = state.configuration;
+  const refused = state.problems.filter((each) => CONFIGURATION.includes(each.check));
+  const mark = byId("configuration-state");
+  mark.dataset.state = refused.length > 0 ? "failing" : "up";
+  setText(mark, refused.length > 0 ? "✕ last change refused" : "✓ in force");
+  setText(byId("configuration-generation"), `generation ${count(generation)}`);
+  setText(byId("configuration-problem"), refused.map((each) => each.problem).join("; "));
+  byId("configuration-problem").title = byId("configuration-problem").textContent;
+  setShown(byId("configuration-problem"), refused.length > 0);
+  setShown(byId("refused"), refused.length > 0);
+  setText(byId("configuration-source"), source || "–");
+  byId("configuration-source").title = visible(source);
+  const last = events.findLast((event) => !event.isError);
+  setText(byId("configuration-changed"), last === undefined ? "–" : time(last.time));
+}
+
+/** Shows what the state says of all three. */
+export function showCards(state) {
+  showSeats(state);
+  showServer(state.upstream);
+  showConfiguration(state);
+}

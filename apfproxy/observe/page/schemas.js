@@ -1,0 +1,58 @@
+// The FlowSchemas, in the order in which they are tried, with what they match.
+
+import { byId, element, setText, visible } from "./dom.js";
+import { count, rate } from "./numbers.js";
+
+class Row {
+  constructor(schema) {
+    this.matched = element("b");
+    this.rejected = element("b");
+    this.name = element("span", { class: "name", title: schema.name }, schema.name);
+    const cell = (...children) => element("td", { role: "cell" }, ...children);
+    const number = (...children) => element("td", { role: "cell", class: "number" }, ...children);
+    this.row = element("tr", { role: "row" },
+      element("th", { role: "rowheader", scope: "row" }, this.name,
+        element("small", { class: "uid", title: "UID, as answers carry it" }, schema.uid)),
+      cell(element("span", { class: "name", title: schema.priorityLevel }, schema.priorityLevel),
+        element("small", {}, schema.kind ? `a flow for each ${visible(schema.kind)}` : "one flow")),
+      number(String(schema.matchingPrecedence)),
+      number(this.matched),
+      number(this.rejected));
+  }
+
+  show(schema) {
+    setText(this.matched, rate(schema.matchedPerSecond));
+    setText(this.rejected, rate(schema.rejectedPerSecond));
+    this.row.classList.toggle("idle", schema.matchedPerSecond === 0);
+    this.row.classList.toggle("rejects", schema.rejectedPerSecond > 0);
+  }
+}
+
+/** What makes a row another one. */
+const identity = ({ name, uid, priorityLevel, matchingPrecedence, kind }) =>
+  JSON.stringify([name, uid, priorityLevel, matchingPrecedence, kind]);
+
+/** The table of FlowSchemas. */
+export class Schemas {
+  #rows = new Map();
+  #order = "";
+  #last = null;
+
+  show(schemas, total) {
+    const key = JSON.stringify(schemas);
+    if (key === this.#last) return;
+    this.#last = key;
+    const shown = schemas.length < total ? `the ${count(schemas.length)} that match most, of ${count(total)}` : `${count(total)}`;
+    setText(byId("schemas-count"), shown);
+    const keys = schemas.map(identity);
+    for (const each of this.#rows.keys()) if (!keys.includes(each)) this.#rows.delete(each);
+    schemas.forEach((schema, place) => {
+      if (!this.#rows.has(keys[place])) this.#rows.set(keys[place], new Row(schema));
+      this.#rows.get(keys[place]).show(schema);
+    });
+    const order = keys.join("\n");
+    if (order === this.#order) return;
+    this.#order = order;
+    byId("schema-rows").replaceChildren(...keys.map((each) => this.#rows.get(each).row));
+  }
+}

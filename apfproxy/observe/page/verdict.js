@@ -1,0 +1,49 @@
+// What is wrong, in words; the sentences are the server's.
+
+import { byId, element, setText } from "./dom.js";
+
+const ICONS = { error: "✕", warning: "!", note: "i", ok: "✓", unknown: "…" };
+const KINDS = { error: "Error: ", warning: "Warning: ", note: "Note: ", ok: "", unknown: "" };
+const MOST_LINES = 6;
+
+const place = byId("verdict");
+const icon = place.querySelector(".icon");
+let key = "";
+
+/** A sentence with a capital letter, unless a name begins it. */
+const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/** Sentences begin with a name where a level or a user does something. */
+function sentence(text) {
+  return /^(all|the|flow|health|nothing) /.test(text) ? capital(text) : text;
+}
+
+function showFirst(severity, text) {
+  setText(icon, ICONS[severity]);
+  setText(byId("verdict-kind"), KINDS[severity]);
+  setText(byId("verdict-text"), sentence(text));
+  if (place.dataset.severity === severity) return;
+  place.dataset.severity = severity;
+  setText(byId("verdict-said"), KINDS[severity] + sentence(text)); // aloud only when it gets better or worse
+}
+
+/** Shows the sentences of the state, the first one large. */
+export function showVerdict(findings) {
+  const [first, ...others] = findings;
+  showFirst(first.severity, first.text);
+  const more = others.length - MOST_LINES;
+  const shown = JSON.stringify(others);
+  if (shown === key) return;
+  key = shown;
+  byId("verdict-more").replaceChildren(
+    ...others.slice(0, MOST_LINES).map(({ severity, text }) => element("li", { class: severity },
+      element("span", { class: "icon", "aria-hidden": "true" }, ICONS[severity]),
+      element("span", { class: "hidden" }, KINDS[severity]),
+      element("span", {}, sentence(text)))),
+    ...(more > 0 ? [element("li", {}, `and ${more} more`)] : []));
+}
+
+/** Says that what is shown is of a while ago. */
+export function showStale(text) {
+  showFirst("unknown", text);
+}
