@@ -48,7 +48,7 @@ from apfproxy.flowcontrol.limits import (
     round_half_up,
 )
 from apfproxy.flowcontrol.priority_level import PriorityLevel, level_shares, queue_set_config
-from apfproxy.flowcontrol.prompt_limits import FIRST_PAUSES_S, PromptLimits
+from apfproxy.flowcontrol.prompt_limits import FIRST_PAUSES_S, PromptLimits, divide
 from apfproxy.flowcontrol.queue_set import QueueSet
 from apfproxy.flowcontrol.ticket import Flow
 
@@ -442,8 +442,10 @@ class Controller:
         for level in levels:
             stats = level.demand.reset(now_ns)
             demands.append(level.wants(stats.high_watermark, level.demand.smoothed))
-        self._impose(levels, adjust(demands))
-        if self._prompt_limits is not None:
+        if self._prompt_limits is None:
+            self._impose(levels, adjust(demands))
+        else:
+            self._impose(levels, divide(demands))
             self._prompt_limits.on_adjustment()
 
     def _impose(self, levels: Sequence[PriorityLevel], adjustment: Adjustment) -> None:

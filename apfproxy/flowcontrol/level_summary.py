@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
 from apfproxy.flowcontrol.limits import enough_for_a_seat
 from apfproxy.flowcontrol.priority_level import level_shares
 
@@ -90,7 +91,9 @@ def shortfalls(summary: LevelsSummary) -> list[str]:
         and (enough := enough_for_a_seat(level.shares, total, level.lendable_percent)) is not None
     }
     rounded = {
-        level.name: -(-total // level.shares) for level in levels if server * level.shares < total
+        level.name: -(-total // level.shares)
+        for level in levels
+        if server * level.shares < total and level.name not in PRIORITY_LEVELS
     }
     too_few = f"{server} seat is too few" if server == 1 else f"{server} seats are too few"
     found = []

@@ -12,7 +12,8 @@ division of seats and these rules:
    come and go keeps the seats for the next one.
 3. Seats that are left when every level has what it wants go to the levels that are short of seats,
    in proportion to their demand.  Kubernetes divides them among all, idle levels included, so that
-   a level that was idle until now would get few at its first look.
+   a level that was idle until now would get few at its first look.  At a period's end, when no
+   level may be short, they are divided as the nominal limits are: an idle proxy has these.
 4. Limits change only where a level that is short gets more seats by it.
 5. There are at most ten looks a second, fewer with more than a hundred levels, and none where
    nothing is short.
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from apfproxy.clock import Clock, Timer
-    from apfproxy.flowcontrol.limits import Adjustment
+    from apfproxy.flowcontrol.limits import Adjustment, LevelDemand
     from apfproxy.flowcontrol.priority_level import PriorityLevel
 
 FIRST_PAUSES_S = (0.5, 0.5, 1.0, 3.0, 5.0)
@@ -156,17 +157,44 @@ def _divide(
         level.wants(max(level.demand.recent_watermark, seats), float(seats))
         for level, seats in zip(levels, wanted, strict=True)
     ]
+    return divide(
+        demands,
+        [
+            float(seats) if is_waiting else 0.0
+            for is_waiting, seats in zip(waiting, wanted, strict=True)
+        ],
+    )
+
+
+def divide(demands: Sequence[LevelDemand], weights: Sequence[float] | None = None) -> Adjustment:
+    """As `adjust`, but what is left when every level has what it wants is divided otherwise.
+
+    Kubernetes divides it in proportion to what levels want, which of idle ones is what they never
+    lend.
+
+    Args:
+        demands: Of the levels.
+        weights: What is left is divided in proportion to these; by default to what a level lacks of
+            its nominal limit.  Those of exempt levels do not count.
+    """
     adjustment = adjust(demands)
-    if adjustment.fair_proportion <= 1:
-        return adjustment
-    limited = [index for index, level in enumerate(levels) if not level.is_exempt]
     targets = adjustment.targets
-    left = sum(level.nominal_limit for level in levels) - sum(targets[index] for index in limited)
-    short = [index for index in limited if waiting[index]]
-    factor = 1 + max(left, 0) / sum(targets[index] for index in short)
-    for index in short:
-        demands[index] = replace(demands[index], smoothed=targets[index] * factor)
-    return adjust(demands)
+    if weights is None:
+        weights = [
+            max(0.0, demand.limits.nominal - target)
+            for demand, target in zip(demands, targets, strict=True)
+        ]
+    limited = [index for index, demand in enumerate(demands) if not demand.is_exempt]
+    total = sum(weights[index] for index in limited)
+    if adjustment.fair_proportion <= 1 or not total:
+        return adjustment
+    nominal_sum = sum(demand.limits.nominal for demand in demands)
+    left = max(0.0, nominal_sum - sum(targets[index] for index in limited))
+    changed = list(demands)
+    for index in limited:
+        wanted = targets[index] + left * weights[index] / total
+        changed[index] = replace(demands[index], smoothed=wanted)
+    return adjust(changed)
 
 
 def _may_get_more(level: PriorityLevel, arriving: int) -> bool:

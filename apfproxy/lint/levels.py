@@ -67,7 +67,7 @@ def level_findings(
         if not seats:
             if not additions.is_ban:
                 yield without_seats(name, limited, server_concurrency_limit)
-        elif server_concurrency_limit * shares[name] < total:
+        elif server_concurrency_limit * shares[name] < total and name not in PRIORITY_LEVELS:
             exact = server_concurrency_limit * shares[name] / total
             message = (
                 f"{shares[name]} of {total} shares buy {exact:.2g} of {all_seats}, which are"

@@ -229,7 +229,7 @@ def test_server_concurrency_limit(tmp_path: Path, capsys: pytest.CaptureFixture[
     path.write_text(level("workload-low"))
 
     assert main(["check", "--server-concurrency-limit", "10", str(path)]) == 0
-    assert "(built in): PriorityLevelConfiguration/catch-all: " in capsys.readouterr().out
+    assert "(built in): PriorityLevelConfiguration/leader-election: " in capsys.readouterr().out
 
 
 def test_diff(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

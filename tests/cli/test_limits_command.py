@@ -143,4 +143,4 @@ def test_too_few_seats(capsys: pytest.CaptureFixture[str]) -> None:
     assert empty == ""
     assert lent.startswith("12 seats are too few for global-default, workload-low: ")
     assert lent.endswith("; 13 are enough")
-    assert rounded.startswith("12 seats are too few for catch-all, global-default, leader-election")
+    assert rounded.startswith("12 seats are too few for global-default, leader-election")

@@ -177,16 +177,22 @@ def test_now() -> None:
 def test_limit_that_does_not_stay() -> None:
     """A level that has lent all executes nevertheless, and a note says why."""
     lent = priority_level("narrow", shares=1, lendable_percent=100, queuing=QUEUING)
+    controllers = {
+        is_prompt: controller_of(lent, everybody(), is_prompt=is_prompt)
+        for is_prompt in (True, False)
+    }
+    for controller in controllers.values():
+        level = controller.levels["narrow"]
+        level.current_limit = 0
+        level.queue_set.set_concurrency_limit(0)
     note = (
         "the level's limit is 0 now; a request that would wait gets idle seats of other levels at"
         " once, and a level that has lent all that it has serves one request at a time"
         " (flowControl.limitAdjustment: prompt)"
     )
     found = {
-        is_prompt: explain(
-            controller_of(lent, everybody(), is_prompt=is_prompt), COSTS, ALICE, PODS
-        )
-        for is_prompt in (True, False)
+        is_prompt: explain(controller, COSTS, ALICE, PODS)
+        for is_prompt, controller in controllers.items()
     }
 
     assert ("execute", (note,)) == (found[True].outcome.decision, found[True].notes)

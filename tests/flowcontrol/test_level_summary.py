@@ -11,13 +11,11 @@ from apfproxy.flowcontrol.level_summary import LevelSummary, Sums, shortfalls, s
 from loadtest.objects import priority_level
 from tests.virtual_clock import VirtualClock
 
-SMALL = "catch-all, global-default, leader-election, system"
-ALL_SMALL = (
-    "catch-all, global-default, leader-election, node-high, system, workload-high, workload-low"
-)
+SMALL = "global-default, leader-election, system"
+ALL_SMALL = "global-default, leader-election, node-high, system, workload-high, workload-low"
 ALL_LENT = "global-default, workload-high, workload-low"
 LENT = "by rounding all may be lent, so that the limit is 0 while the level is idle"
-ROUNDED = "the shares buy less than one seat, which is rounded up; 49 are enough"
+ROUNDED = "the shares buy less than one seat, which is rounded up; 25 are enough"
 QUEUING = QueuingConfiguration(queues=4, hand_size=2, queue_length_limit=5)
 
 
@@ -80,10 +78,10 @@ def test_levels_and_sums() -> None:
         ),
         pytest.param(
             13,
-            [f"13 seats are too few for catch-all, leader-election: {ROUNDED}"],
+            [f"13 seats are too few for leader-election: {ROUNDED}"],
             id="too-few-for-small-levels",
         ),
-        pytest.param(49, [], id="enough"),
+        pytest.param(25, [], id="enough"),
     ],
 )
 def test_shortfalls(seats: int, expected: list[str]) -> None:

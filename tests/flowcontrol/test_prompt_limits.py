@@ -111,16 +111,28 @@ def levels_of(
 
 @pytest.mark.parametrize(("is_prompt", "executing"), [(True, 1), (False, 0)])
 def test_a_level_that_has_lent_all(executing: int, *, is_prompt: bool) -> None:
-    """Of 8 seats global-default has lent its only one; Kubernetes has its first request wait."""
+    """One that has lent its only seat serves a request; Kubernetes has it wait."""
     scene = Scene(*bootstrap_objects(), seats=8, is_prompt=is_prompt)
-    assert (0, 0) == (scene.limit("global-default"), scene.limit("workload-low"))
+    level = scene.controller.levels["global-default"]
+    level.queue_set.set_concurrency_limit(0)
+    level.current_limit = level.upper_limit = 0
 
     tickets = scene.arrive("somebody")
 
     assert executing == scene.executing(tickets)
+    level.upper_limit = 1
     scene.wait(PERIOD_NS)
     scene.controller.adjust_limits()
     assert 1 == scene.executing(tickets)
+
+
+def test_an_idle_proxy_has_its_nominal_limits() -> None:
+    """Kubernetes divides them in proportion to what levels never lend, which may be none."""
+    scenes = [Scene(*two_levels(lendable=100), is_prompt=is_prompt) for is_prompt in (True, False)]
+
+    assert [(10, 10, 10), (0, 0, 30)] == [
+        tuple(map(scene.limit, ("a", "b", "catch-all"))) for scene in scenes
+    ]
 
 
 def test_one_request_at_a_time_whatever_the_limit() -> None:
