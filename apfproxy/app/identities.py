@@ -21,7 +21,8 @@ from apfproxy.authn.impersonation import Impersonations
 from apfproxy.authn.static_tokens import StaticTokens
 from apfproxy.errors import OperatorError
 from apfproxy.proxy.identification import Identification
-from apfproxy.proxy.tls import ClientTls, ServerTls, TlsError
+from apfproxy.proxy.tls import ClientTls, ServerTls
+from apfproxy.proxy.tls_files import TlsError, TlsFile, certificates_in
 from apfproxy.settings import ANONYMOUS
 from apfproxy.sources.file_changes import FileChanges
 from apfproxy.sources.token_file import TokenFile
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from apfproxy.authn.upstream_api import UpstreamApi
     from apfproxy.authn.verdict import TokenAuthenticator
     from apfproxy.clock import Clock
+    from apfproxy.proxy.tls_files import Expiries
     from apfproxy.settings import AuthenticationSettings, JwtSettings, ReviewSettings, Settings
 
 TOKEN = "token"  # noqa: S105 - a kind of review
@@ -79,6 +81,8 @@ class Identities:
         self.review_apis: dict[str, UpstreamApi] = {}
         self.server_tls: ServerTls | None = None
         self.client_tls: ClientTls | None = None
+        self._authorities: dict[TlsFile, Expiries] = {}
+        """Of issuers of tokens."""
         try:
             self._load_upstream()
             self._load_downstream()
@@ -111,6 +115,11 @@ class Identities:
                 problems.append(f"{kind} review: {api.problem}")
         return "; ".join(problems) or None
 
+    def expiries(self) -> list[Expiries]:
+        """When the certificates expire that settings name, as their files were last loaded."""
+        loaded = [tls.expiries for tls in (self.server_tls, self.client_tls) if tls is not None]
+        return [each for expiries in (*loaded, self._authorities.values()) for each in expiries]
+
     async def close(self) -> None:
         """Ask nobody any more."""
         await asyncio.gather(
@@ -138,7 +147,14 @@ class Identities:
     def _load_downstream(self) -> None:
         tls, authentication = self._settings.downstream.tls, self._settings.authentication
         front_proxy = authentication.front_proxy
-        client_cas = tuple(filter(None, (authentication.client_ca_file, front_proxy.ca_file)))
+        client_cas = tuple(
+            TlsFile(f"authentication.{setting}", path)
+            for setting, path in (
+                ("clientCaFile", authentication.client_ca_file),
+                ("frontProxy.caFile", front_proxy.ca_file),
+            )
+            if path is not None
+        )
         if tls.certificate_file is None:
             return
         server_tls = self.server_tls = ServerTls(tls, client_cas)
@@ -155,10 +171,10 @@ class Identities:
                     front_proxy.allowed_names,
                 )
             except ValueError as error:
-                paths = " or ".join(client_cas)
-                raise OperatorError(f"{paths}: a CA cannot be used: {error}") from error
+                files = " or ".join(map(str, client_cas))
+                raise OperatorError(f"{files}: a CA cannot be used: {error}") from error
 
-        self._watch(client_cas, load, self._forget_clients)
+        self._watch(tuple(file.path for file in client_cas), load, self._forget_clients)
 
     def _authenticator(self) -> Authenticator:
         settings = self._settings
@@ -208,6 +224,8 @@ class Identities:
         from apfproxy.authn.web_keys import FileKeys, WebKeysError  # noqa: PLC0415
 
         section = f"authentication.jwt[{index}]"
+        if jwt.ca_file is not None:
+            self._note_authorities(TlsFile(f"{section}.caFile", jwt.ca_file))
         try:
             keys = json_web_tokens.keys_of(jwt)
             issuer = json_web_tokens.JsonWebTokens(jwt, keys)
@@ -217,6 +235,14 @@ class Identities:
             self._watch((jwt.keys_file,), keys.load, self._forget_clients)
         self._issuers.append(issuer)
         return issuer
+
+    def _note_authorities(self, file: TlsFile) -> None:
+        """See when CAs expire that are read whenever they are used."""
+
+        def load() -> None:
+            self._authorities[file] = certificates_in(file, is_chain=False)[1]
+
+        self._watch((file.path,), load, lambda: None)
 
     def _impersonations(self) -> Impersonations | None:
         settings = self._settings.authentication.impersonation

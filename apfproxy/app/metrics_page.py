@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -12,8 +13,10 @@ from apfproxy.observe.object_metrics import object_families
 from apfproxy.observe.process_metrics import (
     access_log_families,
     admin_families,
+    certificate_families,
     fault_families,
     health_families,
+    upstream_families,
 )
 from apfproxy.observe.proxy_metrics import PREFIX
 from apfproxy.settings import FULL
@@ -51,6 +54,8 @@ def _families(parts: AdminParts) -> Iterator[Families]:
     if parts.access_log is not None:
         yield partial(access_log_families, parts.access_log)
     yield partial(health_families, parts.health)
+    yield partial(upstream_families, parts.upstream)
+    yield lambda: certificate_families(identities.expiries(), time.time())
     yield partial(descriptor_families, parts.descriptors)
     yield partial(fault_families, parts.faults)
 

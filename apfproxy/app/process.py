@@ -130,7 +130,7 @@ class ProxyProcess:
         )
         self.health = HealthRegistry()
         self.health.add("sweep", look=self.server.sweep.problem)
-        # No other process would fare better: so only /readyz may fail, and only if asked to.
+        # A new process would fare no better: only /readyz may fail, and only if asked to.
         is_needed = settings.upstream.fails_readiness
         self.health.add(
             "upstream",

@@ -1,4 +1,4 @@
-"""Metrics of what a process has beside requests: its log, its admin listener, its health."""
+"""Metrics of what a process has beside requests: log, admin listener, health, certificates."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from apfproxy.observe.families import NO_LABELS, by_label, counter, gauge
 from apfproxy.observe.proxy_metrics import PREFIX
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from prometheus_client.core import Metric
 
     from apfproxy.faults import Faults
     from apfproxy.observe.access_log import AccessLog
     from apfproxy.observe.health import HealthRegistry
+
+
+UP, UNKNOWN = "up", "unknown"
+"""States of the server behind."""
 
 
 class Connections(Protocol):
@@ -26,6 +30,25 @@ class Connections(Protocol):
 
     def __len__(self) -> int:
         """Those that are open."""
+
+
+class Certificates(Protocol):
+    """Those in a file."""
+
+    @property
+    def file(self) -> tuple[str, str]:
+        """The setting that names it, and its path."""
+
+    def next_unix_s(self, now_unix_s: float) -> float:
+        """When one expires next that is needed, in seconds since 1970."""
+
+
+class Upstream(Protocol):
+    """The server behind."""
+
+    @property
+    def state(self) -> str:
+        """`up`, `failing` or `unknown`."""
 
 
 def access_log_families(access_log: AccessLog) -> Iterator[Metric]:
@@ -76,4 +99,26 @@ def health_families(health: HealthRegistry) -> Iterator[Metric]:
         f"{PREFIX}healthcheck",
         "Whether a check of the health pages is well (1) or fails (0)",
         [({"name": check.name}, float(check.problem is None)) for check in health],
+    )
+
+
+def certificate_families(certificates: Iterable[Certificates], unix_s: float) -> Iterator[Metric]:
+    """When certificates expire, a series for each file."""
+    yield gauge(
+        f"{PREFIX}certificate_expiry_timestamp_seconds",
+        "When the certificates in a file expire that a setting names, in seconds since 1970",
+        [
+            ({"setting": setting, "file": path}, each.next_unix_s(unix_s))
+            for each in certificates
+            for setting, path in (each.file,)
+        ],
+    )
+
+
+def upstream_families(upstream: Upstream) -> Iterator[Metric]:
+    """Whether the server behind is up; no series before that is known."""
+    yield gauge(
+        f"{PREFIX}upstream_up",
+        "Whether the server behind is up (1) or fails (0)",
+        [] if upstream.state == UNKNOWN else [(NO_LABELS, upstream.state == UP)],
     )

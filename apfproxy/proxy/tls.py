@@ -18,21 +18,17 @@ Source: https://wiki.mozilla.org/Security/Server_Side_TLS.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
-import logging
 import ssl
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
+
+from apfproxy.proxy.tls_files import TlsFile, load_authorities, load_own
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterable
 
-    from cryptography import x509
-
+    from apfproxy.proxy.tls_files import Expiries
     from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
-
-log = logging.getLogger(__name__)
 
 ALPN_PROTOCOLS = ("http/1.1",)
 CIPHERS = (
@@ -45,18 +41,6 @@ CURVES = "X25519:prime256v1:secp384r1"
 """Those of the profile, of which a Python that cannot name several offers the second alone."""
 NO_CHECK_TIME = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME, which the standard library does not name."""
-RENEW_BEFORE_S = 7 * 24 * 3600.0
-"""A certificate that expires sooner than that is warned about when it is loaded."""
-
-
-class TlsError(Exception):
-    """A file of TLS cannot be used; the operator's fault.
-
-    It says which file, what is wrong with it, and what to do; nothing of its contents.
-    """
-
-    def __init__(self, path: str, problem: str) -> None:
-        super().__init__(f"{path}: {problem}")
 
 
 class ServerTls:
@@ -70,18 +54,24 @@ class ServerTls:
     Attributes:
         context: For new connections; before `load` one without a certificate, with which every
             handshake fails.
+        expiries: When the certificates of `context` expire.
     """
 
-    def __init__(self, settings: DownstreamTlsSettings, client_cas: Iterable[str] = ()) -> None:
+    def __init__(self, settings: DownstreamTlsSettings, client_cas: Iterable[TlsFile] = ()) -> None:
         self.settings = settings
-        self._client_cas = tuple(dict.fromkeys(client_cas))
+        self._own = _files(
+            "downstream.tls",
+            certificateFile=settings.certificate_file,
+            keyFile=settings.key_file,
+        )
+        self._client_cas = tuple(client_cas)
         self.context = _new_context(ssl.PROTOCOL_TLS_SERVER)
+        self.expiries: tuple[Expiries, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files that it is made of."""
-        settings = self.settings
-        return _those_set(settings.certificate_file, settings.key_file, *self._client_cas)
+        return _paths((*self._own.values(), *self._client_cas))
 
     def load(self) -> None:
         """Read the files, and take them if all are good; otherwise nothing changes.
@@ -94,9 +84,11 @@ class ServerTls:
         # All ciphers are good: the client knows which it has in hardware.
         context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
         limit_curves(context)
-        _load_own(context, settings.certificate_file, settings.key_file)
-        for path in self._client_cas:
-            _load_authorities(context, path)
+        certificate_file = self._own["certificateFile"]
+        expiries = [
+            load_own(context, certificate_file, self._own.get("keyFile", certificate_file)),
+            *(load_authorities(context, file) for file in self._client_cas),
+        ]
         if self._client_cas:
             context.verify_mode = (
                 ssl.CERT_REQUIRED if settings.require_client_certificate else ssl.CERT_OPTIONAL
@@ -108,7 +100,7 @@ class ServerTls:
             # its CA, without which the client's cannot be judged.
             context.options |= ssl.OP_NO_TICKET
             context.num_tickets = 0
-        self.context = context
+        self.context, self.expiries = context, tuple(expiries)
 
 
 class ClientTls:
@@ -121,19 +113,26 @@ class ClientTls:
     Attributes:
         context: For new connections; before `load` one without a CA, with which every handshake
             fails.
+        expiries: When the certificates of `context` expire; the system's CAs are left out.
         server_name: A name or address that the origin's certificate must have.
     """
 
     def __init__(self, settings: UpstreamTlsSettings, host: str) -> None:
         self.settings = settings
         self.server_name = settings.server_name or host
+        self._files = _files(
+            "upstream.tls",
+            caFile=settings.ca_file,
+            certificateFile=settings.certificate_file,
+            keyFile=settings.key_file,
+        )
         self.context = _new_context(ssl.PROTOCOL_TLS_CLIENT)
+        self.expiries: tuple[Expiries, ...] = ()
 
     @property
     def paths(self) -> tuple[str, ...]:
         """The files that it is made of."""
-        settings = self.settings
-        return _those_set(settings.ca_file, settings.certificate_file, settings.key_file)
+        return _paths(self._files.values())
 
     def load(self) -> None:
         """Read the files, and take them if all are good; otherwise nothing changes.
@@ -141,16 +140,18 @@ class ClientTls:
         Raises:
             TlsError: One is not.
         """
-        settings = self.settings
+        files = self._files
         context = _new_context(ssl.PROTOCOL_TLS_CLIENT)
         context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-        if settings.ca_file is None:
-            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        expiries = []
+        if "caFile" in files:
+            expiries.append(load_authorities(context, files["caFile"]))
         else:
-            _load_authorities(context, settings.ca_file)
-        if settings.certificate_file is not None:
-            _load_own(context, settings.certificate_file, settings.key_file)
-        self.context = context
+            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+        if "certificateFile" in files:
+            own = files["certificateFile"]
+            expiries.append(load_own(context, own, files.get("keyFile", own)))
+        self.context, self.expiries = context, tuple(expiries)
 
 
 def peer_certificates(
@@ -215,70 +216,12 @@ def limit_curves(context: ssl.SSLContext) -> None:
         context.set_ecdh_curve("prime256v1")
 
 
-def _those_set(*paths: str | None) -> tuple[str, ...]:
-    return tuple(path for path in paths if path is not None)
+def _files(section: str, **paths: str | None) -> dict[str, TlsFile]:
+    """The files that settings name, by the names of the settings, in camelCase, in a section."""
+    return {
+        name: TlsFile(f"{section}.{name}", path) for name, path in paths.items() if path is not None
+    }
 
 
-def _read(path: str) -> bytes:
-    try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise TlsError(path, f"cannot be read: {error.strerror or error}") from error
-
-
-def _certificates(path: str) -> list[x509.Certificate]:
-    from cryptography import x509  # noqa: PLC0415 - 8 MiB, for those that use TLS
-
-    content = _read(path)
-    try:
-        return x509.load_pem_x509_certificates(content)
-    except ValueError as error:
-        raise TlsError(path, "is no PEM of certificates") from error
-
-
-def _load_authorities(context: ssl.SSLContext, path: str) -> None:
-    from cryptography.hazmat.primitives.serialization import Encoding  # noqa: PLC0415 - as above
-
-    certificates = _certificates(path)
-    for each in certificates:
-        _warn_of_dates(path, each)
-    context.load_verify_locations(
-        cadata=b"".join(each.public_bytes(Encoding.DER) for each in certificates)
-    )
-
-
-def _load_own(context: ssl.SSLContext, certificate_file: str | None, key_file: str | None) -> None:
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415 - as above
-        load_pem_private_key,
-    )
-
-    assert certificate_file is not None
-    key_file = key_file or certificate_file
-    leaf = _certificates(certificate_file)[0]
-    content = _read(key_file)
-    try:
-        key = load_pem_private_key(content, password=None)
-    except TypeError as error:
-        raise TlsError(key_file, "is encrypted: give a key without a password") from error
-    except Exception as error:
-        raise TlsError(key_file, "is no PEM of a private key") from error
-    if key.public_key() != leaf.public_key():
-        raise TlsError(key_file, f"is not the key of the certificate in {certificate_file}")
-    try:
-        # An empty password, or OpenSSL would ask for one at the terminal.
-        context.load_cert_chain(certificate_file, key_file, password="")
-    except (ssl.SSLError, OSError) as error:
-        reason = getattr(error, "reason", None) or "changed while it was read"
-        raise TlsError(certificate_file, f"cannot be used: {reason}") from error
-    _warn_of_dates(certificate_file, leaf)
-
-
-def _warn_of_dates(path: str, certificate: x509.Certificate) -> None:
-    now = dt.datetime.now(dt.UTC)
-    until, since = certificate.not_valid_after_utc, certificate.not_valid_before_utc
-    if until < now:
-        log.warning("%s: the certificate expired at %s", path, until.isoformat())
-    elif since > now:
-        log.warning("%s: the certificate is not valid before %s", path, since.isoformat())
-    elif (until - now).total_seconds() < min(RENEW_BEFORE_S, (until - since).total_seconds() / 10):
-        log.warning("%s: the certificate expires at %s", path, until.isoformat())
+def _paths(files: Iterable[TlsFile]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(file.path for file in files))

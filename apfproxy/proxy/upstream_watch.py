@@ -8,7 +8,8 @@
 3. A probe that fails makes the server `failing`.  One that does not makes it `up`, unless the
    server accepts connections but does not answer: then an answer has to come, or `QUIET_S` have to
    pass without another failure.
-4. The log has a line when the state changes, but no two within `LINE_S`; the last one is true.
+4. The log has a line when the state changes, but no two of failures within `LINE_S`.  The last line
+   is true, soon.
 """
 
 from __future__ import annotations
@@ -178,12 +179,14 @@ class UpstreamWatch:
 
     def _say(self, now_ns: int) -> None:
         """Have the log say what it does not say yet."""
-        if (self.state, self._failure) == self._said or now_ns < self._next_line_ns:
+        is_failing = self.state is FAILING
+        if (self.state, self._failure) == self._said or (
+            is_failing and now_ns < self._next_line_ns
+        ):
             return
         (before, _), self._said = self._said, (self.state, self._failure)
-        if before is not UNKNOWN:
+        if is_failing:
             self._next_line_ns = now_ns + round(LINE_S * NS_PER_S)
-        if self.state is FAILING:
             still = "still " if before is FAILING else ""
             if not still:
                 self._said_since_ns = self._since_ns

@@ -211,6 +211,28 @@ def test_files_that_cannot_be_used(folder: Folder, name: str, is_there: bool) ->
     assert "s3cret" not in str(caught.value)
 
 
+def test_expiries(folder: Folder) -> None:
+    """Of all certificates and CAs that settings name, by the settings."""
+    jwt = JwtSettings(
+        issuer=ISSUER,
+        audiences=("k8s",),
+        jwks_url="https://keys.example",
+        ca_file=folder.of("own.crt"),
+    )
+    settings = folder.settings
+    authentication = dataclasses.replace(settings.authentication, jwt=(jwt,))
+    identities = made(dataclasses.replace(settings, authentication=authentication))
+
+    assert [
+        ("downstream.tls.certificateFile", folder.of("proxy.crt")),
+        ("authentication.clientCaFile", folder.of("users.crt")),
+        ("authentication.frontProxy.caFile", folder.of("fronts.crt")),
+        ("upstream.tls.caFile", folder.of("own.crt")),
+        ("authentication.jwt[0].caFile", folder.of("own.crt")),
+    ] == [each.file for each in identities.expiries()]
+    assert [] == made(Settings()).expiries()
+
+
 def test_issuer_that_cannot_be_used() -> None:
     """Which one it is, and which of its settings."""
     settings = Settings(

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
+
 from apfproxy.faults import Faults, Part
 from apfproxy.observe.access_log import AccessLog
 from apfproxy.observe.health import READYZ, HealthRegistry
 from apfproxy.observe.process_metrics import (
     access_log_families,
     admin_families,
+    certificate_families,
     fault_families,
     health_families,
+    upstream_families,
 )
 from tests.virtual_clock import VirtualClock
 
@@ -88,3 +92,47 @@ def test_health() -> None:
         ("apfproxy_healthcheck", {"name": "store"}, 0),
     ] == failing
     assert [1, 1, 1] == [value for _, _, value in values()]
+
+
+class Certificates:
+    """Those of one file, which expire in an hour."""
+
+    file = ("upstream.tls.caFile", "ca.crt")
+
+    def next_unix_s(self, now_unix_s: float) -> float:
+        """Say when."""
+        return now_unix_s + 3600
+
+
+def test_certificates() -> None:
+    """Each file with its setting; none where there is no TLS."""
+    samples = [
+        sample[:3]
+        for family in certificate_families([Certificates()], 1000)
+        for sample in family.samples
+    ]
+
+    assert [
+        (
+            "apfproxy_certificate_expiry_timestamp_seconds",
+            {"setting": "upstream.tls.caFile", "file": "ca.crt"},
+            4600,
+        )
+    ] == samples
+
+
+class Upstream:
+    """A server."""
+
+    def __init__(self, state: str) -> None:
+        self.state = state
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"), [("up", [1.0]), ("failing", [0.0]), ("unknown", [])]
+)
+def test_upstream(state: str, expected: list[float]) -> None:
+    """It is up or not, once that is known."""
+    assert expected == [
+        sample.value for family in upstream_families(Upstream(state)) for sample in family.samples
+    ]

@@ -15,6 +15,7 @@ import pytest
 from apfproxy.proxy.counters import ProxyCounters, UpstreamCounters, UpstreamFailure
 from apfproxy.proxy.pool import Pool, connected_socket
 from apfproxy.proxy.tls import ClientTls, ServerTls, peer_certificates
+from apfproxy.proxy.tls_files import TlsFile
 from apfproxy.settings import (
     Address,
     DownstreamTlsSettings,
@@ -146,7 +147,7 @@ async def running(
     certificate, key = SERVERS.issue("s", usage="server", not_after=expired).write(folder, "s")
     server_tls = ServerTls(
         DownstreamTlsSettings(certificate_file=certificate, key_file=key),
-        (PROXIES.write(folder, "proxies"),),
+        (TlsFile("cas", PROXIES.write(folder, "proxies")),),
     )
     server_tls.load()
     certificate, key = FIRST.write(folder, "own")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime as dt
-import logging
 import ssl
 from dataclasses import replace
 from types import SimpleNamespace
@@ -15,17 +14,16 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
-from apfproxy.proxy import tls
 from apfproxy.proxy.tls import (
     ClientTls,
     ServerTls,
-    TlsError,
     is_cut_off,
     limit_curves,
     peer_certificates,
 )
+from apfproxy.proxy.tls_files import TlsError, TlsFile
 from apfproxy.settings import DownstreamTlsSettings, UpstreamTlsSettings
-from loadtest.certificates import DAY, Authority, Issued, new_rsa_key, to_pem
+from loadtest.certificates import DAY, Authority, Issued
 
 if TYPE_CHECKING:
     import asyncio
@@ -98,7 +96,7 @@ def server_tls(folder: Path, *, is_required: bool = False, client_ca: str = "") 
         key_file=str(folder / "server.key"),
         require_client_certificate=is_required,
     )
-    result = ServerTls(settings, (str(folder / client_ca),) if client_ca else ())
+    result = ServerTls(settings, (TlsFile("cas", str(folder / client_ca)),) if client_ca else ())
     result.load()
     return result
 
@@ -302,79 +300,41 @@ def test_reload_is_for_new_connections(folder: Path) -> None:
     assert [b"pong:ping"] * 2 == [old.talk(), new.talk()]
 
 
-def encrypted_key() -> bytes:
-    """A key that takes a password."""
-    return to_pem(SERVER.key, b"secret")
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "problem"),
-    [
-        pytest.param("server.crt", None, "cannot be read: No such file", id="no-certificate"),
-        pytest.param("server.crt", b"", "is no PEM of certificates", id="empty-certificate"),
-        pytest.param("server.crt", b"secret", "is no PEM of certificates", id="nonsense"),
-        pytest.param(
-            "server.crt", SERVER.cert_pem[:200], "is no PEM of certificates", id="half-there"
-        ),
-        pytest.param("server.key", None, "cannot be read: No such file", id="no-key"),
-        pytest.param("server.key", b"secret", "is no PEM of a private key", id="no-pem-key"),
-        pytest.param("server.key", encrypted_key(), "is encrypted", id="encrypted"),
-        pytest.param(
-            "server.key", USERS.issue("u").key_pem, "is not the key of", id="key-of-another"
-        ),
-        pytest.param(
-            "server.key", to_pem(new_rsa_key()), "is not the key of", id="key-of-another-kind"
-        ),
-        pytest.param("users.crt", b"secret", "is no PEM of certificates", id="client-ca"),
-    ],
-)
-def test_files_that_are_no_good(
-    folder: Path, name: str, content: bytes | None, problem: str
-) -> None:
-    """The error names the file and what is wrong with it, not its contents; the old stays."""
+def test_expiries(folder: Path) -> None:
+    """Of all files, as they were last loaded without a fault; the system's CAs are left out."""
     server = server_tls(folder, client_ca="users.crt")
-    context = server.context
-    (folder / name).unlink()
-    if content is not None:
-        (folder / name).write_bytes(content)
-    with pytest.raises(TlsError) as caught:
+    client = client_tls(folder, USERS.issue("u"))
+    before = server.expiries
+    SERVERS.issue("server", usage="server", not_after=NOW + 30 * DAY).write(folder, "server")
+    (folder / "users.crt").write_bytes(b"broken")
+    with pytest.raises(TlsError):
         server.load()
+    assert before is server.expiries
+    USERS.write(folder, "users")
+    server.load()
 
-    assert str(caught.value).startswith(f"{folder / name}: {problem}")
-    assert "secret" not in str(caught.value)
-    assert context is server.context
-
-
-@pytest.mark.parametrize(
-    ("since", "until", "warning"),
-    [
-        pytest.param(-2, -1, "the certificate expired at ", id="expired"),
-        pytest.param(1, 2, "the certificate is not valid before ", id="not-yet"),
-        pytest.param(-300, 1, "the certificate expires at ", id="soon"),
-        pytest.param(-300, 60, "", id="good"),
-        pytest.param(-0.5, 0.5, "", id="short-lived"),
-    ],
-)
-def test_warns_of_dates(
-    folder: Path, since: float, until: float, warning: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A certificate out of its time is loaded all the same: there may be no other."""
-    SERVERS.issue(
-        "s", usage="server", not_before=NOW + since * DAY, not_after=NOW + until * DAY
-    ).write(folder, "server")
-    with caplog.at_level(logging.WARNING, logger=tls.__name__):
-        server_tls(folder)
-
-    assert [warning] * bool(warning) == [
-        message.removeprefix(f"{folder / 'server.crt'}: ")[: len(warning)]
-        for message in caplog.messages
+    assert ["downstream.tls.certificateFile", "cas"] == [e.file.setting for e in server.expiries]
+    assert before[0].unix_s[0] - server.expiries[0].unix_s[0] == 60 * DAY.total_seconds()
+    assert ["upstream.tls.caFile", "upstream.tls.certificateFile"] == [
+        e.file.setting for e in client.expiries
     ]
+    assert () == ClientTls(UpstreamTlsSettings(), "localhost").expiries
+
+
+def test_certificate_and_key_in_one_file(folder: Path) -> None:
+    """Without a key file the key is beside its certificate."""
+    both = folder / "both.pem"
+    both.write_bytes(SERVER.cert_pem + SERVER.key_pem)
+    server = ServerTls(DownstreamTlsSettings(certificate_file=str(both)))
+    server.load()
+
+    assert b"pong:ping" == Ends(server.context, client_tls(folder).context).talk()
 
 
 def test_files(folder: Path) -> None:
     """What has to be watched; a CA that has two parts counts once."""
     settings = DownstreamTlsSettings(certificate_file="a.crt", key_file="a.key")
-    server = ServerTls(settings, ("ca.crt", "ca.crt"))
+    server = ServerTls(settings, (TlsFile("a", "ca.crt"), TlsFile("b", "ca.crt")))
     client = client_tls(folder, USERS.issue("u"))
 
     assert ("a.crt", "a.key", "ca.crt") == server.paths
