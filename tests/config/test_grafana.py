@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 import subprocess
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.config.expressions import CONFIG
+from tests.config.grafana_schema import dashboard_mistakes
 from tests.end_to_end.programs import installed
 
 if TYPE_CHECKING:
@@ -21,6 +25,37 @@ COLUMNS = 24
 
 GRAFANAS_OWN = {"__rate_interval": "5m"}
 """Variables that Grafana itself has, with a value as it could be."""
+
+
+def test_schema() -> None:
+    """The dashboard is as Grafana's schema says."""
+    assert [] == dashboard_mistakes(DASHBOARD)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "mistake"),
+    [
+        pytest.param(("panels", 1, "targets", 0, "exp"), "up", "exp: unknown", id="field"),
+        pytest.param(("panels", 1, "gridPos", "w"), 25, "w: 25 is none of", id="too-wide"),
+        pytest.param(("panels", 1, "id"), "1", "id: '1' has another type", id="type"),
+        pytest.param(("panels", 1, "id"), True, "id: True has another type", id="truth"),
+        pytest.param(("panels", 1, "type"), "gauge", "no panel of ours", id="panel"),
+        pytest.param(("panels", 1, "options", "legend"), {}, "legend: unknown", id="of-another"),
+        pytest.param(("panels", 1, "options"), {}, "graphMode: missing", id="missing"),
+        pytest.param(("panels", 1, "options"), [], "options: no object", id="array"),
+        pytest.param(("annotations", "list"), "x", "neither array nor object", id="text"),
+        pytest.param(("templating", "list", 1, "refresh"), 3, "3 is none of", id="number"),
+    ],
+)
+def test_schema_finds_mistakes(path: tuple[str | int, ...], value: object, mistake: str) -> None:
+    """What is not as it says is found, so that the test above can fail."""
+    dashboard = copy.deepcopy(DASHBOARD)
+    place = dashboard
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+
+    assert any(mistake in each for each in dashboard_mistakes(dashboard))
 
 
 def test_panels_have_their_places() -> None:

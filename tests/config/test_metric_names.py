@@ -40,8 +40,13 @@ OPEN_LABELS = {"job", "instance", "priority_level", "flow_schema", "code"}
 LATER_VALUES = {("reason", "ban"), ("reason", "rate"), ("reason", "long-running")}
 """Values that are not on the page before they are needed."""
 
-NEVER_ON_A_PAGE_AT_REST = {"apfproxy_responses_total": {"code"}}
-"""Metrics whose series come with the first request, to their labels."""
+NEVER_ON_A_PAGE_AT_REST: dict[str, set[str]] = {
+    "apfproxy_responses_total": {"code"},
+    "apfproxy_upstream_answers_total": {"code"},
+    "apfproxy_upstream_up": set(),
+    "apfproxy_certificate_expiry_timestamp_seconds": {"setting", "file"},
+}
+"""Metrics whose series come with the first request, or with TLS, to their labels."""
 
 
 def expressions() -> Iterator[tuple[str, str]]:
@@ -58,7 +63,7 @@ def expressions() -> Iterator[tuple[str, str]]:
         yield annotation["name"], annotation["expr"]
     for variable in dashboard["templating"]["list"]:
         if variable["type"] == "query":
-            yield variable["name"], variable["query"]["query"]
+            yield variable["name"], variable["query"]
 
 
 def use_a_flow_schema(controller: Controller) -> None:
