@@ -17,6 +17,7 @@ import random
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.request.attributes import RequestAttributes
 
 NAMES = ("batch", "controllers", "jobs", "leader-election", "nodes", "system", "tenants", "users")
 QUEUES = 128
@@ -73,6 +75,14 @@ window.EventSource = class extends Source {
 RESET = "(measured.tasks = [], measured.shift = 0, measured.frames = 0, measured.updates = 0, true)"
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the page shows of a request."""
+
+    user_name: str
+    attributes: RequestAttributes
+
+
 class Crowd:
     """Users of every level, whose requests come and go by chance.
 
@@ -100,7 +110,8 @@ class Crowd:
             for _ in range(rng.randrange(60)):
                 user = User(f"user-{rng.randrange(USERS)}", (name,))
                 flow = self._controller.classify(user, ATTRIBUTES).flow
-                found = queue_set.admit(flow, ONE_SEAT, tickets.append)
+                details = Asked(user.name, ATTRIBUTES)
+                found = queue_set.admit(flow, ONE_SEAT, tickets.append, details)
                 if isinstance(found, Ticket) and found.is_executing:
                     tickets.append(found)
 

@@ -28,10 +28,18 @@ SAMPLES = 900
 MAX_LEVELS = 64
 """Levels with a history: those with most seats.  A page cannot draw more in distinct colours."""
 
-FIELDS = ("dispatched", "rejected", "waitSeconds", "waitP99Seconds", "waiting", "seatsInUse")
-"""Requests dispatched and rejected a second; the mean wait of the dispatched ones, and the least
-bound of the metrics' buckets that 99 % of them kept within; now: requests that wait and seats in
-use."""
+FIELDS = (
+    "served",
+    "failed",
+    "rejected",
+    "waitSeconds",
+    "waitP99Seconds",
+    "waiting",
+    "seatsInUse",
+)
+"""Requests a second: that got seats and were not failed by the server, that it failed, that were
+rejected; the mean wait of those that got seats, and the least bound of the metrics' buckets that
+99 % of them kept within; now: requests that wait and seats in use."""
 
 PERCENT = 99
 
@@ -58,6 +66,7 @@ class Totals:
     """Totals of a level since its start."""
 
     dispatched: int = 0
+    failed: int = 0
     rejected: int = 0
     wait_ns: int = 0
     waits: list[int] = field(default_factory=lambda: [0] * (len(DURATION_BOUNDS_NS) + 1))
@@ -99,9 +108,11 @@ class LiveHistory:
             queue_set = self._controller.levels[name].queue_set
             # A level that went and came back counts from 0 again.
             dispatched = max(0, total.dispatched - last.dispatched)
+            failed = max(0, total.failed - last.failed)
             wait_ns = max(0, total.wait_ns - last.wait_ns)
             values.extend((
-                round(dispatched / elapsed_s, 1),
+                round(max(0, dispatched - failed) / elapsed_s, 1),
+                round(failed / elapsed_s, 1),
                 round(max(0, total.rejected - last.rejected) / elapsed_s, 1),
                 round(wait_ns / NS_PER_S / dispatched, 4) if dispatched else math.nan,
                 wait_bound_s([max(0, a - b) for a, b in zip(total.waits, last.waits, strict=True)]),
@@ -156,8 +167,10 @@ class LiveHistory:
         kept = sorted(levels, key=lambda name: (-levels[name].nominal_limit, name))[:MAX_LEVELS]
         totals = {}
         for name in sorted(kept):
-            queue_set = levels[name].queue_set
-            totals[name] = Totals(queue_set.dispatched_total, queue_set.rejected_total)
+            level, queue_set = levels[name], levels[name].queue_set
+            totals[name] = Totals(
+                queue_set.dispatched_total, level.failed_total, queue_set.rejected_total
+            )
         for counters in self._controller.flow_schema_counters():
             total = totals.get(counters.priority_level)
             if total is not None:

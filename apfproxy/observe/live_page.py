@@ -191,9 +191,8 @@ class LivePage:
             state = live_state(self._controller, self._inputs, self._recent)
         else:
             self._recent_ns = now_ns
-            self._recent = recent(
-                self._controller, self.history.rates.flow_schemas(), self._inputs.top_flows()
-            )
+            rates, flows = self.history.rates, self._inputs.top_flows()
+            self._recent = recent(self._controller, rates, flows)
             state = live_state(self._controller, self._inputs, self._recent)
             self._verdict = verdict(state, time.time())
         return {"verdict": self._verdict, **state}

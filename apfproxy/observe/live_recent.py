@@ -5,22 +5,24 @@ Rates are those of 5 s.  Everything is bounded, however many objects, flows and 
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.flowcontrol.types import stable_uid
 from apfproxy.flowcontrol.explanation import distinguished_by
 from apfproxy.observe.level_pressure import greatest_holder, oldest_wait_ns
-from apfproxy.observe.recent_rates import Rates, by_level
+from apfproxy.observe.recent_rates import Rates
 from apfproxy.observe.top_flows import MAX_NAME, NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from apfproxy.api.flowcontrol.types import FlowSchema
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.priority_level import PriorityLevel
     from apfproxy.observe.level_pressure import Holder
-    from apfproxy.observe.recent_rates import Key
+    from apfproxy.observe.recent_rates import Key, RecentRates
 
 State = dict[str, Any]
 """As JSON has it."""
@@ -34,6 +36,7 @@ REJECTS, WAITS, WORKS, IDLE = "rejects", "waits", "works", "idle"
 KINDS = {"ByUser": "user", "ByNamespace": "namespace", "user-agent": "program"}
 """What a flow is the flow of, by what tells flows apart."""
 
+NO_RATES = Rates()
 NS_PER_S = 1_000_000_000
 
 
@@ -53,17 +56,17 @@ class Recent:
 
 
 def recent(
-    controller: Controller, rates: Mapping[Key, Rates], top_flows: Iterable[Mapping[str, Any]]
+    controller: Controller, rates: RecentRates, top_flows: Iterable[Mapping[str, Any]]
 ) -> Recent:
-    """Make all parts, by the rates of FlowSchemas at their levels."""
-    levels = by_level(rates)
+    """Make all parts."""
+    levels = rates.levels()
     now_ns = controller.now_ns()
     return Recent(
         levels={
-            name: _level(controller, level, levels.get(name, Rates()), now_ns)
+            name: level_part(controller, level, levels.get(name, Rates()), now_ns)
             for name, level in controller.levels.items()
         },
-        flow_schemas=_flow_schemas(controller, rates),
+        flow_schemas=flow_schemas(controller, rates.flow_schemas()),
         top_flows=[_flow(controller, flow) for flow in top_flows],
     )
 
@@ -76,11 +79,16 @@ def displayable(text: str) -> str:
 def flow_kind(controller: Controller, flow_schema: str) -> str:
     """What the flows of a FlowSchema are: `user`, `namespace`, `header x-team`; "" if unknown."""
     schema = controller.in_force.flow_schemas.get(flow_schema)
-    how = "" if schema is None else distinguished_by(schema)
+    return "" if schema is None else _kind(schema)
+
+
+def _kind(schema: FlowSchema) -> str:
+    how = distinguished_by(schema)
     return KINDS.get(how, how)
 
 
-def _level(controller: Controller, level: PriorityLevel, rates: Rates, now_ns: int) -> State:
+def level_part(controller: Controller, level: PriorityLevel, rates: Rates, now_ns: int) -> State:
+    """What a level did lately, and who holds its seats if any request lacks one."""
     queue_set = level.queue_set
     is_pressed = bool(rates.rejected or queue_set.requests_waiting)
     holder = greatest_holder(queue_set) if is_pressed else None
@@ -93,7 +101,8 @@ def _level(controller: Controller, level: PriorityLevel, rates: Rates, now_ns: i
     return {
         "condition": condition,
         "dispatchedPerSecond": round(rates.dispatched, 2),
-        "servedPerSecond": round(rates.dispatched, 2),
+        "servedPerSecond": round(max(0.0, rates.dispatched - rates.failed), 2),
+        "failedPerSecond": round(rates.failed, 2),
         "rejectedPerSecond": {
             reason.value: round(rate, 2) for reason, rate in rates.rejected.items()
         },
@@ -111,27 +120,28 @@ def _holder(controller: Controller, holder: Holder) -> State:
     }
 
 
-def _flow_schemas(controller: Controller, rates: Mapping[Key, Rates]) -> list[State]:
+def flow_schemas(controller: Controller, rates: Mapping[Key, Rates]) -> list[State]:
     """Those in force that match most, in the order in which they are tried."""
-    found: list[tuple[float, int, State]] = []
+    found = []
     for place, schema in enumerate(controller.flow_schemas()):
-        name, level = schema.metadata.name, schema.spec.priority_level_configuration.name
-        rate = rates.get((level, name), Rates())
-        found.append((
-            -rate.matched,
-            place,
-            {
-                "name": name,
-                "uid": stable_uid(schema),
-                "priorityLevel": level,
-                "matchingPrecedence": schema.spec.matching_precedence,
-                "kind": flow_kind(controller, name),
-                "matchedPerSecond": round(rate.matched, 2),
-                "rejectedPerSecond": round(sum(rate.rejected.values()), 2),
-            },
-        ))  # fmt: skip
-    kept = sorted(found, key=lambda each: each[:2])[:MAX_FLOW_SCHEMAS]
-    return [state for _, _, state in sorted(kept, key=lambda each: each[1])]
+        key = schema.spec.priority_level_configuration.name, schema.metadata.name
+        found.append((rates.get(key, NO_RATES), place, schema))
+    if len(found) > MAX_FLOW_SCHEMAS:
+        found = heapq.nsmallest(MAX_FLOW_SCHEMAS, found, key=lambda each: -each[0].matched)
+        found.sort(key=lambda each: each[1])
+    return [_flow_schema(schema, rate) for rate, _, schema in found]
+
+
+def _flow_schema(schema: FlowSchema, rates: Rates) -> State:
+    return {
+        "name": schema.metadata.name,
+        "uid": stable_uid(schema),
+        "priorityLevel": schema.spec.priority_level_configuration.name,
+        "matchingPrecedence": schema.spec.matching_precedence,
+        "kind": _kind(schema),
+        "matchedPerSecond": round(rates.matched, 2),
+        "rejectedPerSecond": round(sum(rates.rejected.values()), 2),
+    }
 
 
 def _flow(controller: Controller, flow: Mapping[str, Any]) -> State:

@@ -61,6 +61,7 @@ NEW_LEVEL = {
     "condition": IDLE,
     "dispatchedPerSecond": 0.0,
     "servedPerSecond": 0.0,
+    "failedPerSecond": 0.0,
     "rejectedPerSecond": {},
     "oldestWaitSeconds": 0.0,
     "holder": None,

@@ -43,11 +43,22 @@ class Rates:
         matched: That came; those that take no seats are not counted.
         dispatched: That got their seats.
         rejected: That were rejected, by reason; without reasons that there were none of.
+        failed: Of a level only: that had seats, and that the server failed.
     """
 
     matched: float = 0.0
     dispatched: float = 0.0
     rejected: dict[RejectReason, float] = field(default_factory=dict)
+    failed: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Counters as they were; `failed` is by level."""
+
+    now_ns: int
+    counts: Mapping[Key, tuple[int, ...]]
+    failed: Mapping[str, int]
 
 
 class RecentRates:
@@ -55,24 +66,25 @@ class RecentRates:
 
     def __init__(self, controller: Controller, now_ns: int) -> None:
         self._controller = controller
-        self._looks: deque[tuple[int, Mapping[Key, tuple[int, ...]]]] = deque(maxlen=LOOKS)
+        self._looks: deque[Look] = deque(maxlen=LOOKS)
         self.look(now_ns)
 
     def look(self, now_ns: int) -> None:
         """Copy the counters; due once a second."""
         counters = self._controller.flow_schema_counters()
         counts = {(each.priority_level, each.flow_schema): _counts(each) for each in counters}
-        self._looks.append((now_ns, counts))
+        failed = {name: level.failed_total for name, level in self._controller.levels.items()}
+        self._looks.append(Look(now_ns, counts, failed))
 
     def flow_schemas(self) -> dict[Key, Rates]:
         """The rates of FlowSchemas at their levels, of former configurations too."""
-        (begun_ns, before), (now_ns, after) = self._looks[0], self._looks[-1]
-        elapsed_s = (now_ns - begun_ns) / NS_PER_S
+        first, last = self._looks[0], self._looks[-1]
+        elapsed_s = (last.now_ns - first.now_ns) / NS_PER_S
         if elapsed_s <= 0:
             return {}
         found = {}
-        for key, counts in after.items():
-            old = before.get(key, (0,) * len(counts))
+        for key, counts in last.counts.items():
+            old = first.counts.get(key, (0,) * len(counts))
             dispatched, cancelled, inqueue, *rejected = (
                 (count - earlier) / elapsed_s for count, earlier in zip(counts, old, strict=True)
             )
@@ -81,6 +93,16 @@ class RecentRates:
                 dispatched,
                 {reason: rate for reason, rate in zip(REASONS, rejected, strict=True) if rate},
             )
+        return found
+
+    def levels(self) -> dict[str, Rates]:
+        """The rates of levels: the sums over their FlowSchemas, and what the server failed."""
+        found = by_level(self.flow_schemas())
+        first, last = self._looks[0], self._looks[-1]
+        elapsed_s = (last.now_ns - first.now_ns) / NS_PER_S
+        for name, rates in found.items():
+            failed = last.failed.get(name, 0) - first.failed.get(name, 0)
+            rates.failed = max(0, failed) / elapsed_s  # a level that came back counts anew
         return found
 
 

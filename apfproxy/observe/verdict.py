@@ -134,7 +134,7 @@ def limits_of_objects(state: Mapping[str, Any], _unix_s: float) -> Iterator[Find
 def waits(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     """Levels in which requests wait, but none are rejected; the longest wait first.
 
-    It is a warning if a wait is long, or if more wait than the level has seats.
+    A wait is worth a word if it is long, or if more wait than the level has seats.
     """
     levels = [
         level
@@ -144,12 +144,13 @@ def waits(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     levels.sort(key=lambda level: -level["oldestWaitSeconds"])
     for level in levels:
         oldest_s = level["oldestWaitSeconds"]
-        is_much = oldest_s >= LONG_WAIT_S or level["waiting"] > level["current"]
+        if oldest_s < LONG_WAIT_S and level["waiting"] <= level["current"]:
+            continue
         text = f"{_waiting(state, level['waiting'])} in {name_text(level['name'])}"
         if oldest_s:
-            text += f", the first for {duration_text(oldest_s)}"
+            text += f", for up to {duration_text(oldest_s)}"
         holder = f": {held}" if (held := _holder(level)) else ""
-        yield (WARNING if is_much and not _observes(state) else NOTE), text + holder
+        yield (NOTE if _observes(state) else WARNING), text + holder
 
 
 def kept_seats(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
@@ -245,8 +246,8 @@ RULES: Sequence[Callable[[Mapping[str, Any], float], Iterator[Finding]]] = (
     rejections,
     problems,
     overload,
-    server_errors,
     waits,
+    server_errors,
     kept_seats,
     observing,
     server_slow,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from apfproxy.flowcontrol.dealer import Dealer
-from apfproxy.settings import Address
+from apfproxy.settings import OBSERVE, Address
 from loadtest.browser import Tab, chromium
 from tests.end_to_end.programs import installed
 from tests.end_to_end.scene import (
@@ -159,6 +160,48 @@ async def test_verdict(browser: Chrome) -> None:
 
 
 @on_uvloop
+async def test_server_behind(browser: Chrome) -> None:
+    """When the server behind is gone, that is the first line, and its failures are not served."""
+    state = "document.getElementById('server-state')"
+    async with shown(browser) as (scene, tab):
+        (client,) = await ask_as(scene, "ann", 1)
+        arrival = await scene.origin.next_request()
+        await arrival.peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await client.read_answer()
+        await tab.until(f"{state}.dataset.state === 'up'")
+        await scene.origin.stop()
+        for _ in range(5):
+            (client,) = await ask_as(scene, "ann", 1)
+            await client.read_answer()
+        await tab.until(f"{state}.dataset.state === 'failing' && {SEVERITY} === 'error'")
+        verdict = await tab.run(VERDICT)
+        problem = await tab.run("document.getElementById('server-problem').textContent")
+        failed = f"{ROW}.querySelector('td:nth-child(5) small').textContent"
+        await tab.until(f"{failed}.endsWith('/s failed')")
+
+    address = f"http://127.0.0.1:{scene.origin.port}"
+    assert verdict.startswith(f"The server behind, {address}, has been failing for ")
+    assert "connection refused" in verdict
+    assert problem.startswith("connection refused (since ")
+
+
+@on_uvloop
+async def test_what_would_be(browser: Chrome) -> None:
+    """Where flow control only observes the page says what would be."""
+    heads = "[...document.querySelectorAll('.levels thead th')].map((each) => each.textContent)"
+    tab = Tab(browser)
+    async with running(replace(SETUP, enforcement=OBSERVE)) as scene:
+        await tab.open(f"http://127.0.0.1:{scene.process.admin_port}/")
+        await tab.until(f"{LIVE} && {ROW} !== null")
+        found = await tab.run(heads)
+        is_said = await tab.run("!document.getElementById('enforcement').hidden")
+        await tab.open("about:blank")
+
+    assert ["Would wait", "Would serve/s", "Would reject/s"] == found[3:]
+    assert is_said
+
+
+@on_uvloop
 async def test_a_change_that_is_refused(browser: Chrome) -> None:
     """It is red in the header and on its card, and the first line says it."""
     async with shown(browser) as (scene, tab):
@@ -245,7 +288,7 @@ async def test_time_range(browser: Chrome) -> None:
     labels = "document.getElementById('range').selectedOptions[0].textContent"
     async with shown(browser) as (_scene, tab):
         usual = await tab.run(labels)
-        plot = "document.querySelector('#plot-dispatched canvas')"
+        plot = "document.querySelector('#plot-served canvas')"
         await tab.until(plot)
         await tab.run(f"window.before = {plot}")
         await tab.run("document.getElementById('range').focus()")
@@ -303,7 +346,7 @@ async def test_until_the_first_state(browser: Chrome) -> None:
     tab = Tab(browser)
     async with running(SETUP) as scene, tab.prepared(NO_EVENTS):
         await tab.open(f"http://127.0.0.1:{scene.process.admin_port}/")
-        await tab.until("handlers.state && document.querySelector('#plot-dispatched canvas')")
+        await tab.until("handlers.state && document.querySelector('#plot-served canvas')")
         before = await tab.run(SAID)
         await tab.run(FIRST_STATE)
         await tab.until(f"{ROW} !== null")

@@ -36,6 +36,18 @@ def scene() -> Scene:
     )
 
 
+def test_failed(scene: Scene) -> None:
+    """What the server failed is not served."""
+    history = LiveHistory(scene.controller, 0)
+    level = scene.controller.levels["tiny"]
+    level.queue_set.dispatched_total = 10
+    level.failed_total = 4
+    history.sample(2 * S, 100.0)
+    columns = history.columns()["levels"]["tiny"]
+
+    assert ([3.0], [2.0]) == (columns["served"], columns["failed"])
+
+
 def test_samples(scene: Scene) -> None:
     """A second tells what was dispatched and rejected in it, how long it waited, what there is."""
     history = LiveHistory(scene.controller, 0)
@@ -55,7 +67,8 @@ def test_samples(scene: Scene) -> None:
 
     assert [100.0, 101.0, 102.0] == columns["times"]
     assert {
-        "dispatched": [0.5, 1.0, 0.0],
+        "served": [0.5, 1.0, 0.0],
+        "failed": [0.0, 0.0, 0.0],
         "rejected": [0.5, 0.0, 0.0],
         "waitSeconds": [0.0, 2.0, None],
         "waitP99Seconds": [0.0, 2.0, None],
@@ -118,8 +131,8 @@ def test_levels_come_and_go(scene: Scene) -> None:
     history.sample(2 * S, 2.0)
     levels = as_json(history.columns())["levels"]
 
-    assert [0.0, None] == levels["tiny"]["dispatched"]
-    assert [None, 0.0] == levels["new"]["dispatched"]
+    assert [0.0, None] == levels["tiny"]["served"]
+    assert [None, 0.0] == levels["new"]["served"]
     assert {2} == {len(values) for level in levels.values() for values in level.values()}
     assert list(FIELDS) == list(levels["new"])
 
@@ -133,7 +146,7 @@ def test_a_level_that_comes_back(scene: Scene) -> None:
     queue_set.dispatched_total = 0
     history.sample(2 * S, 2.0)
 
-    assert [10.0, 0.0] == history.columns()["levels"]["tiny"]["dispatched"]
+    assert [10.0, 0.0] == history.columns()["levels"]["tiny"]["served"]
 
 
 def test_most_seats_first(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:

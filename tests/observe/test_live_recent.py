@@ -9,8 +9,14 @@ import pytest
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.ticket import RejectReason
 from apfproxy.observe import live_recent
-from apfproxy.observe.live_recent import displayable, flow_kind, recent
-from apfproxy.observe.recent_rates import Rates
+from apfproxy.observe.live_recent import (
+    displayable,
+    flow_kind,
+    flow_schemas,
+    level_part,
+    recent,
+)
+from apfproxy.observe.recent_rates import Rates, RecentRates
 from apfproxy.observe.top_flows import MAX_NAME
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene
@@ -29,8 +35,8 @@ def scene() -> Scene:
 
 def level_of(scene: Scene, rates: Rates | None = None) -> dict[str, Any]:
     """What is recent of the level."""
-    found = recent(scene.controller, {} if rates is None else {KEY: rates}, ())
-    return dict(found.levels["tiny"])
+    level = scene.controller.levels["tiny"]
+    return level_part(scene.controller, level, rates or Rates(), scene.clock.now_ns())
 
 
 def test_idle(scene: Scene) -> None:
@@ -39,6 +45,7 @@ def test_idle(scene: Scene) -> None:
         "condition": "idle",
         "dispatchedPerSecond": 0.0,
         "servedPerSecond": 0.0,
+        "failedPerSecond": 0.0,
         "rejectedPerSecond": {},
         "oldestWaitSeconds": 0.0,
         "holder": None,
@@ -54,11 +61,12 @@ def test_rejecting(scene: Scene) -> None:
     assert {
         "condition": "rejects",
         "dispatchedPerSecond": 2.33,
-        "servedPerSecond": 2.33,
+        "servedPerSecond": 1.83,
+        "failedPerSecond": 0.5,
         "rejectedPerSecond": {"queue-full": 3.0},
         "oldestWaitSeconds": 2.0,
         "holder": {"flowSchema": "all", "flow": "ann", "kind": "user", "seats": 2},
-    } == level_of(scene, Rates(5.3, 2.333, {RejectReason.QUEUE_FULL: 3.0}))
+    } == level_of(scene, Rates(5.3, 2.333, {RejectReason.QUEUE_FULL: 3.0}, 0.5))
 
 
 def test_conditions(scene: Scene) -> None:
@@ -76,7 +84,7 @@ def test_conditions(scene: Scene) -> None:
 def test_flow_schemas(scene: Scene) -> None:
     """FlowSchemas in force come in the order in which they are tried."""
     rates = {KEY: Rates(4.0, 1.0, {RejectReason.RATE: 2.0, RejectReason.QUEUE_FULL: 1.0})}
-    first, *others = recent(scene.controller, rates, ()).flow_schemas
+    first, *others = flow_schemas(scene.controller, rates)
     scene_uid = first.pop("uid")
 
     assert ["all", "catch-all"] == [each["name"] for each in others]
@@ -89,9 +97,21 @@ def test_flow_schemas(scene: Scene) -> None:
 def test_many_flow_schemas(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of very many those stay that match most."""
     monkeypatch.setattr(live_recent, "MAX_FLOW_SCHEMAS", 1)
-    found = recent(scene.controller, {KEY: Rates(1.0)}, ()).flow_schemas
+    found = flow_schemas(scene.controller, {KEY: Rates(1.0)})
 
     assert ["all"] == [each["name"] for each in found]
+
+
+def test_recent(scene: Scene) -> None:
+    """All parts are made of the rates."""
+    rates = RecentRates(scene.controller, 0)
+    scene.ask("ann")
+    rates.look(S)
+    found = recent(scene.controller, rates, ())
+
+    assert 1.0 == found.levels["tiny"]["servedPerSecond"]
+    assert [0.0, 1.0, 0.0] == [each["matchedPerSecond"] for each in found.flow_schemas]
+    assert [] == found.top_flows
 
 
 def test_kinds(scene: Scene) -> None:
@@ -115,7 +135,7 @@ def test_kinds(scene: Scene) -> None:
 def test_names_of_flows(scene: Scene, name: str, expected: bool) -> None:
     """Whether a name is that of the flow, to the last letter, is told."""
     flow = {"flowSchema": "all", "priorityLevel": "tiny", "flow": name}
-    (shown,) = recent(scene.controller, {}, [flow]).top_flows
+    (shown,) = recent(scene.controller, RecentRates(scene.controller, 0), [flow]).top_flows
 
     assert expected == shown["isWhole"]
     assert "user" == shown["kind"]

@@ -73,3 +73,18 @@ def test_by_level() -> None:
     })  # fmt: skip
 
     assert {"a": Rates(9.0, 3.0, {full: 4.0, rate: 2.0}), "b": Rates(1.0, 1.0)} == found
+
+
+def test_failed(scene: Scene) -> None:
+    """What the server failed is that of the level; one that came back counts anew."""
+    level = scene.controller.levels["tiny"]
+    level.failed_total = 3
+    rates = RecentRates(scene.controller, 0)
+    scene.ask("ann")
+    level.failed_total = 7
+    rates.look(2 * S)
+    failed = rates.levels()["tiny"].failed
+    level.failed_total = 0
+    rates.look(4 * S)
+
+    assert (2.0, 0.0) == (failed, rates.levels()["tiny"].failed)

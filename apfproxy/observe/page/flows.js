@@ -1,10 +1,11 @@
 // The flows that take most.
 
 import { byId, element, setShown, setText, visible } from "./dom.js";
-import { quantity } from "./numbers.js";
+import { rate } from "./numbers.js";
 
 const MOST_ROWS = 12;
 const COLUMNS = ["seatSeconds", "waitSeconds", "rejected"];
+const LEAST = 0.005; // below, it is nothing to speak of
 const CUT = "The name is cut, so nobody can tell the hand; explain a request of the flow.";
 
 class Row {
@@ -24,22 +25,21 @@ class Row {
 
   show(flow) {
     this.flow = flow;
-    const kind = flow.flow && flow.kind ? `${flow.kind}, ` : "";
-    const level = flow.priorityLevel === flow.flowSchema ? "" : ` → ${flow.priorityLevel}`;
-    const from = `${kind}${flow.flowSchema}${level}`;
+    const kind = flow.flow ? flow.kind || "flow" : "all";
+    const from = `${kind} in ${flow.priorityLevel}`;
     const name = flow.flow || "(all together)";
-    const key = `${name}\n${from}`;
+    const key = `${name}\n${from}\n${flow.flowSchema}`;
     if (this.key !== key) {
       this.key = key;
       setText(this.name, name);
       setText(this.from, from);
+      this.from.title = `${visible(from)}, by FlowSchema ${visible(flow.flowSchema)}`;
       this.name.title = visible(flow.flow);
       this.button.setAttribute("aria-label", `Show the hand of ${visible(flow.flow || flow.flowSchema)}`);
       this.button.disabled = !flow.isWhole;
       this.button.title = flow.isWhole ? "" : CUT;
     }
-    this.from.title = visible(from);
-    COLUMNS.forEach((column, place) => setText(this.numbers[place], quantity(flow[column])));
+    COLUMNS.forEach((column, place) => setText(this.numbers[place], flow[column] < LEAST ? "0" : rate(flow[column])));
   }
 }
 

@@ -38,7 +38,7 @@ export class History {
     }
   }
 
-  /** The newest second of a level: { dispatched, rejected, ... }; undefined without any. */
+  /** The newest second of a level: { served, rejected, ... }; undefined without any. */
   last(name) {
     const fields = this.levels.get(name);
     if (fields === undefined || this.times.length === 0) return undefined;
@@ -51,7 +51,7 @@ export class History {
     const fields = this.levels.get(name);
     if (fields === undefined) return true;
     const isNothing = (value) => !value;
-    return ["dispatched", "rejected", "waiting", "seatsInUse"].every((field) =>
+    return ["served", "failed", "rejected", "waiting", "seatsInUse"].every((field) =>
       fields[field].slice(-seconds).every(isNothing));
   }
 
@@ -59,8 +59,9 @@ export class History {
   busiest() {
     const work = (fields) => {
       let sum = 0;
-      for (const value of fields.dispatched) sum += value ?? 0;
-      for (const value of fields.rejected) sum += value ?? 0;
+      for (const field of ["served", "failed", "rejected"]) {
+        for (const value of fields[field]) sum += value ?? 0;
+      }
       return sum;
     };
     return [...this.levels].map(([name, fields]) => [name, work(fields)])

@@ -16,11 +16,11 @@ const sum = (values) => Object.values(values).reduce((total, value) => total + v
 
 /** How long what waits has waited, or what nearly all requests of a second waited at most. */
 function waitText(level, second) {
-  if (level.waiting && level.oldestWaitSeconds) return `first for ${duration(level.oldestWaitSeconds)}`;
+  if (level.waiting && level.oldestWaitSeconds) return `up to ${duration(level.oldestWaitSeconds)}`;
   if (!second?.waitSeconds || second.waitP99Seconds === 0) return "\u00a0";
   const bound = second.waitP99Seconds;
   if (bound === null) return `99 % beyond ${LARGEST_BOUND_S} s`; // which JSON cannot say otherwise
-  return `99 % within ${duration(bound)}`;
+  return `99 % in ${duration(bound)}`;
 }
 
 /** What the level has of its own, and of others. */
@@ -28,7 +28,8 @@ function seatsText(level) {
   if (level.type === "Exempt") return "no limit: never waits, is never rejected";
   const own = `${count(level.nominal)} own`;
   const moved = level.lent ? ` − ${count(level.lent)} lent` : level.borrowed ? ` + ${count(level.borrowed)} borrowed` : "";
-  return `${own}${moved}; from ${count(level.min)} to ${count(level.max)}`;
+  const range = level.min === level.max ? "always" : `from ${count(level.min)} to ${count(level.max)}`;
+  return `${own}${moved}; ${range}`;
 }
 
 class Row {
@@ -74,13 +75,14 @@ class Row {
     setText(this.waiting, count(level.waiting));
     setText(this.wait, waitText(level, second));
     setText(this.served, rate(level.servedPerSecond));
-    setText(this.total, level.failed ? `${count(level.failed)} failed` : `${count(level.dispatched)} in all`);
+    const isFailing = level.failedPerSecond > 0;
+    setText(this.total, isFailing ? `${rate(level.failedPerSecond)}/s failed` : `${count(level.dispatched - level.failed)} in all`);
     const rejected = sum(level.rejectedPerSecond);
     setText(this.rejected, rate(rejected));
     setText(this.rejectedTotal, level.rejected ? `${count(level.rejected)} in all` : "\u00a0");
     this.row.classList.toggle("busy", level.waiting > 0);
     this.row.classList.toggle("rejects", rejected > 0);
-    this.row.classList.toggle("fails", Boolean(level.failed));
+    this.row.classList.toggle("fails", isFailing);
   }
 
   #showBar(level, scale) {

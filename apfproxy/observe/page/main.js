@@ -58,7 +58,7 @@ function drawNow() {
   setText(byId("version"), version);
   setText(byId("uptime"), `up ${duration(Math.max(1, Math.floor(nowS - startTime)))}`);
   setShown(byId("uptime"), startTime > 0);
-  setShown(byId("enforcement"), state.enforcement === "observe");
+  showEnforcement(state.enforcement === "observe");
   if (connection === "live") showVerdict(state.verdict);
   else showStale(`Not connected to the proxy: all below is of ${time(nowS)}.`);
   showCards(state);
@@ -70,6 +70,15 @@ function drawNow() {
   if (generation === state.configuration.generation) return;
   generation = state.configuration.generation;
   if (queues.hand !== null) dealAgain(queues.hand.of);
+}
+
+/** Says whether what is shown happens, or would happen. */
+function showEnforcement(isObserving) {
+  setShown(byId("enforcement"), isObserving);
+  for (const label of document.querySelectorAll("[data-would]")) {
+    label.dataset.does ??= label.textContent;
+    setText(label, isObserving ? label.dataset.would : label.dataset.does);
+  }
 }
 
 /** Looks into a level, on its name's button. */

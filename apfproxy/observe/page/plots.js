@@ -5,8 +5,8 @@ import { byId, element, onAppearance, onWidth } from "./dom.js";
 import { minute, quantity, time } from "./numbers.js";
 import uPlot from "./vendor/uPlot.esm.js";
 
-const FIELDS = ["dispatched", "waitSeconds", "rejected"];
-const HEIGHT = 160;
+const FIELDS = ["served", "waitSeconds", "rejected", "failed"];
+const HEIGHT = 120;
 const MOST_LINES = 12;
 const FONT = "12px system-ui, sans-serif";
 

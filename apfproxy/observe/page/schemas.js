@@ -9,15 +9,16 @@ class Row {
     this.rejected = element("b");
     this.name = element("span", { class: "name", title: schema.name }, schema.name);
     const cell = (...children) => element("td", { role: "cell" }, ...children);
-    const number = (...children) => element("td", { role: "cell", class: "number" }, ...children);
+    const number = (label, ...children) =>
+      element("td", { role: "cell", class: "number", "data-label": label }, ...children);
     this.row = element("tr", { role: "row" },
       element("th", { role: "rowheader", scope: "row" }, this.name,
         element("small", { class: "uid", title: "UID, as answers carry it" }, schema.uid)),
       cell(element("span", { class: "name", title: schema.priorityLevel }, schema.priorityLevel),
         element("small", {}, schema.kind ? `a flow for each ${visible(schema.kind)}` : "one flow")),
-      number(String(schema.matchingPrecedence)),
-      number(this.matched),
-      number(this.rejected));
+      number("Precedence", String(schema.matchingPrecedence)),
+      number("Matches/s", this.matched),
+      number("Rejected/s", this.rejected));
   }
 
   show(schema) {

@@ -4,11 +4,15 @@ import { byId, element, setText } from "./dom.js";
 
 const ICONS = { error: "✕", warning: "!", note: "i", ok: "✓", unknown: "…" };
 const KINDS = { error: "Error: ", warning: "Warning: ", note: "Note: ", ok: "", unknown: "" };
-const MOST_LINES = 6;
+const MOST_LINES = 5;
+const HOLD_MS = 15_000; // lines that are gone keep their room for so long: else the page would jump
 
 const place = byId("verdict");
 const icon = place.querySelector(".icon");
+const list = byId("verdict-more");
 let key = "";
+let heldLines = 0;
+let heldSince = 0;
 
 /** A sentence with a capital letter, unless a name begins it. */
 const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
@@ -27,15 +31,26 @@ function showFirst(severity, text) {
   setText(byId("verdict-said"), KINDS[severity] + sentence(text)); // aloud only when it gets better or worse
 }
 
+/** Keeps room for as many lines as there were lately. */
+function hold(lines) {
+  const now = performance.now();
+  if (lines < heldLines && now - heldSince < HOLD_MS) return;
+  heldSince = now;
+  if (lines === heldLines) return;
+  heldLines = lines;
+  list.style.setProperty("--lines", String(lines));
+}
+
 /** Shows the sentences of the state, the first one large. */
 export function showVerdict(findings) {
   const [first, ...others] = findings;
   showFirst(first.severity, first.text);
+  hold(Math.min(others.length, MOST_LINES + 1));
   const more = others.length - MOST_LINES;
   const shown = JSON.stringify(others);
   if (shown === key) return;
   key = shown;
-  byId("verdict-more").replaceChildren(
+  list.replaceChildren(
     ...others.slice(0, MOST_LINES).map(({ severity, text }) => element("li", { class: severity },
       element("span", { class: "icon", "aria-hidden": "true" }, ICONS[severity]),
       element("span", { class: "hidden" }, KINDS[severity]),
