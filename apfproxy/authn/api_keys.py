@@ -22,6 +22,13 @@ from apfproxy.request.user import ANONYMOUS
 DIGEST = re.compile(r"[0-9a-fA-F]{64}")
 OF_NOTHING = hashlib.sha256().digest()
 FOREVER_S = float("inf")
+WITH_LINE_END = Verdict(
+    None,
+    FOREVER_S,
+    "authentication.apiKeys.file has the SHA-256 of the key with the end of a line, as echo writes"
+    " it; make it with: printf %s KEY | sha256sum",
+)
+"""The one mistake that most make; who has the key may as well be told of it, in the log."""
 
 
 class ApiKeys:
@@ -35,9 +42,9 @@ class ApiKeys:
     def __init__(self, path: str | Path, *, is_unknown_anonymous: bool = False) -> None:
         self._path = Path(path)
         self._verdicts: dict[bytes, Verdict] = {}
-        self.unknown = Verdict(None, FOREVER_S, "the key is not in authentication.apiKeys.file")
+        self._unknown = Verdict(None, FOREVER_S, "the key is not in authentication.apiKeys.file")
         if is_unknown_anonymous:
-            self.unknown = Verdict(ANONYMOUS, FOREVER_S)
+            self._unknown = Verdict(ANONYMOUS, FOREVER_S)
 
     def load(self) -> None:
         """Read the file, or raise StaticTokensError and keep the keys as they were."""
@@ -69,7 +76,11 @@ class ApiKeys:
 
     def find(self, key: bytes) -> Verdict:
         """The verdict on a key, until another content is taken."""
-        return self._verdicts.get(hashlib.sha256(key).digest(), self.unknown)
+        found = self._verdicts.get(hashlib.sha256(key).digest())
+        if found is not None:
+            return found
+        with_end = hashlib.sha256(key + b"\n").digest()
+        return WITH_LINE_END if with_end in self._verdicts else self._unknown
 
     def check(self, token: str) -> Verdict:
         """As `find`."""

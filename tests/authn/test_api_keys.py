@@ -56,6 +56,16 @@ async def test_keys(key: str, user: User | None) -> None:
     assert await keys.review(key, ADDRESS) is verdict
 
 
+@pytest.mark.parametrize("is_unknown_anonymous", [False, True])
+def test_hash_of_a_whole_line(is_unknown_anonymous: bool) -> None:
+    """The likely mistake is named, and lets nobody in."""
+    keys = keys_of(f"{sha256('k1' + chr(10))},alice,", is_unknown_anonymous=is_unknown_anonymous)
+    verdict = keys.check("k1")
+
+    assert verdict.user is None
+    assert verdict.problem.endswith("make it with: printf %s KEY | sha256sum")
+
+
 def test_unknown_keys_may_be_anonymous() -> None:
     """Where only the server knows them."""
     assert keys_of(FILE, is_unknown_anonymous=True).check("k3").user is ANONYMOUS
