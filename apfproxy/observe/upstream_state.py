@@ -55,6 +55,14 @@ class Upstream(Protocol):
         """When its state began; None while it is unknown."""
 
     @property
+    def awaiting(self) -> int:
+        """Requests that wait for an answer while it gives none to anybody."""
+
+    @property
+    def silent_s(self) -> float:
+        """For how long it has given none, while some waited for one."""
+
+    @property
     def recent(self) -> Recent:
         """The last seconds."""
 
@@ -74,6 +82,8 @@ def upstream_state(upstream: Upstream, pool: PoolState) -> dict[str, Any]:
         "failures": {str(kind): number for kind, number in counters.failures.items()},
         "answersPerSecond": recent.answers_per_s,
         "failuresPerSecond": recent.failures_per_s,
+        "awaiting": upstream.awaiting,
+        "silentSeconds": round(upstream.silent_s, 1),
         "p50": recent.p50_s,
         "p99": recent.p99_s,
         "connections": {"open": pool.open_count, "idle": pool.idle_count},

@@ -25,6 +25,8 @@ LONG_WAIT_S = 1.0
 """A wait that people notice."""
 SLOW_S = 1.0
 """A server that takes so long over one in a hundred requests is slow, whatever it does."""
+SILENT_S = 5.0
+"""A server that answers nobody for so long, while some wait, may hang."""
 FEW_ERRORS = 0.01
 MANY_ERRORS = 0.1
 """Parts of the answers of the server behind."""
@@ -202,6 +204,16 @@ def server_errors(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]
         )
 
 
+def server_silent(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """The server behind accepts requests, and answers none of them."""
+    upstream = state.get("upstream") or {}
+    if upstream.get("state") != "failing" and upstream.get("silentSeconds", 0.0) >= SILENT_S:
+        lasting, awaiting = duration_text(upstream["silentSeconds"]), upstream["awaiting"]
+        waits = "1 request waits" if awaiting == 1 else f"{number_text(awaiting)} requests wait"
+        severity = NOTE if awaiting == 1 else WARNING
+        yield severity, f"the server behind has answered nothing for {lasting}: {waits} for it"
+
+
 def server_slow(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     """The server behind takes long."""
     upstream = state.get("upstream") or {}
@@ -246,6 +258,7 @@ RULES: Sequence[Callable[[Mapping[str, Any], float], Iterator[Finding]]] = (
     rejections,
     problems,
     overload,
+    server_silent,
     waits,
     server_errors,
     kept_seats,

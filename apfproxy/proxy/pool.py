@@ -165,6 +165,10 @@ class Pool:
                 return
             connection.abort()
 
+    def count_awaiting(self) -> int:
+        """Requests sent that have no answer yet; it looks at each connection."""
+        return sum(connection.awaits_head for connection in self._open)
+
     async def probe(self) -> None:
         """Open a connection, which no request gets, and close it at once.
 

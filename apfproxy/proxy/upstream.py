@@ -136,6 +136,11 @@ class UpstreamConnection(asyncio.BufferedProtocol):
         self._interims = 0
         self._decoder: ChunkedDecoder | None = None
 
+    @property
+    def awaits_head(self) -> bool:
+        """Whether a request is sent, or being sent, of whose answer not even the head has come."""
+        return self.sink is not None and self._head is None
+
     # What the exchange does.
 
     def send(self, sink: AnswerSink, data: bytes) -> None:

@@ -8,7 +8,9 @@
 3. A probe that fails makes the server `failing`.  One that does not makes it `up`, unless the
    server accepts connections but does not answer: then an answer has to come, or `QUIET_S` have to
    pass without another failure.
-4. The log has a line when the state changes, but no two of failures within `LINE_S`.  The last line
+4. A server that hangs fails once requests are given up, after `upstream.answerTimeout`.  Until then
+   `silent_s` tells for how long nobody had an answer.
+5. The log has a line when the state changes, but no two of failures within `LINE_S`.  The last line
    is true, soon.
 """
 
@@ -67,6 +69,9 @@ FAIL = Event("fail", TRANSITIONS)
 class Connector(Protocol):
     """Connects to the server."""
 
+    def count_awaiting(self) -> int:
+        """Requests sent that have no answer yet."""
+
     async def probe(self) -> None:
         """Connect, and close that at once; an error of `ORIGIN_FAILURES` if that fails."""
 
@@ -79,6 +84,8 @@ class UpstreamWatch:
         recent: What of that it did in the last seconds.
         state: How it is.
         since_unix_s: When that began, in seconds since 1970; None while it is unknown.
+        awaiting: Requests that wait for an answer while it gives none to anybody; else 0.
+        silent_s: For how long it has given none, while some waited for one.
     """
 
     def __init__(
@@ -100,6 +107,8 @@ class UpstreamWatch:
         self.recent = RecentAnswers(counters, now_ns())
         self.state = UNKNOWN
         self.since_unix_s: float | None = None
+        self.awaiting = 0
+        self.silent_s = 0.0
         self._since_ns = 0
         self._failure: UpstreamFailure | None = None
         """How it fails; None unless it does."""
@@ -108,6 +117,8 @@ class UpstreamWatch:
         """When it failed last."""
         self._heard_ns: int | None = None
         """When a probe ended, or an answer was noticed, last."""
+        self._spoke_ns = now_ns()
+        """When it was last seen to answer, or to have nothing to answer."""
         # Counted at the last look; of the failures those that tell of the server.
         self._answers = 0
         self._failures = 0
@@ -161,6 +172,11 @@ class UpstreamWatch:
         elif answered:
             self._heard_ns = now_ns
             self._answer(now_ns)
+        # To look at all connections is for the second in which none of them had an answer.
+        self.awaiting = 0 if answered else self._connector.count_awaiting()
+        if not self.awaiting:
+            self._spoke_ns = now_ns
+        self.silent_s = (now_ns - self._spoke_ns) / NS_PER_S
         self._say(now_ns)
         self._probe_if_due(now_ns)
 

@@ -48,7 +48,9 @@ SETUP = Setup(
         head_timeout_s=5.0,
         overload=OverloadSettings(loop_delay_s=None),
     ),
-    upstream=UpstreamSettings(connect_timeout_s=0.3, answer_timeout_s=0.3, max_connections=20),
+    upstream=UpstreamSettings(
+        connect_timeout_s=0.3, answer_timeout_s=0.3, max_connections=20, probe_interval_s=None
+    ),
     watch=WatchSettings(silence_s=0.1, limit_s=1.0),
 )
 CASES = [

@@ -20,6 +20,10 @@ class Nobody:
         """Fail."""
         raise AssertionError
 
+    def count_awaiting(self) -> int:
+        """Count those that wait for an answer."""
+        return 3
+
 
 async def test_state() -> None:
     """It has totals, rates of the last seconds, and why the server fails."""
@@ -59,6 +63,8 @@ async def test_state() -> None:
         },
         "answersPerSecond": {"1xx": 0.0, "2xx": 0.5, "3xx": 0.0, "4xx": 0.5, "5xx": 0.1},
         "failuresPerSecond": 2.0,
+        "awaiting": 0,
+        "silentSeconds": 0.0,
         "p50": 0.9,
         "p99": 0.998,
         "connections": {"open": 5, "idle": 2},

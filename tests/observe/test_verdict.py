@@ -107,6 +107,11 @@ FULL = level("other", current=21, max=21, seatsInUse=21)
         ),
         pytest.param(state(upstream=server(p99=0.99)), f"{IDLE}, upstream p99 990 ms", id="fast"),
         pytest.param(
+            state(upstream=server(silentSeconds=4.9, awaiting=20)),
+            f"{IDLE}, upstream p99 45 ms",
+            id="not-long-silent",
+        ),
+        pytest.param(
             state(proxy={"loopDelaySeconds": 0.09, "sheds": []}), IDLE, id="not-very-late"
         ),
         pytest.param(
@@ -142,6 +147,12 @@ def test_all_is_well(judged: dict[str, Any], expected: str) -> None:
             f"the server behind, {SERVER}, has been failing for 12 s: connection refused;"
             " 245 requests/s fail",
             id="server-failing",
+        ),
+        pytest.param(
+            state(upstream=server(silentSeconds=12.0, awaiting=20)),
+            "warning",
+            "the server behind has answered nothing for 12 s: 20 requests wait for it",
+            id="server-silent",
         ),
         pytest.param(
             state(upstream=server(state="failing")),
@@ -280,6 +291,12 @@ def test_wrong(judged: dict[str, Any], severity: str, expected: str) -> None:
 @pytest.mark.parametrize(
     ("judged", "well", "expected"),
     [
+        pytest.param(
+            state(upstream=server(p99=None, p50=None, silentSeconds=5.0, awaiting=1)),
+            IDLE,
+            "the server behind has answered nothing for 5 s: 1 request waits for it",
+            id="silent-to-one",
+        ),
         pytest.param(
             state(upstream=server(p99=1.0)),
             f"{IDLE}, upstream p99 1 s",

@@ -292,3 +292,75 @@ def test_client_leaves_while_its_request_is_retried(bench: Bench) -> None:
     bench.end(client)
 
     bench.assert_at_rest()
+
+
+# What becomes of it in the counters.
+
+
+def level_failures(bench: Bench) -> int:
+    """Requests of all levels that had seats, but that the origin failed."""
+    return sum(level.failed_total for level in bench.controller.levels.values())
+
+
+@pytest.mark.parametrize(
+    ("answer", "failed"),
+    [
+        pytest.param(OK, 0, id="ok"),
+        pytest.param(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", 0, id="client"),
+        pytest.param(b"HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n", 1, id="server"),
+        pytest.param(b"HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\n123", 1, id="server-cut-short"),
+        pytest.param(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123", 1, id="cut-short"),
+        pytest.param(b"nonsense\r\n\r\n", 1, id="nonsense"),
+        pytest.param(b"", 1, id="closed"),
+    ],
+)
+def test_requests_that_the_origin_fails(bench: Bench, answer: bytes, failed: int) -> None:
+    """Each counts once, whether it got a 502 from the proxy or a 5xx from the origin."""
+    bench.ask(GET)
+    bench.send(bench.origins[0], answer)
+    bench.end(bench.origins[0])
+
+    assert failed == level_failures(bench)
+
+
+def test_requests_without_a_connection_or_an_answer() -> None:
+    """They had their seats for nothing, too; those without seats are of no level."""
+    with Bench(idle_origins=0) as bench:
+        bench.ask(GET)
+        bench.connect(ConnectionRefusedError(111, "refused"))
+        assert 1 == level_failures(bench)
+        bench.ask(GET)
+        bench.connect()
+        bench.wait(60)
+        assert 2 == level_failures(bench)
+        bench.ask(LOG)
+        bench.connect(ConnectionRefusedError(111, "refused"))
+        assert 2 == level_failures(bench)
+
+
+@pytest.mark.parametrize(
+    ("timeout_s", "telling"),
+    [
+        pytest.param(4, 0, id="impatient"),
+        pytest.param(5, 1, id="long-enough"),
+        pytest.param(9, 1, id="patient"),
+    ],
+)
+def test_time_outs_of_impatient_clients(bench: Bench, timeout_s: int, telling: int) -> None:
+    """A client that gives the origin no time says nothing of the origin."""
+    client = bench.ask(GET.replace(b" HTTP", b"?timeout=%ds HTTP" % timeout_s, 1))
+    bench.wait(timeout_s)
+
+    assert b"504" == status(client.take())
+    counters = bench.counters.upstream
+    assert (1, telling) == (counters.failures[UpstreamFailure.ANSWER_TIMEOUT], counters.telling)
+
+
+def test_answers_that_are_awaited(bench: Bench) -> None:
+    """A request counts from when it is sent until the head of its answer is there."""
+    bench.ask(GET)
+    assert 1 == bench.pool.count_awaiting()
+    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n123")
+    assert 0 == bench.pool.count_awaiting()
+    bench.send(bench.origins[0], b"456789")
+    assert 0 == bench.pool.count_awaiting()

@@ -36,6 +36,7 @@ class Connector:
         probes: So far.
         error: What the next probes end in.
         may_end: Lets a probe end.
+        awaiting: Requests that wait for an answer.
     """
 
     def __init__(self) -> None:
@@ -43,6 +44,11 @@ class Connector:
         self.error: Exception | None = None
         self.may_end = asyncio.Event()
         self.may_end.set()
+        self.awaiting = 0
+
+    def count_awaiting(self) -> int:
+        """Count them."""
+        return self.awaiting
 
     async def probe(self) -> None:
         """Connect."""
@@ -110,6 +116,21 @@ async def test_impatient_clients() -> None:
     scene = Scene()
     assert UP == await scene.look(1)
     assert UP == await scene.look(0, 50, is_telling=False)
+
+
+async def test_silence() -> None:
+    """It lasts while requests wait and nobody has an answer; the state says nothing of it."""
+    scene = Scene()
+    watch = scene.watch
+    await scene.look(1)
+    scene.connector.awaiting = 7
+    assert (UP, 1.0, 7) == (await scene.look(), watch.silent_s, watch.awaiting)
+    assert (UP, 12.0, 7) == (await scene.look(after_s=11), watch.silent_s, watch.awaiting)
+    assert (UP, 0.0, 0) == (await scene.look(1), watch.silent_s, watch.awaiting)
+    scene.connector.awaiting = 0
+    await scene.look(after_s=60)
+
+    assert (0.0, 0) == (watch.silent_s, watch.awaiting)
 
 
 async def test_recent_answers() -> None:
