@@ -17,6 +17,10 @@ CA_CODES = frozenset({2, 18, 19, 20, 21})
 """X509_V_ERR_* of OpenSSL: no CA that is known has signed it."""
 NAME_CODES = frozenset({62, 64})
 """Likewise: it is another host's, or another address's."""
+NO_TLS_SPOKEN = frozenset(
+    {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG"}
+)
+"""OpenSSL's words for bytes that are no TLS, such as an answer of plain HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,7 @@ def connect_failure(error: Exception) -> ConnectFailure:
     """What became of an attempt that ended in one of `ORIGIN_FAILURES`."""
     # OpenSSL's own errors have more to them than those that Python raises in its name.
     if isinstance(error, ssl.SSLCertVerificationError):
-        why = str(getattr(error, "verify_message", "") or error)
+        why = str(getattr(error, "verify_message", "") or error).removesuffix(".")
         return ConnectFailure(
             UpstreamFailure.TLS,
             502,
@@ -73,8 +77,9 @@ def connect_failure(error: Exception) -> ConnectFailure:
         )
     if isinstance(error, ssl.SSLError):
         why = getattr(error, "reason", "") or str(error)
+        hint = "; upstream.url" if why in NO_TLS_SPOKEN else ""
         return ConnectFailure(
-            UpstreamFailure.TLS, 502, f"no TLS with the origin: {why}", f"no TLS: {why}"
+            UpstreamFailure.TLS, 502, f"no TLS with the origin: {why}", f"no TLS: {why}{hint}"
         )
     if isinstance(error, ConnectTimeoutError):
         return ConnectFailure(

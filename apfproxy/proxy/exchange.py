@@ -257,9 +257,10 @@ class Exchange(Forwarding):
             return
         self._count_failed()
         waited_ns = self._context.clock.now_ns() - self._sent_ns
+        waited_s = waited_ns / 1e9
         self._context.counters.upstream.fail(
             UpstreamFailure.ANSWER_TIMEOUT,
-            f"no answer within {waited_ns / 1e9:.3g} s",
+            f"no answer within {waited_s:.{0 if waited_s >= 2 else 1}f} s",
             is_telling=waited_ns >= min(_TELLING_NS, self._context.in_force.answer_timeout_ns),
         )
         if upstream is not None:

@@ -175,6 +175,8 @@ async def of_a_proxy(folder: Path) -> Calls:
         with traced(calls, "a watch"):
             async with proxy.pending("patient/pods?watch=1"):
                 await until(lambda: patient.seats_in_use == 0)
+        with traced(calls, "each second"):
+            proxy.process.upstream.look()
         with traced(calls, "a scrape"):
             await proxy.ask("/metrics")
         with traced(calls, "a question"):

@@ -27,6 +27,13 @@ def not_verified(code: int, message: str) -> ssl.SSLCertVerificationError:
     return error
 
 
+def not_tls(reason: str) -> ssl.SSLError:
+    """What OpenSSL raises of bytes that it cannot read."""
+    error = ssl.SSLError(1, "odd")
+    error.reason = reason
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
@@ -34,6 +41,14 @@ def not_verified(code: int, message: str) -> ssl.SSLCertVerificationError:
             ODD,
             (TLS, 502, f"no TLS with the origin: {ODD}", f"no TLS: {ODD}"),
             id="tls",
+        ),
+        pytest.param(
+            not_tls("WRONG_VERSION_NUMBER"),
+            (
+                *(TLS, 502, "no TLS with the origin: WRONG_VERSION_NUMBER"),
+                "no TLS: WRONG_VERSION_NUMBER; upstream.url",
+            ),
+            id="plain-http",
         ),
         pytest.param(
             ConnectionRefusedError(111, "Connection refused"),
@@ -82,7 +97,7 @@ def not_verified(code: int, message: str) -> ssl.SSLCertVerificationError:
             id="other-ca",
         ),
         pytest.param(
-            not_verified(62, "Hostname mismatch"),
+            not_verified(62, "Hostname mismatch."),
             (
                 *(TLS, 502, "the origin's certificate is not valid: Hostname mismatch"),
                 "certificate verify failed: Hostname mismatch; upstream.tls.serverName",
