@@ -87,6 +87,7 @@ class Rules(msgspec.Struct, frozen=True):
         objection: Why the object may not be deleted; "" if it may.
         warnings: Texts for the client, of the new object and the old one, if any.
         allows_unconditional_update: Whether a replacement may leave out the resource version.
+        is_created_by_update: Whether a replacement of what is not there creates it.
         reset_fields: What a write to the main resource does not own.
         reset_status_fields: What a write to the status subresource does not own.
     """
@@ -106,6 +107,7 @@ class Rules(msgspec.Struct, frozen=True):
     objection: Callable[[Object], str] = lambda _obj: ""
     warnings: Callable[[Object, Object | None], list[str]] = all_right
     allows_unconditional_update: bool = True
+    is_created_by_update: bool = False
     reset_fields: tuple[Path, ...] = (("status",),)
     reset_status_fields: tuple[Path, ...] = (("spec",),)
 
@@ -151,6 +153,10 @@ class Kind(msgspec.Struct, frozen=True):
         has_status: Whether there is a status subresource.
         answers_deleted: Whether DELETE answers with the object and not with a Status.
         storage_hash: `storageVersionHash` in discovery.
+        stored_as: The kind of another group whose objects these are, in another form; None for
+            objects of their own.
+        scale_selector: The selector of an object's pods as the subresource `scale` tells it; None
+            for no such subresource.
     """
 
     group: str
@@ -171,6 +177,8 @@ class Kind(msgspec.Struct, frozen=True):
     has_status: bool = True
     answers_deleted: bool = False
     storage_hash: str = ""
+    stored_as: Kind | None = None
+    scale_selector: Callable[[Object], str] | None = None
 
     def __repr__(self) -> str:
         return f"<Kind {self.name}.{self.group}>"
@@ -181,9 +189,14 @@ class Kind(msgspec.Struct, frozen=True):
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     @property
+    def collection(self) -> str:
+        """The name of the collection that its objects are in."""
+        return (self.stored_as or self).resource
+
+    @property
     def storage(self) -> Version:
         """The version that the store keeps."""
-        return self.versions[0]
+        return (self.stored_as or self).versions[0]
 
     def version(self, name: str) -> Version | None:
         """The version of this name; None if there is none."""

@@ -16,6 +16,7 @@ ELEMENTS = {
     "15": re.compile("[0-9]{1,2}"),
     "04": re.compile("[0-9]{2}"),
     "05": re.compile("[0-9]{2}"),
+    ".000000": re.compile(r"[.,][0-9]{6}"),
     "Z07:00": re.compile("Z|[+-][0-9]{2}:[0-9]{2}"),
 }
 """Of the layout, and what each stands for; all others stand for themselves."""
@@ -27,7 +28,12 @@ RANGES = {
 }
 LAYOUT = "2006-01-02T15:04:05Z07:00"
 """Of RFC 3339, as Go writes it."""
-LAYOUT_ELEMENTS = re.findall(rf"{'|'.join(map(re.escape, ELEMENTS))}|.", LAYOUT)
+MICRO_LAYOUT = "2006-01-02T15:04:05.000000Z07:00"
+"""The same with microseconds."""
+LAYOUT_ELEMENTS = {
+    layout: re.findall(rf"{'|'.join(map(re.escape, ELEMENTS))}|.", layout)
+    for layout in (LAYOUT, MICRO_LAYOUT)
+}
 FRACTION = re.compile("[.,][0-9]+")
 OFFSET_HOURS = range(25)
 OFFSET_MINUTES = range(61)
@@ -36,16 +42,17 @@ LONGEST_SHOWN = 60
 PRINTABLE = range(0x20, 0x7F)
 
 
-def time_error(text: str) -> str:
-    """The message about a text that is no point in time."""
+def time_error(text: str, layout: str = LAYOUT) -> str:
+    """The message about a text that is no point in time, in one of the layouts."""
     said = f"parsing time {quoted(text)}"
     rest, found = text, dict.fromkeys(ELEMENTS, "")
-    for element in LAYOUT_ELEMENTS:
+    for element in LAYOUT_ELEMENTS[layout]:
         match = ELEMENTS.get(element, re.compile(re.escape(element))).match(rest)
         if match is None:
-            return f'{said} as "{LAYOUT}": cannot parse {quoted(rest)} as "{element}"'
+            return f'{said} as "{layout}": cannot parse {quoted(rest)} as "{element}"'
         found[element], rest = match[0], rest[match.end() :]
-        if element == "05" and (fraction := FRACTION.match(rest)):
+        is_any_fraction = element == "05" and layout == LAYOUT
+        if is_any_fraction and (fraction := FRACTION.match(rest)):
             rest = rest[fraction.end() :]
         if wrong := out_of_range(element, match[0]):
             return f"{said}: {wrong} out of range"
@@ -57,7 +64,7 @@ def time_error(text: str) -> str:
     except ValueError:
         return f"{said}: day out of range"
     # It lies outside the years that can be written, which only its offset makes it do.
-    return f'{said} as "{LAYOUT}": cannot parse {quoted(text)} as "2006"'
+    return f'{said} as "{layout}": cannot parse {quoted(text)} as "2006"'
 
 
 def out_of_range(element: str, text: str) -> str:

@@ -50,6 +50,15 @@ PREFIXES = ("/api", "/apis", "/openapi", "/version")
 EXTERNAL_ADDRESS = "127.0.0.1:6443"
 """Kubernetes' port on this machine; clients that come through a proxy know a better one."""
 UNFORESEEN = "Internal error occurred: unforeseen; the server's log says more"
+CUSTOM_RESOURCES = ["apis", "apiextensions.k8s.io", "v1", "customresourcedefinitions"]
+"""What kubectl asks for when a file has a kind that it does not find: with an answer it says so of
+that kind, and applies the rest of the file."""
+NO_CUSTOM_RESOURCES: Object = {
+    "kind": "CustomResourceDefinitionList",
+    "apiVersion": "apiextensions.k8s.io/v1",
+    "metadata": {"resourceVersion": "0"},
+    "items": [],
+}
 OF_GROUP = 2
 """Segments of the path of a group."""
 
@@ -104,6 +113,8 @@ class Api:
         if segments[-1] == "":
             segments.pop()
         is_discovery = segments[0] in {"api", "apis"}
+        if segments == CUSTOM_RESOURCES and request.method == "GET":
+            return await self._json(request, NO_CUSTOM_RESOURCES)
         if segments[0] == "apis" and segments[1:] and segments[1] not in self._discovery.groups:
             return no_such_path()
         if is_discovery and len(segments) > (2 if segments[0] == "api" else 3):

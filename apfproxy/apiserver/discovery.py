@@ -35,6 +35,8 @@ STATUS_VERBS = ("get", "patch", "update")
 """What clients may do with a resource, and with its status."""
 EVICTION = {"group": "policy", "version": "v1", "kind": "Eviction"}
 """What the subresource `eviction` of pods takes."""
+SCALE = {"group": "autoscaling", "version": "v1", "kind": "Scale"}
+"""What the subresource `scale` of controllers takes."""
 
 DISCOVERY_GROUP = "apidiscovery.k8s.io"
 AGGREGATED_KIND = "APIGroupDiscoveryList"
@@ -85,6 +87,8 @@ def subresources_of(kind: Kind) -> list[tuple[str, dict[str, str], list[str]]]:
         found.append(("eviction", EVICTION, ["create"]))
     if kind.rules.prepare_finalize:
         found.append(("finalize", {"kind": kind.name}, ["update"]))
+    if kind.scale_selector is not None:
+        found.append(("scale", SCALE, list(STATUS_VERBS)))
     if kind.has_status:
         found.append(("status", {"kind": kind.name}, list(STATUS_VERBS)))
     return found

@@ -69,9 +69,10 @@ from apfproxy.apiserver.patches import (
     applied,
     unsupported_patch_type,
 )
-from apfproxy.apiserver.paths import EVICTION
+from apfproxy.apiserver.paths import EVICTION, SCALE
 from apfproxy.apiserver.registry import WriteOptions, selectable
 from apfproxy.apiserver.rendering import Renderer, encode, indented_list, yaml_list
+from apfproxy.apiserver.scale import SCALE_KIND, scale_of, scaled
 from apfproxy.apiserver.store.entries import Entry, entry_of
 from apfproxy.apiserver.watches import ON_INITIAL, Watch
 from apfproxy.request.target import parse_query
@@ -79,7 +80,7 @@ from apfproxy.request.target import parse_query
 if TYPE_CHECKING:
     import random
 
-    from apfproxy.api.kind import Kind, Object
+    from apfproxy.api.kind import Kind, Object, Version
     from apfproxy.api.schema.body import Parsed
     from apfproxy.api.schema.protobuf import SchemaFor
     from apfproxy.apiserver.lists import Page
@@ -109,7 +110,7 @@ class Call:
         self._user_agent = request.headers.get("User-Agent", "")
         self._pretty = parameters.pretty(self._query)
         self._chance = chance
-        self._collection = registry.store.collection(target.kind.resource)
+        self._collection = registry.store.collection(target.kind.collection)
 
     async def answer(self) -> web.StreamResponse:
         """Answer it, or raise a StatusError."""
@@ -124,6 +125,8 @@ class Call:
             warn([target.version.deprecation])
         if target.subresource == EVICTION:
             return await self._evict()
+        if target.subresource == SCALE:
+            return await self._scale()
         if method == "GET":
             is_one = target.name and not target.is_watch
             return await (self._get() if is_one else self._list_or_watch())
@@ -179,12 +182,23 @@ class Call:
         target = self._target
         check_identity(obj, target.namespace, target.name)
         uid = obj["metadata"].get("uid", "")
+        if self._is_creation():
+            write = self._write_options(options, data)
+            written = await self._registry.create(self._kind, target.namespace, obj, write)
+            return await self._written(form, written)
         attempts = chain((obj,), iter(lambda: self._decoded(data, options.field_validation), None))
         write = self._write_options(options, data)
         written = await self._registry.update(
             self._kind, target.namespace, target.name, lambda _: next(attempts), write, uid=uid
         )
         return await self._written(form, written)
+
+    def _is_creation(self) -> bool:
+        """Whether a replacement is to create the object, since there is none."""
+        kind, target = self._kind, self._target
+        if not kind.rules.is_created_by_update or target.subresource:
+            return False
+        return self._store.head(kind.collection, target.namespace, target.name) is None
 
     async def _patch(self) -> web.StreamResponse:
         """Change parts of an object."""
@@ -204,7 +218,7 @@ class Call:
                 kind, target.namespace, target.name, configuration, write, force=options.force
             )
             return await self._written(form, written)
-        if self._store.head(kind.resource, target.namespace, target.name) is None:
+        if self._store.head(kind.collection, target.namespace, target.name) is None:
             raise not_found(kind.group, kind.plural, target.name)
         read_patch = partial(Patch, kind, version, patch_type, data, options.field_validation)
         patch = await compute(len(data), read_patch)
@@ -243,7 +257,7 @@ class Call:
             if index % DELETED_AT_ONCE == 0:
                 await asyncio.sleep(0)  # a store in memory never waits, so let other tasks run
             # Another client may have deleted it meanwhile.
-            if self._store.head(kind.resource, entry.namespace, entry.name) is not None:
+            if self._store.head(kind.collection, entry.namespace, entry.name) is not None:
                 await self._registry.delete(kind, entry.namespace, entry.name, options)
         # The objects as they were found, not as they ended.
         return await self._listed(form, found)
@@ -273,6 +287,34 @@ class Call:
         how = replace(how, is_dry_run=how.is_dry_run or options.is_dry_run)
         status = await evict(self._registry, target.namespace, target.name, eviction, how)
         return await self._document(form, encode(status), status=201)
+
+    async def _scale(self) -> web.StreamResponse:
+        """Read how many pods a controller wants, or change it."""
+        form = self._form(has_table=False)
+        target, kind = self._target, self._kind
+        if self._request.method == "GET":
+            obj = self._registry.get(kind, target.namespace, target.name)
+            return await self._document(form, encode(scale_of(kind, obj)))
+        patch_type = media_type(self._content_type)
+        is_patch = self._request.method == "PATCH"
+        if is_patch and patch_type == APPLY_PATCH:
+            raise unsupported_patch_type()
+        data = await self._body()
+        if is_patch:
+            options = parameters.patch_options(self._query, self._user_agent, is_apply=False)
+            validation = options.field_validation
+            change = Patch(SCALE_KIND, SCALE_KIND.storage, patch_type, data, validation).change
+        else:
+            options = parameters.write_parameters(self._query, self._user_agent, "UpdateOptions")
+            sent = self._decoded_as(SCALE_KIND, SCALE_KIND.storage, data, options.field_validation)
+
+            def change(live: Object) -> Object:  # noqa: ARG001 - as of a patch
+                return sent
+
+        write = self._write_options(options, data)
+        made = scaled(kind, target.name, change)
+        written = await self._registry.update(kind, target.namespace, target.name, made, write)
+        return await self._document(form, encode(scale_of(kind, written.obj)))
 
     async def _listed(self, form: Form, found: Page) -> web.StreamResponse:
         """Answer with many objects."""
@@ -353,7 +395,10 @@ class Call:
         return await compute(len(data), partial(self._decoded, data, validation))
 
     def _decoded(self, data: bytes, validation: str) -> Object:
-        expected = expected_of(self._kind, self._version)
+        return self._decoded_as(self._kind, self._version, data, validation)
+
+    def _decoded_as(self, kind: Kind, version: Version, data: bytes, validation: str) -> Object:
+        expected = expected_of(kind, version)
         schemas = versions(expected.kind, {expected.api_version: expected.schema})
         parsed = parse(self._content_type, data, expected.kind, schemas)
         obj, warnings = decode(expected, parsed, validation, data)
@@ -398,4 +443,4 @@ def stored(kind: Kind, obj: Object) -> Entry:
     """A written object as the store keeps it; after a dry run it may have any version."""
     text = obj["metadata"].get("resourceVersion", "")
     resource_version = int(text) if is_version(text) else 0
-    return entry_of(kind.resource, obj, selectable(kind, obj), resource_version)
+    return entry_of(kind.collection, obj, selectable(kind, obj), resource_version)

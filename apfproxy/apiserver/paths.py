@@ -26,6 +26,7 @@ NAMESPACES = "namespaces"
 STATUS = "status"
 FINALIZE = "finalize"
 EVICTION = "eviction"
+SCALE = "scale"
 
 OF_COLLECTION = frozenset({"GET", "POST", "DELETE"})
 OF_OBJECT = frozenset({"GET", "PUT", "PATCH", "DELETE"})
@@ -33,6 +34,7 @@ OF_SUBRESOURCE = {
     STATUS: frozenset({"GET", "PUT", "PATCH"}),
     FINALIZE: frozenset({"PUT"}),
     EVICTION: frozenset({"POST"}),
+    SCALE: frozenset({"GET", "PUT", "PATCH"}),
 }
 
 

@@ -137,12 +137,17 @@ class Written:
 
 
 class Registry:
-    """All objects of some kinds in one store; the clock gives seconds since 1970."""
+    """All objects of some kinds in one store; the clock gives seconds since 1970.
+
+    Attributes:
+        stored_kinds: Those with objects of their own.
+    """
 
     def __init__(
         self, kinds: Iterable[Kind], store: Store, clock: Callable[[], float], chance: random.Random
     ) -> None:
         self.kinds = tuple(kinds)
+        self.stored_kinds = tuple(kind for kind in self.kinds if kind.stored_as is None)
         self.store = store
         self.clock = clock
         self._chance = chance
@@ -155,7 +160,7 @@ class Registry:
 
     def objects(self, kind: Kind, namespace: str | None = None) -> list[Object]:
         """All objects of a kind, or of a namespace, in the storage version."""
-        entries = self.store.collection(kind.resource).snapshot(namespace)
+        entries = self.store.collection(kind.collection).snapshot(namespace)
         return [decoded(kind, entry) for entry in entries]
 
     async def create(
@@ -194,7 +199,7 @@ class Registry:
                 check_uid(kind, entry, uid)
                 write = self._write(kind, options)
                 made = await compute(size, partial(updated, write, entry, change))
-                if self.store.head(kind.resource, namespace, name) is entry:
+                if self.store.head(kind.collection, namespace, name) is entry:
                     return await self._replace(kind, made, options)
 
     async def apply(
@@ -216,7 +221,7 @@ class Registry:
         size = self._size(kind, namespace, name, options)
         async with self._large_writes.turn(size):
             while True:
-                entry = self.store.head(kind.resource, namespace, name)
+                entry = self.store.head(kind.collection, namespace, name)
                 if entry is None:
                     if options.subresource:
                         raise not_found(kind.group, kind.plural, name)
@@ -224,7 +229,7 @@ class Registry:
                 write = self._write(kind, options)
                 make = partial(applied, write, entry, (namespace, name), patch, force=force)
                 made = await compute(size, make)
-                if self.store.head(kind.resource, namespace, name) is not entry:
+                if self.store.head(kind.collection, namespace, name) is not entry:
                     continue
                 if isinstance(made, Replacement):
                     return await self._replace(kind, made, options)
@@ -243,7 +248,7 @@ class Registry:
             while True:
                 entry = self._entry(kind, namespace, name)
                 made = await compute(size, partial(self._ending, kind, entry, options))
-                if self.store.head(kind.resource, namespace, name) is entry:
+                if self.store.head(kind.collection, namespace, name) is entry:
                     break
             if not options.is_dry_run:
                 stored = None
@@ -280,14 +285,14 @@ class Registry:
         return Write(kind, version, options.manager, now, options.subresource, options.warn)
 
     def _entry(self, kind: Kind, namespace: str, name: str) -> Entry:
-        entry = self.store.head(kind.resource, namespace, name)
+        entry = self.store.head(kind.collection, namespace, name)
         if entry is None:
             raise not_found(kind.group, kind.plural, name)
         return entry
 
     def _size(self, kind: Kind, namespace: str, name: str, options: WriteOptions) -> int:
         """The size of a write: of what the client sent, or of the stored object."""
-        entry = self.store.head(kind.resource, namespace, name)
+        entry = self.store.head(kind.collection, namespace, name)
         return max(options.sent_bytes, 0 if entry is None else len(entry.data))
 
     async def _create(
@@ -312,7 +317,7 @@ class Registry:
         await compute(options.sent_bytes, partial(complete_creation, kind, obj, options.warn))
         if options.sent_bytes >= LARGE_BYTES and self._has_namespaces and kind.is_namespaced:
             self._check_namespace(kind, metadata)  # the namespace may be gone meanwhile
-        is_taken = self.store.head(kind.resource, namespace, name) is not None
+        is_taken = self.store.head(kind.collection, namespace, name) is not None
         if not options.is_dry_run and is_version(metadata.get("resourceVersion", "")):
             raise unknown_error("resourceVersion should not be set on objects to be created")
         if is_taken and metadata.get("generateName"):
@@ -354,7 +359,7 @@ class Registry:
         for _ in range(NAME_ATTEMPTS):
             suffix = "".join(self._chance.choices(SUFFIX_CHARACTERS, k=SUFFIX_LENGTH))
             name = generated_name(prefix, suffix)
-            if self.store.head(kind.resource, namespace, name) is None:
+            if self.store.head(kind.collection, namespace, name) is None:
                 break
         return name
 
@@ -404,13 +409,13 @@ class Registry:
 
     def _put(self, kind: Kind, obj: Object) -> Future[Entry]:
         try:
-            return self.store.put(kind.resource, obj, selectable(kind, obj))
+            return self.store.put(kind.collection, obj, selectable(kind, obj))
         except ObjectTooLargeError as error:
             # etcd's message, which Kubernetes passes on; clients look for these words.
             raise unknown_error("etcdserver: request is too large") from error
 
     def _delete(self, kind: Kind, obj: Object) -> Future[Entry]:
-        return self.store.delete(kind.resource, obj, selectable(kind, obj))
+        return self.store.delete(kind.collection, obj, selectable(kind, obj))
 
 
 def completed(kind: Kind, raw: Object) -> Object:

@@ -98,7 +98,7 @@ class Seeder:
         self, kind: Kind, namespace: str, name: str, make: Callable[[], Object]
     ) -> bool:
         """Create an object if it is missing; returns whether it was."""
-        if self._registry.store.head(kind.resource, namespace, name) is not None:
+        if self._registry.store.head(kind.collection, namespace, name) is not None:
             return False
         raw = make()
         raw["metadata"] = {"name": name, **raw.get("metadata", {})}

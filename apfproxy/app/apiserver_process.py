@@ -244,7 +244,9 @@ class ApiServerProcess:
         assert store is not None, "scrapes come after the start"
         resources = []
         for kind in KINDS:
-            found = store.collection(kind.resource)
+            if kind.stored_as is not None:
+                continue
+            found = store.collection(kind.collection)
             resources.append(ResourceState(kind.group, kind.plural, found.count(), found.watchers))
         return StoreState(resources, store.pending, store.resource_version)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.api.time_errors import time_error
+from apfproxy.api.time_errors import MICRO_LAYOUT, time_error
 
 SECONDS = "2006-01-02T15:04:05Z07:00"
 
@@ -39,3 +39,16 @@ def test_text_is_quoted() -> None:
     """Quotes are escaped, and bytes beyond ASCII shown by number."""
     expected = r'parsing time "é\"" as'.replace("é", r"\xc3\xa9")
     assert time_error('é"').startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2024-01-01T00:00:00Z", f' as "{MICRO_LAYOUT}": cannot parse "Z" as ".000000"'),
+        ("2024-01-01T00:00:00.1234567Z", f' as "{MICRO_LAYOUT}": cannot parse "7Z" as "Z07:00"'),
+        ("2024-01-01T00:00:00.123456Z!", ': extra text: "!"'),
+    ],
+)
+def test_microseconds(text: str, expected: str) -> None:
+    """With microseconds there are six digits of a second."""
+    assert f'parsing time "{text}"{expected}' == time_error(text, MICRO_LAYOUT)

@@ -57,7 +57,7 @@ BUILD = frozenset(
     }
 )  # fmt: skip
 """What is a server's own."""
-AGE = re.compile(r"<invalid>|\d+[smhd]\d*[smhd]?")
+AGE = re.compile(r"<invalid>|\d+[smhdy]\d*[smhd]?")
 
 
 def difference(real: Answer, ours: Answer, *, with_owners: bool) -> tuple[str, str]:

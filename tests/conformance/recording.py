@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EXCHANGES = "api_exchanges"
+PLAIN_KINDS = "plain_kinds"
 DIFFERENTIAL = "differential"
 SEED = 0
 SHARE = 0.35
@@ -40,18 +41,18 @@ def step_of(case: dict[str, Any]) -> Step:
         content_type=case.get("content_type", ""),
         accept=case.get("accept", JSON),
         save=case.get("save", {}),
-        is_watch="events" in case["expect"],
+        is_watch="events" in case.get("expect", ()),
         is_settling=case["method"] != "GET",
     )
 
 
-def exchanges() -> Iterator[tuple[Step, Answer, bool]]:
-    """The requests made by hand, the recorded answers, and whether owners of fields are compared.
+def exchanges(name: str = EXCHANGES) -> Iterator[tuple[Step, Answer, bool]]:
+    """The requests of a file made by hand, the recorded answers, and whether owners are compared.
 
     Kubernetes merges the owners of writes that come within the same second, so that most recorded
     owners depend on when a request was sent.
     """
-    for case in vectors.load(EXCHANGES):
+    for case in vectors.load(name):
         expected = case["expect"]
         step = step_of(case)
         body = expected["events"] if step.is_watch else expected["body"]
@@ -69,10 +70,10 @@ def generated() -> Iterator[tuple[Step, Answer, bool]]:
     return ((step, Answer(**answer), True) for step, answer in zip(steps, answers, strict=True))
 
 
-def record_exchanges(server: Server) -> list[dict[str, Any]]:
+def record_exchanges(server: Server, name: str) -> list[dict[str, Any]]:
     """The requests made by hand, with the answers of this server."""
     cases = []
-    for case in vectors.load(EXCHANGES):
+    for case in vectors.load(name):
         step = step_of(case)
         answer = server.answer(step)
         expected: dict[str, Any] = {
@@ -107,7 +108,7 @@ def record_generated(server: Server) -> list[dict[str, Any]]:
 def main(arguments: list[str] | None = None) -> None:
     """Record what the command line names."""
     parser = argparse.ArgumentParser(description="Record the answers of a kube-apiserver.")
-    parser.add_argument("name", choices=[EXCHANGES, DIFFERENTIAL])
+    parser.add_argument("name", choices=[EXCHANGES, PLAIN_KINDS, DIFFERENTIAL])
     parser.add_argument("url", help="address of the server, such as https://127.0.0.1:6443")
     parser.add_argument("--token-file", type=Path, help="holds a bearer token; may do everything")
     parser.add_argument("--ca-file", default="", help="certificates that sign the server's")
@@ -116,7 +117,7 @@ def main(arguments: list[str] | None = None) -> None:
     token = options.token_file.read_text().strip() if options.token_file else ""
     is_generated = options.name == DIFFERENTIAL
     server = Server(options.url, token, options.ca_file, USER_AGENT if is_generated else "")
-    cases = record_generated(server) if is_generated else record_exchanges(server)
+    cases = record_generated(server) if is_generated else record_exchanges(server, options.name)
     server.close()
     output = options.output or vectors.DIRECTORY / f"{options.name}.jsonl"
     output.write_text("".join(json.dumps(case) + "\n" for case in cases))

@@ -183,6 +183,27 @@ def test_apply(targets: Targets, tmp_path: Path) -> None:
     targets.play(scenario, tmp_path)
 
 
+def test_apply_with_unserved_kinds(targets: Targets, tmp_path: Path) -> None:
+    """Of a kind that is not served it is said so, and the rest of the file is applied."""
+    ingress = {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": "mixed"},
+        "spec": {},
+    }
+    (tmp_path / "mixed.json").write_text(listed(level("mixed"), ingress, resource_slice("mixed")))
+
+    def scenario(kubectl: Kubectl) -> None:
+        problem = kubectl.fail("apply", "-f", "mixed.json")
+        assert 'no matches for kind "Ingress" in version "networking.k8s.io/v1"' in problem
+        assert "CRDs: " not in problem
+        for kind in ("prioritylevelconfiguration", "resourceslice"):
+            assert kubectl("get", kind, "mixed", "-o", "name").endswith("/mixed\n")
+            kubectl("delete", kind, "mixed")
+
+    targets.play(scenario, tmp_path)
+
+
 def test_apply_prunes(targets: Targets, tmp_path: Path) -> None:
     """What was applied before and is not in the files any more goes, if it has the label."""
     slices = [resource_slice(f"pruned-{n}", set="pruned") for n in range(3)]

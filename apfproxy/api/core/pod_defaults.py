@@ -36,8 +36,19 @@ IDENTIFIER = re.compile("[a-f0-9]{64}")
 
 
 def set_pod_defaults(obj: Object) -> None:
-    """Complete a pod."""
+    """Complete a pod; what a container only limits, it requests."""
     spec: dict[str, Any] = obj["spec"]
+    set_pod_spec_defaults(spec)
+    for container in (*containers_of(spec), *containers_of(spec, "initContainers")):
+        resources = container["resources"]
+        if "limits" in resources:
+            resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
+    spec.setdefault("enableServiceLinks", True)
+    set_pod_ip(obj["status"])
+
+
+def set_pod_spec_defaults(spec: dict[str, Any]) -> None:
+    """Complete the specification of a pod, or of a template of pods."""
     for field in ("containers", "initContainers"):
         for container in containers_of(spec, field):
             set_container_defaults(container)
@@ -46,12 +57,10 @@ def set_pod_defaults(obj: Object) -> None:
     spec.setdefault("dnsPolicy", "ClusterFirst")
     spec.setdefault("securityContext", {})
     spec.setdefault("schedulerName", "default-scheduler")
-    spec.setdefault("enableServiceLinks", True)
     # The older name of the field is read where the newer one is not set, and always written.
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
-    set_pod_ip(obj["status"])
 
 
 def set_pod_ip(status: Object) -> None:
@@ -65,16 +74,13 @@ def set_pod_ip(status: Object) -> None:
 
 
 def set_container_defaults(container: Object) -> None:
-    """Complete a container; what it only limits, it requests."""
+    """Complete a container."""
     container.setdefault("terminationMessagePath", TERMINATION_MESSAGE_PATH)
     container.setdefault("terminationMessagePolicy", "File")
     if "imagePullPolicy" not in container:
         container["imagePullPolicy"] = pull_policy(container.get("image", ""))
     for port in container.get("ports", ()):
         port.setdefault("protocol", "TCP")
-    resources = container["resources"]
-    if "limits" in resources:
-        resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
 
 
 @lru_cache(maxsize=1024)

@@ -17,7 +17,7 @@ from apfproxy.api.core.structs import (
     struct,
     time_field,
 )
-from apfproxy.api.schema.shared_structs import object_struct
+from apfproxy.api.schema.shared_structs import OBJECT_META, object_struct
 from apfproxy.api.schema.types import Field, List, Map, Scalar, pointer, required
 
 RESTART_POLICIES = ("Always", "Never", "OnFailure")
@@ -123,6 +123,13 @@ POD_STATUS = open_struct(
     Field("initContainerStatuses", List(CONTAINER_STATUS), "Of its init containers.", number=10),
     Field("containerStatuses", List(CONTAINER_STATUS), "Of its containers.", number=8),
     Field("qosClass", STRING, "How late it is evicted.", enum=QOS_CLASSES, number=9),
+)
+
+POD_TEMPLATE = struct(
+    "PodTemplateSpec",
+    "What pods are made from.",
+    Field("metadata", OBJECT_META, "Labels and the like of the pods.", number=1),
+    Field("spec", POD_SPEC, "What the pods run.", number=2),
 )
 
 POD_OBJECT = object_struct("Pod", PACKAGE, POD_SPEC, POD_STATUS, "Containers on one node.")

@@ -32,3 +32,17 @@ def keyed(item: Struct, *keys: str, retains_keys: bool = False) -> List:
 def time_field(name: str, description: str, number: int) -> Field:
     """A time that Go has no pointer for, and thus writes as null where it is not set."""
     return Field(name, Scalar.TIME, description, is_always_written=True, number=number)
+
+
+OBJECT_REFERENCE = struct(
+    "ObjectReference",
+    "Names an object of any kind, or a part of it.",
+    Field("kind", STRING, "Its kind.", number=1),
+    Field("namespace", STRING, "Its namespace.", number=2),
+    Field("name", STRING, "Its name.", number=3),
+    Field("uid", STRING, "Its UID.", number=4),
+    Field("apiVersion", STRING, "Group and version of its kind.", number=5),
+    Field("resourceVersion", STRING, "Its version, if one is meant.", number=6),
+    Field("fieldPath", STRING, "The part, such as spec.containers{name}.", number=7),
+    is_atomic=True,
+)

@@ -7,15 +7,15 @@
 3. `disruptionsAllowed` is the number of healthy pods beyond those desired, and 0 where no pods are
    expected.
 
-One deviation: controllers are not stored here, so nothing can be asked for its scale.  As many pods
-are expected of a controller as there are that name it, where Kubernetes would fail the budget
-(`SyncFailed`) for a controller that it does not find.
+One deviation: of a controller of a kind that is not served, as many pods are expected as there are
+that name it, where Kubernetes would fail the budget (`SyncFailed`).
 
 Source: Kubernetes, `pkg/controller/disruption` and `component-helpers/apps/poddisruptionbudget`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -37,6 +37,31 @@ DELETION_TIMEOUT_S = 120
 
 
 @dataclass(frozen=True, slots=True)
+class Controller:
+    """The controller that a pod names, by group, kind, name and uid."""
+
+    group: str
+    kind: str
+    name: str
+    uid: str
+
+
+class NoControllerError(LookupError):
+    """A pod names a controller that is not there."""
+
+
+ScaleOf = Callable[[Controller], "tuple[str, int] | None"]
+"""The uid of what keeps the number of pods, the controller or its own one, and that number.
+
+None for a controller of a kind that is not served; NoControllerError for one that is not there.
+"""
+
+
+def not_served(_controller: Controller) -> None:
+    """Know no controllers."""
+
+
+@dataclass(frozen=True, slots=True)
 class PodState:
     """What budgets need to know of a pod.
 
@@ -44,34 +69,45 @@ class PodState:
         name: Of the pod.
         is_ready: Whether its condition `Ready` is true: it is healthy.
         is_ending: Whether it is being deleted.
-        controller: The uid of the controller that it names; "" for none.
+        controller: The controller that it names; None for none.
     """
 
     name: str
     is_ready: bool
     is_ending: bool
-    controller: str
+    controller: Controller | None
+
+
+def controller_of(metadata: Object) -> Controller | None:
+    """The controller that an object's metadata names; None for none."""
+    for owner in metadata.get("ownerReferences", ()):
+        if owner.get("controller"):
+            group = owner["apiVersion"].rpartition("/")[0]
+            return Controller(group, owner["kind"], owner["name"], owner["uid"])
+    return None
 
 
 def pod_state(pod: Object) -> PodState:
     """What budgets need to know of the pod."""
     metadata = pod["metadata"]
-    owners = metadata.get("ownerReferences", ())
     return PodState(
         name=metadata["name"],
         is_ready=is_true(pod.get("status", {}), "Ready"),
         is_ending="deletionTimestamp" in metadata,
-        controller=next((owner["uid"] for owner in owners if owner.get("controller")), ""),
+        controller=controller_of(metadata),
     )
 
 
-def assess(budget: Object, pods: Collection[PodState], now_s: float) -> tuple[Object, float | None]:
+def assess(
+    budget: Object, pods: Collection[PodState], now_s: float, scale_of: ScaleOf = not_served
+) -> tuple[Object, float | None]:
     """Work out the status of a budget.
 
     Args:
         budget: The budget.
         pods: All pods of its namespace that its selector matches.
         now_s: Seconds since 1970.
+        scale_of: Knows how many pods controllers want.
 
     Returns:
         The new status, canonical, and when it has to be worked out again even if nothing changes,
@@ -81,7 +117,7 @@ def assess(budget: Object, pods: Collection[PodState], now_s: float) -> tuple[Ob
         ValueError: The budget cannot be worked out; see `failed_status`.
     """
     old = budget["status"]
-    expected, desired = expected_pods(budget["spec"], pods)
+    expected, desired = expected_pods(budget["spec"], pods, scale_of)
     disrupted, recheck_s = still_disrupted(old.get("disruptedPods", {}), pods, now_s)
     healthy = sum(pod.is_ready and not pod.is_ending and pod.name not in disrupted for pod in pods)
     status: Object = {
@@ -100,19 +136,42 @@ def assess(budget: Object, pods: Collection[PodState], now_s: float) -> tuple[Ob
     return status, recheck_s
 
 
-def expected_pods(spec: Object, pods: Collection[PodState]) -> tuple[int, int]:
+def expected_pods(spec: Object, pods: Collection[PodState], scale_of: ScaleOf) -> tuple[int, int]:
     """How many pods there should be, and how many of them have to be healthy.
 
     Raises:
-        ValueError: A number of pods is neither a number nor a percentage.
+        ValueError: A number of pods is neither a number nor a percentage, or a pod's controller is
+            not there.
     """
     maximum, minimum = spec.get("maxUnavailable"), spec.get("minAvailable", 0)
-    controlled = sum(bool(pod.controller) for pod in pods)
     if maximum is not None:
-        return controlled, max(controlled - scaled(maximum, controlled), 0)
+        wanted = wanted_pods(pods, scale_of)
+        return wanted, max(wanted - scaled(maximum, wanted), 0)
     if isinstance(minimum, str):
-        return controlled, scaled(minimum, controlled)
+        wanted = wanted_pods(pods, scale_of)
+        return wanted, scaled(minimum, wanted)
     return len(pods) if "minAvailable" in spec else 0, minimum
+
+
+def wanted_pods(pods: Iterable[PodState], scale_of: ScaleOf) -> int:
+    """How many pods the controllers of some pods want; ValueError if one of them is not there."""
+    wanted: dict[str, int] = {}
+    known: dict[Controller, bool] = {}
+    for pod in pods:
+        controller = pod.controller
+        if controller is None:
+            continue
+        if controller not in known:
+            try:
+                scale = scale_of(controller)
+            except NoControllerError:
+                raise ValueError(f'found no controllers for pod "{pod.name}"') from None
+            known[controller] = scale is not None
+            if scale is not None:
+                wanted[scale[0]] = scale[1]
+        if not known[controller]:
+            wanted[controller.uid] = wanted.get(controller.uid, 0) + 1
+    return sum(wanted.values())
 
 
 def still_disrupted(

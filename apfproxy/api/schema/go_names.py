@@ -14,6 +14,8 @@ GO_SCALARS = {
     Scalar.INT64: "int64",
     Scalar.QUANTITY: "resource.Quantity",
     Scalar.TIME: "v1.Time",
+    Scalar.MICRO_TIME: "v1.MicroTime",
+    Scalar.BASE64: "[]uint8",
     Scalar.INT_OR_STRING: "intstr.IntOrString",
     Scalar.ANY: "runtime.RawExtension",
 }

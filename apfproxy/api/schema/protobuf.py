@@ -14,6 +14,7 @@ encoding"; the `Unmarshal` methods in Kubernetes' `generated.pb.go`, for the wor
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -73,6 +74,8 @@ TIME = Struct(
 )
 RAW = Struct("FieldsV1", (Field("raw", Scalar.BYTES, number=1),))
 """Messages that JSON has as scalars."""
+
+TIMES = frozenset({Scalar.TIME, Scalar.MICRO_TIME})
 
 
 class MessageError(BodyError):
@@ -314,8 +317,10 @@ def value_of(kind: Type, data: bytes, start: int, end: int) -> object:
         return message(QUANTITY, data, start, end).get("string", "0")
     if kind is Scalar.INT_OR_STRING:
         return int_or_string(message(INT_OR_STRING, data, start, end))
-    if kind is Scalar.TIME:
-        return None if start == end else time_text(message(TIME, data, start, end))
+    if kind in TIMES:
+        return None if start == end else time_text(message(TIME, data, start, end), kind)
+    if kind is Scalar.BASE64:
+        return b64encode(data[start:end]).decode()
     assert kind is Scalar.ANY, f"no rule for {kind}"
     raw = message(RAW, data, start, end).get("raw", b"")
     return parse_json(raw).raw if raw else None
@@ -329,9 +334,13 @@ def int_or_string(fields: Object) -> object:
     return fields.get("strVal", "") if which else fields.get("intVal", 0)
 
 
-def time_text(fields: Object) -> str:
-    """The text of a time, without the part of a second."""
+def time_text(fields: Object, kind: Type) -> str:
+    """The text of a time, with or without microseconds."""
     seconds = fields.get("seconds", 0)
     if not EARLIEST_S <= seconds <= LATEST_S:
         raise BodyError("Time.MarshalJSON: year outside of range [0,9999]")
-    return rfc3339(seconds)
+    text = rfc3339(seconds)
+    if kind is Scalar.TIME:
+        return text
+    micros = fields.get("nanos", 0) // 1000 % 1_000_000
+    return f"{text.removesuffix('Z')}.{micros:06}Z"

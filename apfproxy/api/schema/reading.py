@@ -9,6 +9,8 @@ Sources: Go's `encoding/json`, "Unmarshal" and "Marshal"; RFC 3339; Kubernetes A
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode, b64encode
 from collections.abc import Callable
 from functools import cache, lru_cache
 from itertools import islice
@@ -18,8 +20,8 @@ from apfproxy.api.go_text import number, type_name
 from apfproxy.api.quantity import QuantityError, canonical_quantity
 from apfproxy.api.schema.go_names import GO_SCALARS, field_type_name, go_name, value_name
 from apfproxy.api.schema.types import Field, List, Map, Scalar, Struct, Type
-from apfproxy.api.time_errors import time_error
-from apfproxy.api.times import EARLIEST_S, parse_time, rfc3339
+from apfproxy.api.time_errors import MICRO_LAYOUT, time_error
+from apfproxy.api.times import EARLIEST_S, micro_time, parse_time, rfc3339
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +40,8 @@ ZEROS: dict[Scalar, object] = {
     Scalar.INT64: 0,
     Scalar.QUANTITY: "0",
     Scalar.TIME: None,
+    Scalar.MICRO_TIME: None,
+    Scalar.BASE64: "",
     Scalar.INT_OR_STRING: 0,
     Scalar.ANY: None,
 }
@@ -51,6 +55,8 @@ NEVER_ABSENT = frozenset({Scalar.QUANTITY, Scalar.INT_OR_STRING})
 
 KINDS_OF_TYPES = {"[]interface {}": "slice", "map[string]interface {}": "map"}
 """What Go calls types whose values have structure."""
+LINE_BREAKS = re.compile("[\r\n]")
+NO_BASE64 = re.compile("[^A-Za-z0-9+/=]")
 CONVERTIBLE = frozenset(
     {
         ("int64", Scalar.STRING),
@@ -361,6 +367,33 @@ def canonical_time(text: str) -> str | None:
     return None if seconds == EARLIEST_S else rfc3339(seconds)
 
 
+@lru_cache(maxsize=4096)
+def canonical_micro_time(text: str) -> str | None:
+    """The time in UTC with microseconds; None for the zero time."""
+    try:
+        return micro_time(text)
+    except ValueError as error:
+        raise MismatchError(time_error(text, MICRO_LAYOUT)) from error
+
+
+def read_micro_time(raw: Any, left_out: list[bool]) -> str | None:  # noqa: ANN401  any JSON value
+    """Read a time with microseconds."""
+    return canonical_micro_time(read_string(raw, left_out))
+
+
+def read_base64(raw: Any, _left_out: list[bool]) -> str:  # noqa: ANN401  any JSON value
+    """Read bytes in base64, which may have line breaks."""
+    if not isinstance(raw, str):
+        raise MismatchError(value_name(raw), Scalar.BASE64, raw)
+    text = LINE_BREAKS.sub("", raw)
+    try:
+        return b64encode(b64decode(text, validate=True)).decode()
+    except ValueError:
+        wrong = NO_BASE64.search(text)
+        place = wrong.start() if wrong else len(text) // 4 * 4  # four characters are three bytes
+        raise MismatchError(f"illegal base64 data at input byte {place}") from None
+
+
 read_int32 = integer_reader(Scalar.INT32)
 
 
@@ -382,6 +415,8 @@ SCALAR_READERS: dict[Scalar, Reader] = {
     Scalar.BOOLEAN: read_boolean,
     Scalar.QUANTITY: read_quantity,
     Scalar.TIME: read_time,
+    Scalar.MICRO_TIME: read_micro_time,
+    Scalar.BASE64: read_base64,
     Scalar.INT_OR_STRING: read_int_or_string,
     Scalar.ANY: read_any,
 }

@@ -209,8 +209,9 @@ def object_struct(
     fields = [
         *TYPE_META,
         Field("metadata", OBJECT_META, "Name, labels and the like.", number=1),
-        Field("spec", spec, "What is wanted.", is_required=is_required, number=2),
+        Field("spec", spec, f"Desired state of the {name}.", is_required=is_required, number=2),
     ]
     if status is not None:
-        fields.append(Field("status", status, "How it is, as last seen by controllers.", number=3))
+        text = f"Observed state of the {name}, as controllers report it."
+        fields.append(Field("status", status, text, number=3))
     return Struct(name, tuple(fields), package, description)

@@ -319,6 +319,28 @@ def selector_of(label_selector: Object | None) -> LabelSelector:
     return LabelSelector(tuple(requirements)) if requirements else EVERYTHING
 
 
+def selector_text(label_selector: Object | None) -> str:
+    """A LabelSelector object as clients write selectors; "" for none, and for a wrong one.
+
+    A label of `matchLabels` is `a=b`, where an expression with one value is `a in (b)`.
+    """
+    try:
+        selector_of(label_selector)
+    except SelectorError:
+        return ""
+    described = label_selector or {}
+    labels: dict[str, str] = described.get("matchLabels") or {}
+    words = [(key, f"{key}={value}") for key, value in labels.items()]
+    for expression in described.get("matchExpressions") or ():
+        key, operator = expression["key"], OBJECT_OPERATORS[expression["operator"]]
+        word = f"!{key}" if operator == ABSENT else key
+        if operator in {IN, NOT_IN}:
+            word = f"{key} {operator} ({','.join(sorted(expression['values']))})"
+        words.append((key, word))
+    words.sort(key=lambda pair: pair[0])
+    return ",".join(word for _, word in words)
+
+
 def validate_label_selector(label_selector: Object | None, path: str) -> list[FieldError]:
     """All errors of a LabelSelector object in canonical form; None is right."""
     if label_selector is None:

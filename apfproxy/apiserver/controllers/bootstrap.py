@@ -184,7 +184,7 @@ class Bootstrap:
     async def _remove_former(self, plural: str, name: str) -> None:
         """Remove an object whose annotation says that it was once built in."""
         kind = next(kind for kind in self.kinds if kind.plural == plural)
-        entry = self._registry.store.head(kind.resource, "", name)
+        entry = self._registry.store.head(kind.collection, "", name)
         if entry is None:
             return
         metadata = entry_metadata(entry)

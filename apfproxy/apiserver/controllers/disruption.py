@@ -11,14 +11,25 @@ Source: Kubernetes, `pkg/controller/disruption`.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.api.apps.kinds import CONTROLLERS, DEPLOYMENT, REPLICA_SET
 from apfproxy.api.conditions import FALSE, TRUE, find_condition
 from apfproxy.api.core.kinds import POD
 from apfproxy.api.core.pod_strategy import ENDED
-from apfproxy.api.policy.budget import PodState, assess, failed_status, is_up_to_date, pod_state
+from apfproxy.api.policy.budget import (
+    Controller,
+    NoControllerError,
+    PodState,
+    assess,
+    controller_of,
+    failed_status,
+    is_up_to_date,
+    pod_state,
+)
 from apfproxy.api.policy.eviction_rules import DISRUPTION_TARGET
 from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
 from apfproxy.api.selectors.errors import SelectorError
@@ -42,6 +53,8 @@ STALE_S = 120
 MARK = DISRUPTION_TARGET.encode()
 ENDED_BY_KUBELET = "TerminationByKubelet"
 """The reason of disruptions that have no time limit."""
+SCALED = {(kind.group, kind.name): kind for kind in CONTROLLERS}
+"""The controllers that know how many pods they want, by group and kind."""
 STALE = "stale"
 """Third part of the keys that stand for pods; those for budgets have two."""
 
@@ -66,7 +79,7 @@ class Disruption:
     """Keeps the status of budgets."""
 
     name = "disruption"
-    kinds = (POD, POD_DISRUPTION_BUDGET)
+    kinds = (POD, POD_DISRUPTION_BUDGET, *CONTROLLERS)
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -81,6 +94,8 @@ class Disruption:
         is_gone = change.type is ChangeType.DELETED
         if kind is POD:
             return self._lose_pod(change.entry) if is_gone else self._note_pod(change.entry)
+        if kind is not POD_DISRUPTION_BUDGET:
+            return self._note_controller(change.entry)
         return self._lose_budget(change.entry) if is_gone else self._note_budget(change.entry)
 
     def _note_pod(self, entry: Entry) -> list[Key]:
@@ -116,6 +131,10 @@ class Disruption:
                 budget.pods.discard(name)
                 concerned.append((namespace, budget_name))
         return concerned
+
+    def _note_controller(self, entry: Entry) -> list[Key]:
+        """All budgets of the namespace: which of them count on the controller is seen later."""
+        return [(entry.namespace, name) for name in self._budgets.get(entry.namespace, {})]
 
     def _note_budget(self, entry: Entry) -> list[Key]:
         namespace, name = entry.namespace, entry.name
@@ -162,13 +181,29 @@ class Disruption:
     def _status(self, budget: Object, known: Budget) -> tuple[Object, float | None]:
         """The right status of a budget, and when it may change without an event."""
         now_s = self._registry.clock()
-        pods = self._pods.get(budget["metadata"]["namespace"], {})
+        namespace = budget["metadata"]["namespace"]
+        pods = self._pods.get(namespace, {})
         if known.error:
             return failed_status(budget, known.error, now_s), None
         try:
-            return assess(budget, [pods[name][1] for name in known.pods], now_s)
+            states = [pods[name][1] for name in known.pods]
+            return assess(budget, states, now_s, partial(self._scale_of, namespace))
         except ValueError as error:
             return failed_status(budget, str(error), now_s), None
+
+    def _scale_of(self, namespace: str, controller: Controller) -> tuple[str, int] | None:
+        """The number of pods that a controller wants, or that its own controller does."""
+        kind = SCALED.get((controller.group, controller.kind))
+        if kind is None:
+            return None
+        entry = self._registry.store.head(kind.collection, namespace, controller.name)
+        if entry is None or entry.uid != controller.uid:
+            raise NoControllerError(controller.name)
+        obj = msgspec.json.decode(entry.data)
+        above = controller_of(obj["metadata"])
+        if kind is REPLICA_SET and above is not None and above.kind == DEPLOYMENT.name:
+            return self._scale_of(namespace, above)
+        return entry.uid, obj["spec"]["replicas"]
 
     async def _undisrupt(self, namespace: str, name: str) -> float | None:
         """Remove the mark of a disruption, if it is time."""

@@ -101,8 +101,8 @@ class GarbageCollector:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self.kinds = registry.kinds
-        self._kinds = {kind.resource: kind for kind in registry.kinds}
+        self.kinds = registry.stored_kinds
+        self._kinds = {kind.collection: kind for kind in registry.stored_kinds}
         self._owner_kinds = {
             (kind.api_version(version.name), kind.name): kind
             for kind in registry.kinds
@@ -218,7 +218,7 @@ class GarbageCollector:
     def _owner(self, kind: Kind, dependent: Entry, reference: Reference) -> Entry | None:
         """The owner that a reference means, None if it is gone."""
         namespace = dependent.namespace if kind.is_namespaced else ""
-        entry = self._registry.store.head(kind.resource, namespace, reference.name)
+        entry = self._registry.store.head(kind.collection, namespace, reference.name)
         return entry if entry is not None and entry.uid == reference.uid else None
 
     async def _delete(

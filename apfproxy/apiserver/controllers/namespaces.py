@@ -108,7 +108,7 @@ class Namespaces:
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
-        self._contents = tuple(kind for kind in registry.kinds if kind.is_namespaced)
+        self._contents = tuple(kind for kind in registry.stored_kinds if kind.is_namespaced)
         self.kinds = (NAMESPACE, *self._contents)
         self._ending: set[str] = set()
 
@@ -143,7 +143,7 @@ class Namespaces:
         deletions = 0
         for kind in self._contents:
             resource = f"{kind.plural}.{kind.group}"
-            for entry in self._registry.store.heads(kind.resource, name):
+            for entry in self._registry.store.heads(kind.collection, name):
                 metadata = entry_metadata(entry)
                 if "deletionTimestamp" not in metadata:
                     deletions += 1

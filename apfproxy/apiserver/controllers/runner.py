@@ -90,7 +90,7 @@ class Runner:
         watchers: list[tuple[Kind, Watcher]] = []
         try:
             for kind in self._controller.kinds:
-                collection = store.collection(kind.resource)
+                collection = store.collection(kind.collection)
                 watchers.append((kind, collection.watch(store.resource_version)))
                 for entry in collection.snapshot():
                     self._note(kind, Change(entry.resource_version, ChangeType.ADDED, entry, None))

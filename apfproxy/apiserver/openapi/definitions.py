@@ -36,6 +36,7 @@ QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 RAW_EXTENSION = "io.k8s.apimachinery.pkg.runtime.RawExtension"
 TIME = f"{META}.Time"
+MICRO_TIME = f"{META}.MicroTime"
 FIELDS = f"{META}.FieldsV1"
 
 PLAIN: dict[Scalar, tuple[Object, object]] = {
@@ -43,6 +44,7 @@ PLAIN: dict[Scalar, tuple[Object, object]] = {
     Scalar.BOOLEAN: ({"type": "boolean"}, False),
     Scalar.INT32: ({"type": "integer", "format": "int32"}, 0),
     Scalar.INT64: ({"type": "integer", "format": "int64"}, 0),
+    Scalar.BASE64: ({"type": "string", "format": "byte"}, None),
 }
 """Scalars that are described where they are used, and the defaults of those always written."""
 
@@ -50,6 +52,7 @@ NAMED: dict[Scalar, str] = {
     Scalar.QUANTITY: QUANTITY,
     Scalar.INT_OR_STRING: INT_OR_STRING,
     Scalar.TIME: TIME,
+    Scalar.MICRO_TIME: MICRO_TIME,
     Scalar.ANY: RAW_EXTENSION,
 }
 """Scalars that have their own definition."""
@@ -66,6 +69,11 @@ NAMED_SCHEMAS: dict[str, Object] = {
     },
     TIME: {
         "description": "A time as RFC 3339 writes it, in whole seconds.",
+        "format": "date-time",
+        "type": "string",
+    },
+    MICRO_TIME: {
+        "description": "A time as RFC 3339 writes it, with microseconds.",
         "format": "date-time",
         "type": "string",
     },

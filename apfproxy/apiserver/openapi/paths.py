@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from apfproxy.api.apps.schema import SCALE
 from apfproxy.api.policy.schema import EVICTION
 from apfproxy.api.schema.shared_structs import DELETE_OPTIONS
 from apfproxy.apiserver.discovery import EVICTION as EVICTIONS
+from apfproxy.apiserver.discovery import SCALE as SCALES
 from apfproxy.apiserver.discovery import Discovery, verbs_of
 from apfproxy.apiserver.openapi import parameters, structs
 from apfproxy.apiserver.openapi.definitions import GroupVersionKind, full_name
@@ -202,6 +205,8 @@ class Resource:
         if self.kind.has_status:
             status = f"the status of a {kind}"
             yield from self.object_operations(f"{item}/status", f"{name}Status", status)
+        if self.kind.scale_selector is not None:
+            yield from self.scale_operations(f"{item}/scale", f"{name}Scale", f"a {kind}")
         if self.kind.rules.prepare_finalize:
             text = f"Replace the finalizers in the spec of a {kind}."
             yield make("put", f"{item}/finalize", f"{name}Finalize", text, body=self.struct)
@@ -216,6 +221,15 @@ class Resource:
         yield self.operation("get", path, name, f"Read {what}.")
         yield self.operation("patch", path, name, f"Change parts of {what}.", body=structs.PATCH)
         yield self.operation("put", path, name, f"Replace {what}.", body=self.struct)
+
+    def scale_operations(self, path: str, name: str, what: str) -> Iterator[Operation]:
+        """The operations on how many pods a controller wants."""
+        gvk = (SCALES["group"], SCALES["version"], SCALES["kind"])
+        make = partial(self.operation, answer=SCALE, kind=gvk)
+        text = f"how many pods {what} wants"
+        yield make("get", path, name, f"Read {text}.")
+        yield make("patch", path, name, f"Change {text}.", body=structs.PATCH)
+        yield make("put", path, name, f"Replace {text}.", body=SCALE)
 
     def watch(self, action: str, path: str, name: str, what: str) -> Operation:
         """A deprecated one."""
@@ -251,6 +265,7 @@ def catalog(kinds: Sequence[Kind]) -> Catalog:
         for version in discovery.versions(group):
             found.describe(DELETE_OPTIONS, (group, version, "DeleteOptions"))
             found.describe(structs.WATCH_EVENT, (group, version, "WatchEvent"))
+    is_scaled = False
     for kind in discovery.kinds:
         for served in kind.versions:
             listed = structs.list_struct(served.schema)
@@ -258,10 +273,14 @@ def catalog(kinds: Sequence[Kind]) -> Catalog:
             found.describe(served.schema, resource.gvk)
             found.describe(listed, (kind.group, served.name, f"{kind.name}List"))
             found.operations.extend(resource.operations())
+            if kind.scale_selector is not None:
+                is_scaled = True
             if kind.resource == "pods":
                 gvk = (EVICTIONS["group"], EVICTIONS["version"], EVICTIONS["kind"])
                 found.describe(EVICTION, gvk)
                 found.operations.append(eviction_operation(resource, gvk))
+    if is_scaled:
+        found.describe(SCALE, (SCALES["group"], SCALES["version"], SCALES["kind"]))
     return found
 
 

@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apfproxy.api.policy.budget import (
+    Controller,
+    NoControllerError,
     PodState,
     assess,
     failed_status,
@@ -19,9 +21,12 @@ from tests.api.policy.objects import budget, pod
 
 NOW_S = 1000.0
 NOW = "1970-01-01T00:16:40Z"
+OWNER = Controller("apps", "ReplicaSet", "r", "c")
 
 
-def pods(number: int, *, controller: str = "", ready: int | None = None) -> list[PodState]:
+def pods(
+    number: int, *, controller: Controller | None = None, ready: int | None = None
+) -> list[PodState]:
     """Pods of which some, all unless said otherwise, are ready."""
     healthy = number if ready is None else ready
     return [
@@ -33,19 +38,35 @@ def pods(number: int, *, controller: str = "", ready: int | None = None) -> list
 @pytest.mark.parametrize(
     ("made", "expected"),
     [
-        (pod(), PodState("p", is_ready=True, is_ending=False, controller="")),
-        (pod(ready="False"), PodState("p", is_ready=False, is_ending=False, controller="")),
+        (pod(), PodState("p", is_ready=True, is_ending=False, controller=None)),
+        (pod(ready="False"), PodState("p", is_ready=False, is_ending=False, controller=None)),
         (
             {"metadata": {"name": "p"}, "status": {}},
-            PodState("p", is_ready=False, is_ending=False, controller=""),
+            PodState("p", is_ready=False, is_ending=False, controller=None),
         ),
         (
             pod(deletionTimestamp=NOW),
-            PodState("p", is_ready=True, is_ending=True, controller=""),
+            PodState("p", is_ready=True, is_ending=True, controller=None),
         ),
         (
-            pod(ownerReferences=[{"uid": "1"}, {"uid": "2", "controller": True}]),
-            PodState("p", is_ready=True, is_ending=False, controller="2"),
+            pod(
+                ownerReferences=[
+                    {"uid": "1"},
+                    {
+                        "apiVersion": "apps/v1",
+                        "kind": "ReplicaSet",
+                        "name": "r",
+                        "uid": "2",
+                        "controller": True,
+                    },
+                ]
+            ),
+            PodState(
+                "p",
+                is_ready=True,
+                is_ending=False,
+                controller=Controller("apps", "ReplicaSet", "r", "2"),
+            ),
         ),
     ],
 )
@@ -61,11 +82,11 @@ def test_pod_states(made: dict[str, Any], expected: PodState) -> None:
         ({"minAvailable": 2}, pods(3), (1, 3, 2, 3)),
         ({"minAvailable": 2}, pods(3, ready=1), (0, 1, 2, 3)),
         ({"minAvailable": 0}, [], (0, 0, 0, 0)),
-        ({"minAvailable": "50%"}, pods(3, controller="c"), (1, 3, 2, 3)),
+        ({"minAvailable": "50%"}, pods(3, controller=OWNER), (1, 3, 2, 3)),
         ({"minAvailable": "50%"}, pods(3), (0, 3, 0, 0)),
-        ({"maxUnavailable": 1}, pods(3, controller="c"), (1, 3, 2, 3)),
-        ({"maxUnavailable": 5}, pods(3, controller="c"), (3, 3, 0, 3)),
-        ({"maxUnavailable": "30%"}, pods(4, controller="c", ready=3), (1, 3, 2, 4)),
+        ({"maxUnavailable": 1}, pods(3, controller=OWNER), (1, 3, 2, 3)),
+        ({"maxUnavailable": 5}, pods(3, controller=OWNER), (3, 3, 0, 3)),
+        ({"maxUnavailable": "30%"}, pods(4, controller=OWNER, ready=3), (1, 3, 2, 4)),
         ({"maxUnavailable": 1}, pods(3), (0, 3, 0, 0)),
     ],
 )
@@ -129,7 +150,7 @@ def test_evicted_pods_count_as_gone() -> None:
         "p4": "1970-01-01T00:16:10Z",
         "gone": "1970-01-01T00:16:00Z",
     }
-    ending = PodState("p4", is_ready=True, is_ending=True, controller="")
+    ending = PodState("p4", is_ready=True, is_ending=True, controller=None)
     made = budget(minAvailable=1, status={"disruptedPods": disrupted})
 
     status, recheck_s = assess(made, [*pods(4), ending], NOW_S)
@@ -181,3 +202,27 @@ def test_writes_that_are_needed(change: dict[str, Any], *, is_same: bool) -> Non
     made["status"] = {**status, **change}
 
     assert is_same is is_up_to_date(made, status)
+
+
+def test_wanted_pods() -> None:
+    """With a controller that knows it, the number that it wants counts; each counts once."""
+    states = pods(2, controller=OWNER)
+    other = Controller("apps", "ReplicaSet", "s", "d")
+    states.append(PodState("p9", is_ready=True, is_ending=False, controller=other))
+    scales = {OWNER: ("deployment", 4), other: ("deployment", 4)}
+
+    status = assess(budget(minAvailable="50%"), states, NOW_S, scales.get)[0]
+
+    assert (4, 2, 1) == tuple(
+        status[name] for name in ("expectedPods", "desiredHealthy", "disruptionsAllowed")
+    )
+
+
+def test_missing_controller() -> None:
+    """A budget that counts on a controller that is not there cannot be worked out."""
+
+    def missing(controller: Controller) -> None:
+        raise NoControllerError(controller.name)
+
+    with pytest.raises(ValueError, match='found no controllers for pod "p0"'):
+        assess(budget(maxUnavailable=1), pods(1, controller=OWNER), NOW_S, missing)

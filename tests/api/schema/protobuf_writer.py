@@ -6,6 +6,7 @@ What stands in an embedded struct is written as one message a field, which a rea
 from __future__ import annotations
 
 import json
+from base64 import b64decode
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.schema.types import List, Map, Scalar, Struct
@@ -28,6 +29,8 @@ SAMPLES: dict[Scalar, tuple[object, ...]] = {
     Scalar.INT64: (0, *INTEGERS, 2**63 - 1, -(2**63)),
     Scalar.QUANTITY: ("0", "100m", "1Gi", "-1500m"),
     Scalar.TIME: ("2026-01-02T03:04:05Z", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59Z"),
+    Scalar.MICRO_TIME: ("2026-01-02T03:04:05.000006Z", "1969-12-31T23:59:59.999999Z"),
+    Scalar.BASE64: ("", "AQI=", "/+8="),
     Scalar.INT_OR_STRING: (0, 8080, -1, "", "50%"),
     Scalar.ANY: ({"f:metadata": {"f:labels": {".": {}}}}, {}),
 }
@@ -80,6 +83,8 @@ def scalar(kind: Scalar, value: Any) -> bytes:  # noqa: ANN401  any JSON value
     """What has a length and is no struct of the schema."""
     if kind is Scalar.STRING:
         return bytes(value.encode())
+    if kind is Scalar.BASE64:
+        return b64decode(value)
     if kind is Scalar.QUANTITY:
         return block(1, value.encode())
     if kind is Scalar.ANY:

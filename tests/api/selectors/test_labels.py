@@ -19,6 +19,7 @@ from apfproxy.api.selectors.labels import (
     is_label_selector,
     parse_label_selector,
     selector_of,
+    selector_text,
     validate_label_selector,
 )
 
@@ -285,3 +286,29 @@ def test_validate_label_selector(
     found = validate_label_selector(selector, "s")
 
     assert errors == [(error.field, error.reason) for error in found]
+
+
+@pytest.mark.parametrize(
+    ("described", "expected"),
+    [
+        (None, ""),
+        ({}, ""),
+        ({"matchLabels": {"b": "2", "a": "1"}}, "a=1,b=2"),
+        (
+            {
+                "matchLabels": {"a": "1"},
+                "matchExpressions": [
+                    {"key": "d", "operator": "NotIn", "values": ["y", "x"]},
+                    {"key": "c", "operator": "DoesNotExist"},
+                    {"key": "b", "operator": "Exists"},
+                    {"key": "a", "operator": "In", "values": ["1"]},
+                ],
+            },
+            "a=1,a in (1),b,!c,d notin (x,y)",
+        ),
+        ({"matchExpressions": [{"key": "a", "operator": "Maybe"}]}, ""),
+    ],
+)
+def test_text_of_a_selector_object(described: dict[str, Any] | None, expected: str) -> None:
+    """A selector object is written as kube-apiserver writes it; a wrong one is not."""
+    assert expected == selector_text(described)

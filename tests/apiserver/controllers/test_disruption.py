@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from apfproxy.api.apps.kinds import DEPLOYMENT, REPLICA_SET, STATEFUL_SET
 from apfproxy.api.conditions import find_condition
 from apfproxy.api.core.kinds import POD
 from apfproxy.api.policy.kinds import POD_DISRUPTION_BUDGET
@@ -13,6 +15,9 @@ from apfproxy.apiserver.controllers.disruption import Disruption
 from apfproxy.apiserver.errors import StatusError
 from apfproxy.apiserver.registry import DeleteOptions
 from tests.apiserver.controllers.scene import NOW, Driver, Scene, refuse
+
+if TYPE_CHECKING:
+    from apfproxy.api.kind import Kind, Object
 
 GONE = DeleteOptions(grace_period_s=0)
 
@@ -245,3 +250,53 @@ async def test_disruptions_that_cannot_be_taken_back(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(scene.registry, "apply", refuse)
     with pytest.raises(StatusError, match="not today"):
         await driver.look("default", "p", "stale")
+
+
+async def controlled(scene: Scene, name: str, kind: Kind, raw: Object, above: str = "") -> str:
+    """Add a controller of pods, perhaps with one of its own: its owner reference, as JSON."""
+    metadata: Object = {"name": name, "namespace": "default"}
+    if above:
+        metadata["ownerReferences"] = [json.loads(above)]
+    created = await scene.create(kind, {"metadata": metadata, "spec": raw}, "default")
+    reference = {
+        "apiVersion": kind.api_version("v1"),
+        "kind": kind.name,
+        "name": name,
+        "uid": created["metadata"]["uid"],
+        "controller": True,
+    }
+    return json.dumps(reference)
+
+
+async def test_wanted_numbers() -> None:
+    """A percentage is of what the controllers of the pods want, and follows their scale."""
+    scene, driver = await started()
+    deployment = await controlled(scene, "d", DEPLOYMENT, {"replicas": 4})
+    replica_set = await controlled(scene, "r", REPLICA_SET, {"replicas": 9}, above=deployment)
+    await scene.pod("p", ownerReferences=[json.loads(replica_set)])
+    await scene.pod("q", ownerReferences=[json.loads(replica_set)])
+    await scene.budget("b", minAvailable="50%")
+    await driver.settle()
+    assert (0, 2, 2, 4) == numbers(scene)
+
+    await scene.change(DEPLOYMENT, "d", {"spec": {"replicas": 2}}, "default")
+    await driver.settle()
+    assert (1, 2, 1, 2) == numbers(scene)
+
+
+async def test_controller_that_is_not_there() -> None:
+    """A budget that counts on it cannot be worked out."""
+    scene, driver = await started()
+    stateful_set = await controlled(scene, "s", STATEFUL_SET, {"replicas": 4})
+    other = {**json.loads(stateful_set), "uid": "another"}
+    await scene.pod("p", ownerReferences=[other])
+    await scene.budget("b", maxUnavailable=1)
+    await driver.settle()
+
+    status = scene.registry.get(POD_DISRUPTION_BUDGET, "default", "b")["status"]
+    condition = find_condition(status, "DisruptionAllowed")
+    assert condition is not None
+    assert ("SyncFailed", 'found no controllers for pod "p"') == (
+        condition["reason"],
+        condition["message"],
+    )

@@ -232,7 +232,7 @@ async def test_owners_of_unknown_kinds() -> None:
     """They may be somewhere else: their dependents stay, as do objects that nothing can own."""
     scene, driver = await started()
     top = await budget(scene, "top")
-    await budget(scene, "low", owner(top, kind="Deployment", apiVersion="apps/v1"))
+    await budget(scene, "low", owner(top, kind="Job", apiVersion="batch/v1"))
     limited = {"nominalConcurrencyShares": 1, "limitResponse": {"type": "Reject"}}
     raw = {
         "metadata": {"name": "level", "ownerReferences": [owner(top)]},

@@ -1,0 +1,1 @@
+"""Controllers of pods: the group `apps`, and ReplicationController of the core."""

@@ -1,0 +1,1 @@
+"""Tests of `apfproxy.api.events`."""
