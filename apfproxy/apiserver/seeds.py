@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from apfproxy.api.core.kinds import NAMESPACE, POD
@@ -20,7 +21,7 @@ from apfproxy.apiserver.registry import WriteOptions, completed
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable
 
     from apfproxy.api.kind import Kind, Object
     from apfproxy.apiserver.registry import Registry
@@ -70,29 +71,31 @@ class Seeder:
         self._registry = registry
         self._chance = chance
 
-    async def seed(self, counts: SeedCounts) -> int:
+    async def seed(
+        self, counts: SeedCounts, on_progress: Callable[[int], None] = lambda _done: None
+    ) -> int:
         """Create the missing objects; returns how many.
+
+        Args:
+            counts: How many there are to be.
+            on_progress: Called after each batch with the number of objects that are there.
 
         Raises:
             StatusError: The registry refuses one.
             StoreError: The disk does.
         """
-        namespaces = range(counts.namespaces)
-        made = await self._all(self._namespace(number) for number in namespaces)
-        made += await self._all(self._slice(number) for number in range(counts.slices))
-        made += await self._all(self._budget(number, counts) for number in range(counts.budgets))
-        made += await self._all(self._pod(number, counts) for number in range(counts.pods))
-        return made
-
-    async def _all(self, coroutines: Iterable[Coroutine[None, None, bool]]) -> int:
-        """Run all, a batch at a time; returns how many created an object."""
-        made, batch = 0, []
-        for coroutine in coroutines:
-            batch.append(coroutine)
-            if len(batch) == BATCH:
+        made = done = 0
+        for some in (
+            (self._namespace(number) for number in range(counts.namespaces)),
+            (self._slice(number) for number in range(counts.slices)),
+            (self._budget(number, counts) for number in range(counts.budgets)),
+            (self._pod(number, counts) for number in range(counts.pods)),
+        ):
+            while batch := list(islice(some, BATCH)):
                 made += sum(await asyncio.gather(*batch))
-                batch = []
-        return made + sum(await asyncio.gather(*batch))
+                done += len(batch)
+                on_progress(done)
+        return made
 
     async def _create(
         self, kind: Kind, namespace: str, name: str, make: Callable[[], Object]

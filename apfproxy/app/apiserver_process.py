@@ -52,6 +52,8 @@ if TYPE_CHECKING:
     from apfproxy.app.signals import Signals
     from apfproxy.settings import Address
 
+PROGRESS_S = 2.0
+"""Between two lines about seeding."""
 REQUESTS_S = 10.0
 """For requests that are under way when the server is to stop."""
 SHUTDOWN_S = 5.0
@@ -113,6 +115,7 @@ class ApiServerProcess:
         self.counters = ApiServerCounters()
         self.store: Store | None = None
         self.seeded = 0
+        self._progress_due_s = time.monotonic() + PROGRESS_S
         self._controllers: Controllers | None = None
         self._gate: Gate | None = None
         self._listener: Listener | None = None
@@ -138,11 +141,19 @@ class ApiServerProcess:
                 await self._listen(registry)
                 self._controllers = Controllers(registry, settings.controllers)
                 await self._controllers.start()
-                self.seeded = await Seeder(registry, self._chance("seeds")).seed(settings.seeds)
+                seeder = Seeder(registry, self._chance("seeds"))
+                self.seeded = await seeder.seed(settings.seeds, self._log_progress)
         except BaseException:
             await self.stop()
             raise
         self.health.report(START, None)
+
+    def _log_progress(self, done: int) -> None:
+        """Say now and then that the server is busy with what it is to begin with."""
+        now_s = time.monotonic()
+        if now_s >= self._progress_due_s:
+            self._progress_due_s = now_s + PROGRESS_S
+            logger.info("seeding: %d objects are there", done)
 
     def _open_store(self) -> Store:
         """The store; failures of its disk show on the health pages."""

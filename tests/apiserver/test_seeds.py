@@ -42,6 +42,16 @@ async def test_numbers() -> None:
     assert 5 + 210 + 7 + 3 == made
 
 
+async def test_progress() -> None:
+    """Each batch is told, with the number of objects so far."""
+    told: list[int] = []
+    counts = SeedCounts(slices=501, pods=1)
+    seeder = Seeder(Scene().registry, random.Random(3))  # noqa: S311  seeds of tests
+    await seeder.seed(counts, told.append)
+
+    assert [1, 501, 502, 503] == told
+
+
 async def test_nothing() -> None:
     """Nothing is made where nothing is wanted."""
     scene, made = await seeded(SeedCounts())

@@ -13,6 +13,7 @@ from tests.docs.pages import ROOT, Page, page, pages
 FLAGS_OF_OTHERS = {
     "--advertise-address": "kube-apiserver",
     "--bind-address": "kube-apiserver",
+    "--disable-admission-plugins": "kube-apiserver",
     "--enable-priority-and-fairness": "kube-apiserver",
     "--health-cmd": "docker",
     "--max-mutating-requests-inflight": "kube-apiserver",

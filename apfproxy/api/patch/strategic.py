@@ -197,7 +197,12 @@ def _merge_in_order(
         if value is not None and not isinstance(value, list):
             raise PatchError(500, f"expected a []interface {{}}, but received a {_shown(value)}")
     list_type = _member_type(schema, name)
-    merge_key = list_type.merge_key if isinstance(list_type, List) else ""
+    if not isinstance(list_type, List):
+        # Nobody knows what identifies the items of a list that the schema does not have.
+        if change is not None:
+            new[name] = _cleaned(change)
+        return
+    merge_key = list_type.merge_key
     identify = _identifier(merge_key)
     if order and change:
         _check_order(change, order, identify)

@@ -194,6 +194,18 @@ def named(obj: dict[str, Any]) -> str:
             {"plain": items("b")},
             id="empty-order",
         ),
+        pytest.param(
+            {"open": {"unknown": items("a", "b")}},
+            {"open": {"$setElementOrder/unknown": items("c"), "unknown": items("c")}},
+            {"open": {"unknown": items("c")}},
+            id="order-of-unknown-list",
+        ),
+        pytest.param(
+            {"open": {"unknown": items("a", "b")}},
+            {"open": {"$setElementOrder/unknown": items("b", "a")}},
+            {"open": {"unknown": items("a", "b")}},
+            id="order-of-unknown-list-alone",
+        ),
     ],
 )
 def test_strategic_merge(
