@@ -55,13 +55,13 @@ def parse_listen_address_or_none(text: str) -> Address | str:
 
 
 def parse_admin(text: str) -> Address:
-    """Read where a proxy's admin listener is: a URL, `HOST:PORT`, or `:PORT` of this machine."""
+    """Read where an admin listener is: a URL, `HOST:PORT`, `:PORT` of this machine, or a socket."""
     if "://" in text:
         return parse_origin(text)
     try:
         return parse_address(f"{LOCALHOST}{text}" if text.startswith(":") else text)
     except ValueError:
-        raise ValueError(f"expected {DEFAULT_ADMIN}, HOST:PORT or :PORT, not {text!r}") from None
+        raise ValueError(f"expected {DEFAULT_ADMIN}, HOST:PORT, :PORT or unix:/PATH, not {text!r}") from None
 
 
 ADDRESS = Parsed("host:port", parse_address)
@@ -85,7 +85,8 @@ admin_option = click.option(
     metavar="ADDRESS",
     default=DEFAULT_ADMIN,
     show_default=True,
-    help="The admin listener of a running proxy: a URL, HOST:PORT, or :PORT of this machine.",
+    help="The admin listener of a running proxy: a URL, HOST:PORT, :PORT of this machine, or"
+    " unix:/PATH.",
 )
 suggested_objects_option = click.option(
     "--suggested-objects/--no-suggested-objects",

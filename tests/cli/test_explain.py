@@ -131,7 +131,7 @@ def test_seed(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param("list pods --header x", 2, "expected a header such as", id="header"),
         pytest.param("list pods --hash-seed -1", 2, "not in the range", id="seed"),
         pytest.param("list pods --objects /nowhere", 1, "/nowhere: cannot be read", id="objects"),
-        pytest.param("list pods --admin x", 2, "HOST:PORT or :PORT", id="admin"),
+        pytest.param("list pods --admin x", 2, "HOST:PORT, :PORT or unix:/PATH", id="admin"),
         pytest.param("list pods --admin a:1 --hash-seed 1", 2, "no proxy is asked", id="online"),
         pytest.param("-", 1, "<stdin>: there is no request on standard input", id="raw"),
         pytest.param("--verb TRACE --path /a", 1, "would answer 405: TRACE", id="unserved"),

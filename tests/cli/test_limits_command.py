@@ -119,7 +119,7 @@ async def test_other_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         pytest.param("--objects /nowhere", 1, "/nowhere: cannot be read", id="objects"),
         pytest.param("--server-concurrency-limit 0", 2, "is not in the range", id="seats"),
-        pytest.param("--admin x", 2, "HOST:PORT or :PORT", id="admin"),
+        pytest.param("--admin x", 2, "HOST:PORT, :PORT or unix:/PATH", id="admin"),
         pytest.param(
             "--admin a:1 --server-concurrency-limit 5", 2, "no proxy is asked: leave", id="both"
         ),

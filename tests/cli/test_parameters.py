@@ -41,6 +41,7 @@ def test_bad_text() -> None:
         ("proxy:8081", Address(host="proxy", port=8081)),
         ("[::1]:8081", Address(host="::1", port=8081)),
         (":8081", Address(host="127.0.0.1", port=8081)),
+        ("unix:/run/admin.sock", Address.unix("/run/admin.sock")),
     ],
 )
 def test_admin(text: str, expected: Address) -> None:
@@ -51,5 +52,5 @@ def test_admin(text: str, expected: Address) -> None:
 @pytest.mark.parametrize("text", ["", ":", "proxy", "8081", "::1:8081", ":x"])
 def test_no_admin(text: str) -> None:
     """A text that names none is told the three forms."""
-    with pytest.raises(ValueError, match=r"expected .*, HOST:PORT or :PORT, not"):
+    with pytest.raises(ValueError, match=r"expected .*, HOST:PORT, :PORT or unix:/PATH, not"):
         parse_admin(text)

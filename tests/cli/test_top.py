@@ -250,7 +250,7 @@ def test_command(
         (["--interval", "1ms"], "expected a duration from 100ms to 1h, not '1ms'"),
         (["--interval", "2h"], "expected a duration from 100ms to 1h, not '2h'"),
         (["--interval", "soon"], "expected a duration such as 32s, 500ms or 1m30s, not 'soon'"),
-        (["--admin", "here"], "expected http://127.0.0.1:8081, HOST:PORT or :PORT, not 'here'"),
+        (["--admin", "here"], "expected http://127.0.0.1:8081, HOST:PORT, :PORT or unix:/PATH, not 'here'"),
     ],
 )
 def test_wrong_usage(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
