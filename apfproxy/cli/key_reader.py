@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 MOST_AT_ONCE = 64
-ESCAPE = b"\x1b"
-"""Begins what a key without a letter sends; such as an arrow, in one piece."""
+ESCAPE = "\x1b"
+"""The key Esc alone.  It also begins what a key without a letter sends; such as an arrow, in one
+piece."""
 
 NO_CHARACTER = b"\x00"
 
@@ -39,7 +40,7 @@ def key_reader(
             data = b""
         if not data:
             loop.remove_reader(descriptor)
-        elif not data.startswith(ESCAPE):
+        elif data == ESCAPE.encode() or not data.startswith(ESCAPE.encode()):
             for key in data.decode(errors="replace"):
                 on_key(key)
 

@@ -31,6 +31,7 @@ class Level(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         queues, queue_seats: Of its first queues; of all, unless there are thousands.
         queue_count: How many queues it has; None if the proxy does not tell.
+        failed: Dispatched requests that the server behind did not answer, or with a 5xx.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Level(msgspec.Struct, frozen=True, rename="camel"):
     queues: list[Count]
     queue_seats: list[Count]
     queue_count: Count | None = None
+    failed: Count = 0
 
     @property
     def is_exempt(self) -> bool:
@@ -83,6 +85,33 @@ class Configuration(msgspec.Struct, frozen=True, rename="camel"):
     events: list[Event]
 
 
+class Sentence(msgspec.Struct, frozen=True):
+    """Something that is to be known of the proxy: `error`, `warning`, `note` or `ok`."""
+
+    severity: str
+    text: str
+
+
+class Upstream(msgspec.Struct, frozen=True, rename="camel"):
+    """The server behind: `up`, `failing` or `unknown`; times are seconds.
+
+    Attributes:
+        since: When its state began.
+        answers_per_second: By class of status code, such as `5xx`.
+        failures_per_second: Requests that got no answer.
+        p50, p99: Of the time until an answer begins.
+    """
+
+    address: str
+    state: str
+    problem: str | None
+    since: UnixSeconds | None
+    answers_per_second: dict[str, Amount]
+    failures_per_second: Amount
+    p50: Amount | None
+    p99: Amount | None
+
+
 class LiveState(msgspec.Struct, frozen=True, rename="camel"):
     """The proxy at one moment, as its admin listener has it; what is new there is left out."""
 
@@ -92,6 +121,8 @@ class LiveState(msgspec.Struct, frozen=True, rename="camel"):
     levels: list[Level]
     top_flows: list[TopFlow]
     configuration: Configuration
+    verdict: list[Sentence] = []
+    upstream: Upstream | None = None
 
 
 class Rates(NamedTuple):
@@ -99,6 +130,12 @@ class Rates(NamedTuple):
 
     dispatched: float
     rejected: float
+    failed: float = 0.0
+
+    @property
+    def served(self) -> float:
+        """Dispatched, but for those that the server behind failed."""
+        return max(0.0, self.dispatched - self.failed)
 
 
 def rates_between(before: LiveState | None, now: LiveState) -> dict[str, Rates]:
@@ -116,6 +153,7 @@ def rates_between(before: LiveState | None, now: LiveState) -> dict[str, Rates]:
             rates[level.name] = Rates(
                 (level.dispatched - old.dispatched) / elapsed_s,
                 (level.rejected - old.rejected) / elapsed_s,
+                max(0, level.failed - old.failed) / elapsed_s,
             )
     return rates
 

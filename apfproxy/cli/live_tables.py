@@ -7,13 +7,17 @@ is interpreted.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from apfproxy.api.field_errors import counted
+from apfproxy.cli.live_head import head
+from apfproxy.cli.live_help import help_screen
+from apfproxy.cli.live_text import line, name_text, number, rate
+from apfproxy.cli.live_view import SORTS
 from apfproxy.cli.terminal_text import shown
 
 if TYPE_CHECKING:
@@ -21,10 +25,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 
-    from apfproxy.cli.live_client import Level, LiveState, Rates, TopFlow
-
-MAX_NAME = 120
-"""Characters of a name that are ever shown; a name may have thousands."""
+    from apfproxy.cli.live_client import Level
+    from apfproxy.cli.live_view import View
 
 ENOUGH_FOR_BOUNDS = 76
 """Columns below which the bounds of the limit and what is lent are left out."""
@@ -37,92 +39,45 @@ FULLEST_QUEUES = 6
 LONGEST_EVENT = 400
 
 NO_NUMBER = "-"
-LARGEST_PLAIN = 99_999
-LEAST_WHOLE = 9.95
-"""Rates from here on are shown without a fraction."""
-UNITS = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
-
-SORTS = {
-    "s": ("seats", lambda flow: flow.seat_seconds),
-    "w": ("waits", lambda flow: flow.wait_seconds),
-    "r": ("rejections", lambda flow: flow.rejected),
-}
-"""Key to what it sorts the flows by."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What is shown, and how.
-
-    Attributes:
-        rates: By level; empty before the second look.
-        sort: The key of `SORTS`.
-        problem: Why there is no newer state than `silent_s` ago; None if there is no problem.
-        height: Lines that there are; None for as many as it takes.
-    """
-
-    url: str
-    state: LiveState
-    rates: dict[str, Rates] = field(default_factory=dict)
-    sort: str = "s"
-    problem: str | None = None
-    silent_s: float = 0.0
-    height: int | None = None
 
 
 def render(view: View, width: int) -> RenderableType:
     """Everything, from the top of the screen to its last line."""
-    head = [*_head(view)]
+    if view.is_help:
+        return help_screen()
+    top = head(view, width)
     foot = [*_events(view)]
     if view.height is not None:
-        foot.append(_keys(view.sort))
+        foot.append(_keys(view))
+    sorted_levels = view.levels()
     waiting = sorted(
-        (level for level in view.state.levels if any(level.queues)),
+        (level for level in sorted_levels if any(level.queues)),
         key=lambda level: (-max(level.queues), level.name),
     )
     queue_lines = min(len(waiting), FULLEST_LEVELS)
     # Each table has a blank line before it and one with its heading.
-    left = None if view.height is None else view.height - len(head) - len(foot) - 2
-    levels = _most_pressed(view.state.levels, left)
-    parts: list[RenderableType] = [*head, Text(), _level_table(levels, view, width)]
+    left = None if view.height is None else view.height - len(top) - len(foot) - 2
+    levels = sorted_levels
+    if left is not None and len(levels) > left:
+        levels = levels[: max(1, left - 1)]  # a line for the others
+    parts: list[RenderableType] = [*top, Text()]
+    if levels:
+        parts.append(_level_table(levels, view, width))
+    else:
+        parts.append(line("No level has such a name.", "dim"))
     if left is not None:
         left -= len(levels)
-    hidden = len(view.state.levels) - len(levels)
+    hidden = len(sorted_levels) - len(levels)
     if hidden:
-        text = f"and {hidden} more levels, with less in use or waiting"
+        text = f"and {counted(hidden, 'more level')}"
         parts.append(line(text, "dim"))
-    if left is None or left >= queue_lines + 2:
+    if levels and (left is None or left >= queue_lines + 2):
         parts += [Text(), *_fullest_queues(waiting)]
         if left is not None:
             left -= max(1, queue_lines) + 2
     if left is None or left >= 3:  # noqa: PLR2004 - a blank line, the heading and one flow
         parts += [Text(), _flow_table(view, None if left is None else left - 2, width)]
     return Group(*parts, *([Text()] if foot and view.height is None else []), *foot)
-
-
-def number(value: float) -> str:
-    """A number in at most five characters, as far as it goes."""
-    for unit, letter in UNITS:
-        if value > LARGEST_PLAIN and value >= unit:
-            return f"{value / unit:.4g}"[:4].rstrip(".") + letter
-    return str(round(value))
-
-
-def rate(value: float) -> str:
-    """Something per second; small ones not as nothing."""
-    if 0 < value < LEAST_WHOLE:
-        return f"{value:.1f}"
-    return number(value)
-
-
-def line(text: str = "", style: str = "") -> Text:
-    """Text that is never wrapped."""
-    return Text(text, style, no_wrap=True, overflow="ellipsis")
-
-
-def name_text(name: str, style: str = "") -> Text:
-    """A name from anywhere."""
-    return line(shown(name[:MAX_NAME]), style)
 
 
 class SeatBar:
@@ -174,43 +129,6 @@ class SeatBar:
         return text
 
 
-def _head(view: View) -> list[Text]:
-    state = view.state
-    levels = state.levels
-    seats = sum(level.seats_in_use for level in levels)
-    at = time.strftime("%H:%M:%S", time.localtime(state.time))
-    title = line()
-    title.append("apfproxy ", "bold")
-    title.append(view.url)
-    title.append(f"  generation {state.configuration.generation}  {at}")
-    rates = view.rates.values()
-    sums = line()
-    sums.append(f"{seats} of {state.server_concurrency_limit} seats used", "bold")
-    sums.append(f"  {number(sum(level.executing for level in levels))} executing")
-    sums.append(f"  {number(sum(level.waiting for level in levels))} waiting")
-    if view.rates:
-        sums.append(f"  {rate(sum(each.dispatched for each in rates))}/s dispatched")
-        sums.append(f"  {rate(sum(each.rejected for each in rates))}/s rejected")
-    lines = [title, sums]
-    if state.enforcement == "observe":
-        text = "Only observed: nothing is rejected or delayed; this is what would have been."
-        lines.append(line(text, "bold yellow"))
-    if view.problem is not None:
-        text = f"Nothing new for {view.silent_s:.0f} s, still trying: {view.problem}"
-        lines.append(line(text, "bold red"))
-    return lines
-
-
-def _most_pressed(levels: Sequence[Level], most: int | None) -> list[Level]:
-    """As many levels as there is room for, in the order that they come in."""
-    if most is None or len(levels) <= most:
-        return list(levels)
-    most = max(1, most - 1)  # a line for the others
-    pressed = sorted(levels, key=lambda level: (-level.waiting, -level.seats_in_use, level.name))
-    names = {level.name for level in pressed[:most]}
-    return [level for level in levels if level.name in names]
-
-
 def _table() -> Table:
     return Table(box=None, padding=(0, 1, 0, 0), pad_edge=False, expand=True, header_style="bold")
 
@@ -223,7 +141,9 @@ def _level_table(levels: Sequence[Level], view: View, width: int) -> Table:
     names = ["USE", "CUR"]
     names += ["NOM"] if with_all else []
     names += ["MIN", "MAX", "LOAN"] if with_bounds else []
-    names += ["EXEC", "WAIT", "DISP/S"] if with_all else ["WAIT"]
+    has_failures = any(own.failed for own in view.rates.values())
+    names += ["EXEC", "WAIT", "SERV/S"] if with_all else ["WAIT"]
+    names += ["FAIL/S"] if has_failures else []
     for name in (*names, "REJ/S"):
         table.add_column(name, justify="right", no_wrap=True)
     for level in levels:
@@ -243,14 +163,18 @@ def _level_table(levels: Sequence[Level], view: View, width: int) -> Table:
             *(bounds if with_bounds else ()),
             *((number(level.executing),) if with_all else ()),
             Text(number(level.waiting), "yellow" if level.waiting else ""),
-            *((NO_NUMBER if own is None else rate(own.dispatched),) if with_all else ()),
-            Text(NO_NUMBER) if own is None else Text(rate(own.rejected), _alarming(own.rejected)),
+            *((NO_NUMBER if own is None else rate(own.served),) if with_all else ()),
+            *((_alarm(own and own.failed),) if has_failures else ()),
+            _alarm(own and own.rejected),
         )
     return table
 
 
-def _alarming(value: float) -> str:
-    return "bold red" if value else ""
+def _alarm(value: float | None) -> Text:
+    """A rate that had better be nothing."""
+    if value is None:
+        return Text(NO_NUMBER)
+    return Text(rate(value), "bold red" if value else "")
 
 
 def _fullest_queues(levels: Sequence[Level]) -> list[RenderableType]:
@@ -277,13 +201,16 @@ def _fullest_queues(levels: Sequence[Level]) -> list[RenderableType]:
 
 def _flow_table(view: View, most: int | None, width: int) -> RenderableType:
     with_all = width >= ENOUGH_FOR_ALL
-    label, key = SORTS[view.sort]
-    flows: list[TopFlow] = sorted(view.state.top_flows, key=key, reverse=True)[:most]
+    flows = view.flows()[:most]
+    if not flows and view.state.top_flows:
+        return Group(Text("TOP FLOWS", "bold"), line("None has such a name.", "dim"))
     if not flows:
         text = "No flows yet; the proxy counts them unless topFlows.enabled is false."
         return Group(Text("TOP FLOWS", "bold"), line(text, "dim"))
     table = _table()
-    table.add_column(f"TOP FLOWS by {label}", ratio=3, no_wrap=True, overflow="ellipsis")
+    table.add_column(
+        f"TOP FLOWS by {SORTS[view.sort].flows}", ratio=3, no_wrap=True, overflow="ellipsis"
+    )
     for name in ("FLOW SCHEMA", "LEVEL") if with_all else ():
         table.add_column(name, ratio=2, no_wrap=True, overflow="ellipsis")
     for name in ("SEAT-S", "WAIT-S", "REJ"):
@@ -294,7 +221,7 @@ def _flow_table(view: View, most: int | None, width: int) -> RenderableType:
             *map(name_text, (flow.flow_schema, flow.priority_level) if with_all else ()),
             rate(flow.seat_seconds),
             rate(flow.wait_seconds),
-            Text(rate(flow.rejected), _alarming(flow.rejected)),
+            _alarm(flow.rejected),
         )
     return table
 
@@ -310,8 +237,18 @@ def _events(view: View) -> list[Text]:
     return [line(f"{at} {shown(last.message[:LONGEST_EVENT])}", style)]
 
 
-def _keys(sort: str) -> Text:
-    text = line("q quit   flows by", "dim")
-    for key, (label, _) in SORTS.items():
-        text.append(f"   {key} {label}", "bold" if key == sort else "dim")
+def _keys(view: View) -> Text:
+    """The last line: the keys, or the part of a name that is being typed."""
+    if view.is_typing:
+        text = line("only names with: ", "bold")
+        text.append(shown(view.part))
+        text.append("_", "blink")
+        text.append("   Enter keeps it, Esc clears it", "dim")
+        return text
+    text = line("q quit  h help  / find", "dim")
+    if view.part:
+        text.append(f"  only {shown(view.part)}", "bold yellow")
+    text.append("  sort:", "dim")
+    for key, sort in SORTS.items():
+        text.append(f" {key} {sort.label}", "bold" if key == view.sort else "dim")
     return text

@@ -61,7 +61,9 @@ def parse_admin(text: str) -> Address:
     try:
         return parse_address(f"{LOCALHOST}{text}" if text.startswith(":") else text)
     except ValueError:
-        raise ValueError(f"expected {DEFAULT_ADMIN}, HOST:PORT, :PORT or unix:/PATH, not {text!r}") from None
+        raise ValueError(
+            f"expected {DEFAULT_ADMIN}, HOST:PORT, :PORT or unix:/PATH, not {text!r}"
+        ) from None
 
 
 ADDRESS = Parsed("host:port", parse_address)

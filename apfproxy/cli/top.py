@@ -14,9 +14,10 @@ from rich.console import Console
 from rich.live import Live
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
-from apfproxy.cli.key_reader import key_reader
+from apfproxy.cli.key_reader import ESCAPE, key_reader
 from apfproxy.cli.live_client import LiveClient, rates_between
-from apfproxy.cli.live_tables import SORTS, View, render
+from apfproxy.cli.live_tables import render
+from apfproxy.cli.live_view import SORTS, View
 from apfproxy.cli.parameters import Parsed, admin_option, output_option
 from apfproxy.sources.setting_values import parse_duration
 from apfproxy.tasks import spawn
@@ -34,6 +35,10 @@ PLAIN_WIDTH = 100
 """Columns where there is no terminal."""
 
 STDIN = 0
+
+HELP_KEYS = frozenset("hH?")
+LONGEST_PART = 100
+"""Characters of a name that can be typed."""
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -72,14 +77,13 @@ def parse_interval(text: str) -> float:
 def top(admin: Address, interval_s: float, output: str, *, once: bool) -> int:
     """Show levels, queues and flows of a running proxy.
 
-    For each priority level: its seats in use, its current, nominal, least and most limit, what it
-    borrows (+) or lends (-), requests that execute and wait, and how many are dispatched and
-    rejected per second.  Below are the queues with the most waiting requests, and the flows that
-    take the most seats (s), wait longest (w) or are rejected most (r).  q or Ctrl-C ends.
+    The first lines say in words what is wrong, and how the server behind is.  Then come the levels,
+    those with problems first: seats in use, limits, what they borrow (+) or lend (-), requests that
+    execute and wait, and how many are served, failed by the server and rejected per second.  Below
+    are the queues with the most waiting requests, and the flows that take most.
 
-    In a bar, seats in use are solid, free ones shaded, and those lent dotted; a stroke in it is
-    the nominal limit of a level that borrows.  A bar is yellow when all seats are in use, red while
-    requests wait for seats.
+    h explains all columns and keys; p, s, w, r and n sort by problems, seats, waits, rejections and
+    name; / shows only what has a part of a name; q or Ctrl-C ends.
 
     Where the output is not a terminal, or with --once, it is printed once.  The rates are then
     those of one interval.
@@ -173,15 +177,38 @@ class Screen:
         self._rates: dict[str, Rates] = {}
         self._problem: str | None = None
         self._sort = next(iter(SORTS))
+        self._part = ""
+        self._is_typing = False
+        self._is_help = False
         self._change = asyncio.Event()
 
     def on_key(self, key: str) -> None:
         """Do what a key says."""
-        if key.lower() == "q":
+        if self._is_typing:
+            self._type(key)
+        elif key.lower() == "q":
             self.end()
+        elif key in HELP_KEYS:
+            self._is_help = not self._is_help
+        elif key == "/":
+            self._is_help, self._is_typing = False, True
+        elif key == ESCAPE:
+            self._is_help, self._part = False, ""
         elif key.lower() in SORTS:
             self._sort = key.lower()
-            self.wake()
+        else:
+            return
+        self.wake()
+
+    def _type(self, key: str) -> None:
+        """Add to the part of a name, or end it."""
+        if key in ("\r", "\n", ESCAPE):
+            self._is_typing = False
+            self._part = "" if key == ESCAPE else self._part
+        elif key in ("\x7f", "\b"):
+            self._part = self._part[:-1]
+        elif key.isprintable():
+            self._part = (self._part + key)[:LONGEST_PART]
 
     def end(self) -> None:
         """Show no more."""
@@ -225,4 +252,7 @@ class Screen:
             self._problem,
             self._now_s() - self._seen_s,
             height,
+            self._part,
+            self._is_typing,
+            self._is_help,
         )

@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 
 from apfproxy.cli.live_client import Rates, state_of
-from apfproxy.cli.live_tables import SeatBar, View, number, rate, render
+from apfproxy.cli.live_tables import SeatBar, render
+from apfproxy.cli.live_view import View
 from tests.cli.live_states import flow, level, state
 
 if TYPE_CHECKING:
@@ -40,16 +41,16 @@ def one_level(**changes: Any) -> Level:  # noqa: ANN401 - any JSON
 def test_levels() -> None:
     """A level shows its seats against all its limits, its loan, its requests and its rates."""
     busy = view(
-        level("borrower", current=14, borrowed=4, seatsInUse=14, executing=13, waiting=7),
         level("lender", current=6, lent=4, seatsInUse=3, executing=3),
+        level("borrower", current=14, borrowed=4, seatsInUse=14, executing=13, waiting=7),
         level("boundless", type="Exempt", nominal=0, min=0, max=None, current=5, borrowed=5),
     )
     seen = View(URL, busy.state, {"borrower": Rates(12.25, 0.5)})
 
     assert lines(seen)[1:7] == [
-        "17 of 20 seats used  16 executing  7 waiting  12/s dispatched  0.5/s rejected",
+        "17 of 20 seats in use  7 waiting  12/s served  0.5/s rejected  16 executing",
         "",
-        "LEVEL     SEATS                  USE CUR NOM MIN MAX LOAN EXEC WAIT DISP/S REJ/S",
+        "LEVEL     SEATS                  USE CUR NOM MIN MAX LOAN EXEC WAIT SERV/S REJ/S",
         "borrower  ████████████████│█████  14  14  10   5  40   +4   13    7     12   0.5",
         "lender    ███████░░░░░░·········   3   6  10   5  40   -4    3    0      -     -",
         "boundless ······················   0   -   0   0   -         0    0      -     -",
@@ -59,7 +60,7 @@ def test_levels() -> None:
 def test_narrow() -> None:
     """A narrow terminal has no room for the bounds."""
     assert lines(view(), 60)[3:5] == [
-        "LEVEL SEATS               USE CUR NOM EXEC WAIT DISP/S REJ/S",
+        "LEVEL SEATS               USE CUR NOM EXEC WAIT SERV/S REJ/S",
         "work  ░░░░░░░░░░░░░░░░░░░   0  10  10    0    0      -     -",
     ]
 
@@ -81,7 +82,7 @@ def test_very_narrow() -> None:
         "TOP FLOWS by seats     SEAT-S WAIT-S REJ",
         "ann                       1.0      0   0",
     ]
-    assert lines(replace(seen, height=7), 40)[5] == "and 2 more levels, with less in use or …"
+    assert lines(replace(seen, height=7), 40)[5] == "and 2 more levels"
 
 
 def test_more_queues_than_are_told() -> None:
@@ -181,14 +182,14 @@ def test_nothing_yet() -> None:
     assert "TOP FLOWS\nNo flows yet; the proxy counts them unless topFlows.enabled is" in text
 
 
-def test_observing_and_problem() -> None:
-    """Above all stands that nothing is limited, and that the proxy is away."""
-    observed = view(enforcement="observe")
-    seen = View(URL, observed.state, problem="cannot ask: gone", silent_s=12.3)
+def test_problem_first() -> None:
+    """Above all stands that the proxy is away, and then what the proxy said last."""
+    said = [{"severity": "note", "text": "nothing is rejected or delayed"}]
+    seen = View(URL, view(verdict=said).state, problem="cannot ask: gone", silent_s=12.3)
 
-    assert lines(seen)[2:4] == [
-        "Only observed: nothing is rejected or delayed; this is what would have been.",
+    assert lines(seen)[:2] == [
         "Nothing new for 12 s, still trying: cannot ask: gone",
+        "nothing is rejected or delayed",
     ]
 
 
@@ -221,37 +222,62 @@ def test_height(height: int) -> None:
 
 
 def test_levels_with_least_are_left_out() -> None:
-    """Where not all levels fit, those with most waiting or in use are shown, in their order."""
+    """Where not all levels fit, those with most waiting are shown."""
     levels = [level(f"level-{index}", waiting=index % 3) for index in range(12)]
     seen = View(URL, state_of(URL, state(*levels)), height=11)
 
     assert [line.split()[0] for line in lines(seen)[4:10]] == [
-        "level-1",
+        "level-11",
         "level-2",
         "level-5",
         "level-8",
-        "level-11",
+        "level-1",
         "and",
     ]
-    assert "and 7 more levels, with less in use or waiting" in lines(seen)
+    assert "and 7 more levels" in lines(seen)
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
+    ("part", "is_typing", "last", "names"),
     [
-        (0, "0"),
-        (99_999, "99999"),
-        (123_456, "123k"),
-        (1_234_567, "1.23M"),
-        (9_876_543_210, "9.87G"),
+        pytest.param("", False, "sort: p problems s seats w waits", ["other", "work"], id="all"),
+        pytest.param("WOR", False, "only WOR", ["work"], id="kept"),
+        pytest.param("wor", True, "only names with: wor_", ["work"], id="typing"),
     ],
 )
-def test_number(value: float, text: str) -> None:
-    """Large numbers are short."""
-    assert text == number(value)
+def test_part_of_a_name(*, part: str, is_typing: bool, last: str, names: list[str]) -> None:
+    """Only what has the part in its name is shown; the last line says so."""
+    flows = [flow("ann", flowSchema="x", priorityLevel="other"), flow("bob", flowSchema="x")]
+    state_ = view(level(), level("other"), topFlows=flows).state
+    found = lines(View(URL, state_, height=24, part=part, is_typing=is_typing))
+
+    assert last in found[-1]
+    assert names == [each.split()[0] for each in found[4 : 4 + len(names)]]
+    assert (part == "") is any(each.startswith("ann") for each in found)
 
 
-@pytest.mark.parametrize(("value", "text"), [(0.0, "0"), (0.25, "0.2"), (9.96, "10"), (10.4, "10")])
-def test_rate(value: float, text: str) -> None:
-    """Small rates have a digit more."""
-    assert text == rate(value)
+def test_no_such_name() -> None:
+    """Where nothing has such a name, that is said."""
+    found = lines(View(URL, view(topFlows=[flow("ann")]).state, part="zzz"))
+
+    assert "No level has such a name." in found
+    assert found[-2:] == ["TOP FLOWS", "None has such a name."]
+
+
+def test_failures() -> None:
+    """What the server behind failed has a column once there is any."""
+    seen = replace(view(level(), level("calm")), rates={"work": Rates(10.0, 0.0, 4.0)})
+    header, busy, calm = (line.split() for line in lines(seen)[3:6])
+
+    assert header[-3:] == ["SERV/S", "FAIL/S", "REJ/S"]
+    assert busy[-3:] == ["6.0", "4.0", "0"]
+    assert calm[-3:] == ["-", "-", "-"]
+
+
+def test_help() -> None:
+    """The help has a line for each key and fits 80 columns."""
+    found = lines(replace(view(), is_help=True, height=24))
+
+    assert found[0] == "KEYS"
+    assert max(map(len, found)) <= 80
+    assert len(found) <= 24

@@ -150,6 +150,24 @@ async def test_keys(proxy: Proxy) -> None:
     assert proxy.looks == 1
 
 
+async def test_help_and_part(proxy: Proxy) -> None:
+    """The keys h and ? show and hide the help; / takes a part of a name, where q is a letter."""
+    async with terminal(proxy, LONG_S) as shown:
+        await shown.screens.until(lambda text: "q quit  h help" in text)
+        shown.press(b"h")
+        await shown.screens.until(lambda text: "end\n" in text or "KEYS" in text)
+        shown.press(b"/")
+        await shown.screens.until(lambda text: "only names with: _" in text)
+        shown.press(b"worxq\x7f\x7f")
+        await shown.screens.until(lambda text: "only names with: wor_" in text)
+        shown.press(b"\n")
+        await shown.screens.until(lambda text: "/ find  only wor  sort" in text)
+        shown.press(b"/\x01")
+        shown.press(b"\x1b")
+        await shown.screens.until(lambda text: text.rpartition("only wor")[2].count("q quit") > 0)
+        shown.press(b"q")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 async def test_signals(proxy: Proxy, number: signal.Signals) -> None:
     """A signal ends it as a key does; another size of the terminal shows it anew."""
@@ -163,7 +181,7 @@ async def test_signals(proxy: Proxy, number: signal.Signals) -> None:
 async def test_goes_on_while_the_proxy_is_away(proxy: Proxy) -> None:
     """A proxy that goes away is said to be, and is seen again when it is back."""
     async with terminal(proxy, SHORT_S) as shown:
-        await shown.screens.until(lambda text: "50/s dispatched" in text)
+        await shown.screens.until(lambda text: "50/s served" in text)
         proxy.is_away = True
         await shown.screens.until(lambda text: "still trying: cannot ask it: " in text)
         looks = proxy.looks
@@ -171,7 +189,7 @@ async def test_goes_on_while_the_proxy_is_away(proxy: Proxy) -> None:
         await shown.screens.until(lambda _: proxy.looks > looks + 1)
         shown.press(b"q")
 
-    assert "/s dispatched" in shown.screens.getvalue().rpartition("still trying")[2]
+    assert "/s served" in shown.screens.getvalue().rpartition("still trying")[2]
 
 
 async def test_nothing_to_show(proxy: Proxy) -> None:
@@ -190,7 +208,7 @@ async def test_once(proxy: Proxy) -> None:
     code = await print_once(proxy.address, SHORT_S, Console(file=output, width=100))
 
     assert code == 0
-    assert "0 waiting  50/s dispatched  0/s rejected\n" in output.getvalue()
+    assert "0 waiting  50/s served  0/s rejected  0 executing\n" in output.getvalue()
     assert "q quit" not in output.getvalue()
     assert [] == [line for line in output.getvalue().split("\n") if line != line.rstrip()]
 
@@ -250,7 +268,10 @@ def test_command(
         (["--interval", "1ms"], "expected a duration from 100ms to 1h, not '1ms'"),
         (["--interval", "2h"], "expected a duration from 100ms to 1h, not '2h'"),
         (["--interval", "soon"], "expected a duration such as 32s, 500ms or 1m30s, not 'soon'"),
-        (["--admin", "here"], "expected http://127.0.0.1:8081, HOST:PORT, :PORT or unix:/PATH, not 'here'"),
+        (
+            ["--admin", "here"],
+            "expected http://127.0.0.1:8081, HOST:PORT, :PORT or unix:/PATH, not 'here'",
+        ),
     ],
 )
 def test_wrong_usage(arguments: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,101 @@
+"""The first lines of `apfproxy top`: what is wrong in words, the sums, and the server behind."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from typing import TYPE_CHECKING
+
+from apfproxy.cli.live_text import line, number, rate
+from apfproxy.cli.terminal_text import shown
+from apfproxy.observe.amounts import duration_text
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from apfproxy.cli.live_client import Upstream
+    from apfproxy.cli.live_view import View
+
+SEVERITIES = {"error": "bold red", "warning": "bold yellow", "note": "", "ok": "bold green"}
+LONGEST_SENTENCE = 400
+MOST_LINES = 2
+"""Of the first sentence; the others have one each."""
+MOST_SENTENCES = 4
+ENOUGH_FOR_ALL_SENTENCES = 30
+"""Lines of a terminal that are enough for more than the first two sentences."""
+
+STATES = {"up": "green", "failing": "bold red"}
+
+
+def head(view: View, width: int) -> list[Text]:
+    """All lines above the first table."""
+    state = view.state
+    at = time.strftime("%H:%M:%S", time.localtime(state.time))
+    title = line()
+    title.append("apfproxy ", "bold")
+    title.append(f"{view.url}  generation {state.configuration.generation}  {at}")
+    lines = [*sentences(view, width), title, sums(view)]
+    if state.upstream is not None:
+        lines.append(server_line(state.upstream, state.time))
+    return lines
+
+
+def sentences(view: View, width: int) -> list[Text]:
+    """What is wrong, worst first; that the proxy is away before all else."""
+    found = [(each.severity, each.text) for each in view.state.verdict]
+    if view.problem is not None:
+        text = f"Nothing new for {view.silent_s:.0f} s, still trying: {view.problem}"
+        found.insert(0, ("error", text))
+    is_high = view.height is None or view.height >= ENOUGH_FOR_ALL_SENTENCES
+    lines = []
+    for place, (severity, text) in enumerate(found[: MOST_SENTENCES if is_high else 2]):
+        cut = shown(text[:LONGEST_SENTENCE])
+        most = MOST_LINES if place == 0 else 1
+        wrapped = textwrap.wrap(cut, max(width, 10), max_lines=most, placeholder=" …")
+        style = SEVERITIES.get(severity, "")
+        lines += [line(each, style) for each in wrapped]
+    return lines
+
+
+def sums(view: View) -> Text:
+    """Of all levels: seats and requests now, and requests a second."""
+    state, rates = view.state, view.rates.values()
+    levels = state.levels
+    text = line()
+    used = sum(level.seats_in_use for level in levels)
+    text.append(f"{used} of {state.server_concurrency_limit} seats in use", "bold")
+    text.append(f"  {number(sum(level.waiting for level in levels))} waiting")
+    if view.rates:
+        text.append(f"  {rate(sum(each.served for each in rates))}/s served")
+        for what, value in (
+            ("failed", sum(each.failed for each in rates)),
+            ("rejected", sum(each.rejected for each in rates)),
+        ):
+            if value or what == "rejected":
+                text.append(f"  {rate(value)}/s {what}", "bold red" if value else "")
+    text.append(f"  {number(sum(level.executing for level in levels))} executing")
+    return text
+
+
+def server_line(upstream: Upstream, unix_s: float) -> Text:
+    """How the server behind is."""
+    text = line()
+    text.append("server behind ")
+    text.append(upstream.state, STATES.get(upstream.state, ""))
+    if upstream.state == "failing":
+        if upstream.since is not None:
+            text.append(f" for {duration_text(max(0.0, unix_s - upstream.since))}", "bold red")
+        if upstream.problem:
+            text.append(f": {shown(upstream.problem)}", "bold red")
+    answers = upstream.answers_per_second
+    if total := sum(answers.values()):
+        text.append(f"  {rate(total)} answers/s")
+        if errors := answers.get("5xx", 0.0):
+            text.append(f"  {rate(errors)}/s are 5xx", "bold red")
+    if upstream.failures_per_second:
+        text.append(f"  {rate(upstream.failures_per_second)}/s without answer", "bold red")
+    for name, value in (("p50", upstream.p50), ("p99", upstream.p99)):
+        if value is not None:
+            text.append(f"  {name} {duration_text(value)}")
+    text.append(f"  {shown(upstream.address)}")
+    return text

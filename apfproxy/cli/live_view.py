@@ -1,0 +1,115 @@
+"""What `apfproxy top` shows: the state, what was chosen by keys, and the order that follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from apfproxy.cli.live_client import Rates
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from apfproxy.cli.live_client import Level, LiveState, TopFlow
+
+
+class Sort(NamedTuple):
+    """An order of levels and flows.
+
+    Attributes:
+        label: Of its key.
+        flows: What the flows are sorted by then.
+        level_key: Of a level and its rates; smaller is first.
+        flow_key: Of a flow; smaller is first.
+    """
+
+    label: str
+    flows: str
+    level_key: Callable[[Level, Rates], tuple[float | str, ...]]
+    flow_key: Callable[[TopFlow], float | str]
+
+
+NO_RATES = Rates(0.0, 0.0)
+
+SORTS = {
+    "p": Sort(
+        "problems",
+        "seats",
+        lambda level, rates: (
+            -rates.rejected - rates.failed,
+            -level.waiting,
+            -level.seats_in_use,
+            level.name,
+        ),
+        lambda flow: -flow.seat_seconds,
+    ),
+    "s": Sort(
+        "seats",
+        "seats",
+        lambda level, _: (-level.seats_in_use, level.name),
+        lambda flow: -flow.seat_seconds,
+    ),
+    "w": Sort(
+        "waits",
+        "waits",
+        lambda level, _: (-level.waiting, level.name),
+        lambda flow: -flow.wait_seconds,
+    ),
+    "r": Sort(
+        "rejections",
+        "rejections",
+        lambda level, rates: (-rates.rejected, -level.waiting, level.name),
+        lambda flow: -flow.rejected,
+    ),
+    "n": Sort("name", "name", lambda level, _: (level.name,), lambda flow: flow.flow),
+}
+"""By their keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is shown, and how.
+
+    Attributes:
+        rates: By level; empty before the second look.
+        sort: The key of `SORTS`.
+        problem: Why there is no newer state than `silent_s` ago; None if there is no problem.
+        height: Lines that there are; None for as many as it takes.
+        part: Only levels and flows whose names have it are shown.
+        is_typing: Whether the part is being typed.
+        is_help: Whether the help is shown instead.
+    """
+
+    url: str
+    state: LiveState
+    rates: dict[str, Rates] = field(default_factory=dict)
+    sort: str = "p"
+    problem: str | None = None
+    silent_s: float = 0.0
+    height: int | None = None
+    part: str = ""
+    is_typing: bool = False
+    is_help: bool = False
+
+    def levels(self) -> list[Level]:
+        """The levels that are shown, in their order."""
+        key = SORTS[self.sort].level_key
+
+        def of_level(level: Level) -> tuple[float | str, ...]:
+            return key(level, self.rates.get(level.name, NO_RATES))
+
+        return sorted((each for each in self.state.levels if self._has(each.name)), key=of_level)
+
+    def flows(self) -> list[TopFlow]:
+        """The flows that are shown, in their order; their FlowSchemas and levels count as names."""
+        found = (
+            each
+            for each in self.state.top_flows
+            if self._has(each.flow, each.flow_schema, each.priority_level)
+        )
+        key = SORTS[self.sort].flow_key
+        return sorted(found, key=key)
+
+    def _has(self, *names: str) -> bool:
+        part = self.part.lower()
+        return any(part in name.lower() for name in names)
