@@ -208,17 +208,20 @@ async def test_other_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flag", "decision"),
+    ("flag", "limit", "decision"),
     [
-        pytest.param("", "execute", id="default"),
-        pytest.param("--limit-adjustment prompt", "execute", id="prompt"),
-        pytest.param("--limit-adjustment kubernetes", "wait", id="kubernetes"),
+        pytest.param("", 1, "execute", id="default"),
+        pytest.param("--limit-adjustment prompt", 1, "execute", id="prompt"),
+        pytest.param("--limit-adjustment kubernetes", 0, "wait", id="kubernetes"),
     ],
 )
-def test_a_level_that_has_lent_all(
-    flag: str, decision: str, capsys: pytest.CaptureFixture[str]
+def test_a_level_that_may_lend_all(
+    flag: str, limit: int, decision: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """What becomes of a request is what the proxy would do with that setting."""
     found = explained(f"get pods a -n x --as u --server-concurrency-limit 8 {flag}", capsys)
 
-    assert (0, decision) == (found["priorityLevel"]["currentLimit"], found["outcome"]["decision"])
+    assert (limit, decision) == (
+        found["priorityLevel"]["currentLimit"],
+        found["outcome"]["decision"],
+    )
