@@ -1,6 +1,6 @@
 // The cards: seats, the server behind, and the configuration.
 
-import { byId, setShown, setText, visible } from "./dom.js";
+import { byId, element, setShown, setText, visible } from "./dom.js";
 import { count, duration, quantity, rate, time } from "./numbers.js";
 
 const SERVER = { up: "✓ answers", failing: "✕ fails", unknown: "not asked yet" };
@@ -24,6 +24,17 @@ function showSeats(state) {
   setText(byId("fact-fair"), quantity(state.seatFairFrac));
 }
 
+/** Rates by class of status code; without those that are 0. */
+function showAnswers(answers, lost) {
+  const parts = [...Object.entries(answers), ["no answer", lost]].filter(([, value]) => value > 0);
+  const key = parts.map(([code, value]) => `${code} ${perSecond(value)}`).join();
+  const place = byId("server-answers");
+  if (place.dataset.key === key) return;
+  place.dataset.key = key;
+  place.replaceChildren(...(parts.length === 0 ? ["none"] : parts.map(([code, value]) =>
+    element("span", { class: code === "5xx" || code === "no answer" ? "bad" : false }, `${code} ${perSecond(value)} `))));
+}
+
 function showServer(upstream) {
   setShown(byId("server-title").parentElement, Boolean(upstream));
   if (!upstream) return;
@@ -35,15 +46,7 @@ function showServer(upstream) {
   const since = upstream.since === null ? "" : ` (since ${time(upstream.since)})`;
   setText(byId("server-problem"), upstream.problem === null ? "" : `${upstream.problem}${since}`);
   setShown(byId("server-problem"), upstream.problem !== null);
-  const codes = Object.entries(upstream.answersPerSecond).filter(([, rate]) => rate > 0);
-  const answered = sum(upstream.answersPerSecond);
-  setText(byId("server-answers"), perSecond(answered));
-  byId("server-answers").title = codes.map(([code, rate]) => `${code} ${perSecond(rate)}`).join(", ");
-  const bad = upstream.answersPerSecond["5xx"] ?? 0;
-  const lost = upstream.failuresPerSecond;
-  const parts = [...(bad > 0 ? [`5xx ${perSecond(bad)}`] : []), ...(lost > 0 ? [`no answer ${perSecond(lost)}`] : [])];
-  setText(byId("server-errors"), parts.join(", ") || "0/s");
-  setBad(byId("server-errors"), parts.length > 0);
+  showAnswers(upstream.answersPerSecond, upstream.failuresPerSecond);
   setText(byId("server-latency"), upstream.p50 === null ? "–" : `${duration(upstream.p50)}, ${duration(upstream.p99)}`);
   setText(byId("server-connections"), `${count(upstream.connections.open)}, ${count(upstream.connections.idle)} idle`);
 }
