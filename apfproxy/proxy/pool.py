@@ -176,7 +176,8 @@ class Pool:
             OSError, ValueError: As of `ORIGIN_FAILURES`: there is none.
         """
         connection = await self._open_connection()
-        connection.abort()
+        # In order: servers that log broken connections would log each probe.
+        connection.transport.close()
 
     def close(self) -> None:
         """Close every connection, busy or idle, and those that have not come about."""

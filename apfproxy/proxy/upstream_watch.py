@@ -217,7 +217,8 @@ class UpstreamWatch:
         interval_s, heard_ns = self._settings.probe_interval_s, self._heard_ns
         if interval_s is None or self._probing is not None:
             return
-        if heard_ns is None or now_ns - heard_ns >= interval_s * NS_PER_S:
+        # The next look would be late by as much as this one is early.
+        if heard_ns is None or now_ns - heard_ns >= (interval_s - LOOK_S / 2) * NS_PER_S:
             self._probing = spawn(self._probe(), name="probing the origin")
 
     async def _probe(self) -> None:
