@@ -21,9 +21,8 @@ from apfproxy.cli import serve
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from apfproxy.app.process import ProxyProcess
+    from apfproxy.app.reloading import SettingsFile
     from apfproxy.settings import Settings
 
 BEAT_S = 0.001
@@ -45,13 +44,13 @@ async def beat(path: Path) -> None:
             before_ns = now_ns
 
 
-async def run(settings: Settings, *, read_again: Callable[[], Settings]) -> int:
+async def run(settings: Settings, *, file: SettingsFile) -> int:
     """Serve, and beat from the start on."""
 
     def begin(_process: ProxyProcess) -> None:
         spawn(beat(Path(os.environ["BEATS"])), name="beating")
 
-    return await serve_until_stopped(settings, begin, read_again=read_again)
+    return await serve_until_stopped(settings, begin, file=file)
 
 
 if __name__ == "__main__":

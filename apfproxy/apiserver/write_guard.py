@@ -63,6 +63,10 @@ class WriteGuard:
         self._checks_host = checks_host
         self._problem = ""
 
+    def ask_for(self, token: Callable[[], bytes] | None) -> None:
+        """Ask writers for another token from now on, or for none."""
+        self._token = token
+
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
         if request.method not in READING and (refusal := self._refusal(request)) is not None:

@@ -29,12 +29,15 @@ def admin_runner(
     parts: AdminParts, metrics: MetricsPage, history: LiveHistory, places: Places
 ) -> WebRunner:
     """Put the pages together."""
-    enforcement = parts.settings().flow_control.enforcement
+
+    def enforcement() -> str:
+        return parts.settings().flow_control.enforcement
+
     explain_page = explain_route(
         parts.controller,
         parts.costs,
         lambda method, target: request_of_line(method, target, parts.settings().downstream),
-        (NOT_ENFORCED,) if enforcement == OBSERVE else (),
+        lambda: (NOT_ENFORCED,) if enforcement() == OBSERVE else (),
     )
     app = build_admin_app(
         parts.controller,
@@ -50,7 +53,7 @@ def admin_runner(
             health=parts.health,
             counters=parts.counters,
             started_s=parts.started_s,
-            source=source_text(parts.settings().flow_control),
+            source=lambda: source_text(parts.settings().flow_control),
             upstream=partial(upstream_state, parts.upstream, parts.pool),
         ),
         parts.top_flows,

@@ -57,14 +57,14 @@ class AdminParts:
     counters: ProxyCounters
     pool: Pool
     upstream: UpstreamWatch
-    identities: Identities
+    identities: Callable[[], Identities]
     config_status: ConfigStatus
     health: HealthRegistry
     faults: Faults
     descriptors: DescriptorWatch
     events: ConfigurationEvents
-    access_log: AccessLog | None
-    top_flows: TopFlows | None
+    access_log: Callable[[], AccessLog | None]
+    top_flows: Callable[[], TopFlows | None]
     flows: Callable[[], Iterable[Mapping[str, Any]]]
     api_routes: tuple[web.RouteDef, ...]
     started_s: float

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.apiserver.app import Api
@@ -48,11 +49,7 @@ class FlowControlApi:
         is_local: Callable[[], bool],
         on_problem: Callable[[str | None], None],
     ) -> None:
-        token = None
-        if settings.admin_token_file is not None:
-            file = TokenFile(settings.admin_token_file)
-            file.token()
-            token = file.token
+        token = usable_token(settings.admin_token_file)
         counters = ApiServerCounters()
         with starting("the store cannot be read"):
             self.store = Store(
@@ -66,8 +63,15 @@ class FlowControlApi:
         )
         assert settings.admin is not None, "the settings were checked"
         self._api = Api(registry, chance, settings.admin.from_here.authority)
-        guard = WriteGuard(self._api.handle, is_local, token)
-        self._gate = Gate(guard.handle, FLOW_CONTROL_KINDS, counters)
+        self._guard = WriteGuard(self._api.handle, is_local, token)
+        self._gate = Gate(self._guard.handle, FLOW_CONTROL_KINDS, counters)
+
+    def prepare_token(self, path: str | None) -> Callable[[], None]:
+        """What makes another file have the token of writers; None for none.
+
+        OperatorError if there is no token in it.
+        """
+        return partial(self._guard.ask_for, usable_token(path))
 
     def routes(self) -> list[web.RouteDef]:
         """All of the API, for the application of the listener."""
@@ -85,3 +89,12 @@ class FlowControlApi:
         """End watches, finish writes, close the file; harmless once done."""
         await self._controllers.stop()
         await self.store.close()
+
+
+def usable_token(path: str | None) -> Callable[[], bytes] | None:
+    """The current token of a file, which has one now; None if there is no file."""
+    if path is None:
+        return None
+    file = TokenFile(path)
+    file.token()
+    return file.token

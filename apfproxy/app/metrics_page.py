@@ -48,16 +48,25 @@ def metrics_page(parts: AdminParts, places: Places) -> MetricsPage:
 
 def _families(parts: AdminParts) -> Iterator[Families]:
     yield partial(object_families, parts.controller)
-    identities = parts.identities
-    counters = identities.authenticator.counters
-    yield partial(authentication_families, counters, identities.review_apis)
-    if parts.access_log is not None:
-        yield partial(access_log_families, parts.access_log)
+    yield partial(of_identities, parts)
+    yield partial(of_access_log, parts)
     yield partial(health_families, parts.health)
     yield partial(upstream_families, parts.upstream)
-    yield lambda: certificate_families(identities.expiries(), time.time())
+    yield lambda: certificate_families(parts.identities().expiries(), time.time())
     yield partial(descriptor_families, parts.descriptors)
     yield partial(fault_families, parts.faults)
+
+
+def of_identities(parts: AdminParts) -> Iterator[Metric]:
+    """Those of the identities in force."""
+    identities = parts.identities()
+    return authentication_families(identities.authenticator.counters, identities.review_apis)
+
+
+def of_access_log(parts: AdminParts) -> Iterator[Metric]:
+    """Those of the access log in force, if there is one."""
+    access_log = parts.access_log()
+    return iter(()) if access_log is None else access_log_families(access_log)
 
 
 def descriptor_families(watch: DescriptorWatch) -> Iterator[Metric]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from apfproxy.app.change import Change
 from apfproxy.duties import Supervised
 from apfproxy.faults import Part
 from apfproxy.observe.health import READYZ
 from apfproxy.sources.file_changes import REREAD_PERIOD_S
-from apfproxy.sources.files import ObjectFiles
+from apfproxy.sources.files import DigestedFiles, ObjectFiles
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 STALE_FILES_S = 6 * REREAD_PERIOD_S
 """Files are read every few seconds, unless their file system hangs."""
 
-STORE = "store"
+OBJECTS, STORE = "objects", "store"
+"""The health checks."""
 
 
 def source_text(flow_control: FlowControlSettings) -> str:
@@ -68,9 +70,10 @@ class ObjectSource:
         self.source: ObjectFiles | StoredObjects | KubernetesObjects | None = None
         self.kubernetes: KubernetesObjects | None = None
         self.api: FlowControlApi | None = None
+        self._watching: asyncio.Task[None] | None = None
 
-    async def start(self, is_admin_local: Callable[[], bool]) -> asyncio.Task[None]:
-        """Put in force what the source has; the task puts in force what it gets from now on.
+    async def start(self, is_admin_local: Callable[[], bool]) -> None:
+        """Put in force what the source has, and what it gets from now on.
 
         `is_admin_local` says whether only this machine reaches a store's API.
 
@@ -78,14 +81,50 @@ class ObjectSource:
         """
         source = self.source = await self._open(is_admin_local)
         source.load_first()
+        self._watch(source)
+
+    def _watch(self, source: ObjectFiles | StoredObjects | KubernetesObjects) -> None:
         watching_objects = partial(Supervised, Part.OBJECTS, "watching the objects")
         if isinstance(source, ObjectFiles):
             watching = watching_objects(source.watch, stale_after_s=STALE_FILES_S)
         else:  # the others are told of changes, and say by themselves when they are not
             follow = source.watch
             watching = watching_objects(lambda _beat: follow())
-        self._add_check("objects", look=watching.problem)
-        return watching.start()
+        self._health.discard(OBJECTS)
+        self._add_check(OBJECTS, look=watching.problem)
+        self._watching = watching.start()
+
+    async def prepare(self, settings: Settings) -> Change:
+        """Read and check the files of other settings; the kind of the source must be the same.
+
+        Raises:
+            OperatorError: They cannot be used; a line for each problem.
+        """
+        new, old = settings.flow_control, self._settings.flow_control
+        if self.api is not None and settings.admin_token_file != self._settings.admin_token_file:
+            ask_for_token = self.api.prepare_token(settings.admin_token_file)
+            return Change(lambda: self._put_token(settings, ask_for_token))
+        is_same = (new.objects, new.suggested_objects) == (old.objects, old.suggested_objects)
+        if is_same or not isinstance(self.source, ObjectFiles):
+            return Change(lambda: self._note(settings))
+        files = self._files(new)
+        digested = await files.prepare()
+        return Change(lambda: self._put(settings, files, digested))
+
+    def _note(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def _put_token(self, settings: Settings, ask_for_token: Callable[[], None]) -> None:
+        self._settings = settings
+        ask_for_token()
+
+    def _put(self, settings: Settings, files: ObjectFiles, digested: DigestedFiles) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        self._settings = settings
+        self.source = files
+        files.put(digested)
+        self._watch(files)
 
     async def wait(self) -> None:
         """Wait for the objects of a Kubernetes API, for as long as the settings say."""
@@ -107,12 +146,7 @@ class ObjectSource:
             self._add_check("kubernetes", look=self.kubernetes.problem)
             return self.kubernetes
         if flow_control.store is None:
-            return ObjectFiles(
-                flow_control.objects,
-                self._controller,
-                with_suggested=flow_control.suggested_objects,
-                on_load=partial(self._on_load, is_whole=True),
-            )
+            return self._files(flow_control)
         from apfproxy.app.flow_control_api import FlowControlApi  # noqa: PLC0415
         from apfproxy.sources.stored_objects import StoredObjects  # noqa: PLC0415
 
@@ -132,6 +166,14 @@ class ObjectSource:
             on_load=partial(self._on_load, is_whole=False),
         )
 
+    def _files(self, flow_control: FlowControlSettings) -> ObjectFiles:
+        return ObjectFiles(
+            flow_control.objects,
+            self._controller,
+            with_suggested=flow_control.suggested_objects,
+            on_load=partial(self._on_load, is_whole=True),
+        )
+
     def stop_waiting(self) -> None:
         """Do not wait for objects that are yet to come."""
         if self.kubernetes is not None:
@@ -142,8 +184,15 @@ class ObjectSource:
         if isinstance(self.source, ObjectFiles):
             await self.source.reload()
 
+    def end_watching(self) -> None:
+        """Put nothing in force any more."""
+        if self._watching is not None:
+            self._watching.cancel()
+            self._watching = None
+
     async def close(self) -> None:
         """End watches, finish writes; harmless once done."""
+        self.end_watching()
         if self.kubernetes is not None:
             await self.kubernetes.close()
         if self.api is not None:

@@ -12,17 +12,18 @@ from typing import TYPE_CHECKING
 
 from apfproxy import __version__
 from apfproxy.app.admin_listener import AdminListener, AdminParts
+from apfproxy.app.counts_in_force import CountsInForce
 from apfproxy.app.descriptors import DescriptorWatch
-from apfproxy.app.identities import Identities
+from apfproxy.app.identities_in_force import IdentitiesInForce
 from apfproxy.app.listening import BACKLOG as ADMIN_BACKLOG
-from apfproxy.app.object_source import STALE_FILES_S, ObjectSource
+from apfproxy.app.object_source import ObjectSource
 from apfproxy.app.observation import Observation
 from apfproxy.app.places import Places
-from apfproxy.app.reloading import SETTINGS, reload_when
+from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
 from apfproxy.app.running import descriptor_limit
 from apfproxy.app.settings_checks import knows_nobody
 from apfproxy.duties import Recurring, Supervised
-from apfproxy.errors import ListenError
+from apfproxy.errors import ListenError, OperatorError
 from apfproxy.faults import Faults, Part
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
@@ -46,9 +47,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from apfproxy.api.decode import Problem
+    from apfproxy.app.change import Change
+    from apfproxy.app.identities import Identities
     from apfproxy.app.signals import Signals
     from apfproxy.settings import Address, Settings
-    from apfproxy.sources.object_counts import ObjectCounts
 
 ADMIN_CONNECTIONS = 64
 """Scrapers, probes, a team's live pages and terminals, and watches of the store."""
@@ -59,6 +61,8 @@ STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
 """Two adjustments in a row that did not come to their end."""
 
 CONFIGURATION = "configuration"
+ENFORCEMENT = "enforcement"
+UPSTREAM = "upstream"
 SHUTDOWN = "shutdown"
 
 OBSERVES = "flow control only observes: no request is rejected or delayed (flowControl.enforcement)"
@@ -70,18 +74,16 @@ class ProxyProcess:
     """The proxy, its admin listener and all that keeps its configuration up to date.
 
     Make it in the loop that it is to run in; call `start`, and `drain` or `stop` at the end.
-    `read_again` reads the settings again, for SIGHUP; it is None where they never change.
+    `file` is what the settings are read from again; None where they never change.
 
     OperatorError if TLS or authentication cannot be set up.
     """
 
     ENDING = "draining"
 
-    def __init__(
-        self, settings: Settings, read_again: Callable[[], Settings] | None = None
-    ) -> None:
+    def __init__(self, settings: Settings, file: SettingsFile | None = None) -> None:
         self.settings = settings
-        self._read_again = read_again or (lambda: self.settings)
+        self._file = file or SettingsFile(None, lambda: self.settings)
         loop = asyncio.get_running_loop()
         self.faults = Faults()
         self.faults.watch(loop)
@@ -95,9 +97,11 @@ class ProxyProcess:
             is_prompt=flow_control.limit_adjustment == PROMPT,
         )
         self.counters = ProxyCounters()
-        self.identities = Identities(
+        self.health = HealthRegistry()
+        self.identification = IdentitiesInForce(
             settings,
             self.clock,
+            self.health,
             on_clients_change=lambda: self.server.forget_identities(),  # noqa: PLW0108 - made below
             on_own_change=lambda: self.server.pool.renew(),  # noqa: PLW0108 - made below
         )
@@ -111,7 +115,7 @@ class ProxyProcess:
             self.kinds,
             self.counters,
             self.clock,
-            self.identities.identification,
+            self.identification.identification,
         )
         self.upstream = UpstreamWatch(
             settings.upstream,
@@ -128,55 +132,20 @@ class ProxyProcess:
             self.controller.adjust_limits,
             self.controller.adjustment_pauses_s(),
         )
-        self.health = HealthRegistry()
         self.health.add("sweep", look=self.server.sweep.problem)
-        # A new process would fare no better: only /readyz may fail, and only if asked to.
-        is_needed = settings.upstream.fails_readiness
-        self.health.add(
-            "upstream",
-            pages=(READYZ,) if is_needed else PAGES,
-            is_blocking=is_needed,
-            look=self.upstream.health,
-        )
+        self._list_upstream(settings)
         # Without adjustments the limits stay as they are: no reason to lose the requests.
         listed = partial(self.health.add, pages=(READYZ,), is_blocking=False)
         listed("limits", look=self._adjustments.problem)
         listed(CONFIGURATION)
         listed(SETTINGS)
-        self._watching_identities = Supervised(
-            Part.IDENTITY_FILES,
-            "watching certificates, keys and tokens",
-            self.identities.files.watch,
-            stale_after_s=STALE_FILES_S,
-        )
-        if self.identities.can_fail:
-            listed(
-                "identification",
-                look=lambda: self._watching_identities.problem() or self.identities.problem(),
-            )
-        if flow_control.enforcement == OBSERVE:
-            listed("enforcement", problem=OBSERVES)
-        self.observation = Observation(settings, self.clock)
-        self.observation.attach(self.server, self.health)
+        self._list_enforcement(settings)
+        self.observation = Observation(settings, self.clock, self.server, self.health)
         self.health.add(SHUTDOWN, pages=(READYZ,))
         self.config_status = ConfigStatus()
         self.configuration_events = ConfigurationEvents()
         self.objects = ObjectSource(settings, self.controller, self.health, self._on_load)
-        self.object_counts: ObjectCounts | None = None
-        self._reading_counts: Supervised | None = None
-        if flow_control.object_counts_from is not None:
-            from apfproxy.sources.object_counts import ObjectCounts  # noqa: PLC0415 - aiohttp
-
-            self.object_counts = counts = ObjectCounts(
-                flow_control.object_counts_from,
-                self.costs.set_object_counts,
-                self.clock.now_ns,
-                flow_control.object_counts_interval_s,
-            )
-            self._reading_counts = reading = Supervised(
-                Part.OBJECT_COUNTS, "reading object counts", lambda _beat: counts.run()
-            )
-            listed("object-counts", look=lambda: counts.problem or reading.problem())
+        self.counts = CountsInForce(settings, self.clock, self.costs, self.health)
         self.descriptors = descriptors = DescriptorWatch(self.clock.now_ns)
         self._watching_descriptors = Supervised(
             Part.ADMIN, "looking for a descriptor", lambda _beat: descriptors.run()
@@ -185,7 +154,12 @@ class ProxyProcess:
         self._admin: AdminListener | None = None
         self._socket_files: list[SocketFiles] = []
         self._tasks: list[asyncio.Task[None]] = []
-        self._reloading: asyncio.Task[None] | None = None
+        self._reloading: tuple[asyncio.Task[None], ...] = ()
+
+    @property
+    def identities(self) -> Identities:
+        """Those in force."""
+        return self.identification.current
 
     @property
     def port(self) -> int:
@@ -204,7 +178,7 @@ class ProxyProcess:
         """
         try:
             self.observation.open()
-            self._tasks.append(await self.objects.start(self._is_admin_local))
+            await self.objects.start(self._is_admin_local)
             await self.objects.wait()
             await self._listen()
         except BaseException:
@@ -213,10 +187,8 @@ class ProxyProcess:
         self._adjustments.start()
         self.upstream.start()
         self._tasks.append(self._watching_descriptors.start())
-        if self.identities.files.has_groups:
-            self._tasks.append(self._watching_identities.start())
-        if self._reading_counts is not None:
-            self._tasks.append(self._reading_counts.start())
+        self.identification.start()
+        self.counts.start()
 
     def _is_admin_local(self) -> bool:
         """Whether the admin listener is on loopback addresses and Unix sockets only."""
@@ -243,14 +215,14 @@ class ProxyProcess:
             counters=self.counters,
             pool=self.server.pool,
             upstream=self.upstream,
-            identities=self.identities,
+            identities=lambda: self.identities,
             config_status=self.config_status,
             health=self.health,
             faults=self.faults,
             descriptors=self.descriptors,
             events=self.configuration_events,
-            access_log=self.observation.access_log,
-            top_flows=self.observation.top_flows,
+            access_log=lambda: self.observation.access_log,
+            top_flows=lambda: self.observation.top_flows,
             flows=self.observation.flows,
             api_routes=() if self.objects.api is None else tuple(self.objects.api.routes()),
             started_s=self._started_s,
@@ -271,16 +243,61 @@ class ProxyProcess:
         self._socket_files.append(SocketFiles(listeners))
         return listeners
 
-    def configure(self, settings: Settings) -> None:
-        """Put settings in force that differ only in what may change, see `reloading`."""
-        self.server.configure(settings)
+    def _list_enforcement(self, settings: Settings) -> None:
+        """List a check that fails while flow control only observes."""
+        self.health.discard(ENFORCEMENT)
+        if settings.flow_control.enforcement == OBSERVE:
+            self.health.add(ENFORCEMENT, pages=(READYZ,), is_blocking=False, problem=OBSERVES)
+
+    def _list_upstream(self, settings: Settings) -> None:
+        """List the check of the server behind, as the settings want."""
+        self.health.discard(UPSTREAM)
+        # A new process would fare no better: only /readyz may fail, and only if asked to.
+        is_needed = settings.upstream.fails_readiness
+        self.health.add(
+            UPSTREAM,
+            pages=(READYZ,) if is_needed else PAGES,
+            is_blocking=is_needed,
+            look=self.upstream.health,
+        )
+
+    async def renew(self, settings: Settings) -> None:
+        """Put settings in force that differ only in what may change, see `reloading`.
+
+        All parts are made before the first is put in force.
+
+        Raises:
+            OperatorError: Something cannot be used, and nothing has changed.
+        """
+        changes: list[Change] = []
+        problems: list[str] = []
+        try:
+            for part in (self.identification, self.observation, self.objects, self.counts):
+                try:
+                    changes.append(await part.prepare(settings))
+                except OperatorError as error:
+                    problems += str(error).splitlines()
+            raise_all(problems)
+        except BaseException:
+            for change in changes:
+                change.discard()
+            raise
+        for change in changes:
+            change.commit()
+        self._configure(settings)
+        self.settings = settings  # only now: what could not be put in force is tried again
+
+    def _configure(self, settings: Settings) -> None:
+        flow_control = settings.flow_control
+        self.server.configure(settings, self.identification.identification)
         self.upstream.configure(settings.upstream)
-        self.observation.configure(settings.access_log)
-        seats = settings.flow_control.server_concurrency_limit
+        self._list_upstream(settings)
+        self._list_enforcement(settings)
+        self.controller.adjust_promptly(is_prompt=flow_control.limit_adjustment == PROMPT)
+        seats = flow_control.server_concurrency_limit
         if seats != self.controller.server_concurrency_limit:
             self.controller.resize(seats)
-            self._note_limits()
-        self.settings = settings  # only now: what could not be put in force is tried again
+        self._note_limits()
 
     async def read_again(self) -> None:
         """Take what has changed of all files, as is done when they change by themselves."""
@@ -288,17 +305,28 @@ class ProxyProcess:
         await self.identities.files.check()
         await self.objects.read_again()
 
+    def _rotate(self) -> None:
+        """Open the access log again."""
+        if self.observation.access_log is None:
+            logger.warning("SIGUSR1 means nothing without an access log, and is ignored")
+        self.observation.reopen()
+
     def hurry(self, _cancel: Callable[[], object]) -> None:
         """Do not wait for objects that are yet to come: the process is to end."""
         self.objects.stop_waiting()
 
     def attend(self, signals: Signals) -> None:
         """Log the start; from now on SIGHUP reads everything again, SIGUSR1 opens the log again."""
-        if self.observation.access_log is not None:
-            signals.on_rotation(self.observation.reopen)
+        signals.on_rotation(self._rotate)
         self._log_start()
-        reloading = reload_when(signals.hangup, self, self._read_again)
-        self._reloading = spawn(reloading, name="handling SIGHUP")
+        asked, file = signals.hangup, self._file
+        watching = Supervised(
+            Part.TASK, "watching the settings", lambda beat: file.watch(asked, beat)
+        )
+        self._reloading = (
+            spawn(reload_when(asked, self, file), name="reading settings again"),
+            watching.start(),
+        )
 
     async def drain(self) -> None:
         """Stop without losing a request; cancelled, stop at once.
@@ -319,13 +347,15 @@ class ProxyProcess:
         self._end_reloading()
         self._adjustments.stop()
         self.upstream.stop()
+        self.objects.end_watching()
+        self.counts.close()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
         await self.server.stop()
         await self.observation.close()  # after the last request's end
-        await self.identities.close()
+        await self.identification.close()
         await self.objects.close()
         if self._admin is not None:
             await self._admin.close()
@@ -334,9 +364,9 @@ class ProxyProcess:
             files.remove()
 
     def _end_reloading(self) -> None:
-        if self._reloading is not None:
-            self._reloading.cancel()
-            self._reloading = None
+        for task in self._reloading:
+            task.cancel()
+        self._reloading = ()
 
     def _on_load(
         self, problems: tuple[Problem, ...], dangling: tuple[str, ...], *, is_whole: bool
@@ -399,3 +429,9 @@ class ProxyProcess:
                 " tell who asks, and authentication.unverified.address tells clients apart by their"
                 " addresses (docs/identity.md)"
             )
+
+
+def raise_all(problems: list[str]) -> None:
+    """Raise OperatorError with all problems, if there are any."""
+    if problems:
+        raise OperatorError("\n".join(problems))

@@ -1,12 +1,15 @@
-"""Reading settings and files again while the proxy serves, as SIGHUP asks for.
+"""Reading settings and files again while the proxy serves: at SIGHUP, and when the file changes.
 
-1. First everything is checked; a settings file that is broken leaves all as it was, and so does one
-   that does not go together with itself.
-2. What can change does, for requests and connections that come from then on.
-3. What cannot is named, and keeps its value until a restart.  Flags win, as at the start.
+1. Everything is read and made first: the settings, and what they name.  If anything cannot be used,
+   or does not go together, all stays as it was.
+2. Then all of it is put in force at once, for requests and connections that come from then on.
+3. What takes a restart is named, and keeps its value.  Flags win, as at the start.
 4. Files that settings name (objects, certificates, keys, tokens) are read again, too.  They are
    watched anyway, and each group of them is taken as a whole or not at all.  The access log is
    opened again.
+
+Settings that were refused since a file that they name is missing or wrong are tried again now and
+then: where both are mounted, they may change one after the other.
 """
 
 from __future__ import annotations
@@ -17,48 +20,34 @@ import logging
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from apfproxy.app.log import configure_logging
-from apfproxy.app.settings_checks import check_identities
+from apfproxy.app.settings_checks import check_combination, check_identities
 from apfproxy.errors import OperatorError
 from apfproxy.faults import Part, report
+from apfproxy.sources.file_changes import at_rest, fingerprint, notifications, watch_files
 from apfproxy.sources.settings_file import is_section, setting_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import AsyncGenerator, Callable, Iterator
+    from pathlib import Path
 
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.settings import Settings
+    from apfproxy.sources.file_changes import Roots
 
 SETTINGS = "settings"
 """The health check."""
 
-CHANGEABLE = (
-    "downstream.headTimeout",
-    "downstream.idleTimeout",
-    "downstream.requestTimeout",
-    "downstream.maxHeadBytes",
-    "downstream.maxHeaderFields",
-    "downstream.maxTargetBytes",
-    "downstream.identityHeadersFrom",
-    "downstream.trustedProxies",
-    "downstream.limits",
-    "downstream.overload",
-    "upstream.maxConnections",
-    "upstream.idleTimeout",
-    "upstream.connectTimeout",
-    "upstream.answerTimeout",
-    "upstream.abandonedWait",
-    "upstream.probeInterval",
-    "tunnel",
-    "watch",
-    "drain",
-    "flowControl.serverConcurrencyLimit",
-    "accessLog.requests",
-    "accessLog.sampledPercent",
-    "logLevel",
-    "logFormat",
-    "metrics",
+FIXED = (
+    "downstream.listen",
+    "downstream.socketMode",
+    "flowControl.store",
+    "flowControl.kubernetes",
+    "flowControl.hashSeed",
+    "admin",
+    "adminSocketMode",
 )
-"""Settings, and sections of them, that change without a restart."""
+"""Settings, and sections of them, that take a restart.  Beside them, `merged` says what depends on
+them: TLS towards clients is not turned on or off, and objects stay with their source."""
 
 Record = TypeVar("Record")
 
@@ -71,44 +60,88 @@ class Reloadable(Protocol):
     settings: Settings
     health: HealthRegistry
 
-    def configure(self, settings: Settings) -> None:
-        """Put other settings in force."""
+    async def renew(self, settings: Settings) -> None:
+        """Put other settings in force; OperatorError if they cannot be, and nothing changed."""
 
     async def read_again(self) -> None:
         """Read files again."""
 
 
-async def reload_when(
-    asked: asyncio.Event, process: Reloadable, read: Callable[[], Settings]
-) -> None:
+class SettingsFile:
+    """What settings are read from: a file, if there is one, and flags over it.
+
+    Args:
+        path: Of the file; None for flags alone.
+        read: Gives the settings, or OperatorError; it blocks on the file system.
+
+    Attributes:
+        refused: Why the settings that were read last are not in force; empty if they are.
+        may_recover: Whether what they name may become good without a change of the file.
+    """
+
+    def __init__(self, path: Path | None, read: Callable[[], Settings]) -> None:
+        self._paths = () if path is None else (str(path),)
+        self._read = read
+        self._fingerprint = b""
+        self.refused: tuple[str, ...] = ()
+        self.may_recover = False
+
+    def read(self) -> Settings:
+        """Read the settings; OperatorError if they cannot be used."""
+        # The fingerprint comes first, so that a change during the reading is noticed.
+        self._fingerprint = fingerprint(self._paths)
+        return self._read()
+
+    async def watch(
+        self,
+        asked: asyncio.Event,
+        beat: Callable[[], None],
+        changes: Callable[[Roots], AsyncGenerator[object, None]] = notifications,
+    ) -> None:
+        """Ask for a reload after each change of the file, for ever; without a file it ends."""
+
+        async def check() -> None:
+            found = await at_rest(
+                lambda: (None, fingerprint(self._paths)), self._fingerprint, asyncio.sleep
+            )
+            if found is not None or self.may_recover:
+                asked.set()
+
+        await watch_files(self._paths, check, beat, changes)
+
+
+async def reload_when(asked: asyncio.Event, process: Reloadable, file: SettingsFile) -> None:
     """Reload whenever the event is set, for ever; several at once are one."""
     while True:
         await asked.wait()
         asked.clear()
         try:
-            await reload(process, read)
+            await reload(process, file)
         except Exception as error:  # noqa: BLE001  the next time may do better
             report(Part.TASK, error, "the settings and files were not read again to the end")
 
 
-async def reload(process: Reloadable, read: Callable[[], Settings]) -> None:
-    """Read everything again, and put in force what can be.
-
-    `read` gives the settings with the flags over them, or OperatorError; it blocks on the file
-    system.
-    """
-    try:
-        new = await asyncio.to_thread(read)
-        check_identities(new)
-    except OperatorError as error:
-        refuse(process.health, str(error).splitlines())
-        return
+async def reload(process: Reloadable, file: SettingsFile) -> None:
+    """Read everything again, and put in force what can be."""
     before = process.settings
-    settings = merged(before, new)
-    changed, fixed = changes(before, settings), changes(settings, new)
-    process.configure(settings)
-    if changes_log(before, settings):
+    try:
+        new = await asyncio.to_thread(file.read)
+        check_identities(new)
+        settings = merged(before, new)
+        fixed = changes(settings, new)
+        check_merged(settings, fixed)
+    except OperatorError as error:
+        refuse(process.health, file, error, may_recover=False)
+        return
+    try:
+        await process.renew(settings)
+    except OperatorError as error:
+        refuse(process.health, file, error, may_recover=True)
+        return
+    changed = changes(before, settings)
+    if (before.log_level, before.log_format) != (settings.log_level, settings.log_format):
         configure_logging(settings.log_level, settings.log_format)
+    file.refused, file.may_recover = (), False
     process.health.report(SETTINGS, None)
     log.info("read again; changed: %s", ", ".join(changed) or "no setting")
     if fixed:
@@ -116,29 +149,71 @@ async def reload(process: Reloadable, read: Callable[[], Settings]) -> None:
     await process.read_again()
 
 
-def changes_log(before: Settings, after: Settings) -> bool:
-    """Whether the log is to be written otherwise."""
-    return (before.log_level, before.log_format) != (after.log_level, after.log_format)
-
-
-def refuse(health: HealthRegistry, problems: list[str]) -> None:
-    """Say why the settings stay as they are."""
+def refuse(
+    health: HealthRegistry, file: SettingsFile, error: OperatorError, *, may_recover: bool
+) -> None:
+    """Say why the settings stay as they are; once, however often they are tried."""
+    problems = tuple(str(error).splitlines())
+    is_new = problems != file.refused
+    file.refused, file.may_recover = problems, may_recover
+    health.report(SETTINGS, "; ".join(problems))
+    if not is_new:
+        return
     for problem in problems:
         log.error("%s", problem)
     log.error("the settings cannot be used, and stay as they were; no file was read again")
-    health.report(SETTINGS, "; ".join(problems))
 
 
-def merged(before: Record, after: Record, prefix: str = "") -> Record:
-    """The settings of `before`, with those of `after` where they may change."""
+def merged(before: Settings, after: Settings) -> Settings:
+    """The settings of `after`, with those of `before` where a change takes a restart."""
+    settings = with_fixed(before, after)
+    old, new = before.downstream.tls, after.downstream.tls
+    if (old.certificate_file is None) != (new.certificate_file is None):
+        # The listener speaks TLS, or does not.
+        downstream = dataclasses.replace(settings.downstream, tls=old)
+        settings = dataclasses.replace(settings, downstream=downstream)
+    was, will_be = before.flow_control, after.flow_control
+    if (was.store, was.kubernetes) != (will_be.store, will_be.kubernetes):
+        # Objects of one source do not take the place of those of another.
+        flow_control = dataclasses.replace(
+            settings.flow_control, objects=was.objects, suggested_objects=was.suggested_objects
+        )
+        settings = dataclasses.replace(
+            settings, flow_control=flow_control, admin_token_file=before.admin_token_file
+        )
+    elif was.store is not None or was.kubernetes.is_enabled:
+        # Which built-in objects a store begins with, and what serves until an API answers.
+        flow_control = dataclasses.replace(
+            settings.flow_control, suggested_objects=was.suggested_objects
+        )
+        settings = dataclasses.replace(settings, flow_control=flow_control)
+    return settings
+
+
+def with_fixed(before: Record, after: Record, prefix: str = "") -> Record:
+    """The record `after`, with the values of `before` at the paths that are fixed."""
     values = {}
     for field, path in paths_of(before, prefix):
         old, new = getattr(before, field.name), getattr(after, field.name)
-        if path in CHANGEABLE:
-            values[field.name] = new
+        if path in FIXED:
+            values[field.name] = old
         elif is_section(type(old)):
-            values[field.name] = merged(old, new, f"{path}.")
-    return dataclasses.replace(before, **values)  # type: ignore[type-var]  # records are dataclasses
+            values[field.name] = with_fixed(old, new, f"{path}.")
+    return dataclasses.replace(after, **values)  # type: ignore[type-var]  # records are dataclasses
+
+
+def check_merged(settings: Settings, fixed: list[str]) -> None:
+    """See that settings go together even without those that take a restart.
+
+    Raises:
+        OperatorError: They do not.
+    """
+    try:
+        check_combination(settings)
+        check_identities(settings)
+    except OperatorError as error:
+        advice = f"restart to change {', '.join(fixed)}; the rest does not go without it"
+        raise OperatorError(f"{advice}\n{error}") from error
 
 
 def changes(before: Record, after: Record, prefix: str = "") -> list[str]:

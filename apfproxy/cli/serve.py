@@ -11,6 +11,7 @@ import click
 
 from apfproxy.app.log import configure_logging
 from apfproxy.app.process import ProxyProcess
+from apfproxy.app.reloading import SettingsFile
 from apfproxy.app.running import run_in_loop, serve_until_signal
 from apfproxy.app.settings_checks import ConflictError, check_combination, check_identities
 from apfproxy.app.signals import Hangup
@@ -51,8 +52,8 @@ Examples:
   apfproxy serve --upstream http://127.0.0.1:8000 --objects-from-kubernetes
 
 SIGTERM or SIGINT drains: /readyz fails at once, connections are accepted for the shutdown delay,
-then requests get their time to end.  A second signal stops at once.  SIGHUP reads the settings and
-all files again; the log says what has changed, and what takes a restart.
+then requests get their time to end.  A second signal stops at once.  The settings file is watched;
+SIGHUP reads it and all files again.  The log says what has changed, and what takes a restart.
 
 {EXIT_CODES}"""
 
@@ -223,16 +224,16 @@ FILE = click.Path(exists=True, dir_okay=False)
 )
 def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as click gives them
     """Forward requests to a server, with flow control."""
-    read = partial(read_settings, settings_path, flags)
+    file = SettingsFile(settings_path, partial(read_settings, settings_path, flags))
     try:
-        settings = read()
+        settings = file.read()
         check_identities(settings)
     except ConflictError as error:
         raise click.UsageError(str(error)) from error
     except OperatorError as error:
         raise SettingsFileError(*str(error).splitlines()) from error
     configure_logging(settings.log_level, settings.log_format)
-    return run_in_loop(run(settings, read_again=read))
+    return run_in_loop(run(settings, file=file))
 
 
 def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
@@ -303,12 +304,12 @@ async def run(
     settings: Settings,
     on_started: Callable[[ProxyProcess], None] | None = None,
     *,
-    read_again: Callable[[], Settings] | None = None,
+    file: SettingsFile | None = None,
 ) -> int:
     """Serve until a signal, then drain; returns the exit code; CommandError if it cannot start.
 
-    `on_started` is called when connections are accepted.  `read_again` reads the settings again,
-    at SIGHUP; it is None where they never change.
+    `on_started` is called when connections are accepted.  `file` is what the settings are read from
+    again, at SIGHUP and when it changes; None where they never change.
     """
-    make = partial(ProxyProcess, settings, read_again)
+    make = partial(ProxyProcess, settings, file)
     return await exit_code(serve_until_signal(make, on_started, hangup=Hangup.RELOAD))

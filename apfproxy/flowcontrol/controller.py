@@ -161,11 +161,7 @@ class Controller:
         self._clock = clock
         self._hash_seed = hash_seed
         self._mandatory = tuple(map(Checked, mandatory_objects()))
-        self._prompt_limits: PromptLimits | None = None
-        if is_prompt:
-            self._prompt_limits = PromptLimits(
-                clock, lambda: list(self.levels.values()), self._impose
-            )
+        self._prompt_limits = self._new_prompt_limits() if is_prompt else None
 
         self.levels: dict[str, PriorityLevel] = {}
         self.generation = 0
@@ -400,19 +396,41 @@ class Controller:
         configs = [level.queue_set.config for level in self.levels.values()]
         return sum(config.queues * config.queue_length_limit for config in configs)
 
+    def adjust_promptly(self, *, is_prompt: bool) -> None:
+        """Lend idle seats as soon as they are wanted from now on, or as Kubernetes does."""
+        if is_prompt == (self._prompt_limits is not None):
+            return
+        if self._prompt_limits is not None:
+            self._prompt_limits.close()
+        self._prompt_limits = self._new_prompt_limits() if is_prompt else None
+        for level in self.levels.values():
+            level.queue_set.tell(*self._listeners())
+            config = self._queue_set_config(level.configuration)
+            if level.queue_set.config != config:
+                level.queue_set.reconfigure(config, level.current_limit)
+        if self._prompt_limits is not None:
+            self._prompt_limits.on_adjustment()
+
     # Parts of the above
+
+    def _new_prompt_limits(self) -> PromptLimits:
+        return PromptLimits(self._clock, lambda: list(self.levels.values()), self._impose)
+
+    def _listeners(self) -> tuple[Callable[[], None] | None, Callable[[str, int], None] | None]:
+        """What queue sets tell of arrivals that wait, and of those that are rejected."""
+        prompt = self._prompt_limits
+        return (None, None) if prompt is None else (prompt.on_wait, prompt.on_rejection)
 
     def _new_level(self, configuration: PriorityLevelConfiguration, now_ns: int) -> PriorityLevel:
         """A level without seats as yet."""
-        demand, prompt = SeatDemand(now_ns), self._prompt_limits
+        demand = SeatDemand(now_ns)
         queue_set = QueueSet(
             configuration.metadata.name,
             self._clock,
             self._queue_set_config(configuration),
             0,
             demand,
-            None if prompt is None else prompt.on_wait,
-            None if prompt is None else prompt.on_rejection,
+            *self._listeners(),
         )
         return PriorityLevel(configuration, queue_set, demand)
 

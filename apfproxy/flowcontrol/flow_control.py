@@ -80,6 +80,20 @@ class FlowControl:
         self.is_observing = on_error is not None
         self.top_flows: FlowObserver | None = None
 
+    def but(self, on_error: Callable[[Exception], None] | None) -> FlowControl:
+        """The same, but enforced, or observed if `on_error` is given."""
+        other = FlowControl(
+            self.controller,
+            self.estimator,
+            self.costs,
+            self.kinds,
+            self.clock,
+            unix_s=self._unix_s,
+            on_error=on_error,
+        )
+        other.top_flows = self.top_flows
+        return other
+
     def classify(self, digest: RequestDigest) -> Classification:
         """Where a request belongs by the configuration in force."""
         found = digest.classification

@@ -99,6 +99,12 @@ class PromptLimits:
             return level.current_limit
         return adjustment.current[levels.index(level)]
 
+    def close(self) -> None:
+        """Look no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _on_due(self) -> None:
         self._timer = None
         self._look(self._clock.now_ns(), {})

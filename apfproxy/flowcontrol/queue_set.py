@@ -182,8 +182,7 @@ class QueueSet:
         self._now_ns = clock.now_ns
         self._call_at = clock.call_at
         self._update_demand = demand.update
-        self._on_wait = on_wait
-        self._on_rejection = on_rejection
+        self.tell(on_wait, on_rejection)
         self._time_at = self.meter.time_at
 
         self.config = config
@@ -217,6 +216,15 @@ class QueueSet:
         self.reconfigure(config, concurrency_limit)
 
     # Requests
+
+    def tell(
+        self,
+        on_wait: Callable[[], None] | None,
+        on_rejection: Callable[[str, int], None] | None,
+    ) -> None:
+        """Call others from now on, see above; None for nobody."""
+        self._on_wait = on_wait
+        self._on_rejection = on_rejection
 
     def admit(
         self,

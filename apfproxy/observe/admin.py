@@ -76,7 +76,7 @@ def build_admin_app(
     wall_offset_ns: Callable[[], int],
     api_routes: Sequence[web.RouteDef] = (),
     live_inputs: LiveInputs | None = None,
-    top_flows: TopFlows | None = None,
+    top_flows: Callable[[], TopFlows | None] | None = None,
     explain_page: web.RouteDef | None = None,
 ) -> web.Application:
     """The application that the admin listener serves; what is None or empty has no page.

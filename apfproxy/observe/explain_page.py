@@ -57,9 +57,9 @@ def explain_route(
     controller: Controller,
     costs: Costs,
     judge: Callable[[str, bytes], object],
-    notes: tuple[str, ...] = (),
+    notes: Callable[[], tuple[str, ...]] = tuple,
 ) -> web.RouteDef:
-    """The page with its path; the notes are lines about this proxy.
+    """The page with its path; the notes are lines about this proxy now.
 
     `judge` raises ValueError for a method and a target that the proxy would refuse.
     """
@@ -73,7 +73,7 @@ def explain_route(
         except ValueError as error:
             return web.Response(text=f"{error}\n", status=400)
         answer = explain(controller, costs, user, attributes, lambda name: header_in(headers, name))
-        answer = msgspec.structs.replace(answer, notes=answer.notes + notes)
+        answer = msgspec.structs.replace(answer, notes=answer.notes + notes())
         return await page_response(
             request, explanation_json(answer).encode(), "application/json; charset=utf-8"
         )

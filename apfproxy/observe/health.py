@@ -74,6 +74,10 @@ class HealthRegistry:
         assert name not in self._checks, f"two health checks are named {name}"
         self._checks[name] = HealthCheck(name, pages, is_blocking, problem, look)
 
+    def discard(self, name: str) -> None:
+        """Take a check away, if there is one of this name."""
+        self._checks.pop(name, None)
+
     def report(self, name: str, problem: str | None) -> None:
         """Report that a check passes (None), or its problem."""
         self._checks[name].reported = problem

@@ -13,6 +13,7 @@ from apfproxy import __version__
 from apfproxy.observe.configuration_events import ConfigurationEvents
 from apfproxy.observe.dumps import levels_by_name
 from apfproxy.observe.live_recent import IDLE, Recent, State, displayable
+from apfproxy.settings import ENFORCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -34,25 +35,25 @@ class LiveInputs:
     """What the page shows beside the controller's state.
 
     Attributes:
-        enforcement: `enforce` or `observe`, as set.
+        enforcement: `enforce` or `observe`, as set now.
         events: What happened to the configuration.
         top_flows: The flows that use most, greatest first, each as the page's JSON has it.
         history: What there is of the last minutes already; None to begin now.
         health: The health checks, whose problems are shown; None for none.
         counters: Of the data plane; None if there is none.
         started_s: When the process began, in seconds since 1970.
-        source: Where the objects come from, in a few words.
+        source: Where the objects come from now, in a few words.
         upstream: How the server behind is, as the page's JSON has it; None if there is none.
     """
 
-    enforcement: str = "enforce"
+    enforcement: Callable[[], str] = lambda: ENFORCE
     events: ConfigurationEvents = field(default_factory=ConfigurationEvents)
     top_flows: Callable[[], Iterable[Mapping[str, Any]]] = tuple
     history: LiveHistory | None = None
     health: HealthRegistry | None = None
     counters: ProxyCounters | None = None
     started_s: float = 0.0
-    source: str = ""
+    source: Callable[[], str] = str
     upstream: Callable[[], State] | None = None
 
 
@@ -73,7 +74,7 @@ def live_state(controller: Controller, inputs: LiveInputs, recent: Recent = NO_R
     return {
         "serverConcurrencyLimit": controller.server_concurrency_limit,
         "seatFairFrac": controller.seat_fair_frac,
-        "enforcement": inputs.enforcement,
+        "enforcement": inputs.enforcement(),
         "proxy": _proxy(inputs),
         "problems": _problems(inputs.health),
         "levels": [
@@ -86,7 +87,7 @@ def live_state(controller: Controller, inputs: LiveInputs, recent: Recent = NO_R
         "upstream": None if inputs.upstream is None else inputs.upstream(),
         "configuration": {
             "generation": controller.generation,
-            "source": inputs.source,
+            "source": inputs.source(),
             "events": [
                 {
                     "time": event.unix_s,

@@ -13,7 +13,7 @@ from apfproxy.observe.table import table_text
 from apfproxy.observe.top_flows import HALF_LIFE_S, MEASURES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from apfproxy.observe.top_flows import TopFlows
 
@@ -27,10 +27,13 @@ REJECTED = "rejected"
 COLUMNS = ("FlowSchemaName", "PriorityLevelName", "Flow", "SeatSeconds", "WaitSeconds", "Rejected")
 
 
-def top_flows_route(top_flows: TopFlows) -> web.RouteDef:
-    """The page with its path."""
+def top_flows_route(current: Callable[[], TopFlows | None]) -> web.RouteDef:
+    """The page with its path; 404 while nobody gathers them."""
 
     async def show(request: web.Request) -> web.Response:
+        top_flows = current()
+        if top_flows is None:
+            return web.Response(text="top flows are off (topFlows.enabled)\n", status=404)
         by = request.query.get("by")
         limit = request.query.get("limit", str(DEFAULT_LIMIT))
         if by not in (None, *MEASURES):

@@ -112,12 +112,6 @@ class ClientKinds:
         self._front_proxies = settings.downstream.identity_headers_from
         self._field_rules = field_rules(settings)
 
-    def configure(self, settings: Settings) -> None:
-        """Put limits in force, and whom to believe; call `forget` with it."""
-        self._head_limits = head_limits(settings)
-        self._front_proxies = settings.downstream.identity_headers_from
-        self._field_rules = field_rules(settings)
-
     def says_who(self, name: bytes) -> bool:
         """Whether a field, by its name in lower case, says who asks."""
         return self._field_rules.credentials.says_who(name)

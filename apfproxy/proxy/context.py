@@ -126,14 +126,21 @@ class Context:
         self.limits = ClientLimits(settings.downstream.limits, counters)
         self.in_force = LimitsInForce.of(settings)
 
-    def configure(self, settings: Settings) -> None:
-        """Put limits and time-outs in force, for requests that come from now on."""
+    def configure(self, settings: Settings, identification: Identification) -> None:
+        """Put settings in force, and who may ask, for requests that come from now on."""
+        self.authenticator = identification.authenticator or Authenticator(self.clock)
         self.in_force = LimitsInForce.of(settings)
         self.limits.configure(settings.downstream.limits)
         self._targets.configure(settings)
         # What is kept of heads has the limits in it, and who may assert an identity.
-        self.client_kinds.configure(settings)
+        self.client_kinds = ClientKinds(settings, self._targets, identification.certificates)
         self.forget_identities()
+
+    def enforce(self, flow_control: FlowControl) -> None:
+        """Let requests that come from now on pass another flow control."""
+        self.flow_control = flow_control
+        self._targets.enforce(flow_control)
+        self.counters.is_observing = flow_control.is_observing
 
     def forget_identities(self) -> None:
         """Authenticate every client again, from its next request on."""

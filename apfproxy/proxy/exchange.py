@@ -36,7 +36,7 @@ from apfproxy.proxy.request_log import Failure
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
-    from apfproxy.authn.authenticator import Identity
+    from apfproxy.authn.authenticator import Authenticator, Identity
 
 _UNAUTHORIZED, _UNAVAILABLE = 401, 503
 _TELLING_NS = 5_000_000_000
@@ -116,24 +116,25 @@ class Exchange(Forwarding):
     def _identify(self) -> bool:
         """Authenticate the client; whether that is done, so that the request may go on."""
         try:
-            found = self._context.authenticator.identify(
-                self._client.peer, self.head.fields.credentials
-            )
+            authenticator = self._context.authenticator
+            found = authenticator.identify(self._client.peer, self.head.fields.credentials)
         except Exception as error:  # noqa: BLE001 - whatever it is, nobody is left waiting
             self._reply_to_unidentified(error)
             return False
         if found is None:
             self.state = IDENTIFY[self.state]
             self._hold_up()
-            self._identification = spawn(self._identify_later(), name="authenticate a client")
+            self._identification = spawn(
+                self._identify_later(authenticator), name="authenticate a client"
+            )
             return False
         return self._take_identity(found)
 
-    async def _identify_later(self) -> None:
+    async def _identify_later(self, authenticator: Authenticator) -> None:
         """Authenticate the client by asking other servers."""
         try:
             fields = self.head.fields
-            found = await self._context.authenticator.identify_later(
+            found = await authenticator.identify_later(
                 self._client.peer, fields.credentials, fields.address or self._client.address
             )
         except Exception as error:  # noqa: BLE001 - as above

@@ -62,6 +62,10 @@ class TlsListener:
         self._log = RareLog(log, context.clock.now_ns)
         self.sockets: list[socket.socket] = []
 
+    def configure(self, server_tls: ServerTls) -> None:
+        """Shake hands with another certificate from now on."""
+        self._server_tls = server_tls
+
     @property
     def handshake_count(self) -> int:
         """Handshakes under way."""

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import time
 from collections import OrderedDict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.faults import Part, report
@@ -95,10 +96,23 @@ class Pool:
         self._new_line: OrderedDict[Borrower, int] = OrderedDict()
         self._arrivals = 0
 
-    def configure(self, settings: UpstreamSettings) -> None:
-        """Put other limits and time-outs in force; where the origin is must be the same."""
-        self._settings = settings
+    def configure(self, settings: UpstreamSettings, tls: ClientTls | None) -> None:
+        """Put other settings in force; another origin, or another identity there, as of `renew`."""
+        assert tls is not None or not settings.address.is_tls
+        before, self._settings = self._settings, settings
+        is_same = (settings.address, settings.identity, settings.token_file) == (
+            before.address,
+            before.identity,
+            before.token_file,
+        )
+        if not is_same or tls is not self._tls:
+            self._tls = tls
+            self.renew()
         self._connect_for_the_line()
+
+    def limit(self, max_connections: int) -> None:
+        """Have no more connections than that at once."""
+        self._settings = replace(self._settings, max_connections=max_connections)
 
     def take(self) -> UpstreamConnection | None:
         """An idle connection, or None: then `wait` for one."""

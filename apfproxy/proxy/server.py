@@ -10,7 +10,6 @@ import os
 import resource
 import socket
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apfproxy.duties import Recurring
@@ -28,7 +27,7 @@ from apfproxy.proxy.targets import Targets
 from apfproxy.settings import OBSERVE, LimitSettings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from apfproxy.clock import Clock
     from apfproxy.flowcontrol.controller import Controller
@@ -80,7 +79,6 @@ class ProxyServer:
         self._clock = clock
         self.pool = Pool(settings.upstream, counters, clock.now_ns, identification.client_tls)
         self._loop = asyncio.get_running_loop()
-        is_observing = settings.flow_control.enforcement == OBSERVE
         flow_control = FlowControl(
             controller,
             estimator,
@@ -88,7 +86,7 @@ class ProxyServer:
             kinds,
             clock,
             unix_s=lambda: int(time.time()),
-            on_error=self._on_error if is_observing else None,
+            on_error=self._on_error_of(settings),
         )
         self._context = Context(
             settings,
@@ -109,6 +107,10 @@ class ProxyServer:
         self._sweep_due_ns = clock.now_ns()
         self._upstream_idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
 
+    def _on_error_of(self, settings: Settings) -> Callable[[Exception], None] | None:
+        """What hears of errors in passages that are only observed; None where none is."""
+        return self._on_error if settings.flow_control.enforcement == OBSERVE else None
+
     def _on_error(self, error: Exception) -> None:
         """Tell of an error in a passage that is only observed; its request goes on."""
         report(
@@ -116,17 +118,26 @@ class ProxyServer:
         )
 
     def observe(self, access_log: RequestLog | None, top_flows: FlowObserver | None) -> None:
-        """Tell of requests from now on; call it before `start`."""
+        """Tell of requests from now on."""
         self._context.access_log = access_log
         self._context.flow_control.top_flows = top_flows
 
-    def configure(self, settings: Settings) -> None:
-        """Put other limits and time-outs in force, for what comes from now on."""
+    def configure(self, settings: Settings, identification: Identification) -> None:
+        """Put other settings in force, for what comes from now on.
+
+        Whether clients speak TLS, and where they connect, must be the same.
+        """
+        context = self._context
+        if settings.flow_control.enforcement != self._settings.flow_control.enforcement:
+            # Another one: requests under way go on as they began.
+            context.enforce(context.flow_control.but(self._on_error_of(settings)))
         self._settings = settings
         self._upstream_idle_ns = round(settings.upstream.idle_timeout_s * 1e9)
-        self.pool.configure(settings.upstream)
+        self.pool.configure(settings.upstream, identification.client_tls)
         self._overload.configure(settings.downstream.overload)
-        self._context.configure(settings)
+        context.configure(settings, identification)
+        if self._tls is not None and identification.server_tls is not None:
+            self._tls.configure(identification.server_tls)
         self._fit_descriptors()
 
     def forget_identities(self) -> None:
@@ -181,7 +192,7 @@ class ProxyServer:
         most = limits.fit(descriptors, upstream.max_connections, questions)
         left = limits.left(descriptors, questions)
         if left < upstream.max_connections:
-            self.pool.configure(replace(upstream, max_connections=left))
+            self.pool.limit(left)
         # Nobody has asked for the default, nor for a number where there is to be no limit.
         if most is not None and wanted not in (None, LimitSettings().max_connections):
             log.warning(

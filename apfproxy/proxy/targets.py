@@ -38,6 +38,10 @@ class Targets:
             MAX_KEPT_TARGETS, MemoryBudget(KEPT_TARGETS_BYTES), of_target
         )
 
+    def enforce(self, flow_control: FlowControl) -> None:
+        """Make requests for another flow control from now on."""
+        self._flow_control = flow_control
+
     def configure(self, settings: Settings) -> None:
         """Put time-outs in force, for requests that are made from now on."""
         self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)

@@ -138,8 +138,16 @@ class UpstreamWatch:
         return self._problem if self.state is FAILING else None
 
     def configure(self, settings: UpstreamSettings) -> None:
-        """Put another interval of probes in force."""
-        self._settings = settings
+        """Put other settings in force; another server, or another way to it, is asked anew."""
+        before, self._settings = self._settings, settings
+        if (settings.address, settings.tls) == (before.address, before.tls):
+            return
+        if self._probing is not None:
+            self._probing.cancel()
+            self._probing = None
+        self.state, self.since_unix_s = UNKNOWN, None
+        self._failure, self._heard_ns = None, None
+        self._said = (UNKNOWN, None)
 
     def start(self) -> None:
         """Look from now on, and ask at once."""

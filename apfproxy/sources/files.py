@@ -81,9 +81,25 @@ class ObjectFiles:
         """
         contents = read_files(self.paths)
         self._fingerprint = contents.fingerprint()
-        self._put(self._prepare(contents))
+        self.put(self._prepare(contents))
         if self.problems:
             raise ObjectsError(tuple(line for each in self.problems for line in each.parts()))
+
+    async def prepare(self) -> DigestedFiles:
+        """What `put` takes in place of `load_first`; changes nothing.
+
+        Raises:
+            ObjectsError: There are problems.
+        """
+
+        def read() -> tuple[DigestedFiles, bytes]:
+            contents, fingerprint = contents_of(self.paths)
+            return self._prepare(contents), fingerprint
+
+        prepared, self._fingerprint = await asyncio.to_thread(read)
+        if prepared.problems:
+            raise ObjectsError(tuple(line for each in prepared.problems for line in each.parts()))
+        return prepared
 
     async def reload(self) -> bool:
         """Read the files again, and put them in force if all is valid; whether they had changed."""
@@ -97,7 +113,7 @@ class ObjectFiles:
         contents, fingerprint = found
         # In a thread: it takes seconds for thousands of objects.
         prepared = await asyncio.to_thread(self._prepare, contents)
-        self._put(prepared)
+        self.put(prepared)
         self._fingerprint = fingerprint  # only now: what could not be taken is tried again
         for problem in self.problems[:MAX_LOGGED_PROBLEMS]:
             logger.error("%s", problem)
@@ -119,7 +135,8 @@ class ObjectFiles:
             )
         return DigestedFiles(read.problems, len(read.objects), digest)
 
-    def _put(self, prepared: DigestedFiles) -> None:
+    def put(self, prepared: DigestedFiles) -> None:
+        """Put what was read in force, and say what became of it."""
         self.problems = prepared.problems
         dangling: tuple[str, ...] = ()
         if prepared.digest is not None:

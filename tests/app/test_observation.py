@@ -8,19 +8,118 @@ import os
 import signal
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from apfproxy.app.observation import ACCESS_LOG, Observation
 from apfproxy.observe.access_log import AccessLogError
+from apfproxy.observe.health import HealthRegistry
 from apfproxy.settings import AccessLogSettings, Settings, TopFlowsSettings
 from tests.virtual_clock import VirtualClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from apfproxy.proxy.server import ProxyServer
+
 WAIT_S = 30.0
+
+
+class Told:
+    """Stands for a server: what it tells of requests now."""
+
+    def __init__(self) -> None:
+        self.now: tuple[object, object] = (None, None)
+
+    def observe(self, access_log: object, top_flows: object) -> None:
+        """Tell of requests from now on."""
+        self.now = access_log, top_flows
+
+
+def observation_of(
+    settings: Settings, told: Told | None = None, health: HealthRegistry | None = None
+) -> Observation:
+    """What sees the requests of a process with these settings."""
+    server = cast("ProxyServer", told or Told())
+    return Observation(settings, VirtualClock(), server, health or HealthRegistry())
+
+
+def logging_to(path: Path, **more: Any) -> Settings:  # noqa: ANN401 - of the settings
+    """Settings of a process that logs there."""
+    return Settings(access_log=AccessLogSettings(path=str(path), **more))
+
+
+async def test_another_log(tmp_path: Path) -> None:
+    """Requests are logged there from then on; what was written before is in the old file."""
+    told, health = Told(), HealthRegistry()
+    observation = observation_of(logging_to(tmp_path / "a"), told, health)
+    observation.open()
+    assert observation.access_log is not None
+    observation.access_log.write(b"old\n")
+    first = told.now
+    change = await observation.prepare(logging_to(tmp_path / "b"))
+    is_first = told.now == first
+    change.commit()
+    observation.access_log.write(b"new\n")
+    second = told.now
+    await observation.close()
+
+    assert is_first
+    assert first != second
+    assert ["old\n", "new\n"] == [(tmp_path / name).read_text() for name in "ab"]
+    assert [ACCESS_LOG] == [check.name for check in health if check.name != "ping"]
+
+
+async def test_change_that_is_given_up(tmp_path: Path) -> None:
+    """The old log goes on, and the new one is closed."""
+    observation = observation_of(logging_to(tmp_path / "a"))
+    observation.open()
+    log = observation.access_log
+    change = await observation.prepare(logging_to(tmp_path / "b"))
+    change.discard()
+    assert log is not None
+    assert log is observation.access_log
+    log.write(b"old\n")
+    await observation.close()
+
+    assert ["old\n", ""] == [(tmp_path / name).read_text() for name in "ab"]
+
+
+async def test_log_and_flows_turned_off(tmp_path: Path) -> None:
+    """Nobody is told of requests any more, and nothing can be wrong with the log."""
+    told, health = Told(), HealthRegistry()
+    observation = observation_of(logging_to(tmp_path / "a"), told, health)
+    observation.open()
+    settings = Settings(top_flows=TopFlowsSettings(is_enabled=False))
+    (await observation.prepare(settings)).commit()
+    await observation.close()
+
+    assert told.now == (None, None) == (observation.access_log, observation.top_flows)
+    assert ["ping"] == [check.name for check in health]
+
+
+async def test_other_lines_in_the_same_log(tmp_path: Path) -> None:
+    """The file stays open, and the flows are gathered on."""
+    observation = observation_of(logging_to(tmp_path / "a"))
+    observation.open()
+    before = observation.access_log, observation.top_flows
+    (await observation.prepare(logging_to(tmp_path / "a", sampled_percent=1))).commit()
+    after = observation.access_log, observation.top_flows
+    await observation.close()
+
+    assert before == after
+
+
+async def test_flows_turned_on() -> None:
+    """They are gathered from then on."""
+    told = Told()
+    observation = observation_of(Settings(top_flows=TopFlowsSettings(is_enabled=False)), told)
+    (await observation.prepare(Settings())).commit()
+    await observation.close()
+
+    assert told.now == (None, observation.top_flows)
+    assert observation.top_flows is not None
 
 
 @pytest.mark.parametrize(
@@ -32,7 +131,7 @@ WAIT_S = 30.0
 )
 async def test_nothing_to_see(settings: Settings) -> None:
     """With all of it off there is nothing to open, to show or to close."""
-    observation = Observation(settings, VirtualClock())
+    observation = observation_of(settings)
     observation.open()
     observation.reopen()
     await observation.close()
@@ -43,7 +142,7 @@ async def test_nothing_to_see(settings: Settings) -> None:
 
 async def test_top_flows_are_on_by_default() -> None:
     """They are there, without a log."""
-    observation = Observation(Settings(), VirtualClock())
+    observation = observation_of(Settings())
 
     assert None is observation.access_log
     assert observation.top_flows is not None
@@ -56,7 +155,7 @@ def test_log_that_cannot_be_opened() -> None:
     settings = Settings(access_log=AccessLogSettings(path="/nowhere/log"))
 
     with pytest.raises(AccessLogError, match="No such file or directory"):
-        Observation(settings, VirtualClock()).open()
+        observation_of(settings).open()
 
 
 def test_name_of_the_check() -> None:

@@ -308,7 +308,7 @@ async def test_an_error_of_object_counts_does_not_end_them(
         url = str(server.make_url("/metrics"))
         flow_control = FlowControlSettings(object_counts_from=url, hash_seed=1)
         process = ProxyProcess(settings_for(server.port or 0, flow_control))
-        counts = process.object_counts
+        counts = process.counts.current
         assert counts is not None
         fetch, calls = counts._fetch, []  # noqa: SLF001  an error that only a bug could be
         read = asyncio.Event()

@@ -3,182 +3,488 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import dataclasses
 import ipaddress
+import json
 import logging
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from apfproxy.app import reloading
 from apfproxy.app.process import ProxyProcess
-from apfproxy.app.reloading import CHANGEABLE, changes, merged, reload, reload_when
+from apfproxy.app.reloading import FIXED, SettingsFile, changes, merged, reload, reload_when
+from apfproxy.errors import OperatorError
 from apfproxy.settings import (
-    FULL,
-    AccessLogSettings,
     Address,
     DownstreamSettings,
+    DownstreamTlsSettings,
     DrainSettings,
     FlowControlSettings,
-    LimitSettings,
-    OverloadSettings,
     Settings,
-    TopFlowsSettings,
-    TunnelSettings,
-    UpstreamSettings,
-    WatchSettings,
 )
-from apfproxy.sources.settings_file import setting_paths
+from apfproxy.sources.settings_file import load_settings, parse_settings, setting_paths
 from apfproxy.tasks import spawn
+from loadtest.certificates import Authority
 from tests.end_to_end.scene import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from apfproxy.sources.file_changes import Roots
 
 SETTINGS_PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 ANY_PORT = Address(host="127.0.0.1", port=0)
 BEFORE = Settings(downstream=DownstreamSettings(listen=ANY_PORT), admin=None)
-CHANGED = dataclasses.replace(
-    BEFORE,
-    downstream=DownstreamSettings(
-        listen=ANY_PORT,
-        head_timeout_s=1,
-        idle_timeout_s=2,
-        request_timeout_s=3,
-        max_head_bytes=4096,
-        max_header_fields=5,
-        max_target_bytes=600,
-        identity_headers_from=(ipaddress.ip_network("10.0.0.0/8"),),
-        trusted_proxies=(ipaddress.ip_network("11.0.0.0/8"),),
-        limits=LimitSettings(
-            max_connections=7,
-            max_connections_per_address=8,
-            max_pipelined_requests=9,
-            max_body_bytes=10,
-            gathered_body_bytes=11,
-            min_body_rate_bytes=12,
-            body_rate_grace_s=13,
-            slow_reader_grace_s=14,
-            slow_readers_per_level=15,
-        ),
-        overload=OverloadSettings(loop_delay_s=15, memory_bytes=1 << 24),
+
+BASE: dict[str, Any] = {
+    "downstream": {
+        "listen": "127.0.0.1:0",
+        "tls": {"certificateFile": "a.crt", "keyFile": "a.key"},
+    },
+    "upstream": {
+        "url": "https://127.0.0.1:9",
+        "tls": {"caFile": "ca1.crt", "certificateFile": "a.crt", "keyFile": "a.key"},
+        "tokenFile": "token1",
+    },
+    "authentication": {
+        "clientCaFile": "ca1.crt",
+        "frontProxy": {"caFile": "ca1.crt", "allowedNames": ["front"]},
+        "tokenFile": "tokens1",
+        "tokenReview": {"enabled": True},
+        "impersonation": {"accessReview": {"enabled": True}},
+    },
+    "flowControl": {"hashSeed": 1, "objectCountsFrom": "http://127.0.0.1:9/metrics"},
+    "accessLog": {"path": "log1"},
+    "admin": "127.0.0.1:0",
+}
+"""Settings of a process that uses most of what it can; files lie in the directory of a test."""
+
+OTHERS: dict[str, Any] = {
+    "downstream.listen": ":0",
+    "downstream.socketMode": "0600",
+    "downstream.tls.certificateFile": "b.crt",
+    "downstream.tls.keyFile": "b.key",
+    "downstream.tls.requireClientCertificate": True,
+    "downstream.tls.handshakeTimeout": "1s",
+    "downstream.headTimeout": "1s",
+    "downstream.idleTimeout": "2s",
+    "downstream.requestTimeout": "3s",
+    "downstream.maxHeadBytes": 4096,
+    "downstream.maxHeaderFields": 5,
+    "downstream.maxTargetBytes": 600,
+    "downstream.identityHeadersFrom": ["10.0.0.0/8"],
+    "downstream.trustedProxies": ["11.0.0.0/8"],
+    "downstream.limits.maxConnections": 700,
+    "downstream.limits.maxConnectionsPerAddress": 8,
+    "downstream.limits.maxPipelinedRequests": 9,
+    "downstream.limits.maxBodyBytes": 10,
+    "downstream.limits.gatheredBodyBytes": 11,
+    "downstream.limits.minBodyRateBytes": 12,
+    "downstream.limits.bodyRateGrace": "13s",
+    "downstream.limits.slowReaderGrace": "14s",
+    "downstream.limits.slowReadersPerLevel": 15,
+    "downstream.overload.loopDelay": "15s",
+    "downstream.overload.memoryBytes": "16MiB",
+    "upstream.url": "https://127.0.0.1:10",
+    "upstream.tls.caFile": "ca2.crt",
+    "upstream.tls.serverName": "a.example",
+    "upstream.tls.certificateFile": "b.crt",
+    "upstream.tls.keyFile": "b.key",
+    "upstream.tls.handshakeTimeout": "1s",
+    "upstream.identity": "impersonate",
+    "upstream.tokenFile": "token2",
+    "upstream.hostHeader": "a.example",
+    "upstream.maxConnections": 17,
+    "upstream.idleTimeout": "18s",
+    "upstream.connectTimeout": "19s",
+    "upstream.answerTimeout": "20s",
+    "upstream.abandonedWait": "20s",
+    "upstream.probeInterval": "21s",
+    "upstream.failsReadiness": True,
+    "authentication.clientCaFile": "ca2.crt",
+    "authentication.frontProxy.caFile": "ca2.crt",
+    "authentication.frontProxy.allowedNames": ["b"],
+    "authentication.frontProxy.usernameHeaders": ["X-A"],
+    "authentication.frontProxy.uidHeaders": ["X-A"],
+    "authentication.frontProxy.groupHeaders": ["X-A"],
+    "authentication.frontProxy.extraHeaderPrefixes": ["X-A-"],
+    "authentication.tokenFile": "tokens2",
+    "authentication.jwt": [{"issuer": "https://a", "audiences": ["b"]}],
+    "authentication.tokenReview.enabled": False,
+    "authentication.tokenReview.cache": "1s",
+    "authentication.tokenReview.grace": "2s",
+    "authentication.tokenReview.maxCached": 3,
+    "authentication.tokenReview.maxConcurrent": 4,
+    "authentication.tokenReview.timeout": "5s",
+    "authentication.apiKeys.file": "keys",
+    "authentication.apiKeys.header": "X-Key",
+    "authentication.apiKeys.bearer": True,
+    "authentication.apiKeys.basic": True,
+    "authentication.apiKeys.unknown": "anonymous",
+    "authentication.unverified.basic": True,
+    "authentication.unverified.secretHeaders": ["X-S"],
+    "authentication.unverified.headers": ["X-H"],
+    "authentication.unverified.address": True,
+    "authentication.anonymous": False,
+    "authentication.impersonation.users": ["a"],
+    "authentication.impersonation.groups": ["b"],
+    "authentication.impersonation.accessReview.enabled": False,
+    "authentication.impersonation.accessReview.cache": "1s",
+    "authentication.impersonation.accessReview.grace": "2s",
+    "authentication.impersonation.accessReview.maxCached": 3,
+    "authentication.impersonation.accessReview.maxConcurrent": 4,
+    "authentication.impersonation.accessReview.timeout": "5s",
+    "tunnel.idleTimeout": "21s",
+    "watch.silence": "22s",
+    "watch.limit": "23s",
+    "watch.bookmarkLimit": "24s",
+    "drain.shutdownDelay": "25s",
+    "drain.idleGrace": "26s",
+    "drain.timeout": "27s",
+    "flowControl.enforcement": "observe",
+    "flowControl.serverConcurrencyLimit": 28,
+    "flowControl.limitAdjustment": "kubernetes",
+    "flowControl.objects": ["objects"],
+    "flowControl.store": "store.db",
+    "flowControl.kubernetes.enabled": True,
+    "flowControl.kubernetes.kubeconfig": "kubeconfig",
+    "flowControl.kubernetes.context": "c",
+    "flowControl.kubernetes.firstSyncTimeout": "1s",
+    "flowControl.kubernetes.writeStatus": True,
+    "flowControl.suggestedObjects": False,
+    "flowControl.hashSeed": 2,
+    "flowControl.objectCountsFrom": "http://127.0.0.1:10/metrics",
+    "flowControl.objectCountsInterval": "1s",
+    "accessLog.path": "log2",
+    "accessLog.requests": "errors",
+    "accessLog.sampledPercent": 29,
+    "accessLog.maxQueued": 30,
+    "topFlows.enabled": False,
+    "topFlows.capacity": 31,
+    "admin": None,
+    "adminSocketMode": "0600",
+    "adminTokenFile": "token2",
+    "metrics": "full",
+    "logLevel": "error",
+    "logFormat": "json",
+}
+"""Every setting with another value than that of `BASE`."""
+
+WITH = {
+    "downstream.tls.certificateFile": "downstream.tls.keyFile",
+    "downstream.tls.keyFile": "downstream.tls.certificateFile",
+    **dict.fromkeys(
+        [f"authentication.apiKeys.{each}" for each in ("header", "bearer", "basic", "unknown")],
+        "authentication.apiKeys.file",
     ),
-    upstream=UpstreamSettings(
-        max_connections=17,
-        idle_timeout_s=18,
-        connect_timeout_s=19,
-        answer_timeout_s=20,
-        abandoned_wait_s=20,
-        probe_interval_s=21,
-    ),
-    tunnel=TunnelSettings(idle_timeout_s=21),
-    watch=WatchSettings(silence_s=22, limit_s=23, bookmark_limit_s=24),
-    drain=DrainSettings(shutdown_delay_s=25, idle_grace_s=26, timeout_s=27),
-    flow_control=FlowControlSettings(server_concurrency_limit=28, hash_seed=1),
-    access_log=AccessLogSettings(path="-", sampled_percent=29),
-)
+    "upstream.tls.certificateFile": "upstream.tls.keyFile",
+    "upstream.tls.keyFile": "upstream.tls.certificateFile",
+    "flowControl.kubernetes.kubeconfig": "flowControl.kubernetes.enabled",
+    "flowControl.kubernetes.writeStatus": "flowControl.kubernetes.enabled",
+    "flowControl.kubernetes.context": "flowControl.kubernetes.kubeconfig",
+    "adminTokenFile": "flowControl.store",
+}
+"""Settings that need another one."""
+
+UNSEEN = {
+    *("drain.shutdownDelay", "drain.idleGrace", "drain.timeout"),  # read when it is time
+    *("metrics", "logLevel", "logFormat"),  # of the process, not of the proxy; see below
+    "adminTokenFile",  # the API's; see there
+}
+"""Settings that change nothing that the parts of a proxy keep."""
 
 
-def state(value: Any, depth: int = 4) -> object:  # noqa: ANN401  whatever a part keeps
-    """What a part of the proxy keeps of plain values, and so do its parts."""
+def other(document: dict[str, Any], path: str | None) -> dict[str, Any]:
+    """The document with another value at a path, and what it needs."""
+    document = copy.deepcopy(document)
+    done: set[str] = set()
+    while path is not None and path not in done:
+        done.add(path)
+        *sections, key = path.split(".")
+        section = document
+        for name in sections:
+            section = section.setdefault(name, {})
+        section[key] = OTHERS[path]
+        path = WITH.get(path)
+    return document
+
+
+def read(document: dict[str, Any], folder: Path) -> Settings:
+    """The settings of a document in a folder."""
+    path = folder / "settings.json"
+    path.write_text(json.dumps(document))
+    return load_settings(path)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What the settings name."""
+    authority = Authority("a")
+    for name in "ab":
+        authority.issue(name, usage="server").write(tmp_path, name)
+        (tmp_path / f"ca{'ab'.index(name) + 1}.crt").write_bytes(Authority(name).pem)
+        (tmp_path / f"token{'ab'.index(name) + 1}").write_text(f"{name}" * 40)
+        (tmp_path / f"tokens{'ab'.index(name) + 1}").write_text(f"{name * 9},{name},1\n")
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "keys").write_text(f"{'ab' * 32},a,1\n")
+    return tmp_path
+
+
+LEFT_OUT = frozenset({
+    *("controller", "clock", "pool", "origin", "generation", "counters", "context", "problem"),
+    *("reads_total", "sweep_now_ns", "_health", "_costs", "_descriptor"),
+    *("_progress_ns", "_beat_s", "_counted_ns", "_closing", "_kinds", "kinds"),
+    *("_counters", "_delay_ns", "_late_ns"),
+})  # fmt: skip
+"""What is the same for all, or changes by itself."""
+
+
+def state(value: Any, prefix: str = "", depth: int = 6) -> dict[str, object]:  # noqa: ANN401  whatever a part keeps
+    """What a part of the proxy keeps of plain values, and so do its parts, by their places."""
     if value is None or isinstance(value, int | float | str | bytes):
-        return value
-    if isinstance(value, tuple):
-        return [state(each, depth) for each in value]
-    if depth == 0 or not type(value).__module__.startswith("apfproxy"):
-        return None
-    names = [*vars(value)] if hasattr(value, "__dict__") else []
-    names += [name for each in type(value).__mro__ for name in getattr(each, "__slots__", ())]
-    return {
-        name: state(getattr(value, name), depth - 1)
-        for name in sorted(names)
-        if name not in {"_controller", "_kinds", "clock", "sweep_now_ns", "_sweep_due_ns"}
+        return {prefix: value}
+    if isinstance(value, ipaddress.IPv4Network):
+        return {prefix: str(value)}
+    if isinstance(value, set | frozenset):
+        return {prefix: sorted(map(str, value))}
+    children: dict[str, Any] = {}
+    if isinstance(value, tuple | list):
+        children = {f"[{number}]": each for number, each in enumerate(value)}
+    elif isinstance(value, dict):
+        children = {
+            f"[{number if isinstance(key, bytes) else key!r}]": each
+            for number, (key, each) in enumerate(value.items())
+        }
+    elif depth and not isinstance(value, Settings):  # of which a part uses only some
+        if not type(value).__module__.startswith("apfproxy"):
+            return {}
+        names = {*(vars(value) if hasattr(value, "__dict__") else ())}
+        names.update(
+            name for each in type(value).__mro__ for name in getattr(each, "__slots__", ())
+        )
+        children = {
+            f".{name}": getattr(value, name)
+            for name in names - LEFT_OUT
+            if not name.endswith(("_controller", "_clock", "_generation", "_due_ns"))
+        }
+    found: dict[str, object] = {}
+    for name, child in children.items():
+        found |= state(child, prefix + name, depth - 1)
+    return found
+
+
+def state_of(process: ProxyProcess) -> dict[str, object]:
+    """What the parts of a process keep that settings decide about."""
+    source = process.objects.source
+    found: dict[str, object] = {
+        "paths": getattr(source, "paths", None),
+        "health": sorted((check.name, check.pages) for check in process.health),
     }
+    for name in ("server", "observation", "identities", "counts"):
+        found |= state(getattr(process, name), name)
+    found |= state(process.server.pool, "pool", 3)
+    for level in process.controller.levels.values():
+        limits = level.nominal_limit, level.lower_limit, level.upper_limit, level.max_seats
+        found[f"level {level.name}"] = limits, repr(level.queue_set.config)
+    return found
 
 
-async def test_as_if_started_so() -> None:
-    """A process whose settings change is as one that was started with them."""
-    before = dataclasses.replace(
-        BEFORE,
-        flow_control=FlowControlSettings(hash_seed=1),
-        access_log=AccessLogSettings(path="-"),
-    )
-    fresh, changed, same = ProxyProcess(CHANGED), ProxyProcess(before), ProxyProcess(before)
-    unlike = state(same.server) == state(fresh.server)
-    changed.configure(CHANGED)
-    changed.server.forget_identities()
-
-    assert not unlike
-    assert state(fresh.server) == state(changed.server)
-    assert state(fresh.observation) == state(changed.observation)
-    assert CHANGED is changed.settings
-    assert [
-        (level.name, level.nominal_limit, level.lower_limit, level.upper_limit, level.max_seats)
-        for level in fresh.controller.levels.values()
-    ] == [
-        (level.name, level.nominal_limit, level.lower_limit, level.upper_limit, level.max_seats)
-        for level in changed.controller.levels.values()
-    ]
-    for process in (fresh, changed, same):
-        await process.stop()
+def test_every_setting_is_tried() -> None:
+    """Each has another value above, which is one."""
+    assert set(setting_paths()) == set(OTHERS)
+    for path in OTHERS:
+        documents = [BASE, other(BASE, path)]
+        before, after = (parse_settings(json.dumps(each).encode(), "f") for each in documents)
+        assert path in changes(before, after)
 
 
-async def test_settings_that_cannot_be_put_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+def is_fixed(path: str) -> bool:
+    """Whether a setting takes a restart."""
+    return any(path == each or path.startswith(f"{each}.") for each in FIXED)
+
+
+@pytest.mark.parametrize("path", OTHERS)
+async def test_as_if_started_so(
+    path: str, folder: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process whose settings change is as one that was started with them; the rest is named."""
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(reloading, "configure_logging", lambda *_: None)
+    base = BASE
+    if path == "adminTokenFile":
+        base = other(BASE, "flowControl.store")
+    before, after = read(base, folder), read(other(base, path), folder)
+    changed = ProxyProcess(before)
+    await changed.start()
+    first = state_of(changed)
+    await reload(changed, SettingsFile(None, lambda: after))
+    second = state_of(changed)
+    in_force = changed.settings
+    await changed.stop()
+
+    assert changed.health.problem("settings") is None
+    if is_fixed(path):
+        (said,) = (each for each in caplog.messages if each.startswith("not changed: restart to"))
+        assert path in said.removeprefix("not changed: restart to change ").split(", ")
+        assert in_force == before
+        return
+    assert in_force == after
+    assert f"changed: {path}" in "".join(caplog.messages) or path in WITH
+    one, another = [await state_of_fresh(after) for _ in range(2)]
+    expected = {key: value for key, value in one.items() if another.get(key) == value}
+    assert {} == {
+        key: (value, second.get(key)) for key, value in expected.items() if second.get(key) != value
+    }
+    assert {*second} - {*another} == set() == {*one} - {*second}
+    is_seen = {*first} != {*one} or any(first[key] != value for key, value in expected.items())
+    assert is_seen == (path not in UNSEEN)
+
+
+async def state_of_fresh(settings: Settings) -> dict[str, object]:
+    """What a process keeps that was started with settings."""
+    process = ProxyProcess(settings)
+    await process.start()
+    found = state_of(process)
+    await process.stop()
+    return found
+
+
+async def test_parts_that_cannot_be_put_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
     """They do not pass for those in force: the next time they are tried again."""
 
-    def fail(_: Settings) -> None:
+    def fail(*_: object) -> None:
         raise ZeroDivisionError
 
     process = ProxyProcess(BEFORE)
     with monkeypatch.context() as patch:
         patch.setattr(process.server, "configure", fail)
         with pytest.raises(ZeroDivisionError):
-            process.configure(CHANGED)
+            await process.renew(dataclasses.replace(BEFORE, log_level="debug"))
     assert BEFORE is process.settings
     await process.stop()
 
 
-def test_all_that_may_change_is_changed_here() -> None:
-    """The test above changes each of them, and each is a setting, or a section of them."""
-    paths = setting_paths()
-    covered = {
-        path
-        for path in paths
-        if any(path == each or path.startswith(f"{each}.") for each in CHANGEABLE)
-    }
-    found = set(
-        changes(
-            Settings(),
-            dataclasses.replace(CHANGED, log_level="error", log_format="json", metrics=FULL),
-        )
-    )
+@pytest.mark.parametrize(
+    ("path", "value", "problem"),
+    [
+        pytest.param("downstream.tls.keyFile", "b.key", "is not the key of", id="key"),
+        pytest.param("authentication.tokenFile", "nowhere", "nowhere", id="tokens"),
+        pytest.param("flowControl.objects", ["broken.yaml"], "broken.yaml:1", id="objects"),
+        pytest.param("accessLog.path", "nowhere/log", "cannot be opened", id="log"),
+    ],
+)
+async def test_all_or_nothing(
+    path: str,
+    value: object,
+    problem: str,
+    folder: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """If one of the parts cannot be made, all others stay as they were, and files stay closed."""
+    (folder / "broken.yaml").write_text("broken: yes")
+    document = other(other(other(BASE, "accessLog.path"), "topFlows.capacity"), "upstream.url")
+    section = document
+    *sections, key = path.split(".")
+    for name in sections:
+        section = section[name]
+    section[key] = value
+    before, after = read(BASE, folder), read(document, folder)
+    process = ProxyProcess(before)
+    await process.start()
+    first, parts = state_of(process), (process.identities, process.observation.access_log)
+    file = SettingsFile(None, lambda: after)
+    for _ in range(2):
+        await reload(process, file)
+    second = state_of(process)
+    found = process.health.problem("settings") or ""
+    has_changed = parts != (process.identities, process.observation.access_log)
+    await process.stop()
 
-    assert all(
-        any(path == each or path.startswith(f"{each}.") for path in paths) for each in CHANGEABLE
+    assert problem in found
+    assert file.may_recover
+    assert second == first
+    assert not has_changed
+    assert 1 == sum("the settings cannot be used" in message for message in caplog.messages)
+    assert process.settings is before
+
+
+async def test_all_problems_at_once(folder: Path) -> None:
+    """Each part says what it cannot use."""
+    document = other(BASE, "flowControl.objects")
+    document["flowControl"]["objects"] = ["nowhere"]
+    document["accessLog"]["path"] = "nowhere/log"
+    document["authentication"]["tokenFile"] = "nowhere"
+    process = ProxyProcess(read(BASE, folder))
+    await process.start()
+    with pytest.raises(OperatorError) as caught:
+        await process.renew(read(document, folder))
+    await process.stop()
+
+    assert 3 == len(str(caught.value).splitlines())
+
+
+async def test_what_goes_only_with_what_is_fixed(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where the rest contradicts itself without what takes a restart, nothing changes."""
+    plain: dict[str, Any] = {"upstream": {"url": "http://a"}, "downstream": BASE["downstream"]}
+    del (plain := copy.deepcopy(plain))["downstream"]["tls"]
+    secured = copy.deepcopy(plain)
+    secured["downstream"]["tls"] = BASE["downstream"]["tls"]
+    secured["authentication"] = {"clientCaFile": "ca1.crt"}
+    process = ProxyProcess(read(plain, folder))
+    await reload(process, SettingsFile(None, lambda: read(secured, folder)))
+    await process.stop()
+
+    assert (
+        "restart to change downstream.tls.certificateFile, downstream.tls.keyFile; the rest does"
+        " not go without it" in caplog.messages
     )
-    assert covered - found == {"accessLog.requests"}
+    assert "authentication.clientCaFile (--client-ca-file): needs downstream.tls" in caplog.text
+    assert process.settings == read(plain, folder)
 
 
 def test_merged() -> None:
-    """What may change is as it was read, all else as it was; both are told by their paths."""
+    """What takes a restart stays as it was, all else is as it was read."""
+    before = Settings(flow_control=FlowControlSettings(objects=("a",)))
     read = Settings(
-        downstream=DownstreamSettings(listen=ANY_PORT, head_timeout_s=1),
+        downstream=DownstreamSettings(
+            listen=ANY_PORT, head_timeout_s=1, tls=DownstreamTlsSettings(certificate_file="a")
+        ),
         drain=DrainSettings(timeout_s=2),
-        flow_control=FlowControlSettings(suggested_objects=False),
-        top_flows=TopFlowsSettings(is_enabled=False),
+        flow_control=FlowControlSettings(store="a.db", suggested_objects=False),
         admin=None,
+        admin_token_file="token",  # noqa: S106 - a path
     )
-    settings = merged(Settings(), read)
+    settings = merged(before, read)
 
-    assert settings == Settings(
-        downstream=DownstreamSettings(head_timeout_s=1), drain=DrainSettings(timeout_s=2)
+    assert settings == dataclasses.replace(
+        before,
+        downstream=DownstreamSettings(head_timeout_s=1),
+        drain=DrainSettings(timeout_s=2),
     )
-    assert ["downstream.headTimeout", "drain.timeout"] == changes(Settings(), settings)
+    assert ["downstream.headTimeout", "drain.timeout"] == changes(before, settings)
     assert [
         "downstream.listen",
+        "downstream.tls.certificateFile",
+        "flowControl.objects",
+        "flowControl.store",
         "flowControl.suggestedObjects",
-        "topFlows.enabled",
         "admin",
+        "adminTokenFile",
     ] == changes(settings, read)
+
+
+def test_built_in_objects_of_a_store() -> None:
+    """They are put into it at the start."""
+    before = Settings(flow_control=FlowControlSettings(store="a.db"))
+    read = Settings(flow_control=FlowControlSettings(store="a.db", suggested_objects=False))
+
+    assert before == merged(before, read)
 
 
 async def test_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,8 +496,9 @@ async def test_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
     process = ProxyProcess(BEFORE)
     debug = dataclasses.replace(BEFORE, log_level="debug")
     reads = [BEFORE, debug, dataclasses.replace(debug, log_format="json"), debug]
+    file = SettingsFile(None, lambda: reads.pop(0))
     for _ in range(4):
-        await reload(process, lambda: reads.pop(0))
+        await reload(process, file)
     await process.stop()
 
     assert ["debug as text", "debug as json", "debug as text"] == levels
@@ -211,7 +518,8 @@ async def test_goes_on(caplog: pytest.LogCaptureFixture) -> None:
             raise failures.pop()
         return BEFORE
 
-    task = spawn(reload_when(asked, process, read_settings), name="heeding SIGHUP")
+    file = SettingsFile(None, read_settings)
+    task = spawn(reload_when(asked, process, file), name="heeding SIGHUP")
     for _ in range(2):
         asked.set()
         await read.wait()
@@ -223,16 +531,66 @@ async def test_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     assert "the settings and files were not read again to the end" in caplog.text
 
 
-def test_settings_page() -> None:
-    """The table of the settings page has exactly the settings that change, by their sections."""
-    text = SETTINGS_PAGE.read_text()
-    table = text[text.index("| section | settings that change while the proxy runs |") :]
-    found: set[str] = set()
-    for row in table[: table.index("\n\n")].splitlines()[2:]:
-        _, first, second, _ = row.split("|")
-        sections, names = (re.findall("`(.+?)`", cell) for cell in (first, second))
-        assert names or second.strip() == "all"
-        paths = [f"{section}.{name}" for section in sections for name in names]
-        found.update(paths or sections or names)
+async def watched(file: SettingsFile, act: Callable[[], None]) -> bool:
+    """Whether a reload is asked for when the file is looked at after an act."""
+    asked = asyncio.Event()
 
-    assert set(CHANGEABLE) == found
+    async def changes(_roots: Roots) -> AsyncGenerator[object, None]:
+        act()
+        yield None
+        looked.set()
+        await asyncio.Event().wait()
+
+    looked = asyncio.Event()
+    task = spawn(file.watch(asked, lambda: None, changes), name="watching")
+    await looked.wait()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return asked.is_set()
+
+
+async def test_a_change_of_the_file_is_noticed(tmp_path: Path) -> None:
+    """Once for each: replaced, swapped by a link, gone, and there again."""
+    (tmp_path / "a").write_text("a")
+    (tmp_path / "b").write_text("b")
+    path = tmp_path / "settings.yaml"
+    path.symlink_to(tmp_path / "a")
+    file = SettingsFile(path, Settings)
+    file.read()
+
+    def swap() -> None:
+        (tmp_path / "next").symlink_to(tmp_path / "b")
+        (tmp_path / "next").replace(path)
+
+    assert not await watched(file, lambda: None)
+    for act in (swap, path.unlink, lambda: path.write_text("c")):
+        assert await watched(file, act)  # type: ignore[arg-type]  # what it returns is of no use
+        file.read()
+        assert not await watched(file, lambda: None)
+
+
+async def test_what_may_recover_is_tried_again(tmp_path: Path) -> None:
+    """Whenever the file is looked at."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("")
+    file = SettingsFile(path, Settings)
+    file.read()
+    file.may_recover = True
+
+    assert await watched(file, lambda: None)
+
+
+async def test_nothing_to_watch() -> None:
+    """Without a file there is nothing to notice."""
+    await SettingsFile(None, Settings).watch(asyncio.Event(), lambda: None)
+
+
+def test_settings_page() -> None:
+    """The settings page names exactly the settings that take a restart."""
+    text = SETTINGS_PAGE.read_text()
+    table = text[text.index("| setting that takes a restart |") :]
+    rows = table[: table.index("\n\n")].splitlines()[2:]
+    found = {name for row in rows for name in re.findall("`(.+?)`", row.split("|")[1])}
+
+    assert {*FIXED} <= found
+    assert found - {*FIXED} == {"downstream.tls"}

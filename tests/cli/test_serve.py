@@ -35,10 +35,10 @@ from apfproxy.settings import (
 from tests.app.test_process import settings_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from apfproxy.app.process import ProxyProcess
+    from apfproxy.app.reloading import SettingsFile
 
 
 @pytest.fixture
@@ -46,8 +46,8 @@ def served(monkeypatch: pytest.MonkeyPatch) -> list[Settings]:
     """The settings that `serve` would have run with; it runs nothing."""
     seen: list[Settings] = []
 
-    async def run_nothing(settings: Settings, *, read_again: Callable[[], Settings]) -> int:
-        assert settings == read_again()
+    async def run_nothing(settings: Settings, *, file: SettingsFile) -> int:
+        assert settings == file.read()
         seen.append(settings)
         return 0
 

@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 
 from apfproxy.app.apiserver_process import ApiServerProcess, ApiServerSettings
 from apfproxy.app.process import ProxyProcess
-from apfproxy.app.reloading import reload
+from apfproxy.app.reloading import SettingsFile, reload
 from apfproxy.cli.main import main
 from apfproxy.settings import AccessLogSettings, Address, FlowControlSettings
 from apfproxy.sources.settings_file import parse_settings
@@ -183,7 +183,7 @@ async def of_a_proxy(folder: Path) -> Calls:
             await proxy.ask("/debug/explain?method=GET&target=/api&user=a")
         with traced(calls, "SIGHUP"):
             objects.write_text(LEVELS)
-            await reload(proxy.process, lambda: proxy.process.settings)
+            await reload(proxy.process, SettingsFile(None, lambda: proxy.process.settings))
     return calls
 
 

@@ -101,7 +101,11 @@ def test_the_whole(scene: Scene) -> None:
     events = ConfigurationEvents()
     events.record(3.0, "bad \udcff", is_error=True)
     inputs = LiveInputs(
-        "observe", events, started_s=2.0, source="files", upstream=lambda: {"state": "up"}
+        lambda: "observe",
+        events,
+        started_s=2.0,
+        source=lambda: "files",
+        upstream=lambda: {"state": "up"},
     )
     found = Recent(flow_schemas=[{"name": "all"}], top_flows=[{"flow": "ann"}])
     state = live_state(scene.controller, inputs, found)

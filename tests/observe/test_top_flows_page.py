@@ -31,7 +31,7 @@ async def client() -> AsyncIterator[Client]:
     top_flows.on_no_seats(Flow(1, "ann\n\udcff", COUNTERS), 3_000_000_000, is_rejected=False)
     top_flows.on_no_seats(Flow(2, "bob", COUNTERS), 0, is_rejected=True)
     app = web.Application()
-    app.add_routes([top_flows_route(top_flows)])
+    app.add_routes([top_flows_route(lambda: top_flows)])
     async with TestClient(TestServer(app)) as asking:
         yield asking
     top_flows.close()

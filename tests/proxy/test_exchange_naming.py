@@ -343,7 +343,8 @@ def test_proxies_are_trusted_until_the_settings_say_otherwise(bench: Naming) -> 
     request = get(f"X-Forwarded-For: {CLIENT}")
     assert f"address:{CLIENT}" == bench.user_of(client, request)
     downstream = replace(bench.settings.downstream, trusted_proxies=())
-    bench.context.configure(replace(bench.settings, downstream=downstream))
+    identification = Identification(bench.context.authenticator)
+    bench.context.configure(replace(bench.settings, downstream=downstream), identification)
 
     assert f"address:{PROXY}" == bench.user_of(client, request)
     bench.end(client)

@@ -95,7 +95,7 @@ def test_another_limit(bench: Bench) -> None:
     borrowers = stand_in_line(bench, 3)
     before = len(bench.connecting)
     address = Address(host="origin", port=80)
-    bench.pool.configure(UpstreamSettings(address=address, max_connections=3))
+    bench.pool.configure(UpstreamSettings(address=address, max_connections=3), None)
 
     assert (2, 3) == (before, len(bench.connecting))
     for _ in borrowers:

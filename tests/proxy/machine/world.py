@@ -344,6 +344,12 @@ class World:
         flows = TopFlows(16, loop.clock) if choices.has_top_flows else None
         self.server.observe(self.lines, flows)
 
+    def _identification(self) -> Identification:
+        """Who asks, if anybody wants to know."""
+        if not self.choices.has_tokens:
+            return NO_IDENTIFICATION
+        return Identification(self.judge, Certificates())
+
     async def _start(self) -> ProxyServer:
         server = ProxyServer(
             self.settings,
@@ -353,9 +359,7 @@ class World:
             self.kinds,
             self.counters,
             self.loop.clock,
-            Identification(self.judge, Certificates())
-            if self.choices.has_tokens
-            else NO_IDENTIFICATION,
+            self._identification(),
         )
         await server.start([cast("Any", Mock(family=AF_INET))])
         return server
@@ -445,7 +449,7 @@ class World:
         )
         self._keeps_seats = self._keeps_seats and keeps_seats(self.settings)
         self.tokens.forget()
-        self.server.configure(self.settings)
+        self.server.configure(self.settings, self._identification())
 
     def forget_identities(self) -> None:
         """Have the proxy find out anew who asks."""

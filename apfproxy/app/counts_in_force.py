@@ -1,0 +1,99 @@
+"""The reader of object counts in force, on the health pages, and replaced when settings change.
+
+Its module is imported only by settings that name a page to read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.app.change import NO_CHANGE, Change
+from apfproxy.duties import Supervised
+from apfproxy.faults import Part
+from apfproxy.observe.health import READYZ
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from apfproxy.clock import Clock
+    from apfproxy.flowcontrol.learned_costs import LearnedCosts
+    from apfproxy.observe.health import HealthRegistry
+    from apfproxy.settings import Settings
+    from apfproxy.sources.object_counts import ObjectCounts
+
+OBJECT_COUNTS = "object-counts"
+"""The health check."""
+
+
+class CountsInForce:
+    """Reads the numbers of stored objects, if a page is named.
+
+    Attributes:
+        current: The reader; None for none.
+    """
+
+    def __init__(
+        self, settings: Settings, clock: Clock, costs: LearnedCosts, health: HealthRegistry
+    ) -> None:
+        self._clock = clock
+        self._costs = costs
+        self._health = health
+        self._task: asyncio.Task[None] | None = None
+        self._is_started = False
+        self._parts = parts_of(settings)
+        self.current: ObjectCounts | None = None
+        self._reading: Supervised | None = None
+        self._make()
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._is_started = True
+        if self._reading is not None:
+            self._task = self._reading.start()
+
+    async def prepare(self, settings: Settings) -> Change:
+        """See whether other settings name another page."""
+        parts = parts_of(settings)
+        return NO_CHANGE if parts == self._parts else Change(lambda: self._put(parts))
+
+    def _put(self, parts: tuple[str | None, float]) -> None:
+        self.close()
+        self._health.discard(OBJECT_COUNTS)
+        if parts[0] != self._parts[0]:
+            self._costs.set_object_counts({}, self._clock.now_ns())
+        self._parts = parts
+        self._make()
+        if self._is_started:
+            self.start()
+
+    def _make(self) -> None:
+        url, interval_s = self._parts
+        self.current = self._reading = None
+        if url is None:
+            return
+        from apfproxy.sources.object_counts import ObjectCounts  # noqa: PLC0415 - aiohttp
+
+        self.current = counts = ObjectCounts(
+            url, self._costs.set_object_counts, self._clock.now_ns, interval_s
+        )
+        self._reading = reading = Supervised(
+            Part.OBJECT_COUNTS, "reading object counts", lambda _beat: counts.run()
+        )
+        self._health.add(
+            OBJECT_COUNTS,
+            pages=(READYZ,),
+            is_blocking=False,
+            look=lambda: counts.problem or reading.problem(),
+        )
+
+    def close(self) -> None:
+        """Read no more; harmless once done."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+
+
+def parts_of(settings: Settings) -> tuple[str | None, float]:
+    """All settings that the reader is made of."""
+    flow_control = settings.flow_control
+    return flow_control.object_counts_from, flow_control.object_counts_interval_s
