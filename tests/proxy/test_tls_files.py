@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import ssl
 from typing import TYPE_CHECKING
 
 import pytest
 
 from apfproxy.proxy import tls_files
-from apfproxy.proxy.tls_files import Expiries, TlsError, TlsFile, certificates_in
+from apfproxy.proxy.tls_files import Expiries, TlsError, TlsFile, certificates_in, load_own
 from loadtest.certificates import DAY, Authority, new_rsa_key, to_pem
 from tests.proxy.test_tls import SERVER, SERVERS, USERS, folder, server_tls
 
@@ -115,3 +116,20 @@ def test_several_certificates(tmp_path: Path) -> None:
 
     assert 2 == len(certificates) == len(expiries.unix_s)
     assert expiries.unix_s[1] == (NOW.replace(microsecond=0) + 40 * DAY).timestamp()
+
+
+def test_certificate_that_changes_while_it_is_read(tmp_path: Path) -> None:
+    """What OpenSSL reads may be another one than what was checked before."""
+
+    class Context(ssl.SSLContext):
+        """Finds another key than that of the certificate."""
+
+        def load_cert_chain(self, *_: object, **__: object) -> None:
+            """Refuse."""
+            error = ssl.SSLError(1, "odd")
+            error.reason = "KEY_VALUES_MISMATCH"
+            raise error
+
+    certificate, key = SERVER.write(tmp_path, "server")
+    with pytest.raises(TlsError, match=r"^a: .*: cannot be used: KEY_VALUES_MISMATCH$"):
+        load_own(Context(ssl.PROTOCOL_TLS_SERVER), TlsFile("a", certificate), TlsFile("b", key))
