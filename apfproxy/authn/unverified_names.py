@@ -8,6 +8,7 @@ with `system:`.  Yet whoever knows a name can send it, and one client can send m
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import ipaddress
 import re
@@ -95,6 +96,7 @@ class UnverifiedRules:
         return alias_of_address(address) if self.is_by_address else None
 
 
+@functools.lru_cache(maxsize=4096)
 def alias_of_address(address: str) -> User | None:
     """The user by an address: of IPv6 its network of 64 bits; None for what is no IP address."""
     share = share_of(address.partition("%")[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import ipaddress
 import tracemalloc
+from base64 import b64encode
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,7 @@ from apfproxy.proxy import client_kinds as client_kinds_module
 from apfproxy.proxy import targets as targets_module
 from apfproxy.settings import DownstreamSettings
 from tests.proxy.fakes import Bench
-from tests.proxy.test_downstream_work import TRUSTED, read
+from tests.proxy.test_downstream_work import NAMING, TRUSTED, read
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +58,16 @@ HEADS: dict[str, Callable[[int], bytes]] = {
             + b"".join(b"X-Remote-Extra-%03d: a\r\n" % key for key in range(85)),
         )
     ),
+    "naming": lambda n: (
+        LINE
+        % (
+            b"/",
+            HOST
+            + b"X-API-Key: %06d%b\r\n" % (n, b"k" * 600)
+            + b"Authorization: Basic %b\r\n" % b64encode(b"%06d:%b" % (n, b"p" * 500))
+            + b"X-Client-Id: %06d%b\r\nX-Forwarded-For: 192.0.2.7\r\n" % (n, b"a" * 240),
+        )
+    ),
     "subprotocols": lambda n: (
         LINE
         % (
@@ -75,7 +86,9 @@ HEADS: dict[str, Callable[[int], bytes]] = {
 def test_what_is_kept_takes_no_more_than_is_said(kind: str) -> None:
     """Of each kind of head that takes much for its bytes, and of typical ones."""
     trusted = (ipaddress.ip_network(TRUSTED),)
-    with Bench(downstream=DownstreamSettings(identity_headers_from=trusted)) as bench:
+    with Bench(
+        downstream=DownstreamSettings(identity_headers_from=trusted), authentication=NAMING
+    ) as bench:
         heads = [HEADS[kind](number) for number in range(ENTRIES)]
         assert max(map(len, heads)) <= client_kinds_module.MAX_KEPT_HEAD_BYTES
         read(bench, HEADS[kind](ENTRIES), address=TRUSTED)

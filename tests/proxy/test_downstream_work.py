@@ -22,7 +22,13 @@ from apfproxy.authn.web_keys import FileKeys
 from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.response_head import ResponseError, parse_response_head
-from apfproxy.settings import DownstreamSettings, JwtSettings
+from apfproxy.settings import (
+    ApiKeySettings,
+    AuthenticationSettings,
+    DownstreamSettings,
+    JwtSettings,
+    UnverifiedSettings,
+)
 from tests.proxy.fakes import Bench
 
 if TYPE_CHECKING:
@@ -38,6 +44,17 @@ RUNS = 7
 """Of which the fastest counts: others may have lost the processor's caches to somebody else."""
 
 TRUSTED = "127.0.0.2"
+NAMING = AuthenticationSettings(
+    api_keys=ApiKeySettings(file="keys.csv", is_basic=True),
+    unverified=UnverifiedSettings(
+        secret_headers=("Authorization", "X-Secret"),
+        headers=("X-Client-Id",),
+        is_by_basic=True,
+        is_by_address=True,
+    ),
+)
+"""All that says who clients are."""
+
 PODS = b"/api/v1/pods?"
 NAMED = b"watch=FALSE&fieldSelector=metadata.name=x"
 
@@ -46,7 +63,9 @@ NAMED = b"watch=FALSE&fieldSelector=metadata.name=x"
 def bench() -> Iterator[Bench]:
     """A data plane for all of them."""
     trusted = (ipaddress.ip_network(TRUSTED),)
-    with Bench(downstream=DownstreamSettings(identity_headers_from=trusted)) as bench:
+    with Bench(
+        downstream=DownstreamSettings(identity_headers_from=trusted), authentication=NAMING
+    ) as bench:
         yield bench
 
 
@@ -151,6 +170,19 @@ FIELDS: dict[str, Callable[[int], bytes]] = {
     "content-length": lambda n: b"Content-Length: " + repeated(b"0", n) + b"\r\n",
     "transfer-encoding": lambda n: b"Transfer-Encoding: " + repeated(b"a,", n) + b"\r\n",
     "forwarded-for": lambda n: b"X-Forwarded-For: " + repeated(b"a,", n) + b"\r\n",
+    "forwarded-for-proxies": lambda n: (
+        b"X-Forwarded-For: " + repeated(TRUSTED.encode() + b",", n) + b"\r\n"
+    ),
+    "forwarded-for-lines": lambda n: repeated(b"X-Forwarded-For: 127.0.0.2\r\n", n),
+    "forwarded-for-zone": lambda n: b"X-Forwarded-For: ::1%" + repeated(b"a", n) + b"\r\n",
+    "api-key": lambda n: b"X-API-Key: " + repeated(b"k", n) + b"\r\n",
+    "api-key-lines": lambda n: repeated(b"X-API-Key: k\r\n", n),
+    "client-name": lambda n: b"X-Client-Id: " + repeated(b"\xc3\xa9", n) + b"\r\n",
+    "secret": lambda n: b"X-Secret: " + repeated(b"k", n) + b"\r\n",
+    "basic": lambda n: b"Authorization: Basic " + repeated(b"YWFh", n) + b"\r\n",
+    "basic-spaces": lambda n: b"Authorization: Basic" + repeated(b" ", n) + b"YTpi\r\n",
+    "scheme": lambda n: b"Authorization: " + repeated(b"a", n) + b"\r\n",
+    "scheme-spaces": lambda n: b"Authorization: Token" + repeated(b" ", n) + b"b c\r\n",
     "forwarded": lambda n: b"Forwarded: " + repeated(b"for=a,", n) + b"\r\n",
     "cookie": lambda n: b"Cookie: " + repeated(b"a=b; ", n) + b"\r\n",
     "authorization": lambda n: b"Authorization: Bearer" + repeated(b" a", n) + b"\r\n",
