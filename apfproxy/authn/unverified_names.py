@@ -31,7 +31,6 @@ HASH_DIGITS = 16
 """Of the SHA-256 of a secret: 64 bits tell all secrets apart."""
 AUTHORIZATION = b"authorization"
 
-_UNFIT = re.compile("[\x00-\x1f\x7f]")
 _CREDENTIAL = re.compile(rb"(?!basic )[a-z]+ +([^ ,]+)", re.IGNORECASE)
 
 
@@ -80,7 +79,7 @@ class UnverifiedRules:
             values: Of the fields that have one, by their names.
             address: The client's, if a proxy names it that is believed; "" for none.
 
-        UnverifiedError if what counts is too long, or has control characters.
+        UnverifiedError if what counts is too long, or cannot be printed.
         """
         if self.is_by_basic and (name := _name_of_basic(basic)):
             return unverified(BY_BASIC, _checked(name, "the user name of Basic"))
@@ -119,6 +118,7 @@ def _name_of_basic(basic: str) -> str:
 def _checked(name: str, what: str) -> str:
     if len(name.encode()) > MAX_NAME_BYTES:
         raise UnverifiedError(f"{what} is longer than {MAX_NAME_BYTES} bytes")
-    if _UNFIT.search(name):
-        raise UnverifiedError(f"{what} has a control character")
+    # Control characters, and those that change the direction or look of a text.
+    if not name.isprintable():
+        raise UnverifiedError(f"{what} has a character that cannot be printed")
     return name

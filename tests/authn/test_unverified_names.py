@@ -100,9 +100,11 @@ def test_alias(given: dict[str, str], expected: str | None) -> None:
     [
         pytest.param({"x_client": "a" * 257}, "x-client is longer than 256 bytes", id="long"),
         pytest.param({"x_client": "\u00e9" * 129}, "longer than 256 bytes", id="long-in-bytes"),
-        pytest.param({"x_client": "a\tb"}, "x-client has a control character", id="tab"),
+        pytest.param({"x_client": "a\tb"}, "x-client has a character that cannot", id="tab"),
+        pytest.param({"x_client": "a\u202eb"}, "that cannot be printed", id="right-to-left"),
+        pytest.param({"x_client": "a\x9bb"}, "that cannot be printed", id="terminal"),
         pytest.param(
-            {"basic": basic(b"a\nb:c")}, "user name of Basic has a control", id="basic-control"
+            {"basic": basic(b"a\nb:c")}, "user name of Basic has a char", id="basic-control"
         ),
         pytest.param({"basic": basic(b"a" * 257 + b":")}, "user name of Basic is", id="basic-long"),
     ],
