@@ -212,7 +212,7 @@ class UnverifiedSettings:
     is_by_basic: bool = field(default=False, metadata={"key": "basic"})
     secret_headers: tuple[str, ...] = header_names()
     headers: tuple[str, ...] = header_names()
-    is_by_address: bool = field(default=False, metadata={"key": "address"})
+    is_by_address: bool | None = field(default=None, metadata={"key": "address"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -314,6 +314,9 @@ class KubernetesSettings:
     write_status: bool = False
 
 
+KUBERNETES_API, HTTP_API = "kubernetes", "http"
+"""What kind of API the server behind has: which objects are built in, and how requests are read."""
+
 ENFORCE, OBSERVE = "enforce", "observe"
 """What flow control does: its work, or nothing but count what it would have done."""
 
@@ -366,6 +369,7 @@ class TopFlowsSettings:
 class Settings:
     """All settings of a proxy."""
 
+    preset: str = field(default=KUBERNETES_API, metadata={"choices": (KUBERNETES_API, HTTP_API)})
     downstream: DownstreamSettings = field(default_factory=DownstreamSettings)
     upstream: UpstreamSettings = field(default_factory=UpstreamSettings)
     authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)

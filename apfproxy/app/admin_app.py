@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from apfproxy.app.object_source import source_text
 from apfproxy.app.raw_request import request_of_line
 from apfproxy.app.web_runner import WebRunner
+from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.explain_page import NOT_ENFORCED, explain_route
 from apfproxy.observe.live_state import LiveInputs
@@ -36,8 +37,9 @@ def admin_runner(
     explain_page = explain_route(
         parts.controller,
         parts.costs,
-        lambda method, target: request_of_line(method, target, parts.settings().downstream),
+        lambda method, target: request_of_line(method, target, parts.settings()),
         lambda: (NOT_ENFORCED,) if enforcement() == OBSERVE else (),
+        lambda: PRESETS[parts.settings().preset],
     )
     app = build_admin_app(
         parts.controller,

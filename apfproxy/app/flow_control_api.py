@@ -19,6 +19,7 @@ from apfproxy.apiserver.store.sqlite import SqliteBackend
 from apfproxy.apiserver.store.store import Store
 from apfproxy.apiserver.write_guard import WriteGuard
 from apfproxy.app.store import starting
+from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.sources.token_file import TokenFile
 
 if TYPE_CHECKING:
@@ -59,7 +60,10 @@ class FlowControlApi:
         chance = random.Random()  # noqa: S311
         registry = Registry(FLOW_CONTROL_KINDS, self.store, time.time, chance)
         self._controllers = Controllers(
-            registry, CONTROLLERS, with_suggested=settings.flow_control.suggested_objects
+            registry,
+            CONTROLLERS,
+            with_suggested=settings.flow_control.suggested_objects,
+            suggested_file=PRESETS[settings.preset].file,
         )
         assert settings.admin is not None, "the settings were checked"
         self._api = Api(registry, chance, settings.admin.from_here.authority)

@@ -7,6 +7,7 @@ import os
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.loopback import is_local
 from apfproxy.sources.api_credentials import ApiCredentials
 from apfproxy.sources.kubeconfig import in_cluster, read_kubeconfig
@@ -15,6 +16,7 @@ from apfproxy.sources.kubernetes_api import KubernetesApi
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.preset import Preset
     from apfproxy.settings import FlowControlSettings
     from apfproxy.sources.files import LoadObserver
 
@@ -25,6 +27,7 @@ def kubernetes_objects(
     settings: FlowControlSettings,
     controller: Controller,
     on_load: LoadObserver,
+    preset: Preset = KUBERNETES,
 ) -> KubernetesObjects:
     """The source; reads the kubeconfig and what it names, but asks the API nothing yet.
 
@@ -51,6 +54,7 @@ def kubernetes_objects(
         KubernetesApi(access.server, ApiCredentials(access)),
         controller,
         with_suggested=settings.suggested_objects,
+        preset=preset,
         writes_status=kubernetes.write_status,
         on_load=on_load,
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from apfproxy.app.change import Change
 from apfproxy.duties import Supervised
 from apfproxy.faults import Part
+from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.observe.health import READYZ
 from apfproxy.sources.file_changes import REREAD_PERIOD_S
 from apfproxy.sources.files import DigestedFiles, ObjectFiles
@@ -100,14 +101,17 @@ class ObjectSource:
         Raises:
             OperatorError: They cannot be used; a line for each problem.
         """
-        new, old = settings.flow_control, self._settings.flow_control
+        old = self._settings
         if self.api is not None and settings.admin_token_file != self._settings.admin_token_file:
             ask_for_token = self.api.prepare_token(settings.admin_token_file)
             return Change(lambda: self._put_token(settings, ask_for_token))
-        is_same = (new.objects, new.suggested_objects) == (old.objects, old.suggested_objects)
-        if is_same or not isinstance(self.source, ObjectFiles):
+        is_same = all(
+            getattr(settings.flow_control, name) == getattr(old.flow_control, name)
+            for name in ("objects", "suggested_objects")
+        )
+        if (is_same and settings.preset == old.preset) or not isinstance(self.source, ObjectFiles):
             return Change(lambda: self._note(settings))
-        files = self._files(new)
+        files = self._files(settings)
         digested = await files.prepare()
         return Change(lambda: self._put(settings, files, digested))
 
@@ -141,12 +145,15 @@ class ObjectSource:
             from apfproxy.app.kubernetes_source import kubernetes_objects  # noqa: PLC0415
 
             self.kubernetes = kubernetes_objects(
-                flow_control, self._controller, partial(self._on_load, is_whole=False)
+                flow_control,
+                self._controller,
+                partial(self._on_load, is_whole=False),
+                PRESETS[self._settings.preset],
             )
             self._add_check("kubernetes", look=self.kubernetes.problem)
             return self.kubernetes
         if flow_control.store is None:
-            return self._files(flow_control)
+            return self._files(self._settings)
         from apfproxy.app.flow_control_api import FlowControlApi  # noqa: PLC0415
         from apfproxy.sources.stored_objects import StoredObjects  # noqa: PLC0415
 
@@ -166,11 +173,13 @@ class ObjectSource:
             on_load=partial(self._on_load, is_whole=False),
         )
 
-    def _files(self, flow_control: FlowControlSettings) -> ObjectFiles:
+    def _files(self, settings: Settings) -> ObjectFiles:
+        flow_control = settings.flow_control
         return ObjectFiles(
             flow_control.objects,
             self._controller,
             with_suggested=flow_control.suggested_objects,
+            preset=PRESETS[settings.preset],
             on_load=partial(self._on_load, is_whole=True),
         )
 

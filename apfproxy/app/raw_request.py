@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from apfproxy.api.flowcontrol.header_names import SECRET_HEADERS
 from apfproxy.authn.credential_fields import CredentialRules
 from apfproxy.authn.impersonation import effective
+from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.bounded_cache import MemoryBudget
 from apfproxy.proxy.head_error import HeadError
 from apfproxy.proxy.request_fields import FieldRules, OriginHosts
@@ -22,7 +23,6 @@ from apfproxy.settings import Settings
 
 if TYPE_CHECKING:
     from apfproxy.proxy.request_head import RequestHead
-    from apfproxy.settings import DownstreamSettings
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -51,7 +51,7 @@ class RawRequest:
     headers: Headers = ()
 
 
-def read_raw_request(data: bytes) -> RawRequest:
+def read_raw_request(data: bytes, settings: Settings | None = None) -> RawRequest:
     """Read the head of a request.
 
     ValueError if the proxy would refuse it; says with which status.
@@ -65,7 +65,7 @@ def read_raw_request(data: bytes) -> RawRequest:
     else:
         head, _, _ = data.partition(b"\n\n")
         head = head.rstrip(b"\n").replace(b"\n", b"\r\n")
-    parsed = _judged(head.rstrip(b"\r\n") + b"\r\n\r\n")
+    parsed = _judged(head.rstrip(b"\r\n") + b"\r\n\r\n", settings)
     credentials = parsed.fields.credentials
     named, notes = credentials.claimed, []
     if named is not None:
@@ -85,9 +85,7 @@ def read_raw_request(data: bytes) -> RawRequest:
     return RawRequest(parsed.method, parsed.target, user, tuple(notes), tuple(headers.items()))
 
 
-def request_of_line(
-    method: str, target: bytes, settings: DownstreamSettings | None = None
-) -> RawRequest:
+def request_of_line(method: str, target: bytes, settings: Settings | None = None) -> RawRequest:
     """The request of somebody anonymous that has no fields to speak of.
 
     ValueError if the proxy would refuse it; says with which status.
@@ -96,13 +94,14 @@ def request_of_line(
     return RawRequest(method, target, ANONYMOUS)
 
 
-def _judged(head: bytes, settings: DownstreamSettings | None = None) -> RequestHead:
+def _judged(head: bytes, settings: Settings | None = None) -> RequestHead:
     """Have the proxy's own code read a head, by its default settings unless there are others.
 
     ValueError if the proxy would refuse it; says with which status.
     """
     defaults = Settings()
-    downstream = settings or defaults.downstream
+    given = settings or defaults
+    downstream = given.downstream
     if len(head) > downstream.max_head_bytes:
         raise ValueError(f"the head is longer than {downstream.max_head_bytes} bytes")
     rules = FieldRules(
@@ -113,7 +112,10 @@ def _judged(head: bytes, settings: DownstreamSettings | None = None) -> RequestH
     )
     limits = HeadLimits(downstream.max_header_fields, downstream.max_target_bytes)
     try:
-        parsed, _, _ = read_target(HeadParser(limits, rules, MemoryBudget(0)).parse(head))
+        parsed, _, _ = read_target(
+            HeadParser(limits, rules, MemoryBudget(0)).parse(head),
+            PRESETS[given.preset].attributes_of,
+        )
     except HeadError as error:
         raise ValueError(f"the proxy would answer {error.code}: {error}") from None
     return parsed

@@ -179,14 +179,17 @@ def merged(before: Settings, after: Settings) -> Settings:
             settings.flow_control, objects=was.objects, suggested_objects=was.suggested_objects
         )
         settings = dataclasses.replace(
-            settings, flow_control=flow_control, admin_token_file=before.admin_token_file
+            settings,
+            flow_control=flow_control,
+            admin_token_file=before.admin_token_file,
+            preset=before.preset,
         )
     elif was.store is not None or was.kubernetes.is_enabled:
         # Which built-in objects a store begins with, and what serves until an API answers.
         flow_control = dataclasses.replace(
             settings.flow_control, suggested_objects=was.suggested_objects
         )
-        settings = dataclasses.replace(settings, flow_control=flow_control)
+        settings = dataclasses.replace(settings, flow_control=flow_control, preset=before.preset)
     return settings
 
 

@@ -65,7 +65,7 @@ class UnverifiedRules:
             settings.is_by_basic,
             tuple(name.lower().encode() for name in settings.secret_headers),
             tuple(name.lower().encode() for name in settings.headers),
-            settings.is_by_address,
+            settings.is_by_address is True,
         )
 
     def alias(

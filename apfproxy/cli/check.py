@@ -18,10 +18,12 @@ from apfproxy.cli.check_report import (
     problem_entries,
 )
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK
-from apfproxy.cli.parameters import Parsed, output_option
+from apfproxy.cli.parameters import Parsed, output_option, preset_option
+from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.lint.differences import differences
 from apfproxy.lint.findings import FINDING_KINDS, INVALID, Severity
 from apfproxy.lint.linter import DEFAULT_SERVER_CONCURRENCY_LIMIT, lint
+from apfproxy.settings import KUBERNETES_API
 from apfproxy.sources.object_files import (
     FileContents,
     decode_files,
@@ -72,10 +74,11 @@ FINDING_ID = Parsed("id", parse_finding_id)
 @click.command(epilog=EPILOG)
 @click.argument("paths", nargs=-1, metavar="PATH...", type=click.Path())
 @output_option
+@preset_option
 @click.option(
     "--suggested-objects/--no-suggested-objects",
     default=True,
-    help="Whether the objects that Kubernetes suggests are built in. [default: yes]",
+    help="Whether the preset's objects are built in. [default: yes]",
 )
 @click.option(
     "--server-concurrency-limit",
@@ -100,13 +103,14 @@ FINDING_ID = Parsed("id", parse_finding_id)
     help="The least severity that makes the exit code 1.",
 )
 @click.option("--list-findings", is_flag=True, help="Explain all findings, and do nothing else.")
-def check(
+def check(  # noqa: PLR0913  flags
     paths: tuple[str, ...],
     output: str,
     server_concurrency_limit: int,
     ignore: tuple[str, ...],
     fail_on: str,
     *,
+    preset: str | None,
     suggested_objects: bool,
     diff: bool,
     list_findings: bool,
@@ -129,9 +133,10 @@ def check(
         data = sys.stdin.buffer.read(LARGEST_INPUT_BYTES + 1)
         contents = FileContents((*contents.files, (STDIN_NAME, data)), contents.problems)
     read = decode_files(contents)
-    effective = effective_objects(read.objects, with_suggested=suggested_objects)
-    findings = lint(effective, server_concurrency_limit)
-    differing = differences(effective) if diff else []
+    kind = PRESETS[preset or KUBERNETES_API]
+    effective = effective_objects(read.objects, with_suggested=suggested_objects, preset=kind)
+    findings = lint(effective, server_concurrency_limit, kind)
+    differing = differences(effective, kind) if diff else []
     findings += [each.finding() for each in differing]
     differing = [each for each in differing if each.finding().found.id not in ignore]
 

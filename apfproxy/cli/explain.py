@@ -23,8 +23,8 @@ from apfproxy.flowcontrol.added_distinguisher import LONGEST_VALUE
 from apfproxy.flowcontrol.explanation import Explanation
 from apfproxy.flowcontrol.explanation import explain as explained
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
+from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.observe.explain_page import PATH, explanation_json, header_in, parse_header
-from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.kubectl_phrases import (
     PhraseError,
     doubts_about,
@@ -32,6 +32,7 @@ from apfproxy.request.kubectl_phrases import (
     parse_phrase,
 )
 from apfproxy.request.user import ANONYMOUS, User, supposed_groups
+from apfproxy.settings import HTTP_API, KUBERNETES_API, Settings
 
 if TYPE_CHECKING:
     from apfproxy.settings import Address
@@ -147,7 +148,11 @@ def explain(  # noqa: PLR0913 - a parameter for each flag
         if "" in names:
             raise click.UsageError(f"{flag} needs a name")
     try:
-        asked = request_of(words, verb, path, namespace, all_namespaces=all_namespaces)
+        # A running proxy judges by its own preset, so here only what no API takes is refused.
+        preset = (objects["preset"] or KUBERNETES_API) if asks_no_proxy else HTTP_API
+        asked = request_of(
+            words, verb, path, namespace, all_namespaces=all_namespaces, preset=preset
+        )
     except PhraseError as error:
         raise click.UsageError(str(error)) from error
     if user is not None:
@@ -176,6 +181,7 @@ def request_of(
     namespace: str | None,
     *,
     all_namespaces: bool,
+    preset: str,
 ) -> RawRequest:
     """The request that is explained; only a raw one can name a user.
 
@@ -183,6 +189,7 @@ def request_of(
         PhraseError: It is not said, or not clearly.
         CommandError: The proxy would refuse it.
     """
+    settings = Settings(preset=preset)
     if bool(words) == (path is not None):
         raise PhraseError("say the request once: VERB RESOURCE [NAME], or --path, or - for stdin")
     if (path is not None or words == (STDIN,)) and (namespace is not None or all_namespaces):
@@ -191,7 +198,7 @@ def request_of(
         raise PhraseError("--verb goes with --path")
     if words == (STDIN,):
         try:
-            return read_raw_request(sys.stdin.buffer.read(LARGEST_HEAD_BYTES))
+            return read_raw_request(sys.stdin.buffer.read(LARGEST_HEAD_BYTES), settings)
         except ValueError as error:
             raise CommandError(f"<stdin>: {error}") from error
     notes: tuple[str, ...] = ()
@@ -201,7 +208,7 @@ def request_of(
         method, target = parse_phrase(words, namespace=namespace, is_cluster_wide=all_namespaces)
         notes = doubts_about(words)
     try:
-        return replace(request_of_line(method, target), notes=notes)
+        return replace(request_of_line(method, target, settings), notes=notes)
     except ValueError as error:
         raise CommandError(str(error)) from error
 
@@ -210,7 +217,8 @@ def explained_offline(
     asked: RawRequest, hash_seed: int | None, objects: dict[str, Any]
 ) -> Explanation:
     """Explain a request by objects."""
-    attributes = parse_attributes(asked.method, asked.target)
+    preset = PRESETS[objects["preset"] or KUBERNETES_API]
+    attributes = preset.attributes_of(asked.method, asked.target)
     controller = offline_controller(objects.pop("objects"), **objects, hash_seed=hash_seed)
     costs = LearnedCosts(lambda: 0)
     found = explained(

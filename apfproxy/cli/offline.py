@@ -12,9 +12,10 @@ import click
 from click.core import ParameterSource
 
 from apfproxy.cli.errors import CommandError
-from apfproxy.cli.parameters import suggested_objects_option
+from apfproxy.cli.parameters import preset_option, suggested_objects_option
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.settings import AS_KUBERNETES, PROMPT, FlowControlSettings
+from apfproxy.flowcontrol.preset import PRESETS
+from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API, PROMPT, FlowControlSettings
 from apfproxy.simulation.virtual_clock import VirtualClock
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 
@@ -43,6 +44,7 @@ def objects_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "  Implied by flags that say what the proxy has, such as --objects.",
         ),
         limit_adjustment_option,
+        preset_option,
         suggested_objects_option,
         click.option(
             "--server-concurrency-limit",
@@ -87,6 +89,7 @@ def is_offline(*flags: str) -> bool:
 def offline_controller(
     paths: Sequence[str],
     *,
+    preset: str | None = None,
     suggested_objects: bool | None,
     server_concurrency_limit: int | None,
     limit_adjustment: str | None = None,
@@ -108,6 +111,12 @@ def offline_controller(
         is_prompt=(limit_adjustment or defaults.limit_adjustment) == PROMPT,
     )
     controller.commit(
-        controller.digest(effective_objects(read.objects, with_suggested=with_suggested))
+        controller.digest(
+            effective_objects(
+                read.objects,
+                with_suggested=with_suggested,
+                preset=PRESETS[preset or KUBERNETES_API],
+            )
+        )
     )
     return controller

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from apfproxy.settings import HTTP_API, KUBERNETES_API
 from apfproxy.sources.setting_values import (
     parse_address,
     parse_listen_address,
@@ -90,8 +91,14 @@ admin_option = click.option(
     help="The admin listener of a running proxy: a URL, HOST:PORT, :PORT of this machine, or"
     " unix:/PATH.",
 )
+preset_option = click.option(
+    "--preset",
+    type=click.Choice([KUBERNETES_API, HTTP_API]),
+    help="What kind of API the server has: which objects are built in, and how requests are read."
+    " [default: kubernetes]",
+)
 suggested_objects_option = click.option(
     "--suggested-objects/--no-suggested-objects",
     default=None,
-    help="Whether the objects that Kubernetes suggests are built in. [default: yes]",
+    help="Whether the preset's objects are built in. [default: yes]",
 )

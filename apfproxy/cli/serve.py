@@ -24,12 +24,14 @@ from apfproxy.cli.parameters import (
     NOWHERE,
     ORIGIN,
     URL,
+    preset_option,
     suggested_objects_option,
 )
 from apfproxy.errors import OperatorError
 from apfproxy.settings import (
     ENFORCE,
     FULL,
+    HTTP_API,
     LEAN,
     LOG_FORMATS,
     LOG_LEVELS,
@@ -64,15 +66,15 @@ SECTIONS = {
         *("token_review", "identity_headers_from", "upstream_ca_file", "upstream_token_file"),
     ),
     "Flow control": (
-        *("server_concurrency_limit", "enforcement", "suggested_objects", "objects", "store"),
-        *("admin_token_file", "objects_from_kubernetes", "kubeconfig", "context", "write_status"),
-        "object_counts_from",
+        *("preset", "server_concurrency_limit", "enforcement", "suggested_objects", "objects"),
+        *("store", "admin_token_file", "objects_from_kubernetes", "kubeconfig", "context"),
+        *("write_status", "object_counts_from"),
     ),
     "Logs and settings": ("settings_path", "access_log", "log_level", "log_format", "metrics"),
 }
 """The flags, as help lists them."""
 
-GLOBAL = ("admin", "admin_token_file", "metrics", "log_level", "log_format")
+GLOBAL = ("preset", "admin", "admin_token_file", "metrics", "log_level", "log_format")
 """The flags of settings that are in no section."""
 
 FILE = click.Path(exists=True, dir_okay=False)
@@ -174,6 +176,7 @@ FILE = click.Path(exists=True, dir_okay=False)
     metavar="FILE",
     help="File with the bearer token for writes to the store. [default: only loopback writes]",
 )
+@preset_option
 @suggested_objects_option
 @click.option(
     "--enforcement",
@@ -250,7 +253,25 @@ def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
         problem = "upstream.url: say where to forward, here or by --upstream URL"
         raise SettingsError((f"{path}: {problem}",))
     check_combination(settings)
-    return settings
+    return as_preset(settings)
+
+
+def as_preset(settings: Settings) -> Settings:
+    """The settings with what they leave to the preset.
+
+    Where nobody says who asks, clients of plain APIs are told apart by their addresses.
+    """
+    unverified = settings.authentication.unverified
+    if unverified.is_by_address is not None:
+        return settings
+    by_address = settings.preset == HTTP_API and settings.authentication.anonymous
+    return dataclasses.replace(
+        settings,
+        authentication=dataclasses.replace(
+            settings.authentication,
+            unverified=dataclasses.replace(unverified, is_by_address=by_address or None),
+        ),
+    )
 
 
 def with_flags(settings: Settings, flags: dict[str, Any]) -> Settings:

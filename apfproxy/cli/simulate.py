@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +19,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from apfproxy.api.field_errors import counted
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.offline import limit_adjustment_option
-from apfproxy.cli.parameters import Parsed, output_option
+from apfproxy.cli.parameters import Parsed, output_option, preset_option
 from apfproxy.cli.simulate_tables import print_report
 from apfproxy.cli.terminal_text import shown
-from apfproxy.settings import AS_KUBERNETES
+from apfproxy.flowcontrol.preset import KUBERNETES, PRESETS
+from apfproxy.settings import AS_KUBERNETES, KUBERNETES_API
 from apfproxy.simulation.html_report import html_report
 from apfproxy.simulation.logs import TooManyBrokenError, read_access_log, read_audit_log
 from apfproxy.simulation.mix import Mix, MixError, parse_mix
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from typing import BinaryIO
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.flowcontrol.preset import Preset
     from apfproxy.simulation.records import Records
 
 MAX_LINE_BYTES = 64 << 20
@@ -129,10 +132,11 @@ class Configuration:
     metavar="SEATS",
     help="Seats of the second configuration. [default: as the first]",
 )
+@preset_option
 @click.option(
     "--suggested-objects/--no-suggested-objects",
     default=True,
-    help="Whether the objects that Kubernetes suggests are built in. [default: yes]",
+    help="Whether the preset's objects are built in. [default: yes]",
 )
 @limit_adjustment_option
 @click.option(
@@ -184,6 +188,7 @@ def simulate(  # noqa: PLR0913  flags
     server_concurrency_limit: int,
     compare: tuple[str, ...],
     compare_server_concurrency_limit: int | None,
+    preset: str | None,
     suggested_objects: bool,
     limit_adjustment: str | None,
     hash_seed: int,
@@ -203,8 +208,11 @@ def simulate(  # noqa: PLR0913  flags
         raise click.UsageError("give one of --mix, --audit-log and --access-log")
     if html_path is not None and not (folder := Path(html_path).parent).is_dir():
         raise CommandError(f"{html_path} cannot be written: there is no directory {folder}")
+    kind = PRESETS[preset or KUBERNETES_API]
     configurations = [
-        configuration(objects, server_concurrency_limit, with_suggested=suggested_objects)
+        configuration(
+            objects, server_concurrency_limit, with_suggested=suggested_objects, preset=kind
+        )
     ]
     if compare or compare_server_concurrency_limit:
         configurations.append(
@@ -212,19 +220,20 @@ def simulate(  # noqa: PLR0913  flags
                 compare or objects,
                 compare_server_concurrency_limit or server_concurrency_limit,
                 with_suggested=suggested_objects,
+                preset=kind,
             )
         )
     source: Mix | Records
     warnings: list[str] = []
     if mix_path is not None:
-        source = mix_of(mix_path)
+        source = mix_of(mix_path, kind)
         described: dict[str, Any] = {"mix": named(mix_path)}
     else:
         path = audit_log or access_log
         assert path is not None
         read = read_audit_log if audit_log else read_access_log
         with bar("reading") as move:
-            source = records_of(path, read, max_broken_lines, move)
+            source = records_of(path, partial(read, preset=kind), max_broken_lines, move)
         described = {
             "log": named(path),
             "requests": len(source),
@@ -272,7 +281,9 @@ def simulate(  # noqa: PLR0913  flags
     return OK
 
 
-def configuration(paths: tuple[str, ...], limit: int, *, with_suggested: bool) -> Configuration:
+def configuration(
+    paths: tuple[str, ...], limit: int, *, with_suggested: bool, preset: Preset = KUBERNETES
+) -> Configuration:
     """Read the objects of a configuration; raises `CommandError` if any of them is broken."""
     read = decode_files(read_files(paths))
     if read.problems:
@@ -280,12 +291,12 @@ def configuration(paths: tuple[str, ...], limit: int, *, with_suggested: bool) -
     name = ", ".join(paths) or ("built-in objects" if with_suggested else "mandatory objects")
     return Configuration(
         f"{name}, {limit} seats",
-        effective_objects(read.objects, with_suggested=with_suggested),
+        effective_objects(read.objects, with_suggested=with_suggested, preset=preset),
         limit,
     )
 
 
-def mix_of(path: str) -> Mix:
+def mix_of(path: str, preset: Preset = KUBERNETES) -> Mix:
     """Read a mix; raises `CommandError`."""
     name = named(path)
     try:
@@ -293,7 +304,7 @@ def mix_of(path: str) -> Mix:
             data = file.read(MAX_MIX_BYTES + 1)
         if len(data) > MAX_MIX_BYTES:
             raise CommandError(f"{name}: larger than {MAX_MIX_BYTES >> 20} MiB")
-        return parse_mix(data)
+        return parse_mix(data, preset)
     except OSError as error:
         raise CommandError(f"{name} cannot be read: {error.strerror or error}") from None
     except MixError as error:

@@ -35,6 +35,8 @@ def takes_seats(attributes: RequestAttributes) -> bool:
 
 def estimate_source(attributes: RequestAttributes, costs: Costs, max_seats: int) -> str:
     """Where the estimate of a request's work comes from, in words; `max_seats` 0 is no limit."""
+    if attributes.is_plain:
+        return "every request of an API that is not Kubernetes takes one seat (preset: http)"
     most = f", {max_seats} at most here" if max_seats else ""
     if WorkEstimator(costs.object_stats, costs.watch_count).fixed(attributes) is not None:
         if attributes.verb == "watch":

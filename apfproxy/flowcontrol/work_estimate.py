@@ -71,6 +71,8 @@ class WorkEstimator:
     def fixed(self, attributes: RequestAttributes) -> WorkEstimate | None:
         """The estimate if it depends on nothing but the attributes, else None."""
         verb = attributes.verb
+        if attributes.is_plain:
+            return ONE_SEAT
         if verb in LIST_VERBS:
             options = attributes.list_options
             assert options is not None

@@ -1,8 +1,8 @@
 """Parts of FlowSchemas that no request can match.
 
 Each subject, verb, URL, group, resource and scope is checked.  A part is reported if it matches no
-real request to a Kubernetes API; parts that may be useful, such as resources of other API groups,
-are not.
+real request to a Kubernetes API, or to another one where the proxy is before that; parts that may
+be useful, such as resources of other API groups, are not.
 """
 
 from __future__ import annotations
@@ -71,12 +71,16 @@ Dead = tuple[FindingKind, str, str]
 """What is found, the field below that of the rule, and the message."""
 
 
-def dead_rules(schema: FlowSchema) -> Iterator[Finding]:
-    """What matches nothing in a FlowSchema; `MATCHES_NOTHING`, if it is all of it, comes last."""
+def dead_rules(schema: FlowSchema, *, is_plain: bool = False) -> Iterator[Finding]:
+    """What matches nothing in a FlowSchema; `MATCHES_NOTHING`, if it is all of it, comes last.
+
+    Before an API that is not Kubernetes (`is_plain`) resource rules match nothing, which is said
+    only where a FlowSchema has no others: what comes from a cluster has both.
+    """
     name, rules = schema.metadata.name, schema.spec.rules
     alive = False
     for index, rule in enumerate(rules):
-        found, is_alive = dead_parts(rule)
+        found, is_alive = dead_parts(rule, is_plain=is_plain)
         alive |= is_alive
         for kind, field, message in found:
             yield Finding(kind, "FlowSchema", name, f"spec.rules[{index}].{field}", message)
@@ -85,7 +89,7 @@ def dead_rules(schema: FlowSchema) -> Iterator[Finding]:
         yield Finding(MATCHES_NOTHING, "FlowSchema", name, "spec.rules", message)
 
 
-def dead_parts(rules: PolicyRulesWithSubjects) -> tuple[list[Dead], bool]:
+def dead_parts(rules: PolicyRulesWithSubjects, *, is_plain: bool) -> tuple[list[Dead], bool]:
     """What matches nothing in one element of a FlowSchema's rules, and whether the rest can."""
     found: list[Dead] = []
     for index, subject in enumerate(rules.subjects):
@@ -94,8 +98,11 @@ def dead_parts(rules: PolicyRulesWithSubjects) -> tuple[list[Dead], bool]:
     has_subject = len(found) < len(rules.subjects)
     has_rule = False
     for name, judged in (
-        ("resourceRules", map(dead_in_resource_rule, rules.resource_rules)),
-        ("nonResourceRules", map(dead_in_url_rule, rules.non_resource_rules)),
+        ("resourceRules", () if is_plain else map(dead_in_resource_rule, rules.resource_rules)),
+        (
+            "nonResourceRules",
+            (dead_in_url_rule(rule, is_plain=is_plain) for rule in rules.non_resource_rules),
+        ),
     ):
         for index, (dead, is_alive) in enumerate(judged):
             found += [(kind, f"{name}[{index}].{field}", message) for kind, field, message in dead]
@@ -138,7 +145,9 @@ def why_no_group(name: str) -> str:
     return ""
 
 
-def dead_in_url_rule(rule: NonResourcePolicyRule) -> tuple[list[Dead], bool]:
+def dead_in_url_rule(
+    rule: NonResourcePolicyRule, *, is_plain: bool = False
+) -> tuple[list[Dead], bool]:
     """What matches nothing in a non-resource rule, and whether the rest can match."""
     verbs: list[Dead] = [
         (NO_SUCH_VERB, f"verbs[{index}]", f"no HTTP method is called {verb}")
@@ -148,16 +157,18 @@ def dead_in_url_rule(rule: NonResourcePolicyRule) -> tuple[list[Dead], bool]:
     urls: list[Dead] = [
         (NO_SUCH_URL, f"nonResourceURLs[{index}]", message)
         for index, url in enumerate(rule.non_resource_urls)
-        if (message := why_no_url(url))
+        if (message := why_no_url(url, is_plain=is_plain))
     ]
     is_alive = len(verbs) < len(rule.verbs) and len(urls) < len(rule.non_resource_urls)
     return verbs + urls, is_alive
 
 
-def why_no_url(url: str) -> str:
+def why_no_url(url: str, *, is_plain: bool = False) -> str:
     """Why no request for a non-resource URL has the path; "" if one may."""
     if "?" in url or "#" in url:
         return "a path ends before ? and #"
+    if is_plain:
+        return ""
     match url.removesuffix(ALL).strip("/").split("/"):
         case ["api", version, resource, *_] | ["apis", _, version, resource, *_]:
             return f"this is a path of resources, here {resource} of version {version}"

@@ -15,14 +15,15 @@ import msgspec
 import yaml
 
 from apfproxy.api.flowcontrol.additions import PREFIX
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.api.flowcontrol.types import GROUP, kind_of
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.lint.findings import ADDED, CHANGED, MISSING, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.flowcontrol.preset import Preset
 
 LINE_WIDTH = 100
 
@@ -57,12 +58,14 @@ class Difference:
         return Finding(kind, self.kind, self.name, "", message)
 
 
-def differences(objects: Iterable[FlowControlObject]) -> list[Difference]:
+def differences(
+    objects: Iterable[FlowControlObject], preset: Preset = KUBERNETES
+) -> list[Difference]:
     """The differences of what would be in force from the built-in objects.
 
     First what is changed or missing, in the built-in order, then what is added, by kind and name.
     """
-    ours = {(kind_of(each), each.metadata.name): each for each in bootstrap_objects()}
+    ours = {(kind_of(each), each.metadata.name): each for each in preset.objects()}
     theirs = {(kind_of(each), each.metadata.name): each for each in objects}
     found = []
     for key in [*ours, *sorted(theirs.keys() - ours.keys())]:

@@ -135,7 +135,8 @@ NO_SUCH_VERB = _warning(
     "APF112 verb that no request has",
     "The verb of a request for a non-resource URL is its HTTP method in small letters: create,"
     " update, list, watch, deletecollection and proxy are the verbs of resources.",
-    "Use get, delete, patch, or `*`, which is the only one that matches HEAD, POST and PUT.",
+    "Use get, delete, patch, or `*`, which is the only one that matches HEAD, POST and PUT; the"
+    " annotation apfproxy.io/match-methods narrows that to some.",
 )
 NO_SUCH_URL = _warning(
     "APF113 URL that no such request has",

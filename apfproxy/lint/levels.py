@@ -8,6 +8,7 @@ from apfproxy.api.field_errors import counted
 from apfproxy.api.flowcontrol.additions import MOST_WAIT_NS, level_additions
 from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
 from apfproxy.flowcontrol.limits import enough_for_a_seat, level_limits, nominal_limits
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.lint.findings import (
     LARGE_HAND,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         PriorityLevelConfiguration,
         QueuingConfiguration,
     )
+    from apfproxy.flowcontrol.preset import Preset
 
 KIND = "PriorityLevelConfiguration"
 SHARES = "spec.limited.nominalConcurrencyShares"
@@ -45,6 +47,7 @@ def level_findings(
     levels: Mapping[str, PriorityLevelConfiguration],
     used: Collection[str],
     server_concurrency_limit: int,
+    preset: Preset = KUBERNETES,
 ) -> Iterator[Finding]:
     """What is found in all levels in force, judged together: their shares divide the seats.
 
@@ -85,7 +88,7 @@ def level_findings(
             )
             yield Finding(TOO_FEW_SEATS, KIND, name, LENDABLE, message)
         if queuing is not None:
-            yield from hand_findings(name, queuing, seats)
+            yield from hand_findings(name, queuing, 0 if preset.is_plain else seats)
             upper = min(bounds.upper, server_concurrency_limit)
             wait_ns = additions.wait_limit_ns or MOST_WAIT_NS
             yield from queue_findings(name, queuing, upper, wait_ns)
@@ -103,7 +106,10 @@ def without_seats(
 
 
 def hand_findings(name: str, queuing: QueuingConfiguration, seats: int) -> Iterator[Finding]:
-    """What is found in the hand of a level with that many seats of its own."""
+    """What is found in the hand of a level with that many seats of its own.
+
+    0 where they do not count: before a plain API every request takes one seat.
+    """
     queues, hand = queuing.queues, queuing.hand_size
     field = f"{QUEUING}.handSize"
     if queues == 1:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from apfproxy.api.flowcontrol.additions import addition_errors
 from apfproxy.api.flowcontrol.types import FlowSchema, kind_of
 from apfproxy.api.schema.mistakes import closest
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.lint.dead_rules import dead_rules
 from apfproxy.lint.findings import ADDITION, DANGLING, MATCHES_NOTHING, Finding
 from apfproxy.lint.leases import lease_findings
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from apfproxy.api.flowcontrol.types import FlowControlObject, PriorityLevelConfiguration
+    from apfproxy.flowcontrol.preset import Preset
 
 DEFAULT_SERVER_CONCURRENCY_LIMIT = 600
 """Seats of a kube-apiserver that nobody configured, and of this proxy."""
@@ -26,28 +28,31 @@ DEFAULT_SERVER_CONCURRENCY_LIMIT = 600
 def lint(
     objects: Iterable[FlowControlObject],
     server_concurrency_limit: int = DEFAULT_SERVER_CONCURRENCY_LIMIT,
+    preset: Preset = KUBERNETES,
 ) -> list[Finding]:
     """Judge a configuration: all that would be in force, the built-in objects included.
 
-    The objects are valid, have their defaults, and no two of one kind have one name.  The
-    findings come in the order of ids, those of one id in the order of the objects.
+    The preset says what kind of API is behind the proxy.  The objects are valid, have their
+    defaults, and no two of one kind have one name.  The findings come in the order of ids, those of
+    one id in the order of the objects.
     """
     objects = tuple(objects)
     schemas = tried_in_order(each for each in objects if isinstance(each, FlowSchema))
     levels = {each.metadata.name: each for each in objects if not isinstance(each, FlowSchema)}
     in_force = [each for each in schemas if each.spec.priority_level_configuration.name in levels]
-    dead = [each for schema in schemas for each in dead_rules(schema)]
+    dead = [each for schema in schemas for each in dead_rules(schema, is_plain=preset.is_plain)]
     matching_nothing = {each.name for each in dead if each.found is MATCHES_NOTHING}
     alive = [each for each in in_force if each.metadata.name not in matching_nothing]
     shadowed = [*unreachable(alive)]
     unreached = {each.name for each in shadowed}
     reached = [each for each in alive if each.metadata.name not in unreached]
     found = [*dangling(schemas, levels), *dead, *shadowed, *same_precedence(reached)]
-    found += managed(objects)
+    found += managed(objects, preset)
     found += additions(objects)
-    found += lease_findings(in_force, levels)
+    if not preset.is_plain:
+        found += lease_findings(in_force, levels)
     used = {each.spec.priority_level_configuration.name for each in in_force}
-    found += level_findings(levels, used, server_concurrency_limit)
+    found += level_findings(levels, used, server_concurrency_limit, preset)
     return sorted(found, key=lambda each: each.found.id)
 
 

@@ -8,30 +8,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
 from apfproxy.api.flowcontrol.types import kind_of
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.lint.findings import MANAGED, Finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.flowcontrol.preset import Preset
 
 AUTO_UPDATE = "apf.kubernetes.io/autoupdate-spec"
 
 
-def managed(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:
+def managed(objects: Iterable[FlowControlObject], preset: Preset = KUBERNETES) -> Iterator[Finding]:
     """Objects whose annotation gives them to kube-apiserver, which has them otherwise.
 
-    The mandatory objects are left out: no annotation changes who keeps them.
+    Those that are as built in are well, and so are the mandatory ones: no annotation changes who
+    keeps them.
     """
-    built_in = {(kind_of(each), each.metadata.name): each.spec for each in bootstrap_objects()}
+    specs = {(kind_of(each), each.metadata.name): each.spec for each in preset.objects()}
     for each in objects:
         kind, name = kind_of(each), each.metadata.name
         if each.metadata.annotations.get(AUTO_UPDATE) != "true" or name in PRIORITY_LEVELS:
             continue
-        suggested = built_in.get((kind, name))
+        suggested = specs.get((kind, name))
         if suggested is None:
             message = f'"true" lets kube-apiserver delete this {kind}, which it does not suggest'
         elif suggested != each.spec:

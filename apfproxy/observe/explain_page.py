@@ -16,8 +16,9 @@ from aiohttp import web
 
 from apfproxy.authn.impersonation import effective
 from apfproxy.flowcontrol.explanation import explain
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.observe.responses import page_response
-from apfproxy.request.attributes import AttributesError, parse_attributes
+from apfproxy.request.attributes import AttributesError
 from apfproxy.request.kubectl_phrases import TOKEN
 from apfproxy.request.user import ANONYMOUS, User, supposed_groups
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.estimate_source import Costs
     from apfproxy.flowcontrol.explanation import Explanation
+    from apfproxy.flowcontrol.preset import Preset
     from apfproxy.request.attributes import RequestAttributes
 
     Headers = Sequence[tuple[str, str]]
@@ -58,6 +60,7 @@ def explain_route(
     costs: Costs,
     judge: Callable[[str, bytes], object],
     notes: Callable[[], tuple[str, ...]] = tuple,
+    preset: Callable[[], Preset] = lambda: KUBERNETES,
 ) -> web.RouteDef:
     """The page with its path; the notes are lines about this proxy now.
 
@@ -69,7 +72,7 @@ def explain_route(
         if not query:
             return web.Response(text=USAGE)
         try:
-            user, attributes, headers = question(query, judge)
+            user, attributes, headers = question(query, judge, preset())
         except ValueError as error:
             return web.Response(text=f"{error}\n", status=400)
         answer = explain(controller, costs, user, attributes, lambda name: header_in(headers, name))
@@ -82,7 +85,7 @@ def explain_route(
 
 
 def question(
-    query: str, judge: Callable[[str, bytes], object]
+    query: str, judge: Callable[[str, bytes], object], preset: Preset = KUBERNETES
 ) -> tuple[User, RequestAttributes, Headers]:
     """Who asks for what, and with which headers, by the page's query as it stands in the URL.
 
@@ -112,7 +115,7 @@ def question(
     asked = target.encode(errors="surrogateescape")
     judge(method, asked)
     try:
-        attributes = parse_attributes(method, asked)
+        attributes = preset.attributes_of(method, asked)
     except AttributesError as error:
         raise ValueError(f"malformed request target: {error}") from None
     name, groups = "".join(given["user"]), tuple(given["group"])

@@ -1,4 +1,4 @@
-"""Answers that the proxy gives itself, in the words that Kubernetes uses."""
+"""Answers that the proxy gives itself, in the words that Kubernetes uses, or in plain ones."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import time
 import uuid
 from email.utils import formatdate
 
-TOO_MANY_REQUESTS = b"Too many requests, please try again later.\n"
+TOO_MANY_REQUESTS_TEXT = "Too many requests, please try again later."
+TOO_MANY_REQUESTS = f"{TOO_MANY_REQUESTS_TEXT}\n".encode()
 
+_JSON = re.compile(r"application/(?:[a-z.-]+\+)?json\b", re.IGNORECASE)
 _NOT_VISIBLE = re.compile(r"[^\x21-\x7e]")
 
 _REASONS = {
@@ -118,6 +120,34 @@ def status_answer(
         b"application/json",
         is_head=is_head,
         extra=extra,
+        connection=connection,
+    )
+
+
+def plain_answer(
+    code: int,
+    message: str,
+    accept: str = "",
+    *,
+    is_head: bool = False,
+    extra: bytes = b"",
+    connection: bytes = b"",
+) -> bytes:
+    """A whole answer before an API that is not Kubernetes: a line of text, or RFC 9457's JSON.
+
+    JSON is for clients that name it in `accept`, the value of their field of that name.
+    """
+    if _JSON.search(accept):
+        problem = {"title": _REASONS[code][0], "status": code, "detail": message}
+        body, content_type = json.dumps(problem).encode() + b"\n", b"application/problem+json"
+    else:
+        body, content_type = message.encode() + b"\n", b"text/plain; charset=utf-8"
+    return answer(
+        code,
+        body,
+        content_type,
+        is_head=is_head,
+        extra=b"X-Content-Type-Options: nosniff\r\n" + extra,
         connection=connection,
     )
 

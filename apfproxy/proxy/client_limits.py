@@ -114,6 +114,7 @@ class ClientLimits:
         self._max_connections = _or_unlimited(settings.max_connections)
         self._counters = counters
         self._open = 0
+        self.is_plain = False
         self._by_address: dict[str, int] = {}
         self.shed: Refusal | None = None
         self.slow_readers: dict[str, int] = {}
@@ -198,7 +199,7 @@ class ClientLimits:
             return
         self._counters.count_own(503)
         transport.write(
-            answers.status_answer(
+            (answers.plain_answer if self.is_plain else answers.status_answer)(
                 503, message, extra=b"Retry-After: 1\r\n", connection=b"Connection: close\r\n"
             )
         )

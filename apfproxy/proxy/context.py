@@ -6,6 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Protocol
 
 from apfproxy.authn.authenticator import Authenticator
+from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.absences import Absences
 from apfproxy.proxy.client_kinds import ClientKinds
 from apfproxy.proxy.client_limits import ClientLimits, LimitsInForce
@@ -87,6 +88,7 @@ class Context:
         connections: Clients' connections that are open.
         flow_control: What every request passes.
         in_force: Limits and time-outs.
+        is_plain: Whether the API is not Kubernetes', so that own answers are not either.
         is_draining: Whether answers say that their connection closes.
         on_connection_closed: Called after each client's connection that closes.
         limits: Counts what clients take.
@@ -124,6 +126,7 @@ class Context:
         self.connections: set[OpenConnection] = set()
         self.abandoned: set[Abandoned] = set()
         self.limits = ClientLimits(settings.downstream.limits, counters)
+        self.is_plain = self.limits.is_plain = PRESETS[settings.preset].is_plain
         self.in_force = LimitsInForce.of(settings)
 
     def configure(self, settings: Settings, identification: Identification) -> None:
@@ -131,6 +134,7 @@ class Context:
         self.authenticator = identification.authenticator or Authenticator(self.clock)
         self.in_force = LimitsInForce.of(settings)
         self.limits.configure(settings.downstream.limits)
+        self.is_plain = self.limits.is_plain = PRESETS[settings.preset].is_plain
         self._targets.configure(settings)
         # What is kept of heads has the limits in it, and who may assert an identity.
         self.client_kinds = ClientKinds(settings, self._targets, identification.certificates)

@@ -326,7 +326,8 @@ class DownstreamConnection(ClientConnection):
         if error.code == 400:
             counters.malformed_requests += 1
         counters.count_own(error.code)
-        answer = answers.status_answer(
+        build = answers.plain_answer if self._context.is_plain else answers.status_answer
+        answer = build(
             error.code, str(error), extra=error.lines, connection=b"Connection: close\r\n"
         )
         self.send(answer)

@@ -225,6 +225,9 @@ class Exchange(Forwarding):
             after_s = refusal.retry_after_s
             lines = b"Retry-After: %d\r\n" % after_s if after_s else b""
             self._reply_status(code, refusal.message, refusal.reason, lines)
+        elif self.request.attributes.is_plain:
+            lines = b"Retry-After: %d\r\n" % refusal.retry_after_s
+            self._reply_status(429, answers.TOO_MANY_REQUESTS_TEXT, refusal.reason, lines)
         else:
             self._reply(
                 429, partial(answers.too_many_requests, refusal.retry_after_s), refusal.reason

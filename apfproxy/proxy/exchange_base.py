@@ -128,8 +128,13 @@ class ExchangeBase:
 
     @property
     def is_long_running(self) -> bool:
-        """Whether it may go on for as long as client and origin like."""
-        return self.request.is_long_running
+        """Whether it may go on for as long as client and origin like.
+
+        An answer that turns out to be so, as an event stream does, has no deadline any more.
+        """
+        if self.request.is_long_running or self._tunnel is not None:
+            return True
+        return self.has_answered and self._client.deadline_ns == 0
 
     def _set_deadline(self, now_ns: int) -> None:
         """Give the origin its time to answer in, once it can have all of the request."""
@@ -171,7 +176,11 @@ class ExchangeBase:
     def _reply_status(
         self, code: int, message: str, reason: Failure | RejectReason, lines: bytes = b""
     ) -> None:
-        self._reply(code, partial(answers.status_answer, code, message), reason, lines)
+        build = partial(answers.status_answer, code, message)
+        if self.request.attributes.is_plain:
+            accept = self.request.header("Accept")
+            build = partial(answers.plain_answer, code, message, accept)
+        self._reply(code, build, reason, lines)
 
     def _reply(
         self,

@@ -25,7 +25,7 @@ from apfproxy.proxy.exchange_state import (
 from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.request_fields import VIA
 from apfproxy.proxy.request_log import Failure, Record
-from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead
+from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead, is_event_stream
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.proxy.upgrade import switch_lines, switched
 from apfproxy.proxy.watch_seats import WatchSeats
@@ -145,6 +145,8 @@ class Forwarding(ExchangeBase):
         self._waited_ns = 0
         if self.request.is_watch:
             self._start_watch(body)
+        elif self.request.attributes.is_plain and is_event_stream(head.lines):
+            self._go_on_as_long_as_it_likes(now_ns)
         elif self.request.takes_seats:
             ticket = self.passage.ticket
             asked_ns = self._sent_ns if ticket is None else ticket.arrived_ns
@@ -153,6 +155,11 @@ class Forwarding(ExchangeBase):
             client.deadline_ns = 0
         if client.is_write_paused:
             self._pause_upstream()
+
+    def _go_on_as_long_as_it_likes(self, now_ns: int) -> None:
+        """The answer may never end: its seats go back, and its time is not limited."""
+        self._client.deadline_ns = 0
+        self.passage.release(now_ns)
 
     def _start_watch(self, body: bytes) -> None:
         """The watch is on: its seats go back once its initial events are through."""
@@ -187,6 +194,8 @@ class Forwarding(ExchangeBase):
         self._status = head.status
         if self.request.is_watch:
             self._start_watch(rest)
+        elif self.request.takes_seats:
+            self._go_on_as_long_as_it_likes(context.clock.now_ns())
         on_data = self._watch.on_data if self._watch is not None else None
         self._tunnel = Tunnel(context, self._client, upstream, self._on_tunnel_over, on_data)
         lines = switch_lines(head.lines + VIA + self._class_lines(), protocol)
@@ -334,7 +343,7 @@ class Forwarding(ExchangeBase):
             self.state is not ANSWERING
             or upstream is None
             or grace_ns == NEVER_NS
-            or self.request.is_watch
+            or self.is_long_running
         ):
             limits.watched.discard(self)
         elif not upstream.is_read_paused:

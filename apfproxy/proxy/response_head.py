@@ -27,6 +27,8 @@ _FIELD_LINE = re.compile(
     rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*([\t\x20-\x7e\x80-\xff]*)", re.DOTALL
 )
 
+_EVENT_STREAM = re.compile(rb"\r\nContent-Type:[ \t]*text/event-stream\b", re.IGNORECASE)
+
 _LENGTH, _CODING, _CONNECTION, _DROP = range(4)
 
 # What becomes of a field, by its name; all others go on as they are.  The proxy's own
@@ -150,6 +152,11 @@ def _frame(
     elif result.length < 0:
         result.framing = UNTIL_CLOSE
         result.keep_alive = False
+
+
+def is_event_stream(lines: bytes) -> bool:
+    """Whether an answer is one of server-sent events, by its header lines."""
+    return _EVENT_STREAM.search(lines) is not None
 
 
 def _judge_status_line(line: bytes) -> _StatusLine:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.proxy.bounded_cache import BoundedCache, MemoryBudget
 from apfproxy.proxy.cache_sizes import of_target
 from apfproxy.proxy.head_error import HeadError
@@ -34,16 +35,19 @@ class Targets:
         self._flow_control = flow_control
         self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)
         self._answer_timeout_ns = round(settings.upstream.answer_timeout_s * 1e9)
-        self._attributes: BoundedCache[tuple[str, bytes], RequestAttributes] = BoundedCache(
-            MAX_KEPT_TARGETS, MemoryBudget(KEPT_TARGETS_BYTES), of_target
-        )
+        self._preset = PRESETS[settings.preset]
+        self._attributes = _nothing_kept()
 
     def enforce(self, flow_control: FlowControl) -> None:
         """Make requests for another flow control from now on."""
         self._flow_control = flow_control
 
     def configure(self, settings: Settings) -> None:
-        """Put time-outs in force, for requests that are made from now on."""
+        """Put time-outs and the preset in force, for requests that are made from now on."""
+        preset = PRESETS[settings.preset]
+        if preset is not self._preset:
+            self._preset = preset
+            self._attributes = _nothing_kept()
         self._default_timeout_ns = round(settings.downstream.request_timeout_s * 1e9)
         self._answer_timeout_ns = round(settings.upstream.answer_timeout_s * 1e9)
 
@@ -73,13 +77,17 @@ class Targets:
         key = (method, target)
         attributes = self._attributes.values.get(key)
         if attributes is None:
-            attributes = parse_attributes(method, target)
+            attributes = self._preset.attributes_of(method, target)
             if len(target) <= MAX_KEPT_TARGET_BYTES:
                 self._attributes.offer(key, attributes)
         return attributes
 
     def __repr__(self) -> str:
         return f"<Targets, {len(self._attributes.values)} kept>"
+
+
+def _nothing_kept() -> BoundedCache[tuple[str, bytes], RequestAttributes]:
+    return BoundedCache(MAX_KEPT_TARGETS, MemoryBudget(KEPT_TARGETS_BYTES), of_target)
 
 
 def read_target(

@@ -2,6 +2,7 @@
 
 Honoured are `websocket` (RFC 6455) and `SPDY/3.1`, and only where Kubernetes' API has them: for
 exec, attach, portforward, proxy, log and WATCH of resources, the last two over WebSocket only.
+Before an API that is not Kubernetes, `websocket` is honoured on any path.
 Anywhere else, and of any other protocol such as h2c, the Upgrade field means nothing, as RFC 9110,
 section 7.8, allows: the request is forwarded as a normal one, without it.  An answer 101 is
 believed only if it names one protocol that was offered.
@@ -101,10 +102,11 @@ def honoured(offer: Offer, method: str, attributes: RequestAttributes) -> Offer 
     Raises:
         HeadError: It would be a WebSocket handshake, but is malformed.
     """
-    if not (attributes.is_resource_request and attributes.long_running):
+    if not attributes.is_plain and not (attributes.is_resource_request and attributes.long_running):
         return None
     if (
-        attributes.verb == "watch"
+        attributes.is_plain
+        or attributes.verb == "watch"
         or attributes.subresource in WEBSOCKET_ONLY
         or method not in SPDY_METHODS
     ):

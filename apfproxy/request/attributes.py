@@ -62,6 +62,7 @@ class RequestAttributes(msgspec.Struct, frozen=True):
         is_mutating: Whether it may change anything.
         query: Of the decoded query the parameters that are known, each with its first value.
         list_options: Of a LIST or WATCH only.
+        is_plain: Whether the API is not Kubernetes', see `plain_attributes`.
     """
 
     is_resource_request: bool
@@ -78,6 +79,7 @@ class RequestAttributes(msgspec.Struct, frozen=True):
     is_mutating: bool = True
     query: Mapping[str, tuple[str, ...]] = NO_PARAMETERS
     list_options: ListOptions | None = None
+    is_plain: bool = False
 
     @property
     def parts(self) -> tuple[str, ...] | None:

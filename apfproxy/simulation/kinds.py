@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from apfproxy.request.attributes import parse_attributes
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.request.deadline import request_timeout_ns
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from apfproxy.flowcontrol.preset import Preset
     from apfproxy.request.attributes import RequestAttributes
     from apfproxy.request.user import User
 
@@ -73,11 +74,12 @@ def kind_of(
     target: str,
     seats: int = 0,
     headers: tuple[tuple[str, str], ...] = (),
+    preset: Preset = KUBERNETES,
 ) -> Kind:
-    """The kind of requests with a method and a target.
+    """The kind of requests with a method and a target, to a kind of API.
 
     AttributesError or DeadlineError if nothing can be made of the target or of its `timeout`.
     """
-    attributes = parse_attributes(method, target.encode("utf-8", "surrogateescape"))
+    attributes = preset.attributes_of(method, target.encode("utf-8", "surrogateescape"))
     timeout_ns = request_timeout_ns(attributes, DEFAULT_TIMEOUT_NS)
     return Kind(client, user, attributes, timeout_ns, seats, headers)

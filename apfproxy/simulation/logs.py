@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from apfproxy.api.times import parse_time
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.flowcontrol.work_estimate import LIST_VERBS, MAX_LIST_SEATS
 from apfproxy.request.deadline import parse_duration_ns
 from apfproxy.request.kubectl_phrases import METHOD_OF_VERB
@@ -27,6 +28,8 @@ from apfproxy.simulation.records import UNKNOWN_NS, Records
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from apfproxy.flowcontrol.preset import Preset
 
 QUEUE_WAIT = "apiserver.latency.k8s.io/apf-queue-wait"
 LAST_STAGES = frozenset({"ResponseComplete", "Panic"})
@@ -87,27 +90,30 @@ class AccessLine(msgspec.Struct, rename="camel"):
     flow_schema: str | None = ""
 
 
-def read_audit_log(lines: Iterable[bytes], max_broken: int) -> Records:
+def read_audit_log(lines: Iterable[bytes], max_broken: int, preset: Preset = KUBERNETES) -> Records:
     """Read an audit log, an event a line; TooManyBrokenError if too many lines are broken."""
     decode = msgspec.json.Decoder(AuditEvent).decode
-    return _read(lines, lambda line, records: _take_event(decode(line), records), max_broken)
+    records = Records(preset)
+    return _read(lines, lambda line: _take_event(decode(line), records), records, max_broken)
 
 
-def read_access_log(lines: Iterable[bytes], max_broken: int) -> Records:
+def read_access_log(
+    lines: Iterable[bytes], max_broken: int, preset: Preset = KUBERNETES
+) -> Records:
     """Read an access log; TooManyBrokenError if too many lines are broken."""
     decode = msgspec.json.Decoder(AccessLine).decode
-    return _read(lines, lambda line, records: _take_line(decode(line), records), max_broken)
+    records = Records(preset)
+    return _read(lines, lambda line: _take_line(decode(line), records), records, max_broken)
 
 
 def _read(
-    lines: Iterable[bytes], take: Callable[[bytes, Records], None], max_broken: int
+    lines: Iterable[bytes], take: Callable[[bytes], None], records: Records, max_broken: int
 ) -> Records:
-    records = Records()
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            take(line, records)
+            take(line)
         except (msgspec.MsgspecError, ValueError, RecursionError) as error:  # that: too deep
             message = " ".join(str(error).split())
             records.break_line(number, message[:MAX_MESSAGE])

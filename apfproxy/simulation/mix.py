@@ -34,6 +34,7 @@ import msgspec
 from apfproxy.api.documents import split_documents
 from apfproxy.api.flowcontrol.header_names import HeaderUse, use_of
 from apfproxy.api.yaml_text import Mapping
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.request.attributes import AttributesError
 from apfproxy.request.deadline import DeadlineError, parse_duration_ns
 from apfproxy.request.kubectl_phrases import METHOD_OF_VERB
@@ -42,6 +43,8 @@ from apfproxy.simulation.kinds import Kind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from apfproxy.flowcontrol.preset import Preset
 
 NS_PER_S = 1_000_000_000
 LEAST_SERVICE_NS = 1_000
@@ -164,8 +167,8 @@ class Mix(msgspec.Struct, frozen=True):
         return total
 
 
-def parse_mix(data: bytes) -> Mix:
-    """Read a mix; MixError if it cannot be used."""
+def parse_mix(data: bytes, preset: Preset = KUBERNETES) -> Mix:
+    """Read a mix of requests to a kind of API; MixError if it cannot be used."""
     documents, problem = split_documents(data)
     if problem is not None:
         raise MixError(str(problem), problem.line)
@@ -182,7 +185,7 @@ def parse_mix(data: bytes) -> Mix:
     clients, requests = 0, 0.0
     for index, entry in enumerate(entries):
         fields = Fields(entry, top.line, f"flows[{index}]")
-        added = _flows_of(fields, duration_ns)
+        added = _flows_of(fields, duration_ns, preset)
         flows += added
         clients += len(added) * added[0].clients
         requests += len(added) * added[0].expected_arrivals()
@@ -315,7 +318,7 @@ class Fields:
             raise self.error(str(name), f"unknown; known are {', '.join(self._known)}")
 
 
-def _flows_of(fields: Fields, duration_ns: int) -> list[MixFlow]:
+def _flows_of(fields: Fields, duration_ns: int, preset: Preset) -> list[MixFlow]:
     """The flows of one entry: one, or as many as its `count` says."""
     name = fields.text("name")
     count = fields.integer("count", 1, MOST_FLOWS, default=1)
@@ -356,6 +359,7 @@ def _flows_of(fields: Fields, duration_ns: int) -> list[MixFlow]:
                 target.replace("{}", number),
                 seats,
                 headers,
+                preset,
             )
         except (AttributesError, DeadlineError) as error:
             raise fields.error("request", str(error)) from None

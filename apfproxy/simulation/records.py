@@ -8,11 +8,13 @@ from __future__ import annotations
 from array import array
 from typing import TYPE_CHECKING, Final
 
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.simulation.kinds import essence, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator
 
+    from apfproxy.flowcontrol.preset import Preset
     from apfproxy.request.user import User
     from apfproxy.simulation.kinds import Kind
 
@@ -27,7 +29,7 @@ MANY_KINDS = 100_000
 
 
 class Records:
-    """Requests of a log.
+    """Requests of a log, to a kind of API.
 
     Attributes:
         skipped: Lines that are well, but nothing to replay.
@@ -38,7 +40,8 @@ class Records:
         held: Requests that waited, or never executed, when they were logged.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, preset: Preset = KUBERNETES) -> None:
+        self._preset = preset
         self.skipped = 0
         self.broken = 0
         self.problems: list[tuple[int, str]] = []
@@ -64,7 +67,9 @@ class Records:
         key = (method, target, user, seats)
         number = self._recent.get(key)
         if number is None:
-            number = self._number(kind_of(user.name, user, method, target, seats))
+            number = self._number(
+                kind_of(user.name, user, method, target, seats, preset=self._preset)
+            )
             if len(self._recent) >= MAX_RECENT:
                 self._recent.clear()
             self._recent[key] = number

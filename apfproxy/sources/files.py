@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from apfproxy.errors import OperatorError
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.sources.file_changes import at_rest, notifications, watch_files
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from apfproxy.api.decode import Problem
     from apfproxy.flowcontrol.controller import Controller
     from apfproxy.flowcontrol.digest import Digest
+    from apfproxy.flowcontrol.preset import Preset
     from apfproxy.sources.file_changes import Roots
     from apfproxy.sources.object_files import FileContents
 
@@ -62,12 +64,14 @@ class ObjectFiles:
         controller: Controller,
         *,
         with_suggested: bool = True,
+        preset: Preset = KUBERNETES,
         on_load: LoadObserver | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self.paths = paths
         self._controller = controller
         self._with_suggested = with_suggested
+        self._preset = preset
         self._on_load = on_load
         self._sleep = sleep
         self._reloading = asyncio.Lock()
@@ -131,7 +135,9 @@ class ObjectFiles:
         digest = None
         if not read.problems:
             digest = self._controller.digest(
-                effective_objects(read.objects, with_suggested=self._with_suggested)
+                effective_objects(
+                    read.objects, with_suggested=self._with_suggested, preset=self._preset
+                )
             )
         return DigestedFiles(read.problems, len(read.objects), digest)
 

@@ -12,6 +12,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.sources.dangling_status import DanglingStatus
 from apfproxy.sources.in_force import InForce, load_when_woken
 from apfproxy.sources.object_files import effective_objects
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from apfproxy.api.decode import Problem
     from apfproxy.api.flowcontrol.types import FlowControlObject
     from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.preset import Preset
     from apfproxy.sources.files import LoadObserver
     from apfproxy.sources.in_force import Prepared
     from apfproxy.sources.kubernetes_api import Json, KubernetesApi
@@ -49,6 +51,7 @@ class KubernetesObjects:
         controller: Controller,
         *,
         with_suggested: bool = True,
+        preset: Preset = KUBERNETES,
         writes_status: bool = False,
         on_load: LoadObserver | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -57,6 +60,7 @@ class KubernetesObjects:
         self.name = api.server
         self._controller = controller
         self._with_suggested = with_suggested
+        self._preset = preset
         self._on_load = on_load
         self._in_force = InForce(self.name, controller, on_load)
         self._sleep = sleep
@@ -98,7 +102,7 @@ class KubernetesObjects:
 
     def load_first(self) -> None:
         """Put the built-in objects in force, to serve with until the API's are known."""
-        objects = effective_objects((), with_suggested=self._with_suggested)
+        objects = effective_objects((), with_suggested=self._with_suggested, preset=self._preset)
         self._controller.commit(self._controller.digest(objects))
         if self._on_load is not None:
             self._on_load((), ())

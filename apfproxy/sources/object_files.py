@@ -19,13 +19,15 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import Candidate, Problem, decode_documents
 from apfproxy.api.documents import LARGEST_INPUT_BYTES
-from apfproxy.api.flowcontrol.bootstrap import mandatory_objects, suggested_objects
+from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
 from apfproxy.api.flowcontrol.types import kind_of
+from apfproxy.flowcontrol.preset import KUBERNETES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from apfproxy.api.flowcontrol.types import FlowControlObject
+    from apfproxy.flowcontrol.preset import Preset
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -136,10 +138,10 @@ def decode_files(contents: FileContents) -> ObjectsRead:
 
 
 def effective_objects(
-    given: Iterable[FlowControlObject], *, with_suggested: bool
+    given: Iterable[FlowControlObject], *, with_suggested: bool, preset: Preset = KUBERNETES
 ) -> tuple[FlowControlObject, ...]:
     """The built-in objects with the given ones in place of and beside them."""
-    built_in = mandatory_objects() + (suggested_objects() if with_suggested else ())
+    built_in = preset.objects() if with_suggested else mandatory_objects()
     objects = {(kind_of(object_), object_.metadata.name): object_ for object_ in built_in}
     objects.update({(kind_of(object_), object_.metadata.name): object_ for object_ in given})
     return tuple(objects.values())

@@ -14,7 +14,7 @@ from apfproxy.app.raw_request import (
     request_of_line,
 )
 from apfproxy.request.user import ANONYMOUS, User
-from apfproxy.settings import DownstreamSettings
+from apfproxy.settings import DownstreamSettings, Settings
 
 START = b"POST /api/v1/namespaces?dryRun=All HTTP/1.1\r\nHost: a.test\r\n"
 
@@ -145,7 +145,7 @@ def test_refused_line(method: str, target: bytes, message: str) -> None:
 
 def test_other_limits() -> None:
     """A proxy with other limits than the default ones refuses by its own."""
-    settings = DownstreamSettings(max_target_bytes=64)
+    settings = Settings(downstream=DownstreamSettings(max_target_bytes=64))
     target = b"/" + b"a" * 64
 
     assert target == request_of_line("GET", target).target

@@ -19,6 +19,7 @@ from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import FIXED, SettingsFile, changes, merged, reload, reload_when
 from apfproxy.errors import OperatorError
 from apfproxy.settings import (
+    HTTP_API,
     Address,
     DownstreamSettings,
     DownstreamTlsSettings,
@@ -138,6 +139,7 @@ OTHERS: dict[str, Any] = {
     "authentication.impersonation.accessReview.maxCached": 3,
     "authentication.impersonation.accessReview.maxConcurrent": 4,
     "authentication.impersonation.accessReview.timeout": "5s",
+    "preset": "http",
     "tunnel.idleTimeout": "21s",
     "watch.silence": "22s",
     "watch.limit": "23s",
@@ -482,7 +484,9 @@ def test_merged() -> None:
 def test_built_in_objects_of_a_store() -> None:
     """They are put into it at the start."""
     before = Settings(flow_control=FlowControlSettings(store="a.db"))
-    read = Settings(flow_control=FlowControlSettings(store="a.db", suggested_objects=False))
+    read = Settings(
+        preset=HTTP_API, flow_control=FlowControlSettings(store="a.db", suggested_objects=False)
+    )
 
     assert before == merged(before, read)
 

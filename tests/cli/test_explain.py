@@ -135,7 +135,7 @@ def test_seed(capsys: pytest.CaptureFixture[str]) -> None:
         pytest.param("list pods --admin a:1 --hash-seed 1", 2, "no proxy is asked", id="online"),
         pytest.param("-", 1, "<stdin>: there is no request on standard input", id="raw"),
         pytest.param("--verb TRACE --path /a", 1, "would answer 405: TRACE", id="unserved"),
-        pytest.param("get /api?timeout=x", 1, "would answer 400: invalid timeout", id="timeout"),
+        pytest.param("get /api?timeout=x --offline", 1, "400: invalid timeout", id="timeout"),
     ],
 )
 def test_wrong_input(

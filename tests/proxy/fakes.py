@@ -29,6 +29,7 @@ from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.targets import Targets
 from apfproxy.settings import (
     ENFORCE,
+    KUBERNETES_API,
     OBSERVE,
     Address,
     AuthenticationSettings,
@@ -297,7 +298,7 @@ class Bench:
         origins: Transports of connections to the origin, in the order in which they came up.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what tests vary
         self,
         *,
         seats: int = 1,
@@ -308,6 +309,7 @@ class Bench:
         identification: Callable[[VirtualClock], Identification] | None = None,
         gathered_body_bytes: int = 0,
         enforcement: str = ENFORCE,
+        preset: str = KUBERNETES_API,
     ) -> None:
         # Of two benches at once the one that ends last would leave its `spawn` to all other tests.
         assert spawn is vars(pool_module)["spawn"], "another bench has not ended"
@@ -321,6 +323,7 @@ class Bench:
         self.kinds = KindMeter(self.clock.now_ns())
         self.counters = ProxyCounters()
         self.settings = Settings(
+            preset=preset,
             downstream=downstream or DownstreamSettings(),
             upstream=upstream or UpstreamSettings(address=Address(host="origin", port=80)),
             authentication=authentication or AuthenticationSettings(),

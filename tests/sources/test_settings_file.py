@@ -139,7 +139,7 @@ logLevel: debug
         ),
         pytest.param(
             "head_timeout: 1s",
-            "f:1: head_timeout: unknown key; known at the top: downstream, upstream,"
+            "f:1: head_timeout: unknown key; known at the top: preset, downstream, upstream,"
             " authentication, tunnel, watch, drain,"
             " flowControl, accessLog, topFlows, admin, adminSocketMode, adminTokenFile, metrics,"
             " logLevel, logFormat",
@@ -158,7 +158,7 @@ logLevel: debug
         ),
         pytest.param(
             "? [a]\n: 1",
-            "f:1: ?: unknown key; known at the top: downstream, upstream,"
+            "f:1: ?: unknown key; known at the top: preset, downstream, upstream,"
             " authentication, tunnel, watch, drain,"
             " flowControl, accessLog, topFlows, admin, adminSocketMode, adminTokenFile, metrics,"
             " logLevel, logFormat",

@@ -1,4 +1,4 @@
-"""The objects that are there without configuration: those of Kubernetes 1.36.
+"""The objects that are there without configuration: those of Kubernetes 1.36, and for other APIs.
 
 The files lie in `config/bootstrap/`; an installed package carries that folder.
 """
@@ -19,16 +19,23 @@ CHECKOUT = Path(__file__).parents[3] / "config" / "bootstrap"
 DIRECTORY = INSTALLED if INSTALLED.is_dir() else CHECKOUT
 
 
+MANDATORY_FILE, SUGGESTED_FILE, HTTP_FILE = "mandatory.yaml", "suggested.yaml", "http.yaml"
+
+
 @functools.cache
+def built_in(file: str) -> tuple[FlowControlObject, ...]:
+    """The objects of one of the files."""
+    return load(DIRECTORY, file)
+
+
 def mandatory_objects() -> tuple[FlowControlObject, ...]:
     """The objects that always exist unchanged: levels and schemas `exempt` and `catch-all`."""
-    return load(DIRECTORY, "mandatory.yaml")
+    return built_in(MANDATORY_FILE)
 
 
-@functools.cache
 def suggested_objects() -> tuple[FlowControlObject, ...]:
     """The objects that make a good start for a Kubernetes API; a user may replace them."""
-    return load(DIRECTORY, "suggested.yaml")
+    return built_in(SUGGESTED_FILE)
 
 
 def bootstrap_objects() -> tuple[FlowControlObject, ...]:

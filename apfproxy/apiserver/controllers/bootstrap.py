@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from apfproxy.api.core.kinds import NAMESPACE
 from apfproxy.api.documents import split_documents
-from apfproxy.api.flowcontrol.bootstrap import DIRECTORY
+from apfproxy.api.flowcontrol.bootstrap import DIRECTORY, MANDATORY_FILE, SUGGESTED_FILE
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA, PRIORITY_LEVEL_CONFIGURATION
 from apfproxy.api.flowcontrol.objects import KINDS
 from apfproxy.apiserver.controllers.runner import is_not_found
@@ -107,11 +107,17 @@ def wanted_spec(built_in: BuiltIn, current: Object) -> Object:
 
 
 class Bootstrap:
-    """Keeps the built-in objects, with the suggested ones or without."""
+    """Keeps the built-in objects, with the suggested ones of a bootstrap file or without."""
 
     name = "bootstrap"
 
-    def __init__(self, registry: Registry, *, with_suggested: bool = True) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        *,
+        with_suggested: bool = True,
+        suggested_file: str = SUGGESTED_FILE,
+    ) -> None:
         self._registry = registry
         kinds = (PRIORITY_LEVEL_CONFIGURATION, FLOW_SCHEMA, NAMESPACE)
         self.kinds = tuple(kind for kind in kinds if kind in registry.kinds)
@@ -125,8 +131,8 @@ class Bootstrap:
             (built_in.kind.plural, built_in.name): built_in
             for built_in in (
                 *namespaces,
-                *flow_control_objects("suggested.yaml", is_mandatory=False),
-                *flow_control_objects("mandatory.yaml", is_mandatory=True),
+                *flow_control_objects(suggested_file, is_mandatory=False),
+                *flow_control_objects(MANDATORY_FILE, is_mandatory=True),
             )
             if built_in.kind in self.kinds
             and (with_suggested or built_in.is_mandatory or built_in.kind is NAMESPACE)

@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from apfproxy.api.flowcontrol.bootstrap import SUGGESTED_FILE
 from apfproxy.apiserver.controllers.bootstrap import Bootstrap
 from apfproxy.apiserver.controllers.dangling import Dangling
 from apfproxy.apiserver.controllers.disruption import Disruption
@@ -77,10 +78,17 @@ class Controllers:
     """The enabled controllers of one server; one runs only if all its kinds are served."""
 
     def __init__(
-        self, registry: Registry, enabled: frozenset[str], *, with_suggested: bool = True
+        self,
+        registry: Registry,
+        enabled: frozenset[str],
+        *,
+        with_suggested: bool = True,
+        suggested_file: str = SUGGESTED_FILE,
     ) -> None:
         self._registry = registry
-        self._bootstrap = partial(Bootstrap, registry, with_suggested=with_suggested)
+        self._bootstrap = partial(
+            Bootstrap, registry, with_suggested=with_suggested, suggested_file=suggested_file
+        )
         makers: dict[str, Callable[[], Controller]] = {
             name: self._bootstrap if each is Bootstrap else partial(each, registry)
             for name, each in CONTROLLERS.items()

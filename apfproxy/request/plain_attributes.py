@@ -1,0 +1,32 @@
+"""The attributes of a request to an API that is not Kubernetes.
+
+Nothing but its method and its path has a meaning: every request is one for a non-resource URL, and
+its verb is its method in small letters.  `/api/v1/pods` is a path like any other, and a parameter
+such as `watch` or `timeout` is the server's own business.
+"""
+
+from __future__ import annotations
+
+from apfproxy.request.attributes import AttributesError, RequestAttributes
+from apfproxy.request.target import TargetError, split_target
+
+READ_ONLY_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+def plain_attributes(method: str, target: bytes) -> RequestAttributes:
+    """The attributes of a request, from the method and target that are forwarded.
+
+    Raises:
+        AttributesError: The target makes no sense.
+    """
+    try:
+        path, _ = split_target(method, target)
+    except TargetError as error:
+        raise AttributesError(str(error)) from None
+    return RequestAttributes(
+        is_resource_request=False,
+        path=path,
+        verb=method.lower(),
+        is_mutating=method not in READ_ONLY_METHODS,
+        is_plain=True,
+    )

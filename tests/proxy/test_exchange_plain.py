@@ -1,0 +1,205 @@
+"""Exchanges with an API that is not Kubernetes: answers, upgrades and streams that never end."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+
+from apfproxy.proxy.identification import NO_IDENTIFICATION
+from apfproxy.settings import (
+    HTTP_API,
+    OBSERVE,
+    DownstreamSettings,
+    LimitSettings,
+    Settings,
+)
+from tests.proxy.fakes import Bench, body, connection_of, status
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+HANDSHAKE = (
+    b"GET /chat HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket, SPDY/3.1\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
+SWITCHING = b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+STREAM = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n"
+    b"Transfer-Encoding: chunked\r\n\r\n5\r\ndata:\r\n"
+)
+ENDLESS = STREAM.replace(b"text/event-stream", b"text/plain")
+GET = b"GET /api/v1/pods?watch=1&timeout=soon HTTP/1.1\r\nHost: h\r\n\r\n"
+JSON = b"Accept: text/html, application/json;q=0.9\r\n\r\n"
+
+
+@pytest.fixture
+def plain() -> Iterator[Bench]:
+    """A data plane before such an API, with one seat."""
+    with Bench(preset=HTTP_API) as result:
+        yield result
+
+
+def test_parameters_mean_nothing(plain: Bench) -> None:
+    """What would be a watch with a malformed time-out takes one seat until its answer ends."""
+    client = plain.ask(GET)
+    assert (1, 0, 0) == plain.use()
+    plain.send(plain.origins[0], ENDLESS)
+    plain.wait(30)
+    assert (1, 0, 0) == plain.use()
+    plain.wait(31)
+
+    assert client.is_closing()
+    plain.assert_at_rest()
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        pytest.param(
+            b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n",
+            (b"429", b"Too many requests, please try again later.\n"),
+            id="text",
+        ),
+        pytest.param(
+            b"HEAD /refusing HTTP/1.1\r\nHost: h\r\n\r\n", (b"429", b""), id="without-a-body"
+        ),
+        pytest.param(
+            b"GET / HTTP/1.1\r\nHost: h\r\nContent-Length: x\r\n\r\n", (b"400", None), id="bad"
+        ),
+    ],
+)
+def test_answers_are_text(
+    plain: Bench, request_: bytes, expected: tuple[bytes, bytes | None]
+) -> None:
+    """A line of it, where clients do not ask for anything else."""
+    plain.ask(b"GET /refusing HTTP/1.1\r\nHost: h\r\n\r\n")
+    answer = plain.ask(request_).take()
+
+    code, text = expected
+    assert code == status(answer)
+    assert b"\r\nContent-Type: text/plain; charset=utf-8\r\n" in answer
+    assert b"\r\nX-Content-Type-Options: nosniff\r\n" in answer
+    assert (b"\r\nRetry-After: 1\r\n" in answer) is (code == b"429")
+    assert body(answer).endswith(b"\n") if text is None else text == body(answer)
+
+
+def test_answers_are_json_for_who_asks(plain: Bench) -> None:
+    """As RFC 9457 has it."""
+    request = b"GET /refusing HTTP/1.1\r\nHost: h\r\n" + JSON
+    plain.ask(request)
+    answer = plain.ask(request).take()
+
+    assert b"\r\nContent-Type: application/problem+json\r\n" in answer
+    assert {
+        "title": "Too Many Requests",
+        "status": 429,
+        "detail": "Too many requests, please try again later.",
+    } == json.loads(body(answer))
+
+
+def test_too_many_connections() -> None:
+    """Where nobody has asked for anything yet the answer is text."""
+    downstream = DownstreamSettings(limits=LimitSettings(max_connections=1))
+    with Bench(preset=HTTP_API, downstream=downstream) as bench:
+        bench.client()
+        answer = bench.client().take()
+
+    assert b"503" == status(answer)
+    assert b"\r\nContent-Type: text/plain" in answer
+
+
+@pytest.mark.parametrize("enforcement", ["enforce", OBSERVE])
+def test_a_web_socket_takes_a_seat_until_it_is_open(enforcement: str) -> None:
+    """Then the next request has it; of SPDY the server hears nothing."""
+    with Bench(preset=HTTP_API, enforcement=enforcement) as bench:
+        client = bench.ask(HANDSHAKE)
+        connection = connection_of(client)
+        bench.connect()
+        origin = bench.origins[-1]
+        assert (1, 0, 0) == bench.use()
+        assert b"\r\nUpgrade: websocket\r\n" in origin.take()
+        bench.send(origin, SWITCHING)
+
+        assert b"101" == status(client.take())
+        assert (0, 0, 0) == bench.use()
+        assert connection.has_long_answer
+        bench.wait(3600)
+        bench.send(origin, b"hello")
+        assert b"hello" == client.take()
+        bench.end(client)
+        bench.end(origin)
+        bench.assert_at_rest()
+        assert [] == bench.passage_errors
+
+
+def test_a_refused_web_socket_is_an_answer(plain: Bench) -> None:
+    """It keeps its seat as long as any."""
+    client = plain.ask(HANDSHAKE)
+    plain.connect()
+    plain.send(plain.origins[-1], b"HTTP/1.1 403 Forbidden\r\nContent-Length: 2\r\n\r\nno")
+
+    assert b"403" == status(client.take())
+    plain.assert_at_rest()
+
+
+@pytest.mark.parametrize("enforcement", ["enforce", OBSERVE])
+def test_an_event_stream_gives_its_seat_back(enforcement: str) -> None:
+    """It goes on for as long as both sides like, whoever reads it slowly."""
+    limits = LimitSettings(slow_reader_grace_s=1.0)
+    downstream = DownstreamSettings(limits=limits)
+    with Bench(preset=HTTP_API, enforcement=enforcement, downstream=downstream) as bench:
+        client = bench.ask(GET)
+        bench.send(bench.origins[0], STREAM)
+        assert (0, 0, 0) == bench.use()
+        client.protocol.pause_writing()
+        bench.send(bench.origins[0], b"5\r\ndata:\r\n")
+        for _ in range(20):
+            bench.wait(1)
+            for each in tuple(bench.context.limits.watched):
+                each.on_sweep(1_000_000_000)
+        client.protocol.resume_writing()
+        bench.wait(3600)
+        assert not client.is_closing()
+        bench.send(bench.origins[0], b"0\r\n\r\n")
+
+        assert client.take().endswith(b"5\r\ndata:\r\n5\r\ndata:\r\n0\r\n\r\n")
+        bench.assert_at_rest()
+        assert [] == bench.passage_errors
+
+
+def test_an_event_stream_is_ended_by_the_drain(plain: Bench) -> None:
+    """Its client takes it for whole."""
+    client = plain.ask(GET)
+    plain.send(plain.origins[0], STREAM)
+    assert connection_of(client).has_long_answer
+    client.take()
+    connection_of(client).end_long_answer()
+
+    assert b"0\r\n\r\n" == client.take()
+    plain.assert_at_rest()
+
+
+def test_a_usual_answer_is_not_a_long_one(plain: Bench) -> None:
+    """It has its time."""
+    client = plain.ask(GET)
+    plain.send(plain.origins[0], ENDLESS)
+
+    assert not connection_of(client).has_long_answer
+    plain.end(client)
+    plain.assert_at_rest()
+
+
+def test_another_preset(plain: Bench) -> None:
+    """Requests are read as the settings in force say, those that were kept too."""
+    request = GET.replace(b"watch=1&", b"")
+    client = plain.ask(request)
+    plain.send(plain.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+    assert b"200" == status(client.take())
+    plain.context.configure(Settings(upstream=plain.settings.upstream), NO_IDENTIFICATION)
+    plain.send(client, request)
+
+    answer = client.take()
+    assert b"400" == status(answer)
+    assert "invalid timeout" in json.loads(body(answer))["message"]
