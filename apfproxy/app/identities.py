@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,12 +108,14 @@ class Identities:
         return self.files.has_groups or bool(self.review_apis or self._issuers)
 
     def problem(self) -> str | None:
-        """Files, keys and reviews that fail at the moment; None while all is well."""
+        """Files, keys, reviews and certificates that fail at the moment; None while all is well."""
         problems = self.files.problems
         problems += [issuer.problem for issuer in self._issuers if issuer.problem]
         for kind, api in self.review_apis.items():
             if api.problem:
                 problems.append(f"{kind} review: {api.problem}")
+        now_unix_s = time.time()
+        problems += filter(None, (each.problem(now_unix_s) for each in self.expiries()))
         return "; ".join(problems) or None
 
     def expiries(self) -> list[Expiries]:

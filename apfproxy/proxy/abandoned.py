@@ -110,7 +110,10 @@ class AbandonedAnswer:
 
     def on_broken(self, reason: str, *, may_retry: bool) -> None:  # noqa: ARG002  as above
         """The origin has given up, too."""
-        self._context.counters.upstream.fail(UpstreamFailure.BROKEN_ANSWER, reason)
+        # Answers that nobody waits for are not counted, so that this says nothing of how many fail.
+        self._context.counters.upstream.fail(
+            UpstreamFailure.BROKEN_ANSWER, reason, is_telling=False
+        )
         self.end()
 
     def on_upstream_writable(self) -> None:

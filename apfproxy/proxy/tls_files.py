@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RENEW_BEFORE_S = 7 * 24 * 3600.0
-"""A certificate that expires sooner than that is warned about when it is loaded."""
+RENEW_BEFORE = dt.timedelta(days=7)
+"""A certificate that expires sooner than that is warned about; one that lives for less than ten
+times as long, in the last tenth of its life."""
 
 
 class TlsFile(NamedTuple):
@@ -46,12 +47,14 @@ class Expiries:
     Attributes:
         file: The file.
         unix_s: Of each, in seconds since 1970; at least one.
+        renew_unix_s: From when on each has to be renewed.
         is_chain: Whether all are needed, as in a server's own chain; else they are CAs, of which
             one that has expired may have been replaced by another.
     """
 
     file: TlsFile
     unix_s: tuple[float, ...]
+    renew_unix_s: tuple[float, ...]
     is_chain: bool
 
     def next_unix_s(self, now_unix_s: float) -> float:
@@ -60,6 +63,20 @@ class Expiries:
             return min(self.unix_s)
         ahead = [each for each in self.unix_s if each >= now_unix_s]
         return min(ahead) if ahead else max(self.unix_s)
+
+    def problem(self, now_unix_s: float) -> str | None:
+        """That a certificate has expired or soon will; of CAs, that there is no other one."""
+        due = [
+            until
+            for until, renew in zip(self.unix_s, self.renew_unix_s, strict=True)
+            if renew <= now_unix_s
+        ]
+        if not due or (len(due) < len(self.unix_s) and not self.is_chain):
+            return None
+        until = min(due) if self.is_chain else max(due)
+        verb = "expired" if until <= now_unix_s else "expires"
+        at = dt.datetime.fromtimestamp(until, dt.UTC).isoformat()
+        return f"{self.file}: the certificate {verb} at {at}"
 
 
 def read(file: TlsFile) -> bytes:
@@ -87,7 +104,8 @@ def certificates_in(file: TlsFile, *, is_chain: bool) -> tuple[list[x509.Certifi
     for certificate in found:
         warn_of_dates(file, certificate)
     unix_s = tuple(each.not_valid_after_utc.timestamp() for each in found)
-    return found, Expiries(file, unix_s, is_chain)
+    renew_unix_s = tuple(renewal(each).timestamp() for each in found)
+    return found, Expiries(file, unix_s, renew_unix_s, is_chain)
 
 
 def load_authorities(context: ssl.SSLContext, file: TlsFile) -> Expiries:
@@ -126,6 +144,12 @@ def load_own(context: ssl.SSLContext, certificate_file: TlsFile, key_file: TlsFi
     return expiries
 
 
+def renewal(certificate: x509.Certificate) -> dt.datetime:
+    """From when on it has to be renewed."""
+    until, since = certificate.not_valid_after_utc, certificate.not_valid_before_utc
+    return until - min(RENEW_BEFORE, (until - since) / 10)
+
+
 def warn_of_dates(file: TlsFile, certificate: x509.Certificate) -> None:
     """Have the log say that a certificate is not valid, or soon will not be."""
     now = dt.datetime.now(dt.UTC)
@@ -134,5 +158,5 @@ def warn_of_dates(file: TlsFile, certificate: x509.Certificate) -> None:
         log.warning("%s: the certificate expired at %s", file, until.isoformat())
     elif since > now:
         log.warning("%s: the certificate is not valid before %s", file, since.isoformat())
-    elif (until - now).total_seconds() < min(RENEW_BEFORE_S, (until - since).total_seconds() / 10):
+    elif now > renewal(certificate):
         log.warning("%s: the certificate expires at %s", file, until.isoformat())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import datetime as dt
 import logging
 import ssl
 import time
@@ -231,6 +232,20 @@ def test_expiries(folder: Folder) -> None:
         ("authentication.jwt[0].caFile", folder.of("own.crt")),
     ] == [each.file for each in identities.expiries()]
     assert [] == made(Settings()).expiries()
+
+
+def test_certificate_that_expires(folder: Folder) -> None:
+    """It is a problem before it is one for clients."""
+    until = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(days=1)
+    folder.own_ca.issue("proxy", usage="both", not_after=until).write(folder.path, "proxy")
+    soon = until - dt.timedelta(hours=1)
+    identities = made(folder.settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time", soon.timestamp)
+        assert (
+            f"downstream.tls.certificateFile: {folder.of('proxy.crt')}:"
+            f" the certificate expires at {until.isoformat()}"
+        ) == identities.problem()
 
 
 def test_issuer_that_cannot_be_used() -> None:

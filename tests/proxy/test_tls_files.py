@@ -102,9 +102,28 @@ def test_warns_of_dates(
 )
 def test_next_expiry(unix_s: tuple[float, ...], is_chain: bool, expected: float) -> None:
     """Of a chain all certificates are needed; of CAs those that have not expired."""
-    expiries = Expiries(TlsFile("cas", "a"), unix_s, is_chain)
+    expiries = Expiries(TlsFile("cas", "a"), unix_s, unix_s, is_chain)
 
     assert expected == expiries.next_unix_s(10.0)
+
+
+@pytest.mark.parametrize(
+    ("until_s", "is_chain", "expected"),
+    [
+        pytest.param((30.0, 40.0), True, None, id="chain"),
+        pytest.param((30.0, 14.0), True, "expires at 1970-01-01T00:00:14+00:00", id="soon"),
+        pytest.param((14.0, 9.0), True, "expired at 1970-01-01T00:00:09+00:00", id="broken"),
+        pytest.param((30.0, 9.0), False, None, id="cas-of-which-one-was-replaced"),
+        pytest.param((14.0, 9.0), False, "expires at 1970-01-01T00:00:14+00:00", id="last-ca"),
+        pytest.param((7.0, 9.0), False, "expired at 1970-01-01T00:00:09+00:00", id="no-ca"),
+    ],
+)
+def test_problem(until_s: tuple[float, ...], is_chain: bool, expected: str | None) -> None:
+    """What has expired, or has to be renewed; a CA may have been replaced by another."""
+    renew_s = tuple(each - 5 for each in until_s)
+    found = Expiries(TlsFile("cas", "a"), until_s, renew_s, is_chain).problem(10.0)
+
+    assert (expected and f"cas: a: the certificate {expected}") == found
 
 
 def test_several_certificates(tmp_path: Path) -> None:
