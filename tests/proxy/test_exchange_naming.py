@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from apfproxy.authn.api_keys import ApiKeys, BasicKeys
 from apfproxy.authn.authenticator import Authenticator, Rules
@@ -361,3 +363,68 @@ def test_log_has_no_key(bench: Naming) -> None:
     assert ["alice", None, digest("s3cret")] == [each["user"] for each in bench.records]
     assert "s3cret" not in json.dumps(bench.records)
     bench.end(client)
+
+
+NAMES = st.sampled_from(
+    (
+        "X-API-Key",
+        "x-api-KEY",
+        "X_API_Key",
+        "X-Client-Id",
+        "X-Client_Id",
+        "X-Secret",
+        "Authorization",
+        "X-Forwarded-For",
+        "X-Forwarded_For",
+        "X-Remote-User",
+        "Impersonate-User",
+        "Connection",
+    )
+)
+VALUES = st.one_of(
+    st.sampled_from(
+        (
+            "",
+            "k1",
+            "k9",
+            "system:masters",
+            "alice",
+            f"Basic {basic(b'alice:k1')}",
+            f"Basic {basic(b'root:k1')}",
+            "Basic !",
+            "Bearer k1",
+            "192.0.2.9",
+            f"{PROXY}, {OTHER}",
+            "X-API-Key",
+            "close",
+        )
+    ),
+    st.text(st.characters(min_codepoint=0x20, max_codepoint=0xFF), max_size=9),
+)
+
+
+@given(
+    lines=st.lists(st.tuples(NAMES, VALUES), max_size=4), address=st.sampled_from((CLIENT, PROXY))
+)
+@settings(deadline=None)
+def test_whatever_is_sent(lines: list[tuple[str, str]], address: str) -> None:
+    """Nobody is alice without her key, nobody else is known, and no look-alike goes on."""
+    fields = [f"{name}: {value}" for name, value in lines]
+    has_key = any("k1" in value or basic(b"alice:k1") in value for _, value in lines)
+    with Naming() as bench:
+        client = bench.client((address, 1))
+        bench.send(client, get(*fields))
+        sent = bench.origins[0].take().lower()
+        exchange = connection_of(client).exchange
+        if exchange is None:
+            assert status(client.take()) in (b"400", b"401")
+            assert b"" == sent
+        else:
+            user = exchange.request.user
+            is_unverified = user.name.startswith(("address:", "header:", "key:"))
+            assert is_unverified == (user.groups == ("system:unauthenticated",))
+            assert is_unverified or (user.name == "alice" and has_key)
+            assert b"\r\nx_" not in sent
+            assert b"client_id" not in sent
+            assert b"x-remote" not in sent
+        bench.end(client)
