@@ -28,7 +28,7 @@ function seatsText(level) {
   if (level.type === "Exempt") return "no limit: never waits, is never rejected";
   const own = `${count(level.nominal)} own`;
   const moved = level.lent ? ` − ${count(level.lent)} lent` : level.borrowed ? ` + ${count(level.borrowed)} borrowed` : "";
-  const range = level.min === level.max ? "always" : `from ${count(level.min)} to ${count(level.max)}`;
+  const range = level.min === level.max ? "always" : `${count(level.min)} to ${count(level.max)}`;
   return `${own}${moved}; ${range}`;
 }
 
@@ -69,6 +69,7 @@ class Row {
     setText(this.tag, tag);
     setShown(this.tag, tag !== "");
     setText(this.has, seatsText(level));
+    this.has.title = isExempt ? "" : "Its own seats, those it lends or borrows now, and between what the limit moves";
     setText(this.seats, count(level.seatsInUse));
     setText(this.limit, isExempt ? "" : ` of ${count(level.current)}`);
     setText(this.executing, level.executing === 1 ? "1 request" : `${count(level.executing)} requests`);
