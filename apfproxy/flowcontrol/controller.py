@@ -404,10 +404,11 @@ class Controller:
             self._prompt_limits.close()
         self._prompt_limits = self._new_prompt_limits() if is_prompt else None
         for level in self.levels.values():
-            level.queue_set.tell(*self._listeners())
+            queue_set = level.queue_set
+            queue_set.on_wait, queue_set.on_rejection = self._listeners()
             config = self._queue_set_config(level.configuration)
-            if level.queue_set.config != config:
-                level.queue_set.reconfigure(config, level.current_limit)
+            if queue_set.config != config:
+                queue_set.reconfigure(config, level.current_limit)
         if self._prompt_limits is not None:
             self._prompt_limits.on_adjustment()
 

@@ -116,7 +116,7 @@ class QueueSet:
     Raises:
         ValueError: The dealer cannot deal such hands from so many queues.
 
-    Attributes (to read only):
+    Attributes (to read only, but for `on_wait` and `on_rejection`, see above):
         requests_waiting, seats_waiting: What waits, and its max seats.
         requests_executing, seats_in_use: What executes, and its seats and those of what lingers.
         executing: The tickets that execute, in the order of dispatch; the values say nothing.
@@ -137,8 +137,6 @@ class QueueSet:
         "_is_notifying",
         "_last_ns",
         "_now_ns",
-        "_on_rejection",
-        "_on_wait",
         "_queue_length_limit",
         "_ready",
         "_seats_requested",
@@ -156,6 +154,8 @@ class QueueSet:
         "latest_s",
         "meter",
         "name",
+        "on_rejection",
+        "on_wait",
         "queues",
         "rejected_total",
         "requests_executing",
@@ -182,7 +182,8 @@ class QueueSet:
         self._now_ns = clock.now_ns
         self._call_at = clock.call_at
         self._update_demand = demand.update
-        self.tell(on_wait, on_rejection)
+        self.on_wait = on_wait
+        self.on_rejection = on_rejection
         self._time_at = self.meter.time_at
 
         self.config = config
@@ -216,15 +217,6 @@ class QueueSet:
         self.reconfigure(config, concurrency_limit)
 
     # Requests
-
-    def tell(
-        self,
-        on_wait: Callable[[], None] | None,
-        on_rejection: Callable[[str, int], None] | None,
-    ) -> None:
-        """Call others from now on, see above; None for nobody."""
-        self._on_wait = on_wait
-        self._on_rejection = on_rejection
 
     def admit(
         self,
@@ -564,8 +556,8 @@ class QueueSet:
     ) -> Ticket | RejectReason:
         seats = estimate.max_seats
         if not self._fits(seats):
-            if self._on_rejection is not None:
-                self._on_rejection(self.name, seats)
+            if self.on_rejection is not None:
+                self.on_rejection(self.name, seats)
             if not self._fits(seats):
                 self.rejected_total += 1
                 flow.counters.rejected_concurrency_limit += 1
@@ -616,9 +608,9 @@ class QueueSet:
         counters.queue_length_after_enqueue.observe(queue.requests_waiting)
         self._dispatch(now_ns)
         self._settle(now_ns)
-        if ticket.state == WAITING and self._on_wait is not None:
+        if ticket.state == WAITING and self.on_wait is not None:
             try:
-                self._on_wait()
+                self.on_wait()
             except BaseException:  # else nobody would have the ticket, to give it back
                 self.withdraw(ticket, None)
                 raise

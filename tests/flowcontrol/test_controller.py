@@ -516,6 +516,11 @@ class Reconfiguration(RuleBasedStateMachine):
         if isinstance(result, Ticket):
             self.tickets.append((found, result))
 
+    @rule(is_prompt=st.booleans())
+    def adjust_promptly(self, is_prompt: bool) -> None:
+        """Lend idle seats in the one way or the other."""
+        self.controller.adjust_promptly(is_prompt=is_prompt)
+
     @rule(index=st.integers(0, 50), is_leaving=st.booleans())
     def end(self, index: int, is_leaving: bool) -> None:
         """Finish or withdraw some request."""

@@ -31,3 +31,19 @@ def test_drops_put_the_next_attempt_off() -> None:
         refusal.message,
         refusal.retry_after_s,
     )
+
+
+def test_the_same_but_observed() -> None:
+    """What passes it then shares all but that; what was there before is as it was."""
+    bench = Bench()
+    errors: list[Exception] = []
+    observed = bench.control.but(errors.append)
+    again = observed.but(None)
+
+    assert (False, True, False) == (
+        bench.control.is_observing,
+        observed.is_observing,
+        again.is_observing,
+    )
+    assert bench.controller is observed.controller is again.controller
+    assert bench.control.top_flows is observed.top_flows

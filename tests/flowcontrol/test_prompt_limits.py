@@ -180,6 +180,40 @@ def test_idle_seats_are_lent_at_once() -> None:
     assert scene.controller.levels["b"].lower_limit <= scene.limit("b") < before
 
 
+def test_idle_seats_are_lent_once_that_is_wanted() -> None:
+    """What waits gets them then; afterwards Kubernetes' way has requests wait again."""
+    scene = Scene(*two_levels(), is_prompt=False)
+    tickets = scene.arrive("a", 40)
+    limit = scene.limit("a")
+    before = scene.executing(tickets)
+    for _ in range(2):  # twice is once
+        scene.controller.adjust_promptly(is_prompt=True)
+    lent = scene.limit("a")
+    executing = scene.executing(tickets)
+    scene.controller.adjust_promptly(is_prompt=False)
+    others = scene.arrive("b", scene.limit("b") + 1)
+    scene.wait(2 * LOOK_NS)
+
+    assert limit == before
+    assert limit < lent == executing == scene.limit("a")
+    assert len(others) - 1 == scene.executing(others)
+    assert scene.controller.foreseen_seat_limit(scene.controller.levels["b"], 1) == len(others) - 1
+
+
+def test_looks_end_with_the_wish_for_them() -> None:
+    """Whether one is due or not; what a level's queues have to keep free changes, too."""
+    for count in (1, 40):
+        scene = Scene(*two_levels())
+        scene.arrive("a", count)
+        limits = scene.controller._prompt_limits  # noqa: SLF001  as above
+        assert limits is not None
+        assert ("looking" if count > 1 else "at rest") in repr(limits)
+        scene.controller.adjust_promptly(is_prompt=False)
+        assert "at rest" in repr(limits)
+        configs = [level.queue_set.config for level in scene.controller.levels.values()]
+        assert {0} == {config.least_seats for config in configs}
+
+
 def test_idle_seats_are_lent_from_the_start() -> None:
     """With 20 seats one client of a level of two has all that others lend, from its first burst."""
     scene = Scene(*bootstrap_objects(), seats=20)
