@@ -33,7 +33,7 @@ from tests.end_to_end.scene import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-REQUESTS = 10_000
+REQUESTS = 4_000
 CLIENTS = 60
 ROOMY = NARROW.replace("queueLengthLimit: 2", "queueLengthLimit: 1000")
 PODS = b"/api/v1/namespaces/default/pods/"
