@@ -1,4 +1,4 @@
-"""`apfproxy init`: the files to begin with, for one use or another."""
+"""`apfproxy init`: the files to begin with, for one of three uses."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from apfproxy.shipped_files import shipped
 KINDS = {
     "kube-apiserver": ("starters/kube-apiserver",),
     "gateway": ("starters/gateway", "kubernetes/base", "kubernetes/rbac", "kubernetes/gateway"),
+    "http": ("starters/http", "kubernetes/base", "kubernetes/rbac", "kubernetes/sidecar"),
 }
 """The uses, and the directories of `config/` whose files each gets."""
 
@@ -22,9 +23,10 @@ EPILOG = f"""\b
 Kinds:
   kube-apiserver  beside a kube-apiserver, on its machine
   gateway         before a cluster, on a machine of its own or within the cluster
+  http            before any HTTP API
 \b
 Examples:
-  apfproxy init gateway my-gateway
+  apfproxy init http my-proxy
   apfproxy init kube-apiserver /etc/kubernetes/apfproxy
 
 README.md in the directory has the steps.  A file that is there already is never changed.
