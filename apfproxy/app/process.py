@@ -423,7 +423,7 @@ class ProxyProcess:
                 if admin.path
                 else f"kubectl --server http://{admin.from_here} get flowschemas",
             )
-        if knows_nobody(settings):
+        if settings.authentication.anonymous and knows_nobody(settings):
             logger.info(
                 "all clients are system:anonymous and share one flow: settings of authentication"
                 " tell who asks, and authentication.unverified.address tells clients apart by their"

@@ -192,7 +192,7 @@ def _unverified_problems(authentication: AuthenticationSettings) -> list[str]:
     """What is wrong with what tells anonymous clients apart."""
     unverified, section = authentication.unverified, "authentication.unverified"
     problems = []
-    if unverified != UnverifiedSettings() and not authentication.anonymous:
+    if tells_apart(unverified) and not authentication.anonymous:
         problems.append(
             f"{section}: needs authentication.anonymous; whoever names only themselves is anonymous"
         )
@@ -226,6 +226,16 @@ def _naming_problems(
     ]
 
 
+def tells_apart(unverified: UnverifiedSettings) -> bool:
+    """Whether anything is on that tells anonymous clients apart."""
+    return bool(
+        unverified.is_by_basic
+        or unverified.secret_headers
+        or unverified.headers
+        or unverified.is_by_address
+    )
+
+
 def knows_nobody(settings: Settings) -> bool:
     """Whether nothing tells clients apart, so that all share one flow of each FlowSchema."""
     authentication = settings.authentication
@@ -237,7 +247,7 @@ def knows_nobody(settings: Settings) -> bool:
         or authentication.jwt
         or authentication.token_review.is_enabled
         or authentication.api_keys.file
-        or authentication.unverified != UnverifiedSettings()
+        or tells_apart(authentication.unverified)
     )
 
 
@@ -246,6 +256,11 @@ def warnings(settings: Settings) -> list[str]:
     found = []
     authentication = settings.authentication
     upstream = settings.upstream
+    if not authentication.anonymous and knows_nobody(settings):
+        found.append(
+            "authentication.anonymous is false, and nothing else is on that says who asks: every"
+            " request gets 401"
+        )
     for name, review in (
         ("tokenReview", authentication.token_review),
         ("impersonation.accessReview", authentication.impersonation.access_review),

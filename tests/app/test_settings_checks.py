@@ -350,6 +350,11 @@ def test_naming_that_does_not_go_together(settings: Settings, problem: str) -> N
         pytest.param(
             authenticated(unverified=UnverifiedSettings(is_by_address=True)), False, id="address"
         ),
+        pytest.param(
+            authenticated(unverified=UnverifiedSettings(is_by_address=False), anonymous=False),
+            True,
+            id="no-address",
+        ),
         pytest.param(authenticated(jwt=(JwtSettings(),)), False, id="jwt"),
         pytest.param(
             authenticated(impersonation=ImpersonationSettings(users=("a",))), True, id="no-method"
@@ -394,6 +399,14 @@ def test_warning_of_reviews_without_credentials() -> None:
         ),
     ):
         assert [] == warnings(Settings(authentication=both, upstream=own))
+
+
+def test_warning_of_a_proxy_for_nobody() -> None:
+    """Without anonymous requests something must say who asks."""
+    assert ["authentication.anonymous is false, and nothing else"] == [
+        text.partition(" is on")[0] for text in warnings(authenticated(anonymous=False))
+    ]
+    assert [] == warnings(authenticated(anonymous=False, api_keys=keys()))
 
 
 def test_warning_of_proxies_that_everybody_is() -> None:
