@@ -230,6 +230,18 @@ class AuthenticationSettings:
     impersonation: ImpersonationSettings = field(default_factory=ImpersonationSettings)
 
 
+EVERYBODY = "*"
+"""As a user's name: any user."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainAnswersSettings:
+    """Whom answers tell how flow control treated the request."""
+
+    users: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DownstreamSettings:
     """Connections of clients."""
@@ -245,6 +257,7 @@ class DownstreamSettings:
     max_target_bytes: int = bounded(16384, 256, 1 << 24)
     identity_headers_from: tuple[Network, ...] = ()
     trusted_proxies: tuple[Network, ...] = ()
+    explain_answers_to: ExplainAnswersSettings = field(default_factory=ExplainAnswersSettings)
     limits: LimitSettings = field(default_factory=LimitSettings)
     overload: OverloadSettings = field(default_factory=OverloadSettings)
 
@@ -355,6 +368,7 @@ class AccessLogSettings:
     requests: str = field(default=ALL, metadata={"choices": (ALL, ERRORS)})
     sampled_percent: int = bounded(100, 0, 100)
     max_queued: int = bounded(65536, 1)
+    audit_ids: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

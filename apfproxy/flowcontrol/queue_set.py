@@ -415,11 +415,6 @@ class QueueSet:
         """Whether nothing waits or executes; something may linger."""
         return self.requests_waiting == 0 and self.requests_executing == 0
 
-    @property
-    def was_used(self) -> bool:
-        """Whether any request came."""
-        return self.dispatched_total + self.rejected_total + self.requests_waiting > 0
-
     def sync(self) -> None:
         """Bring the progress meter, the level meter and the seat demand up to now."""
         now_ns = self._now_ns()

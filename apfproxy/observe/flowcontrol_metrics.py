@@ -221,7 +221,7 @@ class FlowControlMetrics:
         yield from self._kind_families(is_full=is_full)
 
     def _level_families(self, levels: list[PriorityLevel], *, is_full: bool) -> Iterator[Metric]:
-        used = levels if is_full else [level for level in levels if level.queue_set.was_used]
+        used = levels if is_full else list(filter(was_used, levels))
         for rows, units, shown in (
             (LIMIT_GAUGES, 1, levels),
             (LEVEL_GAUGES, 1, used),
@@ -324,3 +324,9 @@ def synced(levels: Iterable[PriorityLevel]) -> Iterator[tuple[Labels, PriorityLe
     for level in levels:
         level.queue_set.sync()
         yield {"priority_level": level.name}, level
+
+
+def was_used(level: PriorityLevel) -> bool:
+    """Whether any request has come to a level."""
+    counts = level.queue_set
+    return counts.dispatched_total + counts.rejected_total + counts.requests_waiting > 0

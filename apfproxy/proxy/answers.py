@@ -6,7 +6,6 @@ import functools
 import json
 import re
 import time
-import uuid
 from email.utils import formatdate
 
 TOO_MANY_REQUESTS_TEXT = "Too many requests, please try again later."
@@ -87,11 +86,6 @@ def answer(
 @functools.lru_cache(maxsize=1)
 def _date(unix_s: int) -> bytes:
     return formatdate(unix_s, usegmt=True).encode()
-
-
-def audit_line(asked: str) -> bytes:
-    """The header line by which audit logs find a request: its own Audit-ID, or a new one for ""."""
-    return b"Audit-Id: %b\r\n" % (asked or str(uuid.uuid4())).encode()
 
 
 @functools.lru_cache(maxsize=8192)

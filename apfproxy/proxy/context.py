@@ -12,6 +12,8 @@ from apfproxy.proxy.client_kinds import ClientKinds
 from apfproxy.proxy.client_limits import ClientLimits, LimitsInForce
 from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.read_buffer import READ_BYTES
+from apfproxy.proxy.told import Audience
+from apfproxy.proxy.traces import made_audit_ids
 from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:
@@ -83,10 +85,13 @@ class Context:
         abandoned: Answers that nobody waits for any more, but that seats are kept for.
         absences: Hears of clients that leave while nothing is read of them.
         access_log: Gets each request at its end; None for no log.
+        audience: Those whose answers tell how flow control treated the request.
+        audit_ids: New ones.
         authenticator: Authenticates clients.
         client_kinds: Tells clients apart, and keeps their heads.
         connections: Clients' connections that are open.
         flow_control: What every request passes.
+        has_audit_ids: Whether every request is given an Audit-ID.
         in_force: Limits and time-outs.
         is_plain: Whether the API is not Kubernetes', so that own answers are not either.
         is_draining: Whether answers say that their connection closes.
@@ -128,11 +133,16 @@ class Context:
         self.limits = ClientLimits(settings.downstream.limits, counters)
         self.is_plain = self.limits.is_plain = PRESETS[settings.preset].is_plain
         self.in_force = LimitsInForce.of(settings)
+        self.has_audit_ids = has_audit_ids(settings)
+        self.audience = Audience(settings.downstream.explain_answers_to)
+        self.audit_ids = made_audit_ids()
 
     def configure(self, settings: Settings, identification: Identification) -> None:
         """Put settings in force, and who may ask, for requests that come from now on."""
         self.authenticator = identification.authenticator or Authenticator(self.clock)
         self.in_force = LimitsInForce.of(settings)
+        self.has_audit_ids = has_audit_ids(settings)
+        self.audience = Audience(settings.downstream.explain_answers_to)
         self.limits.configure(settings.downstream.limits)
         self.is_plain = self.limits.is_plain = PRESETS[settings.preset].is_plain
         self._targets.configure(settings)
@@ -157,3 +167,8 @@ class Context:
         if len(self._suffixes) >= MAX_KEPT_SUFFIXES:
             self._suffixes.clear()
         return self._suffixes.setdefault(suffix, suffix)
+
+
+def has_audit_ids(settings: Settings) -> bool:
+    """Whether every request has an Audit-ID: only the access log needs it."""
+    return settings.access_log.path is not None and settings.access_log.audit_ids

@@ -334,5 +334,6 @@ class DownstreamConnection(ClientConnection):
         access_log = self._context.access_log
         if access_log is not None and not is_logged:
             reason = Failure.CLIENT_TIMEOUT if error.code == 408 else Failure.MALFORMED
-            access_log.on_refused(self.address, error.code, answers.body_bytes(answer), reason)
+            size = answers.body_bytes(answer)
+            access_log.on_refused(self.address, error.code, size, reason, str(error))
         self._linger()

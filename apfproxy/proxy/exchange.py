@@ -42,6 +42,8 @@ _UNAUTHORIZED, _UNAVAILABLE = 401, 503
 _TELLING_NS = 5_000_000_000
 """A client may give the server less time to answer; that tells nothing of the server."""
 
+OUT_OF_TIME = "its time was over before the end of the answer"
+
 
 class Exchange(Forwarding):
     """One request and its answer."""
@@ -201,6 +203,8 @@ class Exchange(Forwarding):
             self._refuse()
         else:
             self.state = QUEUE[self.state]
+            if self._context.access_log is not None:
+                self._why = self._crowd(itself=1)
             client.deadline_ns = ticket.arrived_ns + self.request.timeout_ns
 
     def on_seats(self) -> None:
@@ -225,13 +229,26 @@ class Exchange(Forwarding):
             after_s = refusal.retry_after_s
             lines = b"Retry-After: %d\r\n" % after_s if after_s else b""
             self._reply_status(code, refusal.message, refusal.reason, lines)
-        elif self.request.attributes.is_plain:
+            return
+        if not self._why and self._context.access_log is not None:
+            self._why = self._crowd()
+        if self.request.attributes.is_plain:
             lines = b"Retry-After: %d\r\n" % refusal.retry_after_s
-            self._reply_status(429, answers.TOO_MANY_REQUESTS_TEXT, refusal.reason, lines)
+            text = answers.TOO_MANY_REQUESTS_TEXT
+            self._reply_status(429, text, refusal.reason, lines, why="")
         else:
             self._reply(
                 429, partial(answers.too_many_requests, refusal.retry_after_s), refusal.reason
             )
+
+    def _crowd(self, itself: int = 0) -> str:
+        """For the access log: what the request met at its level, of which it is a waiting one."""
+        found = self.passage.classification
+        assert found is not None
+        level = found.level
+        waited = level.queue_set.requests_waiting - itself
+        in_use = f"{level.queue_set.seats_in_use} of {level.current_limit} seats were in use"
+        return f"when it came, {in_use} and {waited} requests waited"
 
     # Time.
 
@@ -239,7 +256,7 @@ class Exchange(Forwarding):
         """The request has taken too long."""
         if self.has_answered:
             now_ns = self._context.clock.now_ns()
-            self._finish(BREAK, now_ns, Failure.DEADLINE)
+            self._finish(BREAK, now_ns, Failure.DEADLINE, OUT_OF_TIME)
             self._leave_origin(now_ns)
             if self.head.is_http_10:
                 self._client.reset()  # as where the origin breaks off

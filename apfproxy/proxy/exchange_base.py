@@ -16,14 +16,21 @@ from apfproxy.proxy import answers
 from apfproxy.proxy.abandoned import AbandonedAnswer
 from apfproxy.proxy.exchange_state import (
     ANSWERING,
+    AWAITING,
     BREAK,
     DONE,
+    GATHERING,
+    IDENTIFYING,
+    LINED_UP,
     NEW,
+    QUEUED,
     REPLY,
     TUNNELLING,
     ExchangeEvent,
 )
 from apfproxy.proxy.request_log import Failure, Record
+from apfproxy.proxy.told import told_lines
+from apfproxy.proxy.traces import audit_line
 
 if TYPE_CHECKING:
     import asyncio
@@ -37,6 +44,17 @@ if TYPE_CHECKING:
     from apfproxy.proxy.tunnel import Tunnel
     from apfproxy.proxy.upstream import UpstreamConnection
     from apfproxy.proxy.watch_seats import WatchSeats
+
+LEFT_WHERE = {
+    GATHERING: "the client left before its body was there",
+    IDENTIFYING: "the client left before it was authenticated",
+    QUEUED: "the client left while it waited for seats",
+    LINED_UP: "the client left while it waited for a connection to the server",
+    AWAITING: "the client left before the server answered",
+    ANSWERING: "the client left before the end of the answer",
+}
+"""Why requests were cut short, in words, by where they stood."""
+MALFORMED_BODY = "the request's body is malformed, or too long"
 
 
 class ExchangeBase:
@@ -58,6 +76,7 @@ class ExchangeBase:
         "_identification",
         "_is_chunked",
         "_is_whole",
+        "_made_id",
         "_request_bytes",
         "_sent_ns",
         "_slow_level",
@@ -67,6 +86,7 @@ class ExchangeBase:
         "_waited_ns",
         "_was_retried",
         "_watch",
+        "_why",
         "head",
         "passage",
         "request",
@@ -100,6 +120,10 @@ class ExchangeBase:
         """For the access log: when it came; 0 if it was not held up since."""
         self._sent_ns = 0
         """When it was let go to the origin; 0 before."""
+        self._made_id = ""
+        """The Audit-ID that the proxy gave it; "" for none."""
+        self._why = ""
+        """For the access log: why it waited."""
         self._upstream: UpstreamConnection | None = None
         self._identification: asyncio.Task[None] | None = None
         # Of the request's body.
@@ -152,35 +176,41 @@ class ExchangeBase:
 
     def on_client_left(self) -> None:
         """The client is gone: so is its interest in the answer."""
-        self._leave(Failure.CANCELLED, self._status, self._status)
+        why = LEFT_WHERE.get(self.state, "the client left")
+        self._leave(Failure.CANCELLED, self._status, self._status, why)
 
     def on_malformed(self, code: int) -> None:
         """The body breaks off; the client gets `code` if it has no answer yet, and is done with."""
         if self.has_answered:
-            self._leave(Failure.MALFORMED, self._status, self._status)
+            self._leave(Failure.MALFORMED, self._status, self._status, MALFORMED_BODY)
         else:
-            self._leave(Failure.MALFORMED, code, 0)
+            self._leave(Failure.MALFORMED, code, 0, MALFORMED_BODY)
 
-    def _leave(self, reason: Failure, status: int, upstream_status: int) -> None:
+    def _leave(self, reason: Failure, status: int, upstream_status: int, why: str) -> None:
         context = self._context
         context.counters.client_aborts += 1
         if self.state is DONE:
             return  # a tunnel that the client's end has ended
         now_ns = context.clock.now_ns()
         self.state = BREAK[self.state]
-        self._log(now_ns, status, upstream_status, self._sent_bytes, reason)
+        self._log(now_ns, status, upstream_status, self._sent_bytes, reason, why)
         if not self._abandon(now_ns):
             self._drop_upstream()
             self._give_back(now_ns, has_left=True)
 
     def _reply_status(
-        self, code: int, message: str, reason: Failure | RejectReason, lines: bytes = b""
+        self,
+        code: int,
+        message: str,
+        reason: Failure | RejectReason,
+        lines: bytes = b"",
+        why: str | None = None,
     ) -> None:
         build = partial(answers.status_answer, code, message)
         if self.request.attributes.is_plain:
             accept = self.request.header("Accept")
             build = partial(answers.plain_answer, code, message, accept)
-        self._reply(code, build, reason, lines)
+        self._reply(code, build, reason, lines, message if why is None else why)
 
     def _reply(
         self,
@@ -188,8 +218,9 @@ class ExchangeBase:
         build: Callable[..., bytes],
         reason: Failure | RejectReason,
         lines: bytes = b"",
+        why: str = "",
     ) -> None:
-        """Answer without the origin."""
+        """Answer without the origin; `why` is for the access log."""
         context, client = self._context, self._client
         now_ns = context.clock.now_ns()
         self.state = REPLY[self.state]
@@ -200,23 +231,44 @@ class ExchangeBase:
             connection = b"Connection: close\r\n"
         elif self.head.is_http_10:
             connection = b"Connection: keep-alive\r\n"
-        audit = answers.audit_line(self.request.header("Audit-ID"))
-        extra = lines + audit + self._class_lines()
+        audit = audit_line(self._find_audit_id())
+        extra = lines + audit + self._class_lines(now_ns, reason)
         answer = build(is_head=self.head.is_head, extra=extra, connection=connection)
         client.send(answer)
-        self._log(now_ns, code, 0, answers.body_bytes(answer), reason)
+        self._log(now_ns, code, 0, answers.body_bytes(answer), reason, why)
         client.on_exchange_end(self, now_ns)
 
     # What it holds.
 
-    def _class_lines(self) -> bytes:
-        """The header lines that name its own class: its head may have had others, or one before."""
-        request, found = self.request, self.passage.classification
+    def _class_lines(self, now_ns: int, reason: str = "") -> bytes:
+        """The header lines that name its own class: its head may have had others, or one before.
+
+        Those who are told more, see `told`, get that with it.
+        """
+        context, request, found = self._context, self.request, self.passage.classification
         if found is None:
             return b""
+        audience = context.audience
+        if not audience.is_empty and audience.has(request.user):
+            return request.lines_for(found) + told_lines(self.passage, now_ns, reason)
+        if context.has_audit_ids:
+            return request.lines_for(found)
+        # The usual way: `on_answer` finds the lines there, and asks no more.
         if request.lines_of is not found:
             request.take_class(found)
         return request.class_lines
+
+    def _find_audit_id(self) -> str:
+        """The client's Audit-ID, or one that is made for the request."""
+        if self._made_id:
+            return self._made_id
+        sender = self.head.sender
+        if sender.audit_id is None:
+            sender.audit_id = self.request.header("Audit-ID")
+        if sender.audit_id:
+            return sender.audit_id
+        self._made_id = made = next(self._context.audit_ids)
+        return made
 
     def _leave_origin(self, now_ns: int) -> None:
         """Give up the answer, and all that the request holds."""
@@ -301,15 +353,21 @@ class ExchangeBase:
         """Of the answer's body, so far."""
         return self._body_bytes if self._tunnel is None else self._tunnel.bytes_to_client
 
-    def _finish(self, event: ExchangeEvent, now_ns: int, reason: str) -> None:
+    def _finish(self, event: ExchangeEvent, now_ns: int, reason: str, why: str = "") -> None:
         """Be done with the origin's answer, and have it in the access log."""
         self.state = event[self.state]
         if self._context.access_log is not None:
             status = self._status
-            self._log(now_ns, status, status, self._sent_bytes, reason)
+            self._log(now_ns, status, status, self._sent_bytes, reason, why)
 
     def _log(
-        self, now_ns: int, status: int, upstream_status: int, body_bytes: int, reason: str
+        self,
+        now_ns: int,
+        status: int,
+        upstream_status: int,
+        body_bytes: int,
+        reason: str,
+        why: str = "",
     ) -> None:
         """Have the request in the access log.
 
@@ -319,6 +377,7 @@ class ExchangeBase:
             upstream_status: The origin's; likewise.
             body_bytes: The length of the answer's body.
             reason: Why it was rejected or failed; "" if it was not.
+            why: The same in words, beside why it waited.
         """
         access_log, passage = self._context.access_log, self.passage
         if access_log is None:
@@ -326,7 +385,7 @@ class ExchangeBase:
         ticket = passage.ticket
         if not reason and passage.refusal is not None:
             # The line has the origin's answer, and why there would have been none.
-            reason = passage.refusal.reason
+            reason, why = passage.refusal.reason, passage.refusal.message
         if ticket is None:
             seats, asked_ns = passage.seats, self._sent_ns or now_ns
         else:
@@ -346,6 +405,8 @@ class ExchangeBase:
                 upstream_status,
                 body_bytes,
                 reason,
+                self._made_id,
+                "; ".join(filter(None, (why, self._why))),
             )
         )
 

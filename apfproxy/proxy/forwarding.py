@@ -26,6 +26,7 @@ from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.request_fields import VIA
 from apfproxy.proxy.request_log import Failure, Record
 from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead, is_event_stream
+from apfproxy.proxy.traces import audit_line, has_audit_line
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.proxy.upgrade import switch_lines, switched
 from apfproxy.proxy.watch_seats import WatchSeats
@@ -65,12 +66,15 @@ class Forwarding(ExchangeBase):
         self.state = AWAITING if self.state is NEW else SEND[self.state]
         self._upstream = connection
         client, held = self._client, self._held
+        head = self.request.forward + client.forwarded_suffix
+        if self._context.has_audit_ids:
+            head = self._with_audit_id(head)
         if held:
             # From here on the body is the connection's, so there is no way to send it twice.
             self._held = b""
-            connection.send(self, self.request.forward + client.forwarded_suffix + held)
+            connection.send(self, head + held)
         else:
-            connection.send(self, self.request.forward + client.forwarded_suffix)
+            connection.send(self, head)
         if self._is_whole:
             return
         self._request_bytes = self._waited_ns = 0
@@ -83,6 +87,20 @@ class Forwarding(ExchangeBase):
             client.pause_reading()
         else:
             client.resume_reading()
+
+    def _with_audit_id(self, head: bytes) -> bytes:
+        """The head to forward with an Audit-ID, if the client has not sent one."""
+        self._find_audit_id()
+        if not self._made_id:
+            return head
+        return b"".join((head[:-2], b"Audit-ID: ", self._made_id.encode(), b"\r\n\r\n"))
+
+    def _answer_lines(self, head: ResponseHead, now_ns: int) -> bytes:
+        """The header lines that are added to the origin's."""
+        lines = self._class_lines(now_ns)
+        if not self._context.has_audit_ids or has_audit_line(head.lines):
+            return lines
+        return lines + audit_line(self._made_id or self._find_audit_id())
 
     def on_no_connection(self, code: int, reason: str) -> None:
         """The origin cannot be reached."""
@@ -136,7 +154,7 @@ class Forwarding(ExchangeBase):
                 self._is_whole = False
         asked = self.request
         known = asked.lines_of is self.passage.classification
-        lines = asked.class_lines if known else self._class_lines()
+        lines = asked.class_lines if known else self._answer_lines(head, now_ns)
         client.send(b"".join((head.lines, VIA, lines, framing, connection, body)))
         if is_whole:
             self._end(now_ns)
@@ -198,7 +216,8 @@ class Forwarding(ExchangeBase):
             self._go_on_as_long_as_it_likes(context.clock.now_ns())
         on_data = self._watch.on_data if self._watch is not None else None
         self._tunnel = Tunnel(context, self._client, upstream, self._on_tunnel_over, on_data)
-        lines = switch_lines(head.lines + VIA + self._class_lines(), protocol)
+        added = VIA + self._answer_lines(head, context.clock.now_ns())
+        lines = switch_lines(head.lines + added, protocol)
         self._tunnel.start(protocol, lines + b"\r\n", rest)
 
     def _on_tunnel_over(self) -> None:
@@ -235,7 +254,7 @@ class Forwarding(ExchangeBase):
             self._count_broken(reason)
             # The client must not take what it has for the whole.
             now_ns = self._context.clock.now_ns()
-            self._finish(BREAK, now_ns, Failure.UPSTREAM)
+            self._finish(BREAK, now_ns, Failure.UPSTREAM, f"the server broke off: {reason}")
             self._give_back(now_ns)
             if head.is_http_10:
                 self._client.reset()  # the end of the connection may be that of the answer
@@ -294,6 +313,8 @@ class Forwarding(ExchangeBase):
                     status,
                     self._body_bytes,
                     "",
+                    self._made_id,
+                    self._why,
                 )
             )
         if request.is_list and status == _OK and self._body_bytes:

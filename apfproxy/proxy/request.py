@@ -77,9 +77,13 @@ class Request(RequestDigest):
     def take_class(self, found: Classification) -> None:
         """Name the class in answers, as kube-apiserver does where its flow control looks at all."""
         self.lines_of = found
-        self.class_lines = b""
-        if self.takes_seats:
-            self.class_lines = class_lines(found.flow_schema_uid, found.priority_level_uid)
+        self.class_lines = self.lines_for(found)
+
+    def lines_for(self, found: Classification) -> bytes:
+        """The header lines that name a class; b"" where flow control does not look."""
+        if not self.takes_seats:
+            return b""
+        return class_lines(found.flow_schema_uid, found.priority_level_uid)
 
     def header(self, name: str) -> str:
         """The first value of a field that is forwarded; "" if there is none.

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from apfproxy.faults import Part, report
+from apfproxy.proxy.traces import MAX_AUDIT_ID, read_traces
 from apfproxy.settings import ERRORS
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ class Record(msgspec.Struct, gc=False):
         status, upstream_status: Sent, and the origin's; 0 for none.
         body_bytes: Of the answer.
         reason: Why it was rejected or failed; "" if it was not.
+        audit_id: That the proxy gave it; "" for none.
+        why: Why it waited, was rejected or failed, in words; "" if it did not.
     """
 
     request: Request
@@ -100,6 +103,8 @@ class Record(msgspec.Struct, gc=False):
     upstream_status: int
     body_bytes: int
     reason: str
+    audit_id: str = ""
+    why: str = ""
 
 
 class Failure(enum.StrEnum):
@@ -129,7 +134,7 @@ class Failure(enum.StrEnum):
 
 NOBODY_KNOWN = '"user":null,"groups":null'
 NOTHING_KNOWN = (
-    f'{NOBODY_KNOWN},"verb":null,"method":null,"path":null,'
+    f'{NOBODY_KNOWN},"userAgent":null,"verb":null,"method":null,"path":null,'
     '"flowSchema":null,"priorityLevel":null,"flow":null'
 )
 
@@ -175,7 +180,7 @@ class RequestLog:
                 self._clock.now_ns() + FLUSH_PERIOD_NS, self._on_timer
             )
 
-    def on_refused(self, address: str, status: int, body_bytes: int, reason: str) -> None:
+    def on_refused(self, address: str, status: int, body_bytes: int, reason: str, why: str) -> None:
         """Something was refused that is not even known to be a request."""
         self.flush()
         now_ns = self._clock.now_ns()
@@ -183,7 +188,7 @@ class RequestLog:
         line = (
             f'{self._second_text}{(now_ns - self._second_ns) // 1000:06d}Z",'
             f'{NOTHING_KNOWN},"seats":{waited_text(0, 0)}0.000000{answer_text(status, 0)}'
-            f'{body_bytes},"reason":"{reason}","client":"{address}"}}\n'
+            f'{body_bytes},"reason":"{reason}","why":{quoted(why)},"client":"{address}"}}\n'
         )
         self._write(line.encode(), 1)
 
@@ -260,10 +265,12 @@ class RequestLog:
                 answer = answers[status]
             else:
                 answer = answer_text(status, record.upstream_status)
+            found_by = f',"auditId":"{record.audit_id}"' if record.audit_id else ""
+            why = f',"why":{quoted(record.why)}' if record.why else ""
             append(
                 f"{second_text}{digits[begun_us // 1000]}{digits[begun_us % 1000]}"
                 f"{text}{waited}{took}{answer}{record.body_bytes}"
-                f',"reason":"{record.reason}","client":"{record.address}"}}\n'
+                f',"reason":"{record.reason}"{why},"client":"{record.address}"{found_by}}}\n'
             )
         return "".join(lines).encode()
 
@@ -293,13 +300,14 @@ def text_of(request: Request, user: User, found: Classification | None) -> str:
     """
     attributes, head = request.attributes, request.head
     target, sender = head.target, head.sender
-    who = NOBODY_KNOWN
-    if found is not None or request.identity_until_ns > 0:
+    if found is None and request.identity_until_ns <= 0:
+        who = NOBODY_KNOWN + text_of_traces(sender.fields.forward)
+    else:
         kept = sender.logged
         if kept is not None and kept[0] is user:
             who = kept[1]
         else:
-            who = text_of_user(user)
+            who = text_of_user(user) + text_of_traces(sender.fields.forward)
             if len(who) <= MAX_KEPT_TEXT:
                 sender.logged = (user, who)
     # Nearly all targets need no escapes, nor any cutting; measured, that saves 2 us per head.
@@ -327,6 +335,17 @@ def text_of_user(user: User) -> str:
     """The members of a line that say who asks."""
     groups = ",".join(map(quoted, user.groups[:MAX_GROUPS]))
     return f'"user":{quoted(user.name)},"groups":[{groups}]'
+
+
+def text_of_traces(fields: bytes) -> str:
+    """The members of a line that its client's fields say, the first comma included."""
+    traces = read_traces(fields)
+    text = f',"userAgent":{quoted(traces.user_agent) if traces.user_agent else "null"}'
+    if traces.audit_id:
+        text += f',"auditId":{quoted(traces.audit_id[:MAX_AUDIT_ID])}'
+    if traces.traceparent:
+        text += f',"traceparent":"{traces.traceparent}"'
+    return text
 
 
 def escaped(method: str, attributes: RequestAttributes) -> str:

@@ -32,7 +32,8 @@ _EVENT_STREAM = re.compile(rb"\r\nContent-Type:[ \t]*text/event-stream\b", re.IG
 _LENGTH, _CODING, _CONNECTION, _DROP = range(4)
 
 # What becomes of a field, by its name; all others go on as they are.  The proxy's own
-# X-Kubernetes-PF-* fields take the place of those of an origin with flow control of its own.
+# X-Kubernetes-PF-* and X-Apfproxy-* fields take the place of those of an origin with flow control
+# of its own.
 _ACTIONS = {
     b"connection": _CONNECTION,
     b"content-length": _LENGTH,
@@ -42,6 +43,11 @@ _ACTIONS = {
     b"te": _DROP,
     b"transfer-encoding": _CODING,
     b"upgrade": _DROP,
+    b"x-apfproxy-flow-schema": _DROP,
+    b"x-apfproxy-priority-level": _DROP,
+    b"x-apfproxy-reason": _DROP,
+    b"x-apfproxy-seats": _DROP,
+    b"x-apfproxy-waited": _DROP,
     b"x-kubernetes-pf-flowschema-uid": _DROP,
     b"x-kubernetes-pf-prioritylevel-uid": _DROP,
 }

@@ -89,7 +89,9 @@ async def test_a_plain_answer(tmp_path: Path) -> None:
 
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line.pop("time"))
     assert 0 <= line.pop("executionSeconds")
+    assert re.fullmatch(r"[0-9a-f-]{36}", line.pop("auditId"))
     assert {
+        "userAgent": None,
         "user": 'ann"\\',
         "groups": ["dev", "system:authenticated"],
         "verb": "list",

@@ -26,11 +26,13 @@ from apfproxy.proxy.downstream import DownstreamConnection
 from apfproxy.proxy.identification import NO_IDENTIFICATION, Identification
 from apfproxy.proxy.pool import Pool
 from apfproxy.proxy.read_buffer import READ_BYTES
+from apfproxy.proxy.request_log import RequestLog
 from apfproxy.proxy.targets import Targets
 from apfproxy.settings import (
     ENFORCE,
     KUBERNETES_API,
     OBSERVE,
+    AccessLogSettings,
     Address,
     AuthenticationSettings,
     DownstreamSettings,
@@ -294,6 +296,7 @@ class Bench:
     Attributes:
         seats: Of the level that queues.
         connecting: Tasks of the pool that open connections; `connect` finishes them.
+        log_lines: Of the access log, if there is one.
         identifying: Tasks that find out who asks; `run_tasks` lets them go on.
         origins: Transports of connections to the origin, in the order in which they came up.
     """
@@ -310,6 +313,7 @@ class Bench:
         gathered_body_bytes: int = 0,
         enforcement: str = ENFORCE,
         preset: str = KUBERNETES_API,
+        access_log: AccessLogSettings | None = None,
     ) -> None:
         # Of two benches at once the one that ends last would leave its `spawn` to all other tests.
         assert spawn is vars(pool_module)["spawn"], "another bench has not ended"
@@ -328,7 +332,9 @@ class Bench:
             upstream=upstream or UpstreamSettings(address=Address(host="origin", port=80)),
             authentication=authentication or AuthenticationSettings(),
             flow_control=FlowControlSettings(enforcement=enforcement),
+            access_log=access_log or AccessLogSettings(),
         )
+        self.log_lines: list[bytes] = []
         self.pool = Pool(self.settings.upstream, self.counters)
         estimator = WorkEstimator(self.costs.object_stats, self.costs.watch_count)
         self.passage_errors: list[Exception] = []
@@ -352,6 +358,10 @@ class Bench:
             self.loop.as_event_loop(),
             NO_IDENTIFICATION if identification is None else identification(self.clock),
         )
+        if access_log is not None:
+            self.context.access_log = RequestLog(
+                access_log, self.clock, lambda data, _: self.log_lines.extend(data.splitlines())
+            )
         self.context.in_force = replace(
             self.context.in_force, gathered_body_bytes=gathered_body_bytes
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from types import SimpleNamespace
 
 import httptools
@@ -11,7 +10,6 @@ import pytest
 
 from apfproxy.proxy.answers import (
     answer,
-    audit_line,
     status_answer,
     status_body,
     too_many_requests,
@@ -60,16 +58,6 @@ def test_answer_to_head_has_no_body() -> None:
     )
 
     assert expected == answer(400, b"abc", b"a/b", is_head=True)
-
-
-def test_audit_id_is_the_request_s_own() -> None:
-    """It is echoed; a request without one gets a new one each time."""
-    made = {audit_line("") for _ in range(3)}
-
-    assert b"Audit-Id: x-1\r\n" == audit_line("x-1")
-    assert 3 == len(made)
-    for line in made:
-        assert re.fullmatch(rb"Audit-Id: [0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\r\n", line)
 
 
 @pytest.mark.parametrize(

@@ -124,12 +124,12 @@ def test_what_is_no_request() -> None:
     """Of what cannot be read only the answer is known; it comes after what ended before."""
     recorder = Recorder()
     give(recorder)
-    recorder.log.on_refused("::1", 431, 12, Failure.MALFORMED)
+    recorder.log.on_refused("::1", 431, 12, Failure.MALFORMED, "the head is too long")
     _, line = recorder.lines
 
     assert {
         "time": "2027-01-15T08:00:00.000000Z",
-        **dict.fromkeys(("user", "groups", "verb", "method", "path")),
+        **dict.fromkeys(("user", "groups", "userAgent", "verb", "method", "path")),
         **dict.fromkeys(("flowSchema", "priorityLevel", "flow", "upstreamStatus")),
         "seats": 0,
         "waitSeconds": 0.0,
@@ -137,6 +137,7 @@ def test_what_is_no_request() -> None:
         "status": 431,
         "bytes": 12,
         "reason": "malformed",
+        "why": "the head is too long",
         "client": "::1",
     } == line
 
@@ -279,3 +280,52 @@ async def test_a_request_of_which_no_line_can_be_made(caplog: pytest.LogCaptureF
 
     assert [200, 404] == [line["status"] for line in recorder.lines]
     assert 1 == caplog.text.count("a request is not in the access log")
+
+
+def test_client_s_fields() -> None:
+    """What the client says by which it is found is in its lines, escaped and cut."""
+    recorder = Recorder()
+    fields = RequestFields(is_http_10=False)
+    parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+    fields.forward = (
+        f'Host: a\r\nUser-Agent: "x\x1b{"y" * MAX_TEXT}\r\nAudit-ID: "\r\ntraceparent: {parent}\r\n'
+    ).encode()
+    for user in (User("ann", ()), User("bob", ())):
+        head: Any = head_of(user=user)
+        head.head.sender = Sender(fields)
+        for _ in range(2):
+            recorder.log.take(Record(head, user, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, ""))
+    recorder.log.flush()
+
+    assert 4 == len(recorder.lines)
+    for line in recorder.lines:
+        assert line["userAgent"].startswith('"x\x1by')
+        assert (MAX_TEXT, '"', parent) == (
+            len(line["userAgent"]),
+            line["auditId"],
+            line["traceparent"],
+        )
+
+
+def test_no_fields_of_the_client() -> None:
+    """A client that says nothing has no name of a program, and nothing to be found by."""
+    recorder = Recorder()
+    give(recorder)
+    recorder.log.flush()
+    (line,) = recorder.lines
+
+    assert None is line["userAgent"]
+    assert not {"auditId", "traceparent", "why"} & line.keys()
+
+
+def test_audit_id_and_why() -> None:
+    """What the proxy gave the request, and says of it, is in its line."""
+    recorder = Recorder()
+    head = head_of()
+    recorder.log.take(
+        Record(head, head.user, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "", "a-1", 'b "c"\n')
+    )
+    recorder.log.flush()
+    (line,) = recorder.lines
+
+    assert ("a-1", 'b "c"\n') == (line["auditId"], line["why"])

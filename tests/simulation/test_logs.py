@@ -207,6 +207,11 @@ def test_too_many_broken_lines() -> None:
             {"reason": "queue-full", "executionSeconds": 0}, "list", 3, 0, "a b", id="rejected"
         ),
         pytest.param({"flowSchema": "a"}, "list", 3, 250 * MS, "a b", id="classified"),
+        pytest.param(
+            {"userAgent": None, "auditId": "x", "traceparent": "00-", "why": "waited"},
+            *("list", 3, 250 * MS, "a b"),
+            id="found-by",
+        ),
     ],
 )
 def test_access_lines(

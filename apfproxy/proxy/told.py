@@ -1,0 +1,65 @@
+"""What answers tell of flow control in X-Apfproxy-* fields, to those whom the settings name."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from apfproxy.settings import EVERYBODY
+
+if TYPE_CHECKING:
+    from apfproxy.flowcontrol.passage import Passage
+    from apfproxy.request.user import User
+    from apfproxy.settings import ExplainAnswersSettings
+
+NS_PER_MS = 1_000_000
+
+
+class Audience:
+    """The users and groups whose answers tell more.
+
+    Attributes:
+        is_empty: Whether there are none.
+    """
+
+    __slots__ = ("_groups", "_users", "is_empty")
+
+    def __init__(self, settings: ExplainAnswersSettings) -> None:
+        self._users = frozenset(settings.users)
+        self._groups = frozenset(settings.groups)
+        self.is_empty = not self._users and not self._groups
+
+    def has(self, user: User) -> bool:
+        """Whether a user is told."""
+        return (
+            EVERYBODY in self._users
+            or user.name in self._users
+            or not self._groups.isdisjoint(user.groups)
+        )
+
+
+def told_lines(passage: Passage, now_ns: int, reason: str) -> bytes:
+    """The header lines about a request that was classified.
+
+    Args:
+        passage: Its way through flow control.
+        now_ns: The time, for a request that still waits, or has waited in vain.
+        reason: Why it was rejected, or failed; "" if it was not.
+    """
+    found, ticket = passage.classification, passage.ticket
+    assert found is not None
+    waited_ns = 0
+    if ticket is not None:
+        until_ns = ticket.dispatched_ns if ticket.dispatched_ns >= 0 else now_ns
+        waited_ns = until_ns - ticket.arrived_ns
+    if not reason and passage.refusal is not None:
+        reason = passage.refusal.reason  # observed: it would have been rejected
+    # Validation allows neither spaces nor line ends in names.
+    lines = (
+        f"X-Apfproxy-Flow-Schema: {found.flow.counters.flow_schema}\r\n"
+        f"X-Apfproxy-Priority-Level: {found.level.name}\r\n"
+        f"X-Apfproxy-Seats: {passage.seats}\r\n"
+        f"X-Apfproxy-Waited: {waited_ns / NS_PER_MS:.3f}ms\r\n"
+    )
+    if reason:
+        lines += f"X-Apfproxy-Reason: {reason}\r\n"
+    return lines.encode()

@@ -1,0 +1,88 @@
+"""What a request is found by in the logs of others: Audit-ID, traceparent and User-Agent.
+
+A request without an Audit-ID is given one where the access log wants it, as kube-apiserver gives
+one: the server behind, its audit log and the client then have the same.
+
+Sources: kubernetes/apiserver, `endpoints/filters/audit_init.go` and `audit/context.go`; W3C Trace
+Context, section 3.2.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_AUDIT_ID = 64
+"""Characters of an Audit-ID in a log, as in kube-apiserver's; header fields have all of it."""
+
+BATCH = 1024
+LAST_DIGITS = 1 << 48
+"""How many values the last digits of a UUID can have."""
+
+_FIELDS = re.compile(
+    rb"^(audit-id|traceparent|user-agent):[ \t]*([^\r\n]*)", re.MULTILINE | re.IGNORECASE
+)
+has_audit_line = re.compile(rb"\r\naudit-id:", re.IGNORECASE).search
+"""Whether a head, with its first line, has an Audit-ID."""
+_TRACEPARENT = re.compile(
+    rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?P<more>-.*)?"
+)
+_VERSION_0 = b"00-"
+_LENGTH = 55
+"""Of a traceparent of version 0, and of what is known of later versions."""
+
+
+class Traces(NamedTuple):
+    """What the fields say; "" for what they do not say, or not properly."""
+
+    audit_id: str
+    traceparent: str
+    user_agent: str
+
+
+def read_traces(fields: bytes) -> Traces:
+    """Find them among the lines of header fields; of several Audit-IDs the first counts."""
+    found: dict[bytes, list[bytes]] = {}
+    for name, value in _FIELDS.findall(fields):
+        found.setdefault(name.lower(), []).append(value)
+    parents = found.get(b"traceparent", ())
+    return Traces(
+        _first(found.get(b"audit-id", ())),
+        _traceparent(parents[0]) if len(parents) == 1 else "",
+        _first(found.get(b"user-agent", ())),
+    )
+
+
+def made_audit_ids() -> Iterator[str]:
+    """New Audit-IDs, for ever, each of the form of a UUID of version 4.
+
+    Those of a batch differ in their last digits only, which takes a tenth of the time of UUIDs that
+    are all random: an Audit-ID has to be unique, it is no secret.
+    """
+    while True:
+        text = os.urandom(16).hex()
+        prefix = f"{text[:8]}-{text[8:12]}-4{text[13:16]}-8{text[17:20]}-"
+        first = int(text[20:], 16)
+        for number in range(first, first + BATCH):
+            yield f"{prefix}{number % LAST_DIGITS:012x}"
+
+
+def audit_line(audit_id: str) -> bytes:
+    """The header line of an Audit-ID."""
+    return b"Audit-Id: %b\r\n" % audit_id.encode()
+
+
+def _first(values: list[bytes] | tuple[()]) -> str:
+    return values[0].decode(errors="replace") if values else ""
+
+
+def _traceparent(value: bytes) -> str:
+    """The value, without what later versions may add; "" if it is malformed."""
+    match = _TRACEPARENT.fullmatch(value)
+    if match is None or (match["more"] and value.startswith(_VERSION_0)):
+        return ""
+    return value[:_LENGTH].decode()

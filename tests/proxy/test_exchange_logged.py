@@ -1,0 +1,245 @@
+"""What the access log says by which a request is found elsewhere, and why it fared so."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from apfproxy.proxy.identification import NO_IDENTIFICATION
+from apfproxy.settings import AccessLogSettings
+from tests.proxy.fakes import GET, OK, Bench, FakeTransport
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOG = AccessLogSettings(path="-")
+MADE = re.compile(rb"^Audit-I[dD]: ([0-9a-f-]{36})\r$", re.MULTILINE)
+NAMED = GET.replace(b"\r\n\r\n", b"\r\nUser-Agent: kubectl\r\nAudit-ID: mine\r\n\r\n")
+POST = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody"
+CROWD = "when it came, 1 of 1 seats were in use and 0 requests waited"
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """A data plane with one seat, and with an access log."""
+    with Bench(access_log=LOG) as result:
+        yield result
+
+
+def logged(bench: Bench) -> list[dict[str, Any]]:
+    """The lines so far."""
+    assert bench.context.access_log is not None
+    bench.context.access_log.flush()
+    return [json.loads(line) for line in bench.log_lines]
+
+
+def made_in(data: bytes) -> str:
+    """The one Audit-ID in a head."""
+    (found,) = MADE.findall(data)
+    return str(found.decode())
+
+
+@pytest.mark.parametrize("request_", [GET, POST], ids=["without-body", "with-body"])
+def test_made_audit_id(bench: Bench, request_: bytes) -> None:
+    """Server, client and log have the same Audit-ID, each request another one."""
+    client = bench.client()
+    found = []
+    for _ in range(2):
+        bench.send(client, request_)
+        forwarded = bench.origins[0].take()
+        bench.send(bench.origins[0], OK)
+        found.append((made_in(forwarded), made_in(client.take())))
+        assert forwarded.count(b"\r\n\r\n") == 1
+        assert forwarded.partition(b"\r\n\r\n")[2] == request_.partition(b"\r\n\r\n")[2]
+    ids = [line["auditId"] for line in logged(bench)]
+
+    assert [(each, each) for each in ids] == found
+    assert 2 == len(set(ids))
+
+
+def test_audit_id_of_the_client(bench: Bench) -> None:
+    """It goes on as it is, and comes back."""
+    client = bench.ask(NAMED)
+    forwarded = bench.origins[0].take()
+    bench.send(bench.origins[0], OK)
+    (line,) = logged(bench)
+
+    assert 1 == forwarded.lower().count(b"audit-id")
+    assert b"\r\nAudit-Id: mine\r\n" in client.take()
+    assert ("mine", "kubectl") == (line["auditId"], line["userAgent"])
+
+
+def test_audit_id_of_the_server(bench: Bench) -> None:
+    """One that the server sends is the answer's only one."""
+    client = bench.ask(NAMED)
+    bench.send(bench.origins[0], OK.replace(b"\r\n", b"\r\naudit-id: theirs\r\n", 1))
+    answer = client.take()
+
+    assert b"audit-id: theirs\r\n" in answer
+    assert 1 == answer.lower().count(b"audit-id")
+
+
+def test_own_answer(bench: Bench) -> None:
+    """An answer of the proxy's own has the line's Audit-ID."""
+    for _ in range(4):
+        bench.ask(GET)
+    rejected = bench.ask(GET).take()
+    (line,) = logged(bench)
+
+    assert line["auditId"] == made_in(rejected)
+
+
+def test_long_audit_id(bench: Bench) -> None:
+    """As in kube-apiserver's, it is cut in the log only."""
+    long = b"i" * 100
+    client = bench.ask(NAMED.replace(b"mine", long))
+    bench.send(bench.origins[0], OK)
+
+    assert ["i" * 64] == [line["auditId"] for line in logged(bench)]
+    assert b"Audit-Id: %b\r\n" % long in client.take()
+
+
+@pytest.mark.parametrize("settings", [None, replace(LOG, audit_ids=False)], ids=["no-log", "off"])
+def test_no_audit_ids(settings: AccessLogSettings | None) -> None:
+    """Without a log that wants them none is made, so that requests and answers stay as they are."""
+    with Bench(access_log=settings) as bench:
+        client = bench.ask(GET)
+        forwarded = bench.origins[0].take()
+        bench.send(bench.origins[0], OK)
+        named = bench.ask(NAMED)
+        bench.send(bench.origins[0], OK)
+        assert b"audit-id" not in (forwarded + client.take() + named.take()).lower()
+        if settings is not None:
+            assert [None, "mine"] == [line.get("auditId") for line in logged(bench)]
+
+
+def test_reload(bench: Bench) -> None:
+    """Whether they are made may change."""
+    client = bench.client()
+    found = []
+    for is_on in (True, False, True):
+        settings = replace(bench.settings, access_log=replace(LOG, audit_ids=is_on))
+        bench.context.configure(settings, NO_IDENTIFICATION)
+        bench.send(client, GET)
+        bench.send(bench.origins[0], OK)
+        found.append(b"Audit-Id" in client.take())
+
+    assert [True, False, True] == found
+
+
+def test_retried_request(bench: Bench) -> None:
+    """A request that is sent twice has one Audit-ID."""
+    client = bench.ask(GET)
+    bench.send(bench.origins[0], OK)
+    bench.origins[0].take()
+    client.take()
+    bench.send(client, GET)
+    first = bench.origins[0].take()
+    bench.end(bench.origins[0])
+    bench.connect()
+    second = bench.origins[-1].take()
+    bench.send(bench.origins[-1], OK)
+
+    assert {made_in(first)} == {made_in(second), made_in(client.take())}
+
+
+def why_of(bench: Bench) -> list[tuple[str, str | None]]:
+    """Reason and explanation of each line."""
+    return [(line["reason"], line.get("why")) for line in logged(bench)]
+
+
+def test_why_it_waited(bench: Bench) -> None:
+    """A line of a request that waited says what it met, one that did not says nothing."""
+    bench.ask(GET)
+    bench.ask(GET)
+    bench.ask(GET)
+    for _ in range(3):
+        bench.send(bench.origins[0], OK)
+
+    assert [
+        ("", None),
+        ("", CROWD),
+        ("", "when it came, 1 of 1 seats were in use and 1 requests waited"),
+    ] == why_of(bench)
+
+
+def test_why_it_was_rejected(bench: Bench) -> None:
+    """Also one that was rejected, at once or later."""
+    bench.ask(GET)
+    bench.ask(GET.replace(b" HTTP", b"?timeout=2200ms HTTP"))
+    bench.ask(GET)
+    bench.ask(GET)
+    bench.ask(GET)
+    bench.wait(0.55)
+
+    assert [
+        ("queue-full", "when it came, 1 of 1 seats were in use and 3 requests waited"),
+        ("time-out", CROWD),
+    ] == why_of(bench)
+
+
+def leave_early(bench: Bench, client: FakeTransport) -> None:
+    """The client goes before there is an answer."""
+    bench.end(client)
+
+
+def leave_late(bench: Bench, client: FakeTransport) -> None:
+    """The client goes in the middle of the answer."""
+    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
+    bench.end(client)
+
+
+def break_off(bench: Bench, _client: FakeTransport) -> None:
+    """The origin goes in the middle of the answer."""
+    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
+    bench.end(bench.origins[0])
+
+
+def answer_badly(bench: Bench, _client: FakeTransport) -> None:
+    """The origin speaks no HTTP."""
+    bench.send(bench.origins[0], b"hello\r\n\r\n")
+
+
+def take_too_long(bench: Bench, _client: FakeTransport) -> None:
+    """The answer begins, but does not end."""
+    bench.send(bench.origins[0], b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
+    bench.wait(61)
+
+
+@pytest.mark.parametrize(
+    ("happen", "reason", "why"),
+    [
+        (leave_early, "cancelled", "the client left before the server answered"),
+        (leave_late, "cancelled", "the client left before the end of the answer"),
+        (break_off, "upstream", "the server broke off: "),
+        (answer_badly, "upstream", "the origin did not answer: malformed answer: no status line"),
+        (take_too_long, "deadline", "its time was over before the end of the answer"),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_why_it_failed(bench: Bench, happen: Any, reason: str, why: str) -> None:  # noqa: ANN401
+    """A line of a request that failed says how."""
+    happen(bench, bench.ask(GET))
+    ((its_reason, its_why),) = why_of(bench)
+
+    assert (reason, why) == (its_reason, (its_why or "")[: len(why)])
+
+
+def test_why_it_was_malformed(bench: Bench) -> None:
+    """What is no request at all has what the client was told."""
+    bench.ask(b"\0")
+    ((reason, why),) = why_of(bench)
+
+    assert ("malformed", True) == (reason, bool(why and why.startswith("malformed request: ")))
+
+
+def test_left_while_waiting(bench: Bench) -> None:
+    """Both are told: why it waited, and that its client left."""
+    bench.ask(GET)
+    bench.end(bench.ask(GET))
+
+    assert [("cancelled", f"the client left while it waited for seats; {CROWD}")] == why_of(bench)
