@@ -99,6 +99,10 @@ class AdminListener:
         await self._listener.start(listeners)
         self._sampling.start()
 
+    def stop_accepting(self) -> None:
+        """Close the listening sockets; connections go on."""
+        self._listener.stop_accepting()
+
     async def close(self) -> None:
         """Let answers that are under way have their time, then cut all connections."""
         self._listener.stop_accepting()

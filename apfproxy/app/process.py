@@ -14,26 +14,30 @@ from apfproxy import __version__
 from apfproxy.app.admin_listener import AdminListener, AdminParts
 from apfproxy.app.counts_in_force import CountsInForce
 from apfproxy.app.descriptors import DescriptorWatch
+from apfproxy.app.given_sockets import ADMIN, LISTEN, GivenSockets
 from apfproxy.app.identities_in_force import IdentitiesInForce
 from apfproxy.app.listening import BACKLOG as ADMIN_BACKLOG
 from apfproxy.app.object_source import ObjectSource
 from apfproxy.app.observation import Observation
+from apfproxy.app.own_addresses import OwnAddresses
 from apfproxy.app.places import Places
 from apfproxy.app.reloading import SETTINGS, SettingsFile, reload_when
 from apfproxy.app.running import descriptor_limit
+from apfproxy.app.service import Service
+from apfproxy.app.service_manager import NO_SERVICE_MANAGER
 from apfproxy.app.settings_checks import knows_nobody
 from apfproxy.duties import Recurring, Supervised
-from apfproxy.errors import ListenError, OperatorError
+from apfproxy.errors import OperatorError
 from apfproxy.faults import Faults, Part
 from apfproxy.flowcontrol.controller import ADJUSTMENT_PERIOD_S, Controller
 from apfproxy.flowcontrol.kind_meter import KindMeter
 from apfproxy.flowcontrol.learned_costs import LearnedCosts
 from apfproxy.flowcontrol.work_estimate import WorkEstimator
-from apfproxy.listen_sockets import SocketFiles, is_unix, listening_sockets
+from apfproxy.listen_sockets import is_unix
 from apfproxy.loopback import is_loopback
 from apfproxy.observe.config_status import ConfigStatus
 from apfproxy.observe.configuration_events import ConfigurationEvents, shortfall
-from apfproxy.observe.health import PAGES, READYZ, HealthRegistry
+from apfproxy.observe.health import LIVEZ, PAGES, READYZ, HealthRegistry
 from apfproxy.proxy.counters import ProxyCounters
 from apfproxy.proxy.loop_clock import LoopClock
 from apfproxy.proxy.server import BACKLOG as SERVER_BACKLOG
@@ -43,14 +47,15 @@ from apfproxy.settings import OBSERVE, PROMPT
 from apfproxy.tasks import spawn
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Callable
 
     from apfproxy.api.decode import Problem
     from apfproxy.app.change import Change
+    from apfproxy.app.given_sockets import Heritage
     from apfproxy.app.identities import Identities
+    from apfproxy.app.service_manager import ServiceManager
     from apfproxy.app.signals import Signals
-    from apfproxy.settings import Address, Settings
+    from apfproxy.settings import Settings
 
 ADMIN_CONNECTIONS = 64
 """Scrapers, probes, a team's live pages and terminals, and watches of the store."""
@@ -59,6 +64,9 @@ ADMIN_PART = 8
 
 STALE_LIMITS_S = 3 * ADJUSTMENT_PERIOD_S
 """Two adjustments in a row that did not come to their end."""
+
+SPARE_STOP_S = 30.0
+"""For what is left to do once connections are cut, such as writes to a log on a slow disk."""
 
 CONFIGURATION = "configuration"
 ENFORCEMENT = "enforcement"
@@ -74,16 +82,26 @@ class ProxyProcess:
     """The proxy, its admin listener and all that keeps its configuration up to date.
 
     Make it in the loop that it is to run in; call `start`, and `drain` or `stop` at the end.
-    `file` is what the settings are read from again; None where they never change.
+    `file` is what the settings are read from again; None where they never change.  `given` are
+    listening sockets that somebody else has opened, `manager` is told of the process.
 
     OperatorError if TLS or authentication cannot be set up.
     """
 
     ENDING = "draining"
 
-    def __init__(self, settings: Settings, file: SettingsFile | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        file: SettingsFile | None = None,
+        *,
+        given: GivenSockets | None = None,
+        manager: ServiceManager = NO_SERVICE_MANAGER,
+    ) -> None:
         self.settings = settings
         self._file = file or SettingsFile(None, lambda: self.settings)
+        self.service = Service(manager)
+        self._addresses = OwnAddresses(given or GivenSockets())
         loop = asyncio.get_running_loop()
         self.faults = Faults()
         self.faults.watch(loop)
@@ -152,7 +170,6 @@ class ProxyProcess:
         )
         self._started_s = time.time()
         self._admin: AdminListener | None = None
-        self._socket_files: list[SocketFiles] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._reloading: tuple[asyncio.Task[None], ...] = ()
 
@@ -200,7 +217,9 @@ class ProxyProcess:
     async def _listen(self) -> None:
         listen, admin = self.settings.downstream.listen, self.settings.admin
         await self.server.start(
-            await self._open(listen, "listen", SERVER_BACKLOG, self.settings.downstream.socket_mode)
+            await self._addresses.open(
+                LISTEN, listen, SERVER_BACKLOG, self.settings.downstream.socket_mode
+            )
         )
         if admin is None:
             return
@@ -229,19 +248,20 @@ class ProxyProcess:
         )
         self._admin = AdminListener(parts, places)
         await self._admin.start(
-            await self._open(admin, "admin", ADMIN_BACKLOG, self.settings.admin_socket_mode)
+            await self._addresses.open(ADMIN, admin, ADMIN_BACKLOG, self.settings.admin_socket_mode)
         )
 
-    async def _open(
-        self, address: Address, setting: str, backlog: int, mode: int
-    ) -> list[socket.socket]:
-        """Listen at an address; OperatorError if it cannot be listened on."""
-        try:
-            listeners = await listening_sockets(address, backlog, mode=mode)
-        except OSError as error:
-            raise ListenError(address, setting, error) from error
-        self._socket_files.append(SocketFiles(listeners))
-        return listeners
+    def _heritage(self) -> Heritage:
+        """What a successor gets; OperatorError if there can be none."""
+        if self.settings.flow_control.store is not None:
+            raise OperatorError(
+                "only one process can have the store (flowControl.store); restart this one"
+            )
+        return self._addresses.heritage()
+
+    def _is_well(self) -> bool:
+        """Whether a new process would be of no help."""
+        return self.health.page(LIVEZ, verbose=False).is_healthy
 
     def _list_enforcement(self, settings: Settings) -> None:
         """List a check that fails while flow control only observes."""
@@ -316,9 +336,14 @@ class ProxyProcess:
         self.objects.stop_waiting()
 
     def attend(self, signals: Signals) -> None:
-        """Log the start; from now on SIGHUP reads everything again, SIGUSR1 opens the log again."""
+        """Log and tell the start; from now on signals have a meaning.
+
+        SIGHUP reads everything again, SIGUSR1 opens the log again, SIGUSR2 starts a successor.
+        """
         signals.on_rotation(self._rotate)
         self._log_start()
+        self._addresses.serve()
+        self.service.begin(signals, self._heritage, self._is_well)
         asked, file = signals.hangup, self._file
         watching = Supervised(
             Part.TASK, "watching the settings", lambda beat: file.watch(asked, beat)
@@ -332,19 +357,29 @@ class ProxyProcess:
         """Stop without losing a request; cancelled, stop at once.
 
         `/readyz` fails at once; connections are still accepted for the shutdown delay, in which
-        load balancers turn away; then the server drains.
+        load balancers turn away; then the server drains.  With a successor the server drains at
+        once, and the other one answers `/readyz`.
         """
         self._end_reloading()
+        drain = self.settings.drain
+        within_s = drain.shutdown_delay_s + drain.timeout_s + SPARE_STOP_S
         self.health.report(SHUTDOWN, "the process is shutting down")
         try:
-            await asyncio.sleep(self.settings.drain.shutdown_delay_s)
-            await self.server.drain()
+            is_succeeded = await self.service.end(within_s)
+            if not is_succeeded:
+                await asyncio.sleep(drain.shutdown_delay_s)
+            else:
+                self._addresses.leave()
+                if self._admin is not None:
+                    self._admin.stop_accepting()
+            await self.server.drain(is_succeeded=is_succeeded)
         finally:
             await self.stop()
 
     async def stop(self) -> None:
         """End at once; harmless if it never started."""
         self._end_reloading()
+        self.service.stop()
         self._adjustments.stop()
         self.upstream.stop()
         self.objects.end_watching()
@@ -360,8 +395,7 @@ class ProxyProcess:
         if self._admin is not None:
             await self._admin.close()
             self._admin = None
-        for files in self._socket_files:
-            files.remove()
+        self._addresses.give_up()
 
     def _end_reloading(self) -> None:
         for task in self._reloading:
@@ -396,10 +430,10 @@ class ProxyProcess:
             "apfproxy %s listens on %s%s, forwards to %s, admin on %s;"
             " %d seats, %d priority levels, at most %s connections",
             __version__,
-            dataclasses.replace(settings.downstream.listen, port=self.port),
+            self._addresses.written(LISTEN),
             "" if settings.downstream.tls.certificate_file is None else " with TLS",
             settings.upstream.address.url,
-            admin or "no address",
+            "no address" if admin is None else self._addresses.written(ADMIN),
             settings.flow_control.server_concurrency_limit,
             len(self.controller.levels),
             self.server.max_connections or "any number of",

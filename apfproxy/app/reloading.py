@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
     from pathlib import Path
 
+    from apfproxy.app.service import Service
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.settings import Settings
     from apfproxy.sources.file_changes import Roots
@@ -59,6 +60,7 @@ class Reloadable(Protocol):
 
     settings: Settings
     health: HealthRegistry
+    service: Service
 
     async def renew(self, settings: Settings) -> None:
         """Put other settings in force; OperatorError if they cannot be, and nothing changed."""
@@ -115,10 +117,12 @@ async def reload_when(asked: asyncio.Event, process: Reloadable, file: SettingsF
     while True:
         await asked.wait()
         asked.clear()
+        process.service.manager.reloading()
         try:
             await reload(process, file)
         except Exception as error:  # noqa: BLE001  the next time may do better
             report(Part.TASK, error, "the settings and files were not read again to the end")
+        process.service.manager.ready()
 
 
 async def reload(process: Reloadable, file: SettingsFile) -> None:

@@ -65,6 +65,14 @@ class Signals:
         """Call `reopen` at each SIGUSR1 from now on."""
         self._handle(signal.SIGUSR1, reopen)
 
+    def on_succession(self, succeed: Callable[[], None]) -> None:
+        """Call `succeed` at each SIGUSR2 from now on."""
+        self._handle(signal.SIGUSR2, succeed)
+
+    def end(self) -> None:
+        """Begin the end, as SIGTERM does."""
+        self.first.set()
+
     async def before_second(self, ending: Coroutine[Any, Any, None], *, name: str) -> bool:
         """End something in order, but cancel that at the second signal; whether it did end."""
         task = spawn(ending, name=name)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from apfproxy.app.given_sockets import given_sockets
 from apfproxy.app.log import configure_logging
 from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import SettingsFile
 from apfproxy.app.running import run_in_loop, serve_until_signal
+from apfproxy.app.service_manager import ServiceManager
 from apfproxy.app.settings_checks import ConflictError, check_combination, check_identities
 from apfproxy.app.signals import Hangup
 from apfproxy.cli.errors import EXIT_CODES, SettingsFileError, exit_code
@@ -332,5 +335,9 @@ async def run(
     `on_started` is called when connections are accepted.  `file` is what the settings are read from
     again, at SIGHUP and when it changes; None where they never change.
     """
-    make = partial(ProxyProcess, settings, file)
+
+    def make() -> ProxyProcess:
+        given, manager = given_sockets(os.environ), ServiceManager(os.environ)
+        return ProxyProcess(settings, file, given=given, manager=manager)
+
     return await exit_code(serve_until_signal(make, on_started, hangup=Hangup.RELOAD))

@@ -7,6 +7,7 @@ unparsed, up to a read's worth, and beyond that in the kernel.
 from __future__ import annotations
 
 import re
+import select
 from typing import TYPE_CHECKING, cast
 
 from apfproxy.proxy import answers
@@ -163,10 +164,19 @@ class DownstreamConnection(ClientConnection):
             self._exchange.on_deadline()
         elif self._is_closed:
             self.abort()
+        elif self._is_reading_idly and has_unread(self._transport):
+            # A request that came in this moment: closing would reset the connection instead.
+            self.deadline_ns = self._context.clock.now_ns() + self._context.linger_ns
         elif self._is_lingering or self.is_idle or self.is_write_paused:
             self.abort_after_write()
         else:
             self._refuse(HeadError(408, "the request did not arrive in time"))
+
+    @property
+    def _is_reading_idly(self) -> bool:
+        """Whether the next thing to come is a request, which will be read as soon as it is here."""
+        paused = self.is_write_paused or self._is_read_paused
+        return self.is_idle and not self._is_lingering and not paused
 
     # Requests.
 
@@ -337,3 +347,14 @@ class DownstreamConnection(ClientConnection):
             size = answers.body_bytes(answer)
             access_log.on_refused(self.address, error.code, size, reason, str(error))
         self._linger()
+
+
+def has_unread(transport: asyncio.Transport) -> bool:
+    """Whether the kernel has something of the peer's that the event loop has not read yet."""
+    connection = transport.get_extra_info("socket")
+    descriptor = -1 if connection is None else connection.fileno()
+    if descriptor < 0:
+        return False
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(0))

@@ -234,19 +234,24 @@ class ProxyServer:
         with contained(Part.SWEEP, loop):
             self._memory_trimmer.on_sweep(self.connection_count)
 
-    async def drain(self) -> None:
+    async def drain(self, *, is_succeeded: bool = False) -> None:
         """Stop without losing a request.
 
         Closes the listener, says `Connection: close` in every further answer, closes idle
         connections after a grace in which a request may still come, ends watches bit by bit, and
         after the settings' limit cuts what is left.
+
+        With a successor, another process goes on to accept from the listener's sockets.
         """
         settings = self._settings.drain
         context = self._context
         context.is_draining = True
         try:
             async with asyncio.timeout(settings.timeout_s):
-                await self._stop_listening()
+                if is_succeeded:
+                    self._leave_listeners()
+                else:
+                    await self._stop_listening()
                 await asyncio.gather(self._all_closed(), self._end_the_long_lived())
         except TimeoutError:
             log.warning("draining: %d connections are cut", self.connection_count)
@@ -273,6 +278,13 @@ class ProxyServer:
                 await self._loop.connect_accepted_socket(
                     lambda: DownstreamConnection(self._context), client
                 )
+
+    def _leave_listeners(self) -> None:
+        """Close the listener; who waits to be accepted is left to the other process."""
+        if self._tls is not None:
+            for listener in self._tls.stop_accepting():
+                listener.close()
+        self._close_servers()
 
     def _close_servers(self) -> None:
         for server in self._servers:

@@ -147,6 +147,7 @@ class FakeTransport(asyncio.Transport):
         is_tls: Whether it is to seem so.
         tls: What the connection says of its TLS; None if it has none to speak of.
         is_stuck: Whether the peer takes nothing, so that `close` does not come to its end.
+        plain_socket: What the kernel is asked about; None where it is asked nothing.
     """
 
     def __init__(self, loop: FakeLoop, peer: object = ("10.0.0.1", 4711)) -> None:
@@ -161,6 +162,7 @@ class FakeTransport(asyncio.Transport):
         self.has_eof = False
         self.ended_by = ""
         self.is_stuck = False
+        self.plain_socket: object = None
         self.is_tls = False
         self.tls: object = None
         self.high_water = 0
@@ -214,8 +216,9 @@ class FakeTransport(asyncio.Transport):
     # What the protocol does.
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        """The peer's address, or what there is of TLS."""
-        return {"peername": self._peer, "ssl_object": self.tls}.get(name, default)
+        """What there is of the connection."""
+        found = {"peername": self._peer, "ssl_object": self.tls, "socket": self.plain_socket}
+        return found.get(name, default)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:  # noqa: ARG002  the base's signature
         """Note the limit."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import socket
 from typing import TYPE_CHECKING
 
 import pytest
@@ -525,3 +526,23 @@ def test_body_and_answer_of_every_byte(bench: Bench) -> None:
 
     assert every == body(client.take())
     bench.assert_at_rest()
+
+
+@pytest.mark.parametrize("has_come", [True, False])
+def test_request_that_comes_while_an_idle_connection_is_closed(has_come: bool) -> None:
+    """What the kernel has already is read and answered; without it the connection ends."""
+    first, second = socket.socketpair()
+    with Bench() as bench, first as ours, second as peer:
+        client = bench.client()
+        client.plain_socket = ours
+        if has_come:
+            peer.sendall(GET)
+        bench.wait(40)  # the first head's time is over
+        ended_by = client.ended_by
+        if has_come:
+            bench.send(client, ours.recv(len(GET)))  # as the loop does in its next turn
+            bench.send(bench.origins[0], OK)
+
+        assert ("" if has_come else "close") == ended_by
+        assert has_come == client.take().startswith(b"HTTP/1.1 200 ")
+        bench.end(client)

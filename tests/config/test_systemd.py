@@ -1,0 +1,71 @@
+"""The units for systemd."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from apfproxy.app.given_sockets import ADMIN, LISTEN
+
+UNITS = Path(__file__).parents[2] / "config" / "systemd"
+SERVICE = "apfproxy.service"
+SOCKETS = {"apfproxy.socket": LISTEN, "apfproxy-admin.socket": ADMIN}
+LINE = re.compile(r"(?:#.*|\[(?:Unit|Service|Socket|Install)\]|[A-Z][A-Za-z]+=.*|)")
+
+
+def settings(name: str) -> dict[str, list[str]]:
+    """The values of a unit's settings."""
+    found: dict[str, list[str]] = {}
+    for line in (UNITS / name).read_text().splitlines():
+        assert LINE.fullmatch(line), line
+        if not line.startswith("#") and "=" in line:
+            key, _, value = line.partition("=")
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def test_sockets() -> None:
+    """Each has the name that tells what it is for, and the service gets all of them."""
+    service = settings(SERVICE)
+    for name, flag in SOCKETS.items():
+        unit = settings(name)
+        assert [flag] == unit["FileDescriptorName"]
+        assert "Accept" not in unit
+        assert [SERVICE] == unit.get("Service", [f"{Path(name).stem}.service"])
+    assert [" ".join(SOCKETS)] == service["Sockets"] == service["Requires"]
+    assert {*SOCKETS, SERVICE} == {path.name for path in UNITS.iterdir()}
+
+
+def test_service() -> None:
+    """The process tells when it serves, and only the main one is asked to end."""
+    service = settings(SERVICE)
+
+    assert [["notify"], ["main"], ["mixed"]] == [
+        service[key] for key in ("Type", "NotifyAccess", "KillMode")
+    ]
+    assert ["/bin/kill -HUP $MAINPID"] == service["ExecReload"]
+    # The process raises its own limit of open files, which these would forbid.
+    assert not any("@resources" in each for each in service["SystemCallFilter"])
+
+
+def test_systemd_accepts_them(tmp_path: Path) -> None:
+    """Nothing in them is unknown to systemd, where it is installed."""
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd is not installed")
+    for path in UNITS.iterdir():
+        text = path.read_text().replace("/opt/apfproxy/bin/apfproxy", sys.executable)
+        (tmp_path / path.name).write_text(text)
+    done = subprocess.run(  # noqa: S603 - a program of the system
+        [program, "verify", "--man=no", *map(str, tmp_path.iterdir())],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (0, "") == (done.returncode, done.stderr)
