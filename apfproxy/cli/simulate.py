@@ -30,6 +30,7 @@ from apfproxy.simulation.mix import Mix, MixError, parse_mix
 from apfproxy.simulation.report import configuration_report, difference, listed
 from apfproxy.simulation.simulation import Simulation
 from apfproxy.simulation.sources import Sequence, add_mix
+from apfproxy.simulation.winners import verdict
 from apfproxy.sources.object_files import decode_files, effective_objects, read_files
 from apfproxy.sources.setting_values import parse_duration
 
@@ -261,6 +262,7 @@ def simulate(  # noqa: PLR0913  flags
             click.echo(f"apfproxy simulate: {shown(problem)}", err=True)
         reports.append(configuration_report(each.name, simulation))
     report: dict[str, Any] = {
+        "verdict": verdict(reports),
         "input": described,
         "warnings": warnings + late_warm_ups(reports, warm_up),
         "configurations": [listed(each, top) for each in reports],

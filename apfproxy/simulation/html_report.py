@@ -5,33 +5,40 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from apfproxy.api.field_errors import counted
 from apfproxy.simulation.plots import Line, Plot, bars, plot
-from apfproxy.simulation.report import BOTH, changed_name
+from apfproxy.simulation.report_tables import summaries, tables
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Row = dict[str, Any]
-    Columns = tuple[tuple[str, Callable[[Row], str]], ...]
+    from apfproxy.simulation.report_tables import ReportTable
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2430; --soft: #5b6675; --rule: #d5dbe3; --paper: #fff;
-  --card: #f6f8fa; --seats: #2f6fde; --waiting: #c26a00; --rejected: #c9302c; --limit: #157a55; }
+  --card: #f6f8fa; --seats: #2f6fde; --waiting: #c26a00; --rejected: #c9302c; --limit: #157a55;
+  --good: #14744f; --bad: #b3261e; --mixed: #8a5200; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e4e9f0; --soft: #9aa7b8; --rule: #364152;
   --paper: #12171f; --card: #1a212c; --seats: #6ea2ff; --waiting: #f0a544; --rejected: #ff7b76;
-  --limit: #4fc794; } }
-body { margin: 0 auto; padding: 1.5rem; max-width: 80rem; background: var(--paper);
+  --limit: #4fc794; --good: #4fc794; --bad: #ff8a85; --mixed: #f0a544; } }
+body { margin: 0 auto; padding: 1.5rem; max-width: 100rem; background: var(--paper);
   color: var(--ink); font: 15px/1.45 system-ui, sans-serif; }
-h1 { font-size: 1.5rem; margin: 0 0 .3rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
+h1 { font-size: 1.5rem; margin: 0 0 .5rem; } h2 { font-size: 1.15rem; margin: 2rem 0 .5rem; }
 h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; } p { margin: .3rem 0; }
 .soft, figcaption, th { color: var(--soft); font-weight: normal; }
-.scroll { overflow-x: auto; } table { border-collapse: collapse; white-space: nowrap; }
-td, th { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid var(--rule);
+.verdict { list-style: none; margin: 0 0 1rem; padding: .7rem 1rem; background: var(--card);
+  border-radius: 6px; font-size: 1.05rem; }
+.verdict li { display: grid; grid-template-columns: 5rem 1fr; margin: .15rem 0; }
+.verdict span { overflow-wrap: anywhere; } .verdict b { color: var(--soft); }
+.verdict .wins b, .better { color: var(--good); } .verdict .loses b, .worse { color: var(--bad); }
+.verdict .trades b, .verdict .waits b { color: var(--mixed); }
+.scroll { overflow-x: auto; } table { border-collapse: collapse; width: 100%; white-space: nowrap; }
+td, th { padding: .2rem .6rem; text-align: right; border-bottom: 1px solid var(--rule);
   font-variant-numeric: tabular-nums; } td:first-child, th:first-child { text-align: left; }
-td:first-child { min-width: 10rem; max-width: 22rem; white-space: normal; overflow-wrap: anywhere; }
-tr.second td { color: var(--soft); } tr.change td { font-weight: 600; }
+td:first-child { min-width: 10rem; white-space: normal; overflow-wrap: anywhere; }
+@media (max-width: 1000px) { table { white-space: normal; font-size: 13px; }
+  td, th { padding: .2rem .3rem; } td:first-child { min-width: 7rem; } }
 .pair { display: grid; gap: 1rem;
   grid-template-columns: repeat(auto-fill, minmax(min(26rem, 100%), 1fr)); }
+.pair.two { grid-template-columns: repeat(2, minmax(0, 1fr)); }
 figure { margin: 0; padding: .7rem; background: var(--card); border-radius: 6px; }
 svg { display: block; width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 11px; }
 .axis { stroke: var(--rule); } .line { fill: none; stroke-width: 1.5; } .area { opacity: .22; }
@@ -53,72 +60,64 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'"
 
 
 def html_report(report: dict[str, Any]) -> str:
-    """The page of a report, see `report`."""
+    """The page of a report, see `report`: it says what the text says, and draws it over time."""
     configurations = report["configurations"]
-    changes = report.get("difference")
     letters = "AB" if len(configurations) > 1 else ("",)
+    pair = "pair two" if len(configurations) > 1 else "pair"
     parts = [
         "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>",
         '<meta name=viewport content="width=device-width, initial-scale=1">',
         f'<meta http-equiv=Content-Security-Policy content="{POLICY}">',
         f"<title>apfproxy simulate</title>\n<style>{STYLE}</style>",
         "<h1>What flow control makes of these requests</h1>",
-        f"<p class=soft>{escape(described(report['input']))}</p>",
+        "<ul class=verdict>",
     ]
-
-    def add_table(title: str, group: str, keys: tuple[str, ...], columns: Columns) -> None:
-        rows = rows_of(configurations, changes, group, keys, letters)
-        parts.append(table(title, rows, columns))
-
+    parts += [
+        f"<li class={escape(each['side'])}><b>{escape(each['side'])}</b>"
+        f" <span>{escape(each['text'])}</span>"
+        for each in report["verdict"]
+    ]
+    parts.append(f"</ul><p class=soft>{escape(described(report['input']))}</p>")
     parts += [f"<p><b>Note:</b> {escape(warning)}</p>" for warning in report["warnings"]]
-    for letter, each in zip(letters, configurations, strict=True):
-        total = each["total"]
-        parts.append(
-            f"<p><b>{letter and letter + ': '}{escape(each['name'])}</b>:"
-            f" {total['requests']:,} requests in {span(each)},"
-            f" {total['executed']:,} executed, {total['queued']:,} of them queued,"
-            f" {total['rejectedTotal']:,} rejected{exceptions(total)}</p>"
-        )
+    for line, each in zip(summaries(report), configurations, strict=True):
+        parts.append(f"<p><b>{escape(line)}</b></p>")
         parts += [f"<p class=soft>{escape(problem)}</p>" for problem in each["problems"]]
-    levels = busy_levels(configurations)
-    parts.append("<h2>Priority levels</h2>")
-    add_table("priority level", "levels", ("priorityLevel",), LEVEL_COLUMNS)
+    for made in tables(report):
+        parts.append(f"<h2>{escape(made.title)}</h2>{table(made)}")
     parts.append(
         "<h2>Over time</h2><p class=soft><span class='key seats'></span>seats in use"
         "<span class='key limit'></span>current limit<span class='key nominal'></span>nominal"
         " limit<span class='key waiting'></span>requests waiting"
         "<span class='key rejected'></span>rejected a second</p>"
     )
-    for name in levels:
-        parts.append(f"<h3>{escape(name)}</h3><div class=pair>")
+    for name in busy_levels(configurations):
+        parts.append(f"<h3>{escape(name)}</h3><div class='{pair}'>")
         parts.append(level_plots(configurations, letters, name))
         parts.append("</div>")
-    parts.append("<h2>Waits of clients</h2><div class=pair>")
+    parts.append(f"<h2>Waits of clients</h2><div class='{pair}'>")
+    most = max((row["waitP99"] for each in configurations for row in each["clients"]), default=0.0)
     for letter, each in zip(letters, configurations, strict=True):
+        waits = [(row["client"], row["waitP99"]) for row in each["clients"]]
         parts.append(
-            f"<figure><figcaption>{letter} wait p99, seconds</figcaption>"
-            + bars([(row["client"], row["waitP99"]) for row in each["clients"]])
-            + "</figure>"
+            f"<figure><figcaption>{letter and letter + ': '}wait p99, seconds</figcaption>"
+            f"{bars(waits, most)}</figure>"
         )
-    parts.append("</div><h2>Flows</h2>")
-    add_table("flow", "flows", ("priorityLevel", "flowSchema", "flow"), TALLY_COLUMNS)
-    parts.append("<h2>Clients</h2>")
-    add_table("client", "clients", ("client",), TALLY_COLUMNS)
-    return "\n".join(parts) + "\n</html>\n"
+    return "\n".join([*parts, "</div>\n</html>\n"])
 
 
-def span(configuration: dict[str, Any]) -> str:
-    """How long a configuration was looked at, in words."""
-    warm_up_s = configuration["warmUpSeconds"]
-    after = f" after a warm-up of {warm_up_s:g} s" if warm_up_s else ""
-    return f"{configuration['seconds']:.1f} s{after}"
-
-
-def exceptions(total: Row) -> str:
-    """Of all requests, those whose time ended first, and those that take no seats, if any."""
-    cut_off, without_seats = total["cutOff"], total["withoutSeats"]
-    return (f", {cut_off:,} cut off when their time was over" if cut_off else "") + (
-        f", {without_seats:,} long-running ones without seats" if without_seats else ""
+def table(made: ReportTable) -> str:
+    """A table of the report."""
+    heads = "".join(f"<th>{escape(each.replace(chr(10), ' '))}" for each in made.headings)
+    body = []
+    for name, cells in made.rows:
+        drawn = "".join(f"<td class='{cell.tone}'>{escape(cell.text)}" for cell in cells)
+        body.append(f"<tr><td>{escape(name)}{drawn}")
+    rest = ""
+    if made.rest > 0:
+        rest = f"<p class=soft>and {counted(made.rest, f'more {made.noun}')} (--top)</p>"
+    return (
+        f"<div class=scroll><table><thead><tr><th>{escape(made.noun)}{heads}</thead>"
+        f"<tbody>{''.join(body)}</tbody></table></div>{rest}"
     )
 
 
@@ -148,7 +147,7 @@ def busy_levels(configurations: list[dict[str, Any]]) -> list[str]:
 def level_plots(
     configurations: list[dict[str, Any]], letters: tuple[str, ...] | str, name: str
 ) -> str:
-    """The plots of one level, of each configuration on the same scales."""
+    """The plots of one level, of each configuration on the same scales and in its own column."""
     made = []
     found = [
         (letter, each["series"], each["series"]["levels"][name], row)
@@ -165,6 +164,8 @@ def level_plots(
         max([each / series["binSeconds"] for each in own["rejected"]], default=0)
         for _, series, own, _ in found
     )
+    if found[0][0] == "B":
+        made.append("<div></div>")
     for letter, series, own, row in found:
         bin_s = series["binSeconds"]
         lines = [
@@ -185,81 +186,3 @@ def level_plots(
         caption = f"{letter}: " if letter else ""
         made.append(f"<figure><figcaption>{caption}{escape(name)}</figcaption>{figure}</figure>")
     return "".join(made)
-
-
-def rows_of(
-    configurations: list[dict[str, Any]],
-    changes: dict[str, Any] | None,
-    group: str,
-    keys: tuple[str, ...],
-    letters: tuple[str, ...] | str,
-) -> list[tuple[str, str, Row]]:
-    """Name, kind and numbers of each row: of one thing in A, in B, and the difference."""
-    found: dict[tuple[str, ...], list[tuple[str, str, Row]]] = {}
-    for letter, each in zip(letters, configurations, strict=True):
-        for row in each[group]:
-            if row["requests"]:
-                key = tuple(row[name] for name in keys)
-                label = " / ".join(part for part in key if part)
-                kind = "second" if letter == "B" else ""
-                found.setdefault(key, []).append((f"{letter} {label}".strip(), kind, row))
-    for row in (changes or {}).get(group, ()):
-        key = tuple(row[name] for name in keys)
-        if key in found:
-            found[key].append((changed_name("B less A", row), "change", row))
-        elif row["presence"] != BOTH:  # it had no requests, and somebody may wonder why
-            label = " / ".join(part for part in key if part)
-            found[key] = [(changed_name(f"B less A {label}", row), "change", row)]
-    return [row for rows in found.values() for row in rows]
-
-
-def table(title: str, rows: list[tuple[str, str, Row]], columns: Columns) -> str:
-    """A table; a row that lacks a column's field has nothing there."""
-    heads = "".join(f"<th>{escape(heading)}" for heading, _ in columns)
-    body = []
-    for name, kind, row in rows:
-        cells = "".join(f"<td>{escape(cell(row))}" for _, cell in columns)
-        body.append(f"<tr class='{kind}'><td>{escape(name)}{cells}")
-    return (
-        f"<div class=scroll><table><thead><tr><th>{escape(title)}{heads}</thead>"
-        f"<tbody>{''.join(body)}</tbody></table></div>"
-    )
-
-
-def number(field: str, digits: int = 0) -> Callable[[Row], str]:
-    """A field as a number."""
-    return lambda row: f"{row[field]:,.{digits}f}" if field in row else ""
-
-
-def milliseconds(field: str) -> Callable[[Row], str]:
-    """A field in seconds as milliseconds."""
-    return lambda row: f"{row[field] * 1e3:,.1f}" if field in row else ""
-
-
-def reasons(row: Row) -> str:
-    """Rejections by reason."""
-    if "rejected" not in row:
-        return f"{row['rejectedTotal']:,}"
-    return ", ".join(f"{count:,} {why}" for why, count in row["rejected"].items()) or "0"
-
-
-TALLY_COLUMNS: Columns = (
-    ("executed", number("executed")),
-    ("queued", number("queued")),
-    ("rejected", reasons),
-    ("cut off", number("cutOff")),
-    ("wait mean, ms", milliseconds("waitMean")),
-    ("p50", milliseconds("waitP50")),
-    ("p90", milliseconds("waitP90")),
-    ("p99", milliseconds("waitP99")),
-    ("seat-seconds", number("seatSeconds", 1)),
-)
-LEVEL_COLUMNS: Columns = (
-    ("nominal", number("nominalLimit")),
-    ("highest limit", number("highestLimit")),
-    *TALLY_COLUMNS,
-    ("seats mean", number("seatsMean", 1)),
-    ("max", number("seatsMax")),
-    ("borrowed mean", number("borrowedMean", 1)),
-    ("max", number("borrowedMax")),
-)

@@ -88,9 +88,9 @@ def plot(wanted: Plot) -> str:
     return "".join(parts) + "</svg>"
 
 
-def bars(values: Sequence[tuple[str, float]]) -> str:
-    """Draw a bar for each value, with its name and number."""
-    most = max((value for _, value in values), default=0) or 1.0
+def bars(values: Sequence[tuple[str, float]], most: float) -> str:
+    """Draw a bar for each value, with its name and number; `most` is the longest there is."""
+    most = most or 1.0
     height = len(values) * BAR_HEIGHT
     parts = [f'<svg viewBox="0 0 {WIDTH} {height}" role="img">']
     for index, (name, value) in enumerate(values):

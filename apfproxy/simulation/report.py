@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
     from apfproxy.simulation.simulation import LevelView, Simulation
 
+    Key = tuple[str, ...]
+    Rows = dict[Key, dict[str, Any]]
+
 NS_PER_S = 1e9
 QUANTILES = (0.5, 0.9, 0.99)
 
@@ -30,8 +33,12 @@ COMPARED = (
 
 NOTHING = dict.fromkeys(COMPARED, 0)
 
-NEW, GONE, BOTH = "new", "gone", "both"
-"""A level, flow or client is only in the second configuration, only in the first, or in both."""
+NEW, GONE, BOTH, MOVED = "new", "gone", "both", "moved"
+"""A level, flow or client is only in the second configuration, only in the first, or in both; of a
+flow that has another FlowSchema or level in the second, both parts are one that moved."""
+
+KEPT = ("requests", "rejected", "nominalLimit", *COMPARED)
+"""Fields of both configurations that a comparison has, too."""
 
 
 def configuration_report(name: str, simulation: Simulation) -> dict[str, Any]:
@@ -144,7 +151,7 @@ def difference(before: dict[str, Any], after: dict[str, Any], *, top: int) -> di
     return {
         "total": subtracted(before["total"], after["total"]),
         "levels": compared(before["levels"], after["levels"], ("priorityLevel",)),
-        "flows": compared(before["flows"], after["flows"], flow, top),
+        "flows": compared(before["flows"], after["flows"], flow, top, can_move=True),
         "clients": compared(before["clients"], after["clients"], ("client",), top),
     }
 
@@ -154,21 +161,58 @@ def compared(
     after: list[dict[str, Any]],
     names: tuple[str, ...],
     top: int | None = None,
+    *,
+    can_move: bool = False,
 ) -> list[dict[str, Any]]:
     """The differences of what is among the first so many of either list.
 
     Rows are told by the values of some fields.  One that only one list has is new, or gone, and
-    its numbers in the other are 0; what is gone stands at the end.
+    its numbers in the other are 0; what is gone stands at the end.  Where rows can move, a new and
+    a gone one with the same last value are one, if there is one of each.
     """
     earlier = {tuple(each[name] for name in names): each for each in before}
     later = {tuple(each[name] for name in names): each for each in after}
+    places = moves(earlier, later) if can_move else {}
+    earlier = {places.get(key, key): row for key, row in earlier.items()}
+    origins = {new: dict(zip(names[:-1], old, strict=False)) for old, new in places.items()}
     keys = dict.fromkeys([*list(later)[:top], *list(earlier)[:top]])
     return [
         dict(zip(names, key, strict=True))
-        | {"presence": NEW if key not in earlier else GONE if key not in later else BOTH}
+        | {"presence": presence(key, earlier, later, origins)}
+        | ({"movedFrom": origins[key]} if key in origins else {})
         | subtracted(earlier.get(key, NOTHING), later.get(key, NOTHING))
+        | {"before": kept(earlier.get(key)), "after": kept(later.get(key))}
         for key in sorted(keys, key=lambda key: key not in later)
     ]
+
+
+def moves(earlier: Rows, later: Rows) -> dict[Key, Key]:
+    """Keys that are gone, each to the new one with the same last value, where both are the only."""
+    gone: dict[str, list[Key]] = {}
+    new: dict[str, list[Key]] = {}
+    for found, rows, others in ((gone, earlier, later), (new, later, earlier)):
+        for key in rows:
+            if key not in others and key[-1]:
+                found.setdefault(key[-1], []).append(key)
+    return {
+        keys[0]: new[name][0]
+        for name, keys in gone.items()
+        if len(keys) == 1 and len(new.get(name, ())) == 1
+    }
+
+
+def presence(key: Key, earlier: Rows, later: Rows, origins: dict[Key, dict[str, str]]) -> str:
+    """Which configurations have a row."""
+    if key in origins:
+        return MOVED
+    if key not in earlier:
+        return NEW
+    return BOTH if key in later else GONE
+
+
+def kept(row: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What a comparison has of a row."""
+    return row and {name: row[name] for name in KEPT if name in row}
 
 
 def subtracted(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
@@ -177,5 +221,9 @@ def subtracted(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 
 def changed_name(name: str, row: dict[str, Any]) -> str:
-    """The name of a difference, with a mark on what only one configuration has."""
-    return name if row["presence"] == BOTH else f"{name} ({row['presence']})"
+    """The name of a difference, with a mark on what is not the same in both configurations."""
+    if row["presence"] == BOTH:
+        return name
+    if row["presence"] == MOVED:
+        return f"{name} (was {row['movedFrom']['flowSchema']})"
+    return f"{name} ({row['presence']})"

@@ -40,6 +40,7 @@ class Page(HTMLParser):
 def page_of(source: dict[str, Any], *reports: dict[str, Any]) -> Page:
     """The page of one or two configurations."""
     report: dict[str, Any] = {
+        "verdict": [{"side": "wins", "text": "<ann> waits less"}],
         "input": source,
         "warnings": ["<a note>"],
         "configurations": list(reports),
@@ -69,15 +70,16 @@ def test_one_configuration() -> None:
     ):
         assert text in page.text
     assert 3 == page.tags.count("svg")
-    assert "B less A" not in page.text
+    assert "→" not in page.text
+    assert "wins <ann> waits less" in page.text
 
 
 def test_two_configurations() -> None:
-    """Both are shown, with their difference; rejections have a plot where there are any."""
+    """Both are shown beside each other; rejections have a plot where there are any."""
     page = page_of(LOG, report_of("first", 10), report_of("second", 2))
 
     assert "11 requests, 1 of its lines left out as broken, 2 of the service" in page.text
-    for text in ("A: first", "B: second", "B less A", "4 queue-full"):
+    for text in ("A: first", "B: second", "11 → 7", "0 → 4 queue-full"):
         assert text in page.text
     assert "level: rejected a second" in page.labels
     assert 2 * 4 == page.tags.count("svg")
@@ -94,7 +96,8 @@ def test_a_level_in_one_of_two() -> None:
     page = page_of(LOG, first, second)
 
     assert 1 == page.labels.count("level: seats in use") == page.labels.count("other: seats in use")
-    assert 1 == page.text.count("B less A (new)") == page.text.count("B less A (gone)")
+    assert 1 == page.text.count("level (gone)") == page.text.count("other (new)")
+    assert 1 == page.tags.count("div") - page.tags.count("table") - 3  # the gap of the second
 
 
 @pytest.mark.parametrize(
@@ -123,15 +126,22 @@ def test_a_new_level_without_requests() -> None:
     second["levels"].append(row | {"priorityLevel": "useless"})
     page = page_of(LOG, first, second)
 
-    assert 1 == page.text.count("B less A useless (new)")
+    assert 1 == page.text.count("useless (new)")
     assert "useless: seats in use" not in page.labels
 
 
 def test_long_names_leave_room_for_numbers() -> None:
     """A name of 200 letters is broken, rather than pushing the numbers off the page."""
-    text = html_report({"input": LOG, "warnings": [], "configurations": [report_of("a", 10)]})
+    text = html_report(
+        {"verdict": [], "input": LOG, "warnings": [], "configurations": [report_of("a", 10)]}
+    )
 
-    assert "td:first-child { min-width: 10rem; max-width: 22rem; white-space: normal;" in text
+    assert "td:first-child { min-width: 10rem; white-space: normal; overflow-wrap" in text
+
+
+def test_rest() -> None:
+    """It is said how many flows are not listed."""
+    assert "and 1 more flow (--top)" in page_of(LOG, report_of("a", 10, top=1)).text
 
 
 @pytest.mark.parametrize(
@@ -142,6 +152,6 @@ def test_limits_are_drawn(is_exempt: bool) -> None:
     report = report_of("first", 10)
     for row in report["levels"]:
         row["isExempt"] = is_exempt
-    text = html_report({"input": LOG, "warnings": [], "configurations": [report]})
+    text = html_report({"verdict": [], "input": LOG, "warnings": [], "configurations": [report]})
 
     assert is_exempt == ('class="line limit"' not in text)

@@ -60,12 +60,12 @@ def test_plot_of_nothing() -> None:
 
 def test_bars() -> None:
     """Names are escaped, and long ones cut."""
-    root = parsed(bars([("<b>" * 20, 2.0), ("b", 0.0)]))
+    root = parsed(bars([("<b>" * 20, 2.0), ("b", 0.0)], 2.0))
     texts = [each.text for each in root if each.tag == "text"]
 
     assert [("<b>" * 20)[:29] + "…", "2", "b", "0"] == texts
     assert ["300.0", "0.0"] == [each.get("width") for each in root if each.tag == "rect"]
-    assert parsed(bars([])).tag == "svg"
+    assert parsed(bars([], 0.0)).tag == "svg"
 
 
 def parsed(svg: str) -> ET.Element:

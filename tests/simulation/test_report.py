@@ -9,6 +9,7 @@ import pytest
 
 from apfproxy.simulation.report import (
     NOTHING,
+    changed_name,
     compared,
     configuration_report,
     difference,
@@ -121,3 +122,61 @@ def test_a_run_of_no_time() -> None:
     report = configuration_report("a", simulation)
 
     assert [0.0] * len(report["levels"]) == [row["seatsMean"] for row in report["levels"]]
+
+
+def flow_rows(*keys: tuple[str, str]) -> list[dict[str, Any]]:
+    """A flow for each FlowSchema and user."""
+    return [
+        {"priorityLevel": f"level-{schema}", "flowSchema": schema, "flow": flow, "requests": 5}
+        | NOTHING
+        | {"executed": 5}
+        for schema, flow in keys
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        pytest.param([("a", "ann")], [("b", "ann")], [("b", "ann", "moved")], id="moved"),
+        pytest.param(
+            [("a", "ann"), ("a", "bob")],
+            [("a", "bob"), ("b", "ann")],
+            [("a", "bob", "both"), ("b", "ann", "moved")],
+            id="one-of-two",
+        ),
+        pytest.param([("a", "")], [("b", "")], [("b", "", "new"), ("a", "", "gone")], id="no-name"),
+        pytest.param(
+            [("a", "ann"), ("c", "ann")],
+            [("b", "ann")],
+            [("b", "ann", "new"), ("a", "ann", "gone"), ("c", "ann", "gone")],
+            id="of-two",
+        ),
+        pytest.param(
+            [("a", "ann")],
+            [("b", "ann"), ("c", "ann")],
+            [("b", "ann", "new"), ("c", "ann", "new"), ("a", "ann", "gone")],
+            id="to-two",
+        ),
+    ],
+)
+def test_moved_flows(
+    before: list[tuple[str, str]],
+    after: list[tuple[str, str]],
+    expected: list[tuple[str, str, str]],
+) -> None:
+    """A user's flow that has another FlowSchema is one row, if it is clear which one it was."""
+    names = ("priorityLevel", "flowSchema", "flow")
+    found = compared(flow_rows(*before), flow_rows(*after), names, can_move=True)
+
+    assert expected == [(row["flowSchema"], row["flow"], row["presence"]) for row in found]
+    for row in found:
+        if row["presence"] == "moved":
+            assert row["movedFrom"] == {"priorityLevel": "level-a", "flowSchema": "a"}
+            assert (0, 5, 5) == (
+                row["executed"],
+                row["before"]["executed"],
+                row["after"]["executed"],
+            )
+            assert changed_name("x", row) == "x (was a)"
+        elif row["presence"] == "new":
+            assert row["before"] is None
