@@ -29,11 +29,16 @@ CONTENT_LENGTH = b"content-length:"
 
 @dataclass(slots=True)
 class Flow:
-    """One user's load, and what came of it in the measured time."""
+    """One user's load, and what came of it in the measured time.
+
+    Attributes:
+        answered_s: When each answer of the latencies came, on the monotonic clock.
+    """
 
     user: str
     in_flight: int
     latencies_ms: list[float] = field(default_factory=list)
+    answered_s: list[float] = field(default_factory=list)
     rejected: int = 0
     failed: int = 0
 
@@ -89,6 +94,7 @@ class Client(asyncio.Protocol):
         if status == b"200":
             if now_s >= self._measure_from_s:
                 self._flow.latencies_ms.append((now_s - self._sent_s) * 1000)
+                self._flow.answered_s.append(now_s)
             self.send()
             return
         if status == b"429":

@@ -415,7 +415,12 @@ class Controller:
     # Parts of the above
 
     def _new_prompt_limits(self) -> PromptLimits:
-        return PromptLimits(self._clock, lambda: list(self.levels.values()), self._impose)
+        return PromptLimits(
+            self._clock,
+            lambda: list(self.levels.values()),
+            lambda: self.server_concurrency_limit,
+            self._impose,
+        )
 
     def _listeners(self) -> tuple[Callable[[], None] | None, Callable[[str, int], None] | None]:
         """What queue sets tell of arrivals that wait, and of those that are rejected."""
@@ -464,7 +469,7 @@ class Controller:
         if self._prompt_limits is None:
             self._impose(levels, adjust(demands))
         else:
-            self._impose(levels, divide(demands))
+            self._impose(levels, divide(demands, self.server_concurrency_limit))
             self._prompt_limits.on_adjustment()
 
     def _impose(self, levels: Sequence[PriorityLevel], adjustment: Adjustment) -> None:

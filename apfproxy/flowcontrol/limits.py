@@ -124,16 +124,18 @@ class Adjustment:
     fair_proportion: float
 
 
-def adjust(levels: Sequence[LevelDemand]) -> Adjustment:
+def adjust(levels: Sequence[LevelDemand], seats: int | None = None) -> Adjustment:
     """Set every level's current limit from its demand in the period that ended.
+
+    `seats` is what is divided; by default, as in Kubernetes, the sum of all nominal limits.
 
     1. An exempt level gets what it used at most, and at least its lower limit.
     2. Another level is guaranteed what it used at most, within its lower and nominal limits.
     3. If the exempt levels leave less than all guarantees, the guarantees shrink in proportion,
        but not below the lower limits.
-    4. Else the sum of all nominal limits is divided among the others in proportion to smoothed
-       demand, between guarantee and upper limit.  (This sum is not reduced by what exempt levels
-       use; so Kubernetes has it.)
+    4. Else the seats are divided among the others in proportion to smoothed demand, between
+       guarantee and upper limit.  (They are not reduced by what exempt levels use; so Kubernetes
+       has it.)
     5. If no division within the bounds exists, all keep their current limits.
     """
     guarantees = [_guarantee(level) for level in levels]
@@ -141,8 +143,8 @@ def adjust(levels: Sequence[LevelDemand]) -> Adjustment:
         max(float(guarantee), level.smoothed)
         for level, guarantee in zip(levels, guarantees, strict=True)
     )
-    nominal_sum = sum(level.limits.nominal for level in levels)
-    remaining = nominal_sum
+    total = sum(level.limits.nominal for level in levels) if seats is None else seats
+    remaining = total
     lower_sum = 0
     guaranteed_sum = 0
     for level, guarantee in zip(levels, guarantees, strict=True):
@@ -166,7 +168,7 @@ def adjust(levels: Sequence[LevelDemand]) -> Adjustment:
         limited = [index for index, level in enumerate(levels) if not level.is_exempt]
         items = [Item(targets[i], guarantees[i], levels[i].limits.upper) for i in limited]
         try:
-            allocation = allocate(nominal_sum, items)
+            allocation = allocate(total, items)
         except InfeasibleError:
             pass
         else:

@@ -10,14 +10,17 @@ division of seats and these rules:
    are changed by looking, so that the adjustment at the period's end is what it would have been.
 2. Nobody goes below what it used of its own in the last `MARK_NS` at least: a level whose requests
    come and go keeps the seats for the next one.
-3. Seats that are left when every level has what it wants go to the levels that are short of seats,
+3. Nominal limits are rounded up, so that their sum can exceed the seats of the server.  What is
+   divided does not: the seats of the server, and what levels that nobody asks for keep all the
+   same.
+4. Seats that are left when every level has what it wants go to the levels that are short of seats,
    in proportion to their demand.  Kubernetes divides them among all, idle levels included, so that
    a level that was idle until now would get few at its first look.  At a period's end, when no
    level may be short, they are divided as the nominal limits are: an idle proxy has these.
-4. Limits change only where a level that is short gets more seats by it.
-5. There are at most ten looks a second, fewer with more than a hundred levels, and none where
+5. Limits change only where a level that is short gets more seats by it.
+6. There are at most ten looks a second, fewer with more than a hundred levels, and none where
    nothing is short.
-6. After an adjustment at a period's end, or for another configuration, what still waits is looked
+7. After an adjustment at a period's end, or for another configuration, what still waits is looked
    at like an arrival: smoothed demand may have given its seats to a level that is idle by now.
 """
 
@@ -53,10 +56,12 @@ class PromptLimits:
         self,
         clock: Clock,
         levels: Callable[[], Sequence[PriorityLevel]],
+        server_limit: Callable[[], int],
         impose: Callable[[Sequence[PriorityLevel], Adjustment], None],
     ) -> None:
         self._clock = clock
         self._levels = levels
+        self._server_limit = server_limit
         self._impose = impose
         self._due_ns = clock.now_ns()
         self._mark_due_ns = clock.now_ns()
@@ -94,7 +99,7 @@ class PromptLimits:
         if self._timer is not None or self._clock.now_ns() < self._due_ns:
             return level.current_limit
         levels = self._levels()
-        adjustment = adjustment_for_waiting(levels, {level.name: seats})
+        adjustment = adjustment_for_waiting(levels, {level.name: seats}, self._server_limit())
         if adjustment is None:
             return level.current_limit
         return adjustment.current[levels.index(level)]
@@ -121,7 +126,7 @@ class PromptLimits:
             self._timer = self._clock.call_at(self._due_ns, self._on_due)
         elif not arriving:
             return
-        adjustment = adjustment_for_waiting(levels, arriving)
+        adjustment = adjustment_for_waiting(levels, arriving, self._server_limit())
         if now_ns >= self._mark_due_ns:
             self._mark_due_ns = now_ns + MARK_NS
             for level in levels:
@@ -134,12 +139,12 @@ class PromptLimits:
 
 
 def adjustment_for_waiting(
-    levels: Sequence[PriorityLevel], arriving: dict[str, int]
+    levels: Sequence[PriorityLevel], arriving: dict[str, int], server_limit: int
 ) -> Adjustment | None:
     """The adjustment by which a level that is short of seats gets more; None if none does.
 
     `arriving` has the seats of a request that is about to wait or to be rejected, by the name of
-    its level.
+    its level.  `server_limit` is what the server has.
     """
     wanted = [level.demand.seats + arriving.get(level.name, 0) for level in levels]
     waiting = [_may_get_more(level, arriving.get(level.name, 0)) for level in levels]
@@ -148,7 +153,7 @@ def adjustment_for_waiting(
         for level, is_waiting, seats in zip(levels, waiting, wanted, strict=True)
     ):
         return None
-    adjustment = _divide(levels, waiting, wanted)
+    adjustment = _divide(levels, waiting, wanted, server_limit)
     for level, is_waiting, seats in zip(levels, waiting, adjustment.current, strict=True):
         if is_waiting and seats > level.current_limit:
             return adjustment
@@ -156,7 +161,10 @@ def adjustment_for_waiting(
 
 
 def _divide(
-    levels: Sequence[PriorityLevel], waiting: Sequence[bool], wanted: Sequence[int]
+    levels: Sequence[PriorityLevel],
+    waiting: Sequence[bool],
+    wanted: Sequence[int],
+    server_limit: int,
 ) -> Adjustment:
     """Divide the seats by the demand of now, what is left over among the levels that are short."""
     demands = [
@@ -165,6 +173,7 @@ def _divide(
     ]
     return divide(
         demands,
+        server_limit,
         [
             float(seats) if is_waiting else 0.0
             for is_waiting, seats in zip(waiting, wanted, strict=True)
@@ -172,7 +181,9 @@ def _divide(
     )
 
 
-def divide(demands: Sequence[LevelDemand], weights: Sequence[float] | None = None) -> Adjustment:
+def divide(
+    demands: Sequence[LevelDemand], server_limit: int, weights: Sequence[float] | None = None
+) -> Adjustment:
     """As `adjust`, but what is left when every level has what it wants is divided otherwise.
 
     Kubernetes divides it in proportion to what levels want, which of idle ones is what they never
@@ -180,10 +191,13 @@ def divide(demands: Sequence[LevelDemand], weights: Sequence[float] | None = Non
 
     Args:
         demands: Of the levels.
+        server_limit: Seats of the server.
         weights: What is left is divided in proportion to these; by default to what a level lacks of
             its nominal limit.  Those of exempt levels do not count.
     """
-    adjustment = adjust(demands)
+    kept = sum(demand.limits.lower for demand in demands if not demand.high_watermark)
+    seats = min(sum(demand.limits.nominal for demand in demands), server_limit + kept)
+    adjustment = adjust(demands, seats)
     targets = adjustment.targets
     if weights is None:
         weights = [
@@ -194,13 +208,12 @@ def divide(demands: Sequence[LevelDemand], weights: Sequence[float] | None = Non
     total = sum(weights[index] for index in limited)
     if adjustment.fair_proportion <= 1 or not total:
         return adjustment
-    nominal_sum = sum(demand.limits.nominal for demand in demands)
-    left = max(0.0, nominal_sum - sum(targets[index] for index in limited))
+    left = max(0.0, seats - sum(targets[index] for index in limited))
     changed = list(demands)
     for index in limited:
         wanted = targets[index] + left * weights[index] / total
         changed[index] = replace(demands[index], smoothed=wanted)
-    return adjust(changed)
+    return adjust(changed, seats)
 
 
 def _may_get_more(level: PriorityLevel, arriving: int) -> bool:

@@ -91,7 +91,7 @@ class Origin:
 
 
 class Site:
-    """A proxy with one seat for each level, its server, and a client."""
+    """A proxy with few seats, its server, and a client."""
 
     def __init__(
         self, origin: Origin, process: ProxyProcess, session: aiohttp.ClientSession
@@ -132,7 +132,7 @@ async def site(objects: Path) -> AsyncIterator[Site]:
     app.router.add_route("*", "/{path:.*}", origin.answer)
     server = TestServer(app)
     await server.start_server()
-    control = FlowControlSettings(server_concurrency_limit=1, objects=(str(objects),))
+    control = FlowControlSettings(server_concurrency_limit=10, objects=(str(objects),))
     settings = dataclasses.replace(
         settings_for(server.port or 0, control),
         access_log=AccessLogSettings(path=str(objects.with_name("access.log"))),

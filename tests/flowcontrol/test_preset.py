@@ -38,6 +38,13 @@ def take(controller: Controller, count: int, *groups: str) -> list[Ticket]:
     return [each for each in tickets if isinstance(each, Ticket) and each.is_executing]
 
 
+def wait(controller: Controller, seconds: float) -> None:
+    """Let time pass."""
+    clock = controller._clock  # noqa: SLF001  that of `controller_of`
+    assert isinstance(clock, VirtualClock)
+    clock.run_until(clock.now_ns() + round(seconds * 1e9))
+
+
 def test_names() -> None:
     """They are those of the setting; the built-in objects of Kubernetes are as they were."""
     assert [KUBERNETES_API, HTTP_API] == list(PRESETS)
@@ -62,7 +69,7 @@ def test_a_level_gets_its_part_back(level: str) -> None:
     controller = controller_of()
     greedy = take(controller, 150)
     assert 1 == len(take(controller, 30, level))
-    controller._clock.run_until(controller.now_ns() + 100_000_000)  # type: ignore[attr-defined]  # noqa: SLF001  the virtual one
+    wait(controller, 0.1)
 
     limits = {name: each.current_limit for name, each in controller.levels.items()}
     assert limits[level] >= controller.levels[level].nominal_limit
@@ -129,3 +136,16 @@ def test_nothing_is_found_in_them(seats: int) -> None:
 def test_no_more_seats_than_there_are(seats: int) -> None:
     """Without rounding, but for the seat of `catch-all`."""
     assert seats + 1 == controller_of(seats).executing_limit
+
+
+@pytest.mark.parametrize("seats", [1, 2, 4, 7, 10, 33])
+def test_few_seats_are_not_more_by_rounding(seats: int) -> None:
+    """However the nominal limits are rounded up, who is alone has what the server has."""
+    controller = controller_of(seats)
+    assert controller.executing_limit > seats
+
+    assert seats == len(take(controller, 150))
+    assert seats == controller.levels["default"].current_limit
+    wait(controller, 10)
+    controller.adjust_limits()
+    assert seats == controller.levels["default"].current_limit

@@ -238,7 +238,7 @@ def test_what_is_left_over_is_divided_among_who_is_short() -> None:
         level.demand.update(scene.clock.now_ns(), demand)
         level.current_limit = 5 if demand > 5 else 10
 
-    adjustment = adjustment_for_waiting(levels, {"a": 3, "b": 6})
+    adjustment = adjustment_for_waiting(levels, {"a": 3, "b": 6}, 50)
 
     # 40 seats, of which 27 + 2 are wanted; the other 11 go to `a` and `b`, 1 : 2.
     assert adjustment is not None
@@ -424,7 +424,7 @@ def test_many_levels_are_looked_at_less_often() -> None:
         looks.append(clock.now_ns())
         return [level] * 300
 
-    prompt = PromptLimits(clock, levels, lambda *_: None)  # type: ignore[arg-type]  # enough of it
+    prompt = PromptLimits(clock, levels, lambda: 30, lambda *_: None)  # type: ignore[arg-type]  # enough
     prompt.on_wait()
     clock.run_until(1_000_000_000)
 
