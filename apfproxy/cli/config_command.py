@@ -9,7 +9,11 @@ from apfproxy.shipped_files import shipped
 
 FILES = {
     "alerts": ("prometheus/apfproxy-alerts.yaml",),
+    "apfproxy.service": ("systemd/apfproxy.service",),
+    "apfproxy.socket": ("systemd/apfproxy.socket",),
+    "apfproxy-admin.socket": ("systemd/apfproxy-admin.socket",),
     "dashboard": ("grafana/apfproxy.json",),
+    "http-objects": ("bootstrap/mandatory.yaml", "bootstrap/http.yaml"),
     "objects": ("bootstrap/mandatory.yaml", "bootstrap/suggested.yaml"),
     "settings": ("apfproxy.yaml",),
 }
@@ -35,10 +39,15 @@ def print_(name: str) -> int:
     """Print a file that comes with this version.
 
     \b
-    alerts     alerting rules for Prometheus
-    dashboard  a dashboard for Grafana, to import
-    objects    the built-in FlowSchemas and priority levels
-    settings   every setting with its default and an explanation
+    settings      every setting with its default and an explanation
+    objects       the built-in FlowSchemas and priority levels
+    http-objects  those of the preset http
+    dashboard     a dashboard for Grafana, to import
+    alerts        alerting rules for Prometheus
+
+    \b
+    apfproxy.service, apfproxy.socket, apfproxy-admin.socket
+                  units for systemd
     """  # noqa: D301 - click's mark
     click.echo(b"---\n".join(shipped(path).read_bytes() for path in FILES[name]), nl=False)
     return OK

@@ -29,7 +29,7 @@ class NamedObject(msgspec.Struct, frozen=True, rename="camel"):
         name: Unique among the objects of the kind.
         uid: As answers name it.
         priority_level: That a FlowSchema leads to, or that a level is.
-        what: What the object does, in words.
+        what: What the object does, and what a level is doing now, in words.
     """
 
     kind: str
@@ -68,7 +68,12 @@ def _what_of(level: PriorityLevel) -> str:
         return "its object is gone; it ends its last requests"
     if level.is_exempt:
         return "exempt: its requests are never limited"
-    queues = level.queue_set.config.queues
+    queue_set = level.queue_set
+    queues = queue_set.config.queues
     how = f"{queues} queues" if queues else "rejects what does not fit"
     seats = "1 seat" if level.nominal_limit == 1 else f"{level.nominal_limit} seats"
-    return f"nominally {seats}, {how}"
+    what = f"nominally {seats}, {how}"
+    if queue_set.is_idle:
+        return what
+    in_use = f"{queue_set.seats_in_use} of {level.current_limit} seats are in use"
+    return f"{what}; now {in_use}, requests that wait: {queue_set.requests_waiting}"

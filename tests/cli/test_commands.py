@@ -215,7 +215,7 @@ def test_other_errors(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.param("apfproxy s", ["serve", "simulate"], id="some"),
         pytest.param("apfproxy --v", ["--version"], id="flags"),
         pytest.param("apfproxy serve --enforcement ", ["enforce", "observe"], id="values"),
-        pytest.param("apfproxy config print a", ["alerts"], id="arguments"),
+        pytest.param("apfproxy config print d", ["dashboard"], id="arguments"),
     ],
 )
 def test_completion(words: str, proposed: list[str]) -> None:

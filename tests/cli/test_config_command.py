@@ -9,7 +9,12 @@ import pytest
 import yaml
 
 from apfproxy.api.decode import decode_documents
-from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
+from apfproxy.api.flowcontrol.bootstrap import (
+    HTTP_FILE,
+    SUGGESTED_FILE,
+    built_in,
+    mandatory_objects,
+)
 from apfproxy.cli.config_command import FILES
 from apfproxy.cli.main import main
 
@@ -25,13 +30,16 @@ def test_print(name: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert expected == capsysbinary.readouterr().out
 
 
-def test_objects(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
+@pytest.mark.parametrize(
+    ("name", "preset"), [("objects", SUGGESTED_FILE), ("http-objects", HTTP_FILE)]
+)
+def test_objects(name: str, preset: str, capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     """The files of the built-in objects are one file of all of them."""
-    assert 0 == main(["config", "print", "objects"])
+    assert 0 == main(["config", "print", name])
     decoded = decode_documents(capsysbinary.readouterr().out, "objects.yaml")
 
     assert () == tuple(decoded.problems)
-    assert list(bootstrap_objects()) == list(decoded.objects)
+    assert [*mandatory_objects(), *built_in(preset)] == list(decoded.objects)
 
 
 def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
@@ -51,7 +59,7 @@ def test_formats(capsys: pytest.CaptureFixture[str]) -> None:
     [
         pytest.param([], "Missing command", id="no-command"),
         pytest.param(["print"], "Missing argument", id="nothing"),
-        pytest.param(["print", "setting"], "is not one of 'alerts', 'dashboard'", id="unknown"),
+        pytest.param(["print", "setting"], "is not one of 'alerts', ", id="unknown"),
         pytest.param(["show"], "No such command 'show'", id="command"),
     ],
 )

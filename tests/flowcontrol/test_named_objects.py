@@ -63,6 +63,20 @@ def test_levels_of_schemas() -> None:
     assert "queued" == named[PRIORITY_LEVEL, "queued"].priority_level
 
 
+def test_busy_level() -> None:
+    """A level that has something to do says how much."""
+    scene = scene_of(SCHEMA)
+    for _ in range(2):
+        scene.ticket("ann", group="users")
+    limit = scene.controller.levels["queued"].current_limit
+    found = {(each.kind, each.name): each.what for each in named_objects(scene.controller)}
+
+    assert (
+        f"nominally 37 seats, 8 queues; now 2 of {limit} seats are in use, requests that wait: 0"
+        == found[PRIORITY_LEVEL, "queued"]
+    )
+
+
 def test_dangling() -> None:
     """A FlowSchema that is not used is known, too."""
     scene = scene_of(flow_schema("lost", "nowhere", group_subject("users")))
