@@ -497,6 +497,7 @@ async def test_keyboard(browser: Chrome) -> None:
         await tab.run("document.getElementById('pause').focus()")
         await tab.press(Keys.SPACE)
         paused = await tab.until("document.getElementById('connection-text').textContent")
+        stale = await tab.until(f"{SEVERITY} === 'unknown' && {VERDICT}")
         await tab.press(Keys.SPACE)
         await tab.until(LIVE)
     names = [name for name, _, _ in visited]
@@ -517,6 +518,7 @@ async def test_keyboard(browser: Chrome) -> None:
     assert [] == [name for name, _, has_name in visited if not has_name]
     assert "Queue 1: 0 waiting, 0 seats in use" == looked
     assert "paused" == paused
+    assert stale.startswith("Paused: all below is of ")
 
 
 @on_uvloop

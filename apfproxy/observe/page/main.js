@@ -60,7 +60,7 @@ function drawNow() {
   setShown(byId("uptime"), startTime > 0);
   showEnforcement(state.enforcement === "observe");
   if (connection === "live") showVerdict(state.verdict);
-  else showStale(`${connection === "paused" ? "Paused" : "No connection to the proxy"}: all below is of ${time(nowS)}.`);
+  else showStale(`${connection === "paused" ? "Paused" : "No connection to the proxy"}: all below is of ${time(nowS)}.`, state.verdict);
   showCards(state);
   levels.show(state.levels, (name) => history.last(name), (name, s) => history.isIdleFor(name, s), nowS);
   queues.show(state.levels, levels.worst);

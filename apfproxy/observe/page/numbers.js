@@ -30,7 +30,7 @@ export function quantity(value) {
 export function rate(value) {
   if (value === null || value === undefined) return "–";
   if (value >= 9.95) return count(value);
-  return value >= 0.095 ? String(Number(value.toFixed(1))) : quantity(value);
+  return String(Number(value >= 0.095 ? value.toFixed(1) : value.toPrecision(1)));
 }
 
 /** Hours and minutes, of seconds since 1970. */

@@ -42,23 +42,27 @@ function hold(lines) {
 }
 
 /** Shows the sentences of the state, the first one large. */
-export function showVerdict(findings) {
-  const [first, ...others] = findings;
+export function showVerdict([first, ...others]) {
   showFirst(first.severity, first.text);
+  showMore(others);
+}
+
+/** Says that what is shown is of a while ago; then come the sentences of that time. */
+export function showStale(text, findings) {
+  showFirst("unknown", text);
+  showMore(findings);
+}
+
+function showMore(others) {
   hold(Math.min(others.length, MOST_LINES + 1));
-  const more = others.length - MOST_LINES;
   const shown = JSON.stringify(others);
   if (shown === key) return;
   key = shown;
+  const more = others.length - MOST_LINES;
   list.replaceChildren(
     ...others.slice(0, MOST_LINES).map(({ severity, text }) => element("li", { class: severity },
       element("span", { class: "icon", "aria-hidden": "true" }, ICONS[severity]),
       element("span", { class: "hidden" }, KINDS[severity]),
       element("span", {}, sentence(text)))),
     ...(more > 0 ? [element("li", {}, `and ${more} more`)] : []));
-}
-
-/** Says that what is shown is of a while ago. */
-export function showStale(text) {
-  showFirst("unknown", text);
 }
