@@ -25,7 +25,7 @@ function waitText(level, second) {
 
 /** What the level has of its own, and of others. */
 function seatsText(level) {
-  if (level.type === "Exempt") return "no limit: never waits, is never rejected";
+  if (level.type === "Exempt") return "no limit, never waits";
   const own = `${count(level.nominal)} own`;
   const moved = level.lent ? ` − ${count(level.lent)} lent` : level.borrowed ? ` + ${count(level.borrowed)} borrowed` : "";
   const range = level.min === level.max ? "always" : `${count(level.min)} to ${count(level.max)}`;
