@@ -9,6 +9,7 @@ Modules that import cryptography or aiohttp are imported only by settings that n
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from pathlib import Path
@@ -29,7 +30,7 @@ from apfproxy.sources.file_changes import FileChanges
 from apfproxy.sources.token_file import TokenFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from apfproxy.authn.access_review import AccessReviews
     from apfproxy.authn.certificates import ClientCertificates
@@ -84,12 +85,13 @@ class Identities:
         self.client_tls: ClientTls | None = None
         self._authorities: dict[TlsFile, Expiries] = {}
         """Of issuers of tokens."""
-        try:
-            self._load_upstream()
-            self._load_downstream()
-            self.authenticator = self._authenticator()
-        except (OSError, ValueError, TlsError) as error:
-            raise OperatorError(str(error)) from error
+        self._problems: list[str] = []
+        """Of files at the start."""
+        self._load_upstream()
+        self._load_downstream()
+        self.authenticator = self._authenticator()
+        if self._problems:
+            raise OperatorError("\n".join(self._problems))
 
     def judge(self, leaf_der: bytes, chain: Sequence[bytes] = ()) -> Peer:
         """What a client is by its certificate."""
@@ -191,7 +193,10 @@ class Identities:
         has = authentication.api_keys
         if keys is not None and has.is_bearer:
             tokens.append(keys)
-        tokens += [self._issuer(index, jwt) for index, jwt in enumerate(authentication.jwt)]
+        for index, jwt in enumerate(authentication.jwt):
+            issuer = self._issuer(index, jwt)
+            if issuer is not None:
+                tokens.append(issuer)
         if authentication.token_review.is_enabled:
             from apfproxy.authn.token_review import TokenReviews  # noqa: PLC0415
 
@@ -222,7 +227,7 @@ class Identities:
         self._watch((settings.file,), keys.load, self._forget_clients)
         return keys
 
-    def _issuer(self, index: int, jwt: JwtSettings) -> JsonWebTokens:
+    def _issuer(self, index: int, jwt: JwtSettings) -> JsonWebTokens | None:
         from apfproxy.authn import json_web_tokens  # noqa: PLC0415
         from apfproxy.authn.web_keys import FileKeys, WebKeysError  # noqa: PLC0415
 
@@ -233,7 +238,8 @@ class Identities:
             keys = json_web_tokens.keys_of(jwt)
             issuer = json_web_tokens.JsonWebTokens(jwt, keys)
         except WebKeysError as error:
-            raise OperatorError(f"{section}: {error}") from error
+            self._problems.append(f"{section}: {error}")
+            return None
         if isinstance(keys, FileKeys) and jwt.keys_file is not None:
             self._watch((jwt.keys_file,), keys.load, self._forget_clients)
         self._issuers.append(issuer)
@@ -286,7 +292,18 @@ class Identities:
             load()
             then()
 
-        self.files.add(paths, load, reload)
+        with self._gathered():
+            self.files.add(paths, load, reload)
+
+    @contextlib.contextmanager
+    def _gathered(self) -> Iterator[None]:
+        """Keep what is wrong with a file, so that all of it can be said at once."""
+        try:
+            yield
+        except OSError as error:
+            self._problems.append(f"{error.filename}: cannot be read: {error.strerror}")
+        except (ValueError, TlsError) as error:
+            self._problems += str(error).splitlines()
 
     def _forget_clients(self) -> None:
         for reviews in self._reviews:

@@ -30,6 +30,7 @@ from apfproxy.sources.object_files import (
     effective_objects,
     read_files,
 )
+from apfproxy.sources.settings_file import is_settings
 
 if TYPE_CHECKING:
     from apfproxy.sources.object_files import ObjectsRead
@@ -43,6 +44,7 @@ Examples:
   apfproxy check --diff --fail-on warning --ignore APF204 objects/
   kubectl get flowschemas,prioritylevelconfigurations -o yaml |
     apfproxy check --no-suggested-objects --diff -
+  apfproxy check --settings apfproxy.yaml
   apfproxy check --list-findings
 
 {EXIT_CODES}
@@ -102,6 +104,13 @@ FINDING_ID = Parsed("id", parse_finding_id)
     show_default=True,
     help="The least severity that makes the exit code 1.",
 )
+@click.option(
+    "--settings",
+    "settings_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Instead of PATH: whether a proxy would start with this settings file.",
+)
 @click.option("--list-findings", is_flag=True, help="Explain all findings, and do nothing else.")
 def check(  # noqa: PLR0913  flags
     paths: tuple[str, ...],
@@ -114,6 +123,7 @@ def check(  # noqa: PLR0913  flags
     suggested_objects: bool,
     diff: bool,
     list_findings: bool,
+    settings_path: Path | None,
 ) -> int:
     """Validate and lint FlowSchemas and priority levels in files.
 
@@ -121,10 +131,23 @@ def check(  # noqa: PLR0913  flags
     finding is printed on a line of its own, with its file and line, object and field, its severity
     and its id.  Errors are objects that cannot be used; warnings and infos are about the
     configuration as a whole, with the built-in objects that would be in force.
+
+    With --settings it reads a settings file and all that it names, as a proxy does at its start:
+    certificates and their keys, CAs, tokens, objects, a kubeconfig.  It changes nothing and asks
+    nobody.
     """
     if list_findings:
         click.echo(kinds_as_json() if output == "json" else kinds_as_text())
         return OK
+    if settings_path is not None:
+        if paths:
+            raise click.UsageError("give either --settings FILE or PATH...: one at a time")
+        from apfproxy.cli.check_settings import check_settings  # noqa: PLC0415 - imports a proxy
+
+        worst = Severity(fail_on).rank
+        return check_settings(
+            settings_path, output, fails_on_warnings=Severity.WARNING.rank <= worst
+        )
     if not paths:
         raise click.UsageError("Missing argument 'PATH...'.", click.get_current_context())
     paths = tuple(STDIN_NAME if path == STDIN else path for path in dict.fromkeys(paths))
@@ -133,6 +156,11 @@ def check(  # noqa: PLR0913  flags
         data = sys.stdin.buffer.read(LARGEST_INPUT_BYTES + 1)
         contents = FileContents((*contents.files, (STDIN_NAME, data)), contents.problems)
     read = decode_files(contents)
+    for name, data in contents.files:
+        if any(problem.source == name for problem in read.problems) and is_settings(data):
+            raise click.UsageError(
+                f"{name} has settings, not objects; try apfproxy check --settings {name}"
+            )
     kind = PRESETS[preset or KUBERNETES_API]
     effective = effective_objects(read.objects, with_suggested=suggested_objects, preset=kind)
     findings = lint(effective, server_concurrency_limit, kind)

@@ -18,6 +18,7 @@ from apfproxy.app.running import run_in_loop, serve_until_signal
 from apfproxy.app.service_manager import ServiceManager
 from apfproxy.app.settings_checks import ConflictError, check_combination, check_identities
 from apfproxy.app.signals import Hangup
+from apfproxy.cli.check_settings import WITHOUT_UPSTREAM
 from apfproxy.cli.errors import EXIT_CODES, SettingsFileError, exit_code
 from apfproxy.cli.flags import SectionedCommand
 from apfproxy.cli.parameters import (
@@ -253,8 +254,7 @@ def read_settings(path: Path | None, flags: dict[str, Any]) -> Settings:
     if settings.upstream.address == UNSAID:
         if path is None:
             raise ConflictError("say where to forward: --upstream URL, or --settings FILE")
-        problem = "upstream.url: say where to forward, here or by --upstream URL"
-        raise SettingsError((f"{path}: {problem}",))
+        raise SettingsError((f"{path}: {WITHOUT_UPSTREAM}",))
     check_combination(settings)
     return as_preset(settings)
 

@@ -7,6 +7,7 @@ likeliest known one.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import re
@@ -98,6 +99,70 @@ def parse_settings(data: bytes, source: str) -> Settings:
     if reader.problems:
         raise SettingsError(tuple(reader.problems))
     return settings
+
+
+class SettingsLines:
+    """Where the settings of a file stand, to say it with what is found out about them later.
+
+    The file has been read once without a problem; one that has changed since has no lines.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lines: dict[str, int] = {}
+        """By path; those of sections and of items of lists, `a.b[0]`, are among them."""
+        self._named: dict[str, str] = {}
+        """What paths of files are written as, to the setting."""
+        with contextlib.suppress(OSError, yaml.YAMLError, ValueError, RecursionError):
+            root = yaml.compose(path.read_bytes()[:MAX_FILE_BYTES], Loader=yaml.SafeLoader)
+            self._note(root, "")
+
+    def _note(self, node: yaml.Node | None, prefix: str) -> None:
+        if isinstance(node, yaml.MappingNode):
+            for key_node, value_node in node.value:
+                child = f"{prefix}.{key_node.value}".removeprefix(".")
+                self._lines[child] = key_node.start_mark.line + 1
+                self._note(value_node, child)
+        elif isinstance(node, yaml.SequenceNode):
+            for index, item in enumerate(node.value):
+                self._lines[f"{prefix}[{index}]"] = item.start_mark.line + 1
+                self._note(item, f"{prefix}[{index}]")
+        elif isinstance(node, yaml.ScalarNode) and node.value:
+            self._named[str(self._path.parent / node.value)] = prefix
+
+    def located(self, problem: str) -> str:
+        """The problem with the file, its line and its setting, as far as they can be told."""
+        own = re.match(r"(.+?):[0-9]+: ", problem)
+        if own is not None and any(own[1].startswith(name) for name in self._named):
+            return problem  # it says where it is, in a file that is named here
+        if self._line_of(problem.partition(": ")[0].partition(" ")[0]) is None:
+            words = [word.removesuffix(":") for word in problem.split()]
+            setting = next((self._named[word] for word in words if word in self._named), None)
+            if setting is not None:
+                return f"{self._path}:{self._lines[setting]}: {setting}: {problem}"
+        for path in re.findall(r"[A-Za-z]+(?:\.[A-Za-z]+|\[[0-9]+\])*", problem):
+            line = self._line_of(path)
+            if line is not None:
+                return f"{self._path}:{line}: {problem}"
+        return f"{self._path}: {problem}"
+
+    def _line_of(self, path: str) -> int | None:
+        """The line of a setting, or else of the section that it would be in."""
+        while path and path not in self._lines:
+            path = path.rpartition(".")[0]
+        return self._lines.get(path)
+
+
+def is_settings(data: bytes) -> bool:
+    """Whether the bytes of a file are settings, rather than something else in YAML."""
+    try:
+        root = yaml.compose(data[: MAX_FILE_BYTES + 1], Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return False
+    if not isinstance(root, yaml.MappingNode) or not root.value:
+        return False
+    known = {setting_key(field) for field in dataclasses.fields(Settings)}
+    return all(isinstance(key, yaml.ScalarNode) and key.value in known for key, _ in root.value)
 
 
 def setting_key(field: dataclasses.Field[Any]) -> str:

@@ -21,6 +21,8 @@ from apfproxy.settings import (
 from apfproxy.sources.settings_file import (
     MAX_FILE_BYTES,
     SettingsError,
+    SettingsLines,
+    is_settings,
     load_settings,
     parse_settings,
     setting_paths,
@@ -327,3 +329,53 @@ def test_large_file(tmp_path: Path) -> None:
         load_settings(path)
 
     assert (f"{path}: larger than 1048576 bytes; not a settings file?",) == caught.value.problems
+
+
+@pytest.mark.parametrize(
+    ("problem", "located"),
+    [
+        ("upstream.url: wrong", "~:1: upstream.url: wrong"),
+        ("upstream.tokenFile: lacking", "~:1: upstream.tokenFile: lacking"),
+        ("jwt[0].keysFile: wrong", "~: jwt[0].keysFile: wrong"),
+        ("authentication.jwt[0].caFile: x", "~:4: authentication.jwt[0].caFile: x"),
+        ("@/keys: is no JWKS", "~:4: authentication.jwt[0].keysFile: @/keys: is no JWKS"),
+        ("the file @/keys is", "~:4: authentication.jwt[0].keysFile: the file @/keys is"),
+        ("@/keys:7: broken", "@/keys:7: broken"),
+        ("give either admin or drain", "~:5: give either admin or drain"),
+        ("nothing known", "~: nothing known"),
+    ],
+)
+def test_where_a_problem_is(tmp_path: Path, problem: str, located: str) -> None:
+    """What is found out later has the line of its setting, of its section, or of the file."""
+    path = tmp_path / "settings.yaml"
+    path.write_text(
+        "upstream: {url: 'http://a'}\nauthentication:\n  jwt:\n  - {keysFile: keys}\nadmin: ~\n"
+    )
+    given, expected = (
+        text.replace("~", str(path)).replace("@", str(tmp_path)) for text in (problem, located)
+    )
+
+    assert expected == SettingsLines(path).located(given)
+
+
+def test_file_that_is_gone(tmp_path: Path) -> None:
+    """A problem then has no line."""
+    path = tmp_path / "settings.yaml"
+
+    assert f"{path}: upstream.url: wrong" == SettingsLines(path).located("upstream.url: wrong")
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"upstream: {}\nlogLevel: x\n", True),
+        (b"upstream: {}\nkind: x\n", False),
+        (b"{}", False),
+        (b"", False),
+        (b"a: [", False),
+        (b"[1]: 2", False),
+    ],
+)
+def test_what_settings_look_like(data: bytes, expected: bool) -> None:
+    """A mapping that has settings only."""
+    assert expected == is_settings(data)
