@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 AUTHORIZATION = "authorization"
 
 
+WITHOUT_UPSTREAM = "upstream.url: say where to forward, here or by --upstream URL"
+"""What settings without an origin are told."""
+
+
 class ConflictError(OperatorError):
     """Two settings that flags can set do not go together."""
 

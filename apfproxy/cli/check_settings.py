@@ -12,7 +12,7 @@ import click
 
 from apfproxy.app.log import CONTROLS, escaped
 from apfproxy.app.named_files import problems_of
-from apfproxy.app.settings_checks import check_combination, check_identities
+from apfproxy.app.settings_checks import WITHOUT_UPSTREAM, check_combination, check_identities
 from apfproxy.cli.errors import FAILED, OK, USAGE
 from apfproxy.errors import OperatorError
 from apfproxy.settings import UNSAID
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from apfproxy.settings import Settings
-
-WITHOUT_UPSTREAM = "upstream.url: say where to forward, here or by --upstream URL"
 
 
 @dataclass

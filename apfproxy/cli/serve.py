@@ -16,9 +16,13 @@ from apfproxy.app.process import ProxyProcess
 from apfproxy.app.reloading import SettingsFile
 from apfproxy.app.running import run_in_loop, serve_until_signal
 from apfproxy.app.service_manager import ServiceManager
-from apfproxy.app.settings_checks import ConflictError, check_combination, check_identities
+from apfproxy.app.settings_checks import (
+    WITHOUT_UPSTREAM,
+    ConflictError,
+    check_combination,
+    check_identities,
+)
 from apfproxy.app.signals import Hangup
-from apfproxy.cli.check_settings import WITHOUT_UPSTREAM
 from apfproxy.cli.errors import EXIT_CODES, SettingsFileError, exit_code
 from apfproxy.cli.flags import SectionedCommand
 from apfproxy.cli.parameters import (
