@@ -11,6 +11,7 @@ import re
 from typing import TYPE_CHECKING
 
 from apfproxy.api.names import check_dns_label, check_dns_subdomain
+from apfproxy.api.schema.mistakes import closest
 from apfproxy.flowcontrol.classifier import ALL, SERVICE_ACCOUNT_PREFIX
 from apfproxy.lint.findings import (
     MATCHES_NOTHING,
@@ -28,7 +29,7 @@ from apfproxy.request.known_resources import KNOWN_GROUPS, KnownResource, groups
 from apfproxy.request.user import ANONYMOUS_NAME, AUTHENTICATED_GROUP, UNAUTHENTICATED_GROUP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from apfproxy.api.flowcontrol.types import (
         FlowSchema,
@@ -56,6 +57,9 @@ KNOWN_AS_USERS = frozenset(
 
 URL_VERBS = frozenset({ALL, "get", "delete", "patch"})
 """The verbs that a rule may have and that are HTTP methods, too."""
+
+ALIKE = 0.94
+"""How much a name is like another where it is most likely meant: one letter of 20 may differ."""
 
 CORE = "core group"
 """What people call the API group whose name is empty."""
@@ -129,7 +133,7 @@ def why_no_user(name: str) -> str:
         namespace, _, account = name.removeprefix(SERVICE_ACCOUNT_PREFIX).partition(":")
         if check_dns_label(namespace) or check_dns_subdomain(account):
             return f"no service account: its user would be {SERVICE_ACCOUNT_PREFIX}NAMESPACE:NAME"
-    return ""
+    return why_misspelt(name, KNOWN_AS_USERS, "user")
 
 
 def why_no_group(name: str) -> str:
@@ -138,11 +142,19 @@ def why_no_group(name: str) -> str:
         return "names are compared as they are: no group has a * in its name"
     if name in KNOWN_AS_USERS or name.startswith((SERVICE_ACCOUNT_PREFIX, "system:node:")):
         return "this is a user, and no group"
-    if name.startswith(f"{ACCOUNTS_GROUP}:") and check_dns_label(
-        name.removeprefix(f"{ACCOUNTS_GROUP}:")
-    ):
-        return f"no group: that of a namespace's service accounts is {ACCOUNTS_GROUP}:NAMESPACE"
-    return ""
+    if name.startswith(f"{ACCOUNTS_GROUP}:"):
+        if check_dns_label(name.removeprefix(f"{ACCOUNTS_GROUP}:")):
+            return f"no group: that of a namespace's service accounts is {ACCOUNTS_GROUP}:NAMESPACE"
+        return ""
+    return why_misspelt(name, KNOWN_AS_GROUPS | {ACCOUNTS_GROUP}, "group")
+
+
+def why_misspelt(name: str, known: Collection[str], noun: str) -> str:
+    """Why a name is taken for a misspelt one of Kubernetes' own; "" if it is not."""
+    if not name.startswith(SYSTEM) or name in known:
+        return ""
+    close = closest(name, known, ALIKE)
+    return f'Kubernetes has no {noun} of this name; did you mean "{close}"?' if close else ""
 
 
 def dead_in_url_rule(

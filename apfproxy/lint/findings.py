@@ -126,8 +126,8 @@ MATCHES_NOTHING = _warning(
 NOBODY = _warning(
     "APF111 subject that nobody is",
     "No user has this name, or no group: a pattern where names are compared as they are, a group"
-    " where a user has to stand, a user where a group has to, or a service account's name that is"
-    " none.",
+    " where a user has to stand, a user where a group has to, a service account's name that is"
+    " none, or a name that differs by a letter from one of Kubernetes' own.",
     "Write the name as it is, with the kind that it has; `*` alone stands for all, and a subject"
     " of kind ServiceAccount with the name `*` for those of a namespace.",
 )

@@ -90,10 +90,15 @@ def html_report(report: dict[str, Any]) -> str:
         " limit<span class='key waiting'></span>requests waiting"
         "<span class='key rejected'></span>rejected a second</p>"
     )
-    for name in busy_levels(configurations):
-        parts.append(f"<h3>{escape(name)}</h3><div class='{pair}'>")
-        parts.append(level_plots(configurations, letters, name))
-        parts.append("</div>")
+    names = busy_levels(configurations)
+    drawn = [level_plots(configurations, letters, name) for name in names]
+    if len(configurations) > 1:
+        parts += [
+            f"<h3>{escape(name)}</h3><div class='{pair}'>{plots}</div>"
+            for name, plots in zip(names, drawn, strict=True)
+        ]
+    else:
+        parts += [f"<div class='{pair}'>", *drawn, "</div>"]
     parts.append(f"<h2>Waits of clients</h2><div class='{pair}'>")
     most = max((row["waitP99"] for each in configurations for row in each["clients"]), default=0.0)
     for letter, each in zip(letters, configurations, strict=True):
@@ -110,7 +115,7 @@ def table(made: ReportTable) -> str:
     heads = "".join(f"<th>{escape(each.replace(chr(10), ' '))}" for each in made.headings)
     body = []
     for name, cells in made.rows:
-        drawn = "".join(f"<td class='{cell.tone}'>{escape(cell.text)}" for cell in cells)
+        drawn = "".join(f"<td class='{cell.tone}'>{escape(whole(cell.text))}" for cell in cells)
         body.append(f"<tr><td>{escape(name)}{drawn}")
     rest = ""
     if made.rest > 0:
@@ -119,6 +124,11 @@ def table(made: ReportTable) -> str:
         f"<div class=scroll><table><thead><tr><th>{escape(made.noun)}{heads}</thead>"
         f"<tbody>{''.join(body)}</tbody></table></div>{rest}"
     )
+
+
+def whole(text: str) -> str:
+    """A cell that may be broken between its two figures, but not between a number and its unit."""
+    return " → ".join(part.replace(" ", "\u00a0") for part in text.split(" → "))
 
 
 def described(source: dict[str, Any]) -> str:

@@ -35,13 +35,14 @@ DIGITS = re.compile(r"[0-9]+")
 
 
 class Side(enum.StrEnum):
-    """How clients fare; in the order of the sentences about as many."""
+    """How clients fare, in the order of the sentences; the last two are of one configuration."""
 
     LOSES = "loses"
     TRADES = "trades"
     WINS = "wins"
-    WAITS = "waits"
     SAME = "same"
+    WAITS = "waits"
+    OTHERS = "others"
 
 
 @dataclass(slots=True)
@@ -193,7 +194,7 @@ def pressed(clients: Iterable[Row]) -> list[dict[str, str]]:
         if not most_s:
             wait = f"{'does' if is_one else 'do'} not wait"
         text = f"{counted(len(others), name)} {wait} at p99"
-        found.append({"side": Side.SAME.value, "text": text})
+        found.append({"side": Side.OTHERS.value, "text": text})
     return found
 
 

@@ -59,7 +59,7 @@ def test_one_configuration(mix: str, capsys: pytest.CaptureFixture[str]) -> None
         "built-in objects, 2000 seats: 600 requests in 2.1 s, 600 executed, 0 of them queued,"
         " 0 rejected"
     ) == lines[2]
-    assert ["same    3 clients do not wait at p99", ""] == lines[:2]
+    assert ["others  3 clients do not wait at p99", ""] == lines[:2]
     assert 1 == sum(line.startswith(" global-default  ") for line in lines)
     assert 3 == sum(line.startswith(" global-default/tenant-") for line in lines)
 

@@ -51,6 +51,10 @@ if TYPE_CHECKING:
         pytest.param("system:serviceaccounts:ci", "a group, and no user", id="group-of-accounts"),
         pytest.param("system:serviceaccount:ci", "no service account", id="half-an-account"),
         pytest.param("system:serviceaccount:CI:builder", "no service account", id="capitals"),
+        pytest.param(
+            "system:kube-schedular", 'did you mean "system:kube-scheduler"?', id="misspelt"
+        ),
+        pytest.param("system:cloud-controller-manager", "", id="another-component"),
     ],
 )
 def test_users(name: str, expected: str) -> None:
@@ -73,6 +77,9 @@ def test_users(name: str, expected: str) -> None:
         pytest.param("system:serviceaccount:ci:x", "a user, and no group", id="account"),
         pytest.param("system:node:node-1", "a user, and no group", id="node"),
         pytest.param("system:serviceaccounts:CI", "no group", id="no-namespace"),
+        pytest.param("system:serviceaccounts:a", "", id="short-namespace"),
+        pytest.param("system:node", 'did you mean "system:nodes"?', id="misspelt"),
+        pytest.param("system:aggregators", "", id="another-group"),
     ],
 )
 def test_groups(name: str, expected: str) -> None:

@@ -79,7 +79,7 @@ def test_two_configurations() -> None:
     page = page_of(LOG, report_of("first", 10), report_of("second", 2))
 
     assert "11 requests, 1 of its lines left out as broken, 2 of the service" in page.text
-    for text in ("A: first", "B: second", "11 → 7", "0 → 4 queue-full"):
+    for text in ("A: first", "B: second", "11 → 7", "0 → 4\u00a0queue-full"):
         assert text in page.text
     assert "level: rejected a second" in page.labels
     assert 2 * 4 == page.tags.count("svg")

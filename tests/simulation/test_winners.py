@@ -141,7 +141,7 @@ def test_many() -> None:
 def test_nobody() -> None:
     """Without clients there is a sentence, too."""
     assert [("same", "0 clients would notice no difference")] == said([], [])
-    assert [("same", "0 clients do not wait at p99")] == said([])
+    assert [("others", "0 clients do not wait at p99")] == said([])
 
 
 def test_one_configuration() -> None:
@@ -153,7 +153,7 @@ def test_one_configuration() -> None:
             "waits",
             "op-* (2 clients) wait 200 ms to 300 ms at p99 and have 4.8% of the requests rejected",
         ),
-        ("same", "2 other clients wait at most 50 ms at p99"),
+        ("others", "2 other clients wait at most 50 ms at p99"),
     ] == said(
         [
             client(wait_s=3.5),
@@ -169,7 +169,7 @@ def test_one_configuration() -> None:
 
 def test_one_configuration_without_pressure() -> None:
     """If nobody waits, that is said."""
-    assert [("same", "1 client does not wait at p99")] == said([client()])
+    assert [("others", "1 client does not wait at p99")] == said([client()])
 
 
 def test_many_under_pressure() -> None:

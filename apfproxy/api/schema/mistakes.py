@@ -101,11 +101,12 @@ def suggestion(name: str, known: list[str]) -> str:
     return f'did you mean "{close}"?' if close else f"known here are {', '.join(known)}"
 
 
-def closest(name: str, known: Iterable[str]) -> str:
+def closest(name: str, known: Iterable[str], likeness: float = 0.7) -> str:
     """The known name that is most like a misspelt one, upper and lower case alike; "" if none is.
 
-    Of a long name only its begin is compared, which bounds the time.
+    Of a long name only its begin is compared, which bounds the time.  Two names are alike by their
+    common parts: 1 for the same, 0 for nothing in common.
     """
     folded = {each[:LONGEST_SHOWN].lower(): each for each in known}
-    close = difflib.get_close_matches(name[:LONGEST_SHOWN].lower(), folded, n=1, cutoff=0.7)
+    close = difflib.get_close_matches(name[:LONGEST_SHOWN].lower(), folded, n=1, cutoff=likeness)
     return folded[close[0]] if close else ""
