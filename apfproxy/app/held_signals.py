@@ -3,6 +3,9 @@
 A process that serves handles SIGHUP, and ignores signals that mean nothing to it.  While its
 modules are imported it has no handlers yet, and such a signal would end it.  So the kernel holds
 them back from the first moment until the handlers are set, and delivers them then.
+
+SIGINT is held back, too, but only while modules are imported: an interrupted import has nothing to
+say but where it was.
 """
 
 from __future__ import annotations
@@ -13,6 +16,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+INTERRUPTED = 128 + signal.SIGINT
+"""The exit code of what SIGINT has ended, as a shell has it."""
 
 UNUSED = ["SIGUSR1", "SIGUSR2", "SIGALRM", "SIGVTALRM", "SIGPROF", "SIGIO", "SIGPWR", "SIGSTKFLT"]
 """Signals for programs that use them; others get them by mistake, and would end by default.
@@ -35,7 +41,8 @@ def _numbers() -> list[int]:
 @contextlib.contextmanager
 def held() -> Iterator[None]:
     """Hold signals back within, until `release`."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP, *unused_signals()})
+    numbers = {signal.SIGHUP, signal.SIGINT, *unused_signals()}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
     finally:
@@ -44,4 +51,9 @@ def held() -> Iterator[None]:
 
 def release() -> None:
     """Deliver the signals that were held back."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP, *_numbers()})
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP, signal.SIGINT, *_numbers()})
+
+
+def release_interrupt() -> None:
+    """Deliver SIGINT alone."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

@@ -13,7 +13,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from apfproxy import __version__
-from apfproxy.app.held_signals import release
+from apfproxy.app.held_signals import INTERRUPTED, release, release_interrupt
 from apfproxy.cli.errors import EXIT_CODES, FAILED, OK, USAGE
 from apfproxy.cli.flags import give_variables, name_variable
 
@@ -69,7 +69,9 @@ class Commands(click.Group):
         finally:
             gc.freeze()
             gc.enable()
-        if cmd_name not in HANDLE_SIGNALS:
+        if cmd_name in HANDLE_SIGNALS:
+            release_interrupt()
+        else:
             release()
         command: click.Command = getattr(module, cmd_name)
         give_variables(command, cmd_name)
@@ -133,7 +135,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("apfproxy: interrupted", err=True)
-        return FAILED
+        return INTERRUPTED
     except OSError as error:
         if error.errno not in OUTPUT_ERRORS:
             raise

@@ -15,7 +15,7 @@ OK = 0
 FAILED = 1
 USAGE = 2
 
-EXIT_CODES = "Exit codes: 0 ok, 1 failed, 2 wrong usage (flags, or the settings file)."
+EXIT_CODES = "Exit codes: 0 ok, 1 failed, 2 wrong usage (flags, settings file), 130 interrupted."
 
 
 class CommandError(click.ClickException):

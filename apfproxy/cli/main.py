@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from apfproxy.app.held_signals import held
+from apfproxy.app.held_signals import INTERRUPTED, held
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -12,7 +12,10 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code."""
-    with held():
-        from apfproxy.cli.commands import run  # noqa: PLC0415 - imports click
+    try:
+        with held():
+            from apfproxy.cli.commands import run  # noqa: PLC0415 - imports click
 
-        return run(arguments)
+            return run(arguments)
+    except KeyboardInterrupt:  # at the end, for commands that are over sooner
+        return INTERRUPTED

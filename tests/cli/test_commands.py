@@ -104,7 +104,7 @@ def raise_(error: BaseException) -> Callable[[], None]:
     ("error", "code", "text"),
     [
         (click.ClickException("one\ntwo"), 1, "apfproxy: one\napfproxy: two\n"),
-        (KeyboardInterrupt(), 1, "apfproxy: interrupted\n"),
+        (KeyboardInterrupt(), 130, "apfproxy: interrupted\n"),
     ],
 )
 def test_failure(
