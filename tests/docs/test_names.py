@@ -173,7 +173,7 @@ def test_alerts() -> None:
     }
     listed = {
         (name, severity)
-        for names, severity, _ in table(page("docs/operating.md"), "| alert (`Apfproxy...`)")
+        for names, severity, _ in table(page("docs/logs-and-alerts.md"), "| alert (`Apfproxy...`)")
         for name in re.findall(r"`(\w+)`", names)
     }
 
