@@ -475,6 +475,22 @@ async def test_a_clock_that_is_put_back(browser: Chrome) -> None:
 
 
 @on_uvloop
+async def test_numbers(browser: Chrome) -> None:
+    """Durations and rates are in as many digits as people read."""
+    async with shown(browser) as (_scene, tab):
+        await tab.run(
+            "import('/page/numbers.js').then(({ duration, rate }) => { window.said = ["
+            "[0.0004, 0.045, 0.9994, 0.9996, 2.54, 59.4, 200, 7500, 100000]"
+            ".map(duration).join(', '), "
+            "[0, 0.034, 0.5, 2.54, 9.96, 1234.4].map(rate).join(', ')]; })"
+        )
+        durations, rates = await tab.until("window.said")
+
+    assert "0.4 ms, 45 ms, 999 ms, 1 s, 2.5 s, 59 s, 3 min 20 s, 2 h 5 min, 1 d 3 h" == durations
+    assert "0, 0.03, 0.5, 2.5, 10, 1,234" == rates
+
+
+@on_uvloop
 async def test_keyboard(browser: Chrome) -> None:
     """All that can be done is reached by Tab, shows that it has the focus, and has a name."""
     visited = []

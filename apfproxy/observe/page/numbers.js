@@ -59,7 +59,7 @@ const SPANS = [[86400, "d", 3600, "h"], [3600, "h", 60, "min"], [60, "min", 1, "
 /** A duration in seconds: 45 ms, 2.5 s, 3 min 20 s, 2 h 5 min. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
-  if (seconds < 0.9995) return `${seconds < 0.0095 ? quantity(Number((seconds * 1000).toFixed(1))) : Math.round(seconds * 1000)} ms`;
+  if (seconds < 0.9995) return `${Number((seconds * 1000).toFixed(seconds < 0.0095 ? 1 : 0))} ms`;
   if (seconds < 60) return `${seconds < 10 ? Number(seconds.toFixed(1)) : Math.round(seconds)} s`;
   const [size, unit, part, partUnit] = SPANS.find(([least]) => seconds >= least);
   const rest = Math.floor((seconds % size) / part);
