@@ -21,7 +21,7 @@ from apfproxy.api.schema.mistakes import type_name
 from apfproxy.api.yaml_text import Mapping, Sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 MOST_PROBLEMS = 100
 """Of one file: further problems usually have the same cause."""
@@ -66,6 +66,11 @@ class Problem(msgspec.Struct, frozen=True):
             str(Problem(self.source, (message,), lines.get(index, self.line), self.kind, self.name))
             for index, message in enumerate(self.messages)
         ]
+
+
+def parts_of(problems: Iterable[Problem]) -> Iterator[str]:
+    """What is wrong, a line for each message of each problem."""
+    return (line for problem in problems for line in problem.parts())
 
 
 class Candidate(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from apfproxy.api.decode import parts_of
 from apfproxy.app.flow_control_api import usable_token
 from apfproxy.app.identities import Identities
 from apfproxy.errors import OperatorError
@@ -56,7 +57,7 @@ def _kubeconfig(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
 def _objects(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:
     read = decode_files(read_files(settings.flow_control.objects))
     if read.problems:
-        raise OperatorError("\n".join(line for each in read.problems for line in each.parts()))
+        raise OperatorError("\n".join(parts_of(read.problems)))
 
 
 def _admin_token(settings: Settings, _loop: asyncio.AbstractEventLoop) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from apfproxy.api.decode import parts_of
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.parameters import preset_option, suggested_objects_option
 from apfproxy.flowcontrol.controller import Controller
@@ -102,7 +103,7 @@ def offline_controller(
     defaults = FlowControlSettings()
     read = decode_files(read_files(paths))
     if read.problems:
-        raise CommandError(*(line for problem in read.problems for line in problem.parts()))
+        raise CommandError(*parts_of(read.problems))
     with_suggested = defaults.suggested_objects if suggested_objects is None else suggested_objects
     controller = Controller(
         VirtualClock(),

@@ -16,6 +16,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
+from apfproxy.api.decode import parts_of
 from apfproxy.api.field_errors import counted
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.offline import limit_adjustment_option
@@ -289,7 +290,7 @@ def configuration(
     """Read the objects of a configuration; raises `CommandError` if any of them is broken."""
     read = decode_files(read_files(paths))
     if read.problems:
-        raise CommandError(*(line for problem in read.problems for line in problem.parts()))
+        raise CommandError(*parts_of(read.problems))
     name = ", ".join(paths) or ("built-in objects" if with_suggested else "mandatory objects")
     return Configuration(
         f"{name}, {limit} seats",

@@ -10,8 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
+from apfproxy.api.decode import parts_of
 from apfproxy.errors import OperatorError
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.sources.file_changes import at_rest, notifications, watch_files
@@ -87,7 +89,7 @@ class ObjectFiles:
         self._fingerprint = contents.fingerprint()
         self.put(self._prepare(contents))
         if self.problems:
-            raise ObjectsError(tuple(line for each in self.problems for line in each.parts()))
+            raise ObjectsError(tuple(parts_of(self.problems)))
 
     async def prepare(self) -> DigestedFiles:
         """What `put` takes in place of `load_first`; changes nothing.
@@ -119,8 +121,8 @@ class ObjectFiles:
         prepared = await asyncio.to_thread(self._prepare, contents)
         self.put(prepared)
         self._fingerprint = fingerprint  # only now: what could not be taken is tried again
-        for problem in self.problems[:MAX_LOGGED_PROBLEMS]:
-            logger.error("%s", problem)
+        for text in islice(parts_of(self.problems), MAX_LOGGED_PROBLEMS):
+            logger.error("%s", text)
         if self.problems:
             logger.error(
                 "%s in %s: the configuration stays as it was",

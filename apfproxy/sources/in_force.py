@@ -11,9 +11,10 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from apfproxy.api.decode import Problem
+from apfproxy.api.decode import Problem, parts_of
 from apfproxy.api.flowcontrol.additions import PREFIX
 from apfproxy.api.flowcontrol.objects import read_object
 from apfproxy.api.flowcontrol.types import kind_of
@@ -135,8 +136,8 @@ class InForce:
         self._dangling = digest.problems
 
     def _tell(self, problems: tuple[Problem, ...]) -> None:
-        for problem in problems[:MAX_LOGGED_PROBLEMS]:
-            logger.error("%s", problem)
+        for text in islice(parts_of(problems), MAX_LOGGED_PROBLEMS):
+            logger.error("%s", text)
         if problems:
             logger.error(
                 "%s in %s: what is not valid stays as it last was valid, or is left out",

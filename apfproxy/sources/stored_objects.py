@@ -9,6 +9,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from apfproxy.api.decode import parts_of
 from apfproxy.apiserver.kinds import FLOW_CONTROL_KINDS
 from apfproxy.apiserver.outcomes import decoded
 from apfproxy.apiserver.store.entries import TooOldError
@@ -61,7 +62,7 @@ class StoredObjects:
         """Put the store's objects in force; raises ObjectsError if there are problems."""
         self._in_force.put(self._prepare(self._entries()))
         if self.problems:
-            raise ObjectsError(tuple(line for each in self.problems for line in each.parts()))
+            raise ObjectsError(tuple(parts_of(self.problems)))
 
     async def reload(self) -> None:
         """Put the store's valid objects in force."""

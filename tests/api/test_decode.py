@@ -9,7 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apfproxy.api.decode import MOST_MESSAGES, MOST_PROBLEMS, Decoded, Problem, decode_documents
+from apfproxy.api.decode import (
+    MOST_MESSAGES,
+    MOST_PROBLEMS,
+    Decoded,
+    Problem,
+    decode_documents,
+    parts_of,
+)
 from apfproxy.api.flowcontrol.objects import read_object
 from apfproxy.api.flowcontrol.types import kind_of
 from tests.api.flowcontrol.objects import V1, V1BETA3, as_written, flow_schema, priority_level
@@ -360,7 +367,7 @@ def test_parts_of_a_problem() -> None:
     """As text each error has a line of its own, with the line of its field."""
     text = WRITTEN.replace("Precedence: 7", "Precedence: 70000").replace("[get]", "[gat]")
     found = decode_documents(f"{text}---\n[".encode(), "f.yaml")
-    first, second, third = [line for problem in found.problems for line in problem.parts()]
+    first, second, third = parts_of(found.problems)
 
     assert first.startswith('f.yaml:12: FlowSchema "')
     assert second.startswith('f.yaml:18: FlowSchema "')
