@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
+import time
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from apfproxy.app.log import configure_logging
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from apfproxy.app.service import Service
+    from apfproxy.observe.configuration_events import ConfigurationEvents
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.settings import Settings
     from apfproxy.sources.file_changes import Roots
@@ -61,6 +63,7 @@ class Reloadable(Protocol):
     settings: Settings
     health: HealthRegistry
     service: Service
+    configuration_events: ConfigurationEvents
 
     async def renew(self, settings: Settings) -> None:
         """Put other settings in force; OperatorError if they cannot be, and nothing changed."""
@@ -135,12 +138,12 @@ async def reload(process: Reloadable, file: SettingsFile) -> None:
         fixed = changes(settings, new)
         check_merged(settings, fixed)
     except OperatorError as error:
-        refuse(process.health, file, error, may_recover=False)
+        refuse(process, file, error, may_recover=False)
         return
     try:
         await process.renew(settings)
     except OperatorError as error:
-        refuse(process.health, file, error, may_recover=True)
+        refuse(process, file, error, may_recover=True)
         return
     changed = changes(before, settings)
     if (before.log_level, before.log_format) != (settings.log_level, settings.log_format):
@@ -148,21 +151,26 @@ async def reload(process: Reloadable, file: SettingsFile) -> None:
     file.refused, file.may_recover = (), False
     process.health.report(SETTINGS, None)
     log.info("read again; changed: %s", ", ".join(changed) or "no setting")
+    if changed:
+        process.configuration_events.record(time.time(), f"Settings changed: {', '.join(changed)}")
     if fixed:
         log.warning("not changed: restart to change %s", ", ".join(fixed))
     await process.read_again()
 
 
 def refuse(
-    health: HealthRegistry, file: SettingsFile, error: OperatorError, *, may_recover: bool
+    process: Reloadable, file: SettingsFile, error: OperatorError, *, may_recover: bool
 ) -> None:
     """Say why the settings stay as they are; once, however often they are tried."""
     problems = tuple(str(error).splitlines())
     is_new = problems != file.refused
     file.refused, file.may_recover = problems, may_recover
-    health.report(SETTINGS, "; ".join(problems))
+    process.health.report(SETTINGS, "; ".join(problems))
     if not is_new:
         return
+    process.configuration_events.record(
+        time.time(), f"The settings stay as they were: {'; '.join(problems)}", is_error=True
+    )
     for problem in problems:
         log.error("%s", problem)
     log.error("the settings cannot be used, and stay as they were; no file was read again")

@@ -125,12 +125,13 @@ def check(  # noqa: PLR0913  flags
     list_findings: bool,
     settings_path: Path | None,
 ) -> int:
-    """Validate and lint FlowSchemas and priority levels in files.
+    """Validate and lint objects in files, or check a settings file.
 
-    PATH is a file, a directory (its *.yaml, *.yml and *.json) or - for standard input.  Every
-    finding is printed on a line of its own, with its file and line, object and field, its severity
-    and its id.  Errors are objects that cannot be used; warnings and infos are about the
-    configuration as a whole, with the built-in objects that would be in force.
+    Objects are FlowSchemas and priority levels.  PATH is a file, a directory (its *.yaml, *.yml and
+    *.json) or - for standard input.  Every finding is printed on a line of its own, with its file
+    and line, object and field, its severity and its id.  Errors are objects that cannot be used;
+    warnings and infos are about the configuration as a whole, with the built-in objects that would
+    be in force.
 
     With --settings it reads a settings file and all that it names, as a proxy does at its start:
     certificates and their keys, CAs, tokens, objects, a kubeconfig.  It changes nothing and asks

@@ -35,7 +35,7 @@ APFPROXY_SERVE_LOG_LEVEL.  A flag wins over its variable, and both over a settin
 
 COMMANDS = {
     "apiserver": "Serve a small Kubernetes API, for tests and load tests.",
-    "check": "Validate and lint FlowSchemas and priority levels in files.",
+    "check": "Validate and lint objects in files, or check a settings file.",
     "config": "Print files that come with apfproxy: settings, alerts and so on.",
     "demo": "Show what each client gets with and without flow control.",
     "explain": "Explain how a request is classified, and what happens to it.",

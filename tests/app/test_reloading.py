@@ -243,7 +243,7 @@ LEFT_OUT = frozenset({
     *("controller", "clock", "pool", "origin", "generation", "counters", "context", "problem"),
     *("reads_total", "sweep_now_ns", "_health", "_costs", "_descriptor"),
     *("_progress_ns", "_beat_s", "_counted_ns", "_closing", "_kinds", "kinds"),
-    *("_counters", "_delay_ns", "_late_ns"),
+    *("_counters", "_delay_ns", "_late_ns", "sweep", "_done_s"),
 })  # fmt: skip
 """What is the same for all, or changes by itself."""
 
@@ -415,6 +415,8 @@ async def test_all_or_nothing(
     assert not has_changed
     assert 1 == sum("the settings cannot be used" in message for message in caplog.messages)
     assert process.settings is before
+    (event,) = [each for each in process.configuration_events if each.is_error]
+    assert event.message.startswith("The settings stay as they were: ")
 
 
 async def test_all_problems_at_once(folder: Path) -> None:
@@ -509,6 +511,9 @@ async def test_log_level(monkeypatch: pytest.MonkeyPatch) -> None:
     await process.stop()
 
     assert ["debug as text", "debug as json", "debug as text"] == levels
+    assert ["logLevel", "logFormat", "logFormat"] == [
+        each.message.removeprefix("Settings changed: ") for each in process.configuration_events
+    ]
 
 
 async def test_goes_on(caplog: pytest.LogCaptureFixture) -> None:
