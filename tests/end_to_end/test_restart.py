@@ -6,10 +6,12 @@ import asyncio
 import os
 import signal
 import socket
+import ssl
 from typing import TYPE_CHECKING
 
 import pytest
 
+from loadtest.certificates import Authority
 from loadtest.restart import ACTIVATION, SUCCESSION, measure
 from tests.end_to_end.served import ask, command, origin
 from tests.end_to_end.test_unix_sockets import get
@@ -124,3 +126,44 @@ def test_a_store_is_one_process_s(tmp_path: Path) -> None:
         code, _ = served.end()
 
     assert 0 == code
+
+
+def test_over_tls(tmp_path: Path) -> None:
+    """A successor takes over where clients speak TLS; a kept connection is told to end."""
+    authority = Authority("site")
+    certificate, key = authority.issue("proxy", usage="server").write(tmp_path, "proxy")
+    context = ssl.create_default_context(cafile=authority.write(tmp_path))
+    settings = tmp_path / "settings.yaml"
+    settings.write_text("drain: {idleGrace: 60s}\n")
+    tls = ("--tls-cert-file", certificate, "--tls-private-key-file", key)
+    request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+    def connected(port: int) -> ssl.SSLSocket:
+        plain = socket.create_connection(("127.0.0.1", port), timeout=60)
+        return context.wrap_socket(plain, server_hostname="localhost")
+
+    with (
+        origin() as upstream,
+        command(
+            *("serve", "--settings", str(settings), "--upstream", upstream),
+            *("--listen", "127.0.0.1:0", "--admin", "none", *tls),
+        ) as served,
+    ):
+        port = int(served.line(r"listens on 127\.0\.0\.1:(\d+) with TLS")[1])
+        with connected(port) as kept:
+            kept.sendall(request)
+            before = kept.recv(65536)
+            served.send(signal.SIGUSR2)
+            pid = int(served.line(SUCCEEDED)[1])
+            served.line("draining")
+            with connected(port) as new:
+                new.sendall(request)
+                after = new.recv(65536)
+            kept.sendall(request)
+            last = kept.recv(65536)
+        served.process.wait()
+        os.kill(pid, signal.SIGTERM)
+        served.rest()
+
+    assert [True] * 3 == [each.startswith(b"HTTP/1.1 200 ") for each in (before, after, last)]
+    assert [False, True] == [b"connection: close" in each.lower() for each in (before, last)]
