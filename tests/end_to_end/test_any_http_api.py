@@ -1,0 +1,120 @@
+"""The page about APIs that are not Kubernetes, done as it says; and nginx as such an API."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import aiohttp
+import pytest
+
+from loadtest.contenders import Site, start_nginx_origin
+from loadtest.processes import ROOT, Process, free_ports, python_module
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.e2e
+
+PAGE = (ROOT / "docs" / "any-http-api.md").read_text()
+DISPATCHED = re.compile(
+    r'apiserver_flowcontrol_dispatched_requests_total\{flow_schema="([\w-]+)",'
+    r'priority_level="([\w-]+)"\} ([\d.]+)'
+)
+FILE = re.compile(r"`([\w./]+)`:\n\n```(?:python|yaml)\n(.*?)```", re.DOTALL)
+
+
+@contextmanager
+def proxy(directory: Path, arguments: list[str]) -> Iterator[tuple[int, int]]:
+    """A proxy: its port and that of its admin listener."""
+    port, admin = free_ports(2)
+    listens = ["--listen", f"127.0.0.1:{port}", "--admin", f"127.0.0.1:{admin}"]
+    argv = [*python_module("apfproxy"), "serve", *listens, *arguments]
+    with Process("apfproxy", argv, port=port, directory=directory) as process:
+        process.wait_for_port(admin)
+        yield port, admin
+
+
+async def run(*argv: str) -> str:
+    """What a program prints."""
+    process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+    printed, _ = await process.communicate()
+    assert 0 == process.returncode
+    return printed.decode()
+
+
+def answers(printed: str) -> int:
+    """The answers a second that the page's client got."""
+    found = re.search(r": (\d+) answers a second", printed)
+    assert found is not None
+    return int(found[1])
+
+
+async def dispatched(admin: int) -> set[tuple[str, str]]:
+    """FlowSchemas and levels that requests were dispatched at."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{admin}/metrics") as answer,
+    ):
+        found = DISPATCHED.findall(await answer.text())
+    return {(schema, level) for schema, level, count in found if float(count)}
+
+
+async def test_the_page(tmp_path: Path) -> None:
+    """Its files do what it says; how fast clients are beside each other is the load test's."""
+    (port,) = free_ports(1)
+    names: set[str] = set()
+    for name, text in FILE.findall(PAGE):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text.replace("8000", str(port)).replace("timeout=5", "timeout=3"))
+        names.add(name)
+    assert {"app.py", "client.py", "apfproxy.yaml", "objects/levels.yaml"} == names
+    client = str(tmp_path / "client.py")
+    app = Process("app", [sys.executable, str(tmp_path / "app.py")], port=port, directory=tmp_path)
+    settings = ["--settings", str(tmp_path / "apfproxy.yaml")]
+    with app, proxy(tmp_path, [*settings, "--objects", str(tmp_path / "objects")]) as (at, admin):
+        asked = (
+            ("greedy", "60", f"http://127.0.0.1:{at}/reports"),
+            ("modest", "2", f"http://127.0.0.1:{at}/orders"),
+            ("nightly", "2", f"http://127.0.0.1:{at}/orders", "X-Priority=batch"),
+            ("finder", "2", f"http://127.0.0.1:{at}/search/a"),
+        )
+        direct = await run(sys.executable, client, "any", "9", f"http://127.0.0.1:{port}/")
+        found = await asyncio.gather(*(run(sys.executable, client, *each) for each in asked))
+        explained = await run(
+            *python_module("apfproxy"),
+            *("explain", "--admin", f"127.0.0.1:{admin}", "--as", "header:modest"),
+            *("--verb", "POST", "--path", "/orders", "--header", "X-Shop: 7"),
+        )
+
+        assert all(answers(each) for each in [direct, *found])
+        assert {
+            ("default", "default"),
+            ("batch-by-header", "batch"),
+            ("searches", "batch"),
+        } == await dispatched(admin)
+        assert "in level interactive, as flow header:modest of FlowSchema new-orders" in explained
+
+
+async def test_before_nginx(tmp_path: Path) -> None:
+    """Paths of any kind are forwarded; levels and users are those of the preset."""
+    origin = start_nginx_origin(Site(tmp_path, None, None, adds_headers=False))
+    arguments = ["--preset", "http", "--upstream", f"http://127.0.0.1:{origin.port}"]
+    with origin, proxy(tmp_path, arguments) as (port, admin):
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+            for path in ("/api/v1/namespaces/x/pods?watch=1&timeout=soon", "/healthz", "/a/b"):
+                async with session.get(path) as answer:
+                    assert 200 == answer.status
+            async with session.get("/", headers={"X-Priority": "batch"}) as answer:
+                assert 200 == answer.status
+        found = await dispatched(admin)
+    assert {
+        ("default", "default"),
+        ("health-checks", "health"),
+        ("batch-by-header", "batch"),
+    } == found
