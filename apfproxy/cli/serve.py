@@ -64,6 +64,7 @@ Examples:
 SIGTERM or SIGINT drains: /readyz fails at once, connections are accepted for the shutdown delay,
 then requests get their time to end.  A second signal stops at once.  The settings file is watched;
 SIGHUP reads it and all files again.  The log says what has changed, and what takes a restart.
+SIGUSR2 restarts: a new process takes over the listening sockets, then this one drains.
 
 {EXIT_CODES}"""
 
