@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from apfproxy.app.object_source import source_text
 from apfproxy.app.raw_request import request_of_line
+from apfproxy.app.settings_checks import verifies_users
 from apfproxy.app.web_runner import WebRunner
+from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.observe.admin import build_admin_app
 from apfproxy.observe.explain_page import NOT_ENFORCED, explain_route
@@ -19,6 +21,7 @@ from apfproxy.settings import OBSERVE
 if TYPE_CHECKING:
     from apfproxy.app.admin_listener import AdminParts
     from apfproxy.app.places import Places
+    from apfproxy.flowcontrol.level_summary import LevelsSummary
     from apfproxy.observe.live_history import LiveHistory
     from apfproxy.observe.metrics import MetricsPage
 
@@ -33,6 +36,14 @@ def admin_runner(
 
     def enforcement() -> str:
         return parts.settings().flow_control.enforcement
+
+    def summary() -> LevelsSummary:
+        settings = parts.settings()
+        return summarize_levels(
+            parts.controller,
+            knows_users=verifies_users(settings),
+            is_plain=PRESETS[settings.preset].is_plain,
+        )
 
     explain_page = explain_route(
         parts.controller,
@@ -60,5 +71,6 @@ def admin_runner(
         ),
         parts.top_flows,
         explain_page,
+        summary,
     )
     return WebRunner(app, places, shutdown_s=SHUTDOWN_S)

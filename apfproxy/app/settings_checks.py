@@ -240,10 +240,10 @@ def tells_apart(unverified: UnverifiedSettings) -> bool:
     )
 
 
-def knows_nobody(settings: Settings) -> bool:
-    """Whether nothing tells clients apart, so that all share one flow of each FlowSchema."""
+def verifies_users(settings: Settings) -> bool:
+    """Whether anything verifies who a client is."""
     authentication = settings.authentication
-    return not (
+    return bool(
         settings.downstream.identity_headers_from
         or authentication.client_ca_file
         or authentication.front_proxy.ca_file
@@ -251,8 +251,12 @@ def knows_nobody(settings: Settings) -> bool:
         or authentication.jwt
         or authentication.token_review.is_enabled
         or authentication.api_keys.file
-        or tells_apart(authentication.unverified)
     )
+
+
+def knows_nobody(settings: Settings) -> bool:
+    """Whether nothing tells clients apart, so that all share one flow of each FlowSchema."""
+    return not (verifies_users(settings) or tells_apart(settings.authentication.unverified))
 
 
 def warnings(settings: Settings) -> list[str]:

@@ -12,9 +12,17 @@ import click
 
 from apfproxy.app.log import CONTROLS, escaped
 from apfproxy.app.named_files import problems_of
-from apfproxy.app.settings_checks import WITHOUT_UPSTREAM, check_combination, check_identities
+from apfproxy.app.settings_checks import (
+    WITHOUT_UPSTREAM,
+    check_combination,
+    check_identities,
+    verifies_users,
+)
 from apfproxy.cli.errors import FAILED, OK, USAGE
+from apfproxy.cli.offline import offline_controller
 from apfproxy.errors import OperatorError
+from apfproxy.flowcontrol.level_summary import kept_for_nobody, summarize_levels
+from apfproxy.flowcontrol.preset import PRESETS
 from apfproxy.settings import UNSAID
 from apfproxy.sources.settings_file import SettingsError, SettingsLines, load_settings
 
@@ -77,7 +85,26 @@ def findings_of(path: Path) -> Findings:
         root.removeHandler(warnings)
     found.unusable += [lines.located(problem) for problem in problems]
     found.warnings += [lines.located(text) for text in warnings.texts]
+    if not found.unusable and (kept := kept_seats(settings)) is not None:
+        found.warnings.append(lines.located(f"flowControl.serverConcurrencyLimit: {kept}"))
     return found
+
+
+def kept_seats(settings: Settings) -> str | None:
+    """What levels that no request can come to keep from the others; None for what is elsewhere."""
+    flow_control = settings.flow_control
+    if flow_control.store is not None or flow_control.kubernetes.is_enabled:
+        return None
+    controller = offline_controller(
+        flow_control.objects,
+        preset=settings.preset,
+        suggested_objects=flow_control.suggested_objects,
+        server_concurrency_limit=flow_control.server_concurrency_limit,
+    )
+    preset = PRESETS[settings.preset]
+    return kept_for_nobody(
+        summarize_levels(controller, knows_users=verifies_users(settings), is_plain=preset.is_plain)
+    )
 
 
 def contradictions(settings: Settings) -> list[str]:

@@ -14,7 +14,12 @@ from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.offline import is_offline, objects_options, offline_controller
 from apfproxy.cli.parameters import admin_option, output_option
 from apfproxy.cli.terminal_text import aligned, shown
-from apfproxy.flowcontrol.level_summary import LevelsSummary, shortfalls, summarize_levels
+from apfproxy.flowcontrol.level_summary import (
+    LevelsSummary,
+    kept_for_nobody,
+    shortfalls,
+    summarize_levels,
+)
 from apfproxy.observe.limits_page import PATH
 
 if TYPE_CHECKING:
@@ -134,6 +139,8 @@ def table(summary: LevelsSummary, where: str) -> Iterator[str]:
     yield from lines
     yield click.style(last, bold=True)
     notes = shortfalls(summary)
+    if (kept := kept_for_nobody(summary)) is not None:
+        notes.append(kept)
     if notes:
         yield ""
         yield from map(shown, notes)

@@ -9,6 +9,7 @@ import msgspec
 from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
 from apfproxy.flowcontrol.limits import enough_for_a_seat
 from apfproxy.flowcontrol.priority_level import level_shares
+from apfproxy.flowcontrol.reachable_levels import reachable_levels
 
 if TYPE_CHECKING:
     from apfproxy.flowcontrol.controller import Controller
@@ -25,6 +26,7 @@ class LevelSummary(Model, frozen=True):
     Attributes:
         type: `Limited` or `Exempt`.
         is_quiescing: Whether its object is gone and it only drains.
+        is_reachable: Whether any request can come to it, see `reachable_levels`.
         borrowing_limit_percent: None if it may borrow whatever there is, or is exempt.
         lendable, borrowing: What it can lend, and borrow, at most; None where nothing limits it.
         minimum, maximum: Between them the current limit moves.
@@ -44,6 +46,7 @@ class LevelSummary(Model, frozen=True):
     maximum: int | None
     current: int
     seats_in_use: int
+    is_reachable: bool = True
 
 
 class Sums(Model, frozen=True):
@@ -65,9 +68,17 @@ class LevelsSummary(Model, frozen=True):
     sums: Sums
 
 
-def summarize_levels(controller: Controller) -> LevelsSummary:
-    """Summarize the levels as they are."""
-    levels = tuple(_summary(level) for _, level in sorted(controller.levels.items()))
+def summarize_levels(
+    controller: Controller, *, knows_users: bool = True, is_plain: bool = False
+) -> LevelsSummary:
+    """Summarize the levels as they are; the flags are those of `reachable_levels`."""
+    reachable = reachable_levels(
+        controller.flow_schemas(), knows_users=knows_users, is_plain=is_plain
+    ) | set(PRIORITY_LEVELS)
+    levels = tuple(
+        _summary(level, is_reachable=name in reachable)
+        for name, level in sorted(controller.levels.items())
+    )
     return LevelsSummary(
         server_concurrency_limit=controller.server_concurrency_limit,
         levels=levels,
@@ -77,6 +88,25 @@ def summarize_levels(controller: Controller) -> LevelsSummary:
                 for name in Sums.__struct_fields__
             }
         ),
+    )
+
+
+def kept_for_nobody(summary: LevelsSummary) -> str | None:
+    """What levels that no request can come to keep from the others, in a sentence; None if nothing.
+
+    That is what they do not lend.
+    """
+    kept = [level for level in summary.levels if not level.is_reachable and level.minimum]
+    if not kept:
+        return None
+    seats = sum(level.minimum for level in kept)
+    keep = "keeps" if len(kept) == 1 else "keep"
+    return (
+        f"{', '.join(level.name for level in kept)} {keep} {seats} of the server's"
+        f" {summary.server_concurrency_limit} seats, and no request can come there: no FlowSchema"
+        " that sends requests there matches any client that these settings know; let authentication"
+        " tell who asks, set lendablePercent to 100, or leave the objects out (--preset http, or"
+        " --no-suggested-objects and objects of your own)"
     )
 
 
@@ -110,7 +140,7 @@ def shortfalls(summary: LevelsSummary) -> list[str]:
     return found
 
 
-def _summary(level: PriorityLevel) -> LevelSummary:
+def _summary(level: PriorityLevel, *, is_reachable: bool) -> LevelSummary:
     shares, lendable_percent, borrowing_percent = level_shares(level.configuration)
     is_exempt = level.is_exempt
     return LevelSummary(
@@ -127,4 +157,5 @@ def _summary(level: PriorityLevel) -> LevelSummary:
         maximum=None if is_exempt else level.upper_limit,
         current=level.current_limit,
         seats_in_use=level.queue_set.seats_in_use,
+        is_reachable=is_reachable,
     )

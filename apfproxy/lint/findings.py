@@ -240,6 +240,14 @@ TOO_FEW_SEATS = _warning(
     " lower its lendablePercent, or merge small levels.",
 )
 
+KEPT_FOR_NOBODY = _warning(
+    "APF211 seats for nobody",
+    "No FlowSchema that sends requests to this level can match one, since others match before or"
+    " since its rules match nothing.  What the level does not lend is kept from all other levels.",
+    "Correct the FlowSchemas that the message names, delete the level, or set its lendablePercent"
+    " to 100.",
+)
+
 CROWDED_LEASE = _warning(
     "APF301 lease that others crowd out",
     "Renewals of the leases that keep a controller elected, or a node healthy, come to a level"

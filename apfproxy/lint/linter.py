@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apfproxy.api.field_errors import counted
 from apfproxy.api.flowcontrol.additions import addition_errors
+from apfproxy.api.flowcontrol.fixed_specs import PRIORITY_LEVELS
 from apfproxy.api.flowcontrol.types import FlowSchema, kind_of
 from apfproxy.api.schema.mistakes import closest
+from apfproxy.flowcontrol.limits import level_limits, nominal_limits
 from apfproxy.flowcontrol.preset import KUBERNETES
+from apfproxy.flowcontrol.priority_level import level_shares
 from apfproxy.lint.dead_rules import dead_rules
-from apfproxy.lint.findings import ADDITION, DANGLING, MATCHES_NOTHING, Finding
+from apfproxy.lint.findings import (
+    ADDITION,
+    DANGLING,
+    KEPT_FOR_NOBODY,
+    MATCHES_NOTHING,
+    UNREACHABLE,
+    Finding,
+)
 from apfproxy.lint.leases import lease_findings
 from apfproxy.lint.levels import level_findings
 from apfproxy.lint.managed import managed
@@ -53,6 +64,9 @@ def lint(
         found += lease_findings(in_force, levels)
     used = {each.spec.priority_level_configuration.name for each in in_force}
     found += level_findings(levels, used, server_concurrency_limit, preset)
+    never = {each.name for each in shadowed if each.found is UNREACHABLE}
+    ever = [each for each in alive if each.metadata.name not in never]
+    found += seats_for_nobody(levels, in_force, ever, server_concurrency_limit)
     return sorted(found, key=lambda each: each.found.id)
 
 
@@ -68,6 +82,34 @@ def dangling(
             if close := closest(level, levels):
                 message += f'; did you mean "{close}"?'
             yield Finding(DANGLING, "FlowSchema", schema.metadata.name, field, message)
+
+
+def seats_for_nobody(
+    levels: dict[str, PriorityLevelConfiguration],
+    in_force: Iterable[FlowSchema],
+    reached: Iterable[FlowSchema],
+    server_concurrency_limit: int,
+) -> Iterator[Finding]:
+    """Levels that keep seats though no request reaches a FlowSchema of theirs."""
+    shares = {name: level_shares(level) for name, level in levels.items()}
+    nominal = nominal_limits(
+        server_concurrency_limit, {name: each[0] for name, each in shares.items()}
+    )
+    is_reached = {each.spec.priority_level_configuration.name for each in reached}
+    schemas: dict[str, list[str]] = {}
+    for schema in in_force:
+        name = schema.spec.priority_level_configuration.name
+        schemas.setdefault(name, []).append(schema.metadata.name)
+    for name in schemas.keys() - is_reached - PRIORITY_LEVELS.keys():
+        _, lendable, borrowing = shares[name]
+        kept = level_limits(nominal[name], server_concurrency_limit, lendable, borrowing).lower
+        if kept:
+            message = (
+                f"it keeps {kept} of {counted(server_concurrency_limit, 'seat')}, and no request"
+                f" reaches {', '.join(schemas[name])}"
+            )
+            field = "spec.limited.lendablePercent"
+            yield Finding(KEPT_FOR_NOBODY, "PriorityLevelConfiguration", name, field, message)
 
 
 def additions(objects: Iterable[FlowControlObject]) -> Iterator[Finding]:

@@ -7,11 +7,13 @@ operator's network only.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
 from aiohttp import web
 
+from apfproxy.flowcontrol.level_summary import summarize_levels
 from apfproxy.observe.dns_rebinding import own_names_only
 from apfproxy.observe.dumps import (
     PRIORITY_LEVEL_COLUMNS,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.flowcontrol.level_summary import LevelsSummary
     from apfproxy.observe.dumps import Row
     from apfproxy.observe.health import HealthRegistry
     from apfproxy.observe.metrics import MetricsPage
@@ -69,7 +72,7 @@ API_INDEX = {
 }
 
 
-def build_admin_app(
+def build_admin_app(  # noqa: PLR0913, PLR0917  what each page shows
     controller: Controller,
     metrics: MetricsPage,
     health: HealthRegistry,
@@ -78,10 +81,12 @@ def build_admin_app(
     live_inputs: LiveInputs | None = None,
     top_flows: Callable[[], TopFlows | None] | None = None,
     explain_page: web.RouteDef | None = None,
+    summarize: Callable[[], LevelsSummary] | None = None,
 ) -> web.Application:
     """The application that the admin listener serves; what is None or empty has no page.
 
-    `wall_offset_ns` gives nanoseconds since 1970 less the controller's clock, now.
+    `wall_offset_ns` gives nanoseconds since 1970 less the controller's clock, now.  `summarize`
+    says how the seats are divided; by default nothing is known of the settings.
     """
     index = {
         **INDEX,
@@ -94,9 +99,8 @@ def build_admin_app(
     app = web.Application(middlewares=[plain_errors, own_names_only])
     app.add_routes([index_route(index, live), *dump_routes(controller, wall_offset_ns)])
     live.add_to(app)
-    app.add_routes(
-        [*health_routes(health, metrics), limits_route(controller), objects_route(controller)]
-    )
+    limits = limits_route(summarize or partial(summarize_levels, controller))
+    app.add_routes([*health_routes(health, metrics), limits, objects_route(controller)])
     if explain_page is not None:
         index.update(EXPLAIN_INDEX)
         app.add_routes([explain_page])

@@ -148,3 +148,24 @@ def test_both(capsys: pytest.CaptureFixture[str]) -> None:
     """One at a time."""
     assert 2 == check(GOOD, "f.yaml")
     assert "either --settings FILE or PATH" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "warns"),
+    [
+        pytest.param("", True, id="nobody-is-known"),
+        pytest.param("preset: http\n", False, id="plain"),
+        pytest.param("authentication: {tokenFile: t.csv}\n", False, id="known"),
+        pytest.param("flowControl: {suggestedObjects: false}\n", False, id="without"),
+    ],
+)
+def test_seats_for_nobody(
+    more: str, folder: Path, capsys: pytest.CaptureFixture[str], *, warns: bool
+) -> None:
+    """Levels of Kubernetes' own clients keep seats from all others where nobody is known."""
+    (folder / "t.csv").write_text("secret,alice,1\n")
+    assert 0 == check("upstream: {url: 'http://127.0.0.1:9'}\n" + more)
+
+    out = capsys.readouterr().out
+    assert warns == ("seats, and no request can come there" in out)
+    assert warns == ("flowControl.serverConcurrencyLimit: leader-election, node-high" in out)

@@ -7,7 +7,13 @@ import pytest
 from apfproxy.api.flowcontrol.bootstrap import bootstrap_objects
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.flowcontrol.controller import Controller
-from apfproxy.flowcontrol.level_summary import LevelSummary, Sums, shortfalls, summarize_levels
+from apfproxy.flowcontrol.level_summary import (
+    LevelSummary,
+    Sums,
+    kept_for_nobody,
+    shortfalls,
+    summarize_levels,
+)
 from loadtest.objects import priority_level
 from tests.virtual_clock import VirtualClock
 
@@ -47,6 +53,7 @@ def test_levels_and_sums() -> None:
         maximum=46,
         current=controller.levels["b"].current_limit,
         seats_in_use=0,
+        is_reachable=False,
     )
     assert expected == second
     assert ("Exempt", None, None) == (exempt.type, exempt.borrowing, exempt.maximum)
@@ -90,3 +97,40 @@ def test_shortfalls(seats: int, expected: list[str]) -> None:
     controller.commit(controller.digest(bootstrap_objects()))
 
     assert expected == shortfalls(summarize_levels(controller))
+
+
+@pytest.mark.parametrize(
+    ("seats", "knows_users", "expected"),
+    [
+        (20, True, None),
+        (
+            20,
+            False,
+            "leader-election, node-high, system, workload-high, workload-low keep 9 of the",
+        ),
+    ],
+)
+def test_kept_for_nobody(seats: int, expected: str | None, *, knows_users: bool) -> None:
+    """What levels that no request can come to do not lend is told, and what to do."""
+    controller = Controller(VirtualClock(), seats, 0)
+    controller.commit(controller.digest(bootstrap_objects()))
+
+    found = kept_for_nobody(summarize_levels(controller, knows_users=knows_users))
+
+    assert (found is None) is (expected is None)
+    assert (found or "").startswith(expected or "")
+
+
+def test_one_level_keeps_seats_for_nobody() -> None:
+    """In the singular; one that lends all keeps none."""
+    controller = Controller(VirtualClock(), 20, 0)
+    levels = [
+        priority_level("kept", shares=5),
+        priority_level("lent", shares=5, lendable_percent=100),
+    ]
+    controller.commit(controller.digest(levels))
+
+    found = kept_for_nobody(summarize_levels(controller))
+
+    assert found is not None
+    assert found.startswith("kept keeps 7 of the server's 20 seats, ")

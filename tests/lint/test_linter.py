@@ -242,8 +242,8 @@ EXAMPLES = {
 }
 """Id to objects that have this finding alone, with the name and field of where it is."""
 
-ELSEWHERE = {"APF001", "APF002", "APF501", "APF502", "APF503"}
-"""Found where files are read and compared."""
+ELSEWHERE = {"APF001", "APF002", "APF211", "APF501", "APF502", "APF503"}
+"""Found where files are read and compared, or beside what is wrong with a FlowSchema."""
 
 
 def test_built_in_configuration_is_clean() -> None:
@@ -263,6 +263,19 @@ def test_examples(id_: str, text: str, name: str, field: str) -> None:
 def test_every_kind_has_an_example() -> None:
     """Nothing is said to be found that is not."""
     assert FINDING_KINDS.keys() == EXAMPLES.keys() | ELSEWHERE
+
+
+@pytest.mark.parametrize(("lendable", "expected"), [("0", True), ("100", False)])
+def test_seats_for_nobody(lendable: str, *, expected: bool) -> None:
+    """A level whose only FlowSchema is out of reach, and that lends not all of its seats."""
+    own = level("own").replace("limited: {", f"limited: {{lendablePercent: {lendable}, ")
+    text = f"{schema(level='own', precedence=9999)}---\n{own}"
+    first = schema(name="first", precedence=3, subject="{kind: User, user: {name: '*'}}")
+
+    ids = {(id_, name) for id_, name, _ in found(f"{first}---\n{text}")}
+
+    assert expected == (("APF211", "own") in ids)
+    assert ("APF102", "a") in ids
 
 
 def test_order() -> None:
