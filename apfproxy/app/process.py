@@ -328,7 +328,7 @@ class ProxyProcess:
     def _rotate(self) -> None:
         """Open the access log again."""
         if self.observation.access_log is None:
-            logger.warning("SIGUSR1 means nothing without an access log, and is ignored")
+            logger.warning("SIGUSR1 means nothing here, and is ignored")
         self.observation.reopen()
 
     def hurry(self, _cancel: Callable[[], object]) -> None:
