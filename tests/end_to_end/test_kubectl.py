@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.apiserver.kinds import KINDS
 from tests.end_to_end.manifests import (
     budget,
     flow_schema,
@@ -260,14 +261,8 @@ def test_discovery(targets: Targets, tmp_path: Path) -> None:
     """What is served is found, with short names, verbs and versions."""
 
     def scenario(kubectl: Kubectl) -> None:
-        assert {
-            "flowschemas.flowcontrol.apiserver.k8s.io",
-            "namespaces",
-            "poddisruptionbudgets.policy",
-            "pods",
-            "prioritylevelconfigurations.flowcontrol.apiserver.k8s.io",
-            "resourceslices.resource.k8s.io",
-        } == set(kubectl("api-resources", "-o", "name").split())
+        served = {kind.resource for kind in KINDS}
+        assert served == set(kubectl("api-resources", "-o", "name").split())
         assert "poddisruptionbudgets.policy\n" == kubectl(
             "api-resources", "--api-group=policy", "-o", "name"
         )
@@ -275,14 +270,8 @@ def test_discovery(targets: Targets, tmp_path: Path) -> None:
         assert ["pods", "po", "v1", "true", "Pod"] == next(
             row for row in rows(wide) if row[0] == "pods"
         )[:5]
-        assert [
-            "flowcontrol.apiserver.k8s.io/v1",
-            "flowcontrol.apiserver.k8s.io/v1beta3",
-            "policy/v1",
-            "resource.k8s.io/v1",
-            "resource.k8s.io/v1beta1",
-            "v1",
-        ] == kubectl("api-versions").split()
+        versions = {kind.api_version(each.name) for kind in KINDS for each in kind.versions}
+        assert sorted(versions) == kubectl("api-versions").split()
         assert ("1", "36") == (
             kubectl.json("version")["serverVersion"]["major"],
             kubectl.json("version")["serverVersion"]["minor"],

@@ -10,6 +10,7 @@ import pytest
 from apfproxy.flowcontrol.estimate_source import estimate_source, takes_seats
 from apfproxy.flowcontrol.work_estimate import ObjectStats
 from apfproxy.request.attributes import parse_attributes
+from apfproxy.request.plain_attributes import plain_attributes
 
 if TYPE_CHECKING:
     from apfproxy.request.attributes import RequestAttributes
@@ -100,3 +101,10 @@ def test_source(method: str, target: bytes, known: Known, max_seats: int, expect
 def test_takes_seats(target: bytes, expected: bool) -> None:
     """What lasts as long as its client likes takes no seats, but for the start of a WATCH."""
     assert expected == takes_seats(parse_attributes("GET", target))
+
+
+def test_plain_apis() -> None:
+    """Requests of an API that is not Kubernetes cost the same, each."""
+    said = estimate_source(plain_attributes("GET", PODS), Known(ObjectStats(500, 1000)), 9)
+
+    assert "takes one seat (preset: http)" in said
