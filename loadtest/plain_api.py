@@ -5,7 +5,7 @@ An origin needs 20 ms for a request and serves 20 at once.  Before it stand, in 
 and 20 seats.  As soon as the proxy listens, a greedy client keeps 150 requests in flight and a
 modest one 2.  The throughput of each is counted in the first second, which begins with the first
 request, and in the seconds after.  The proxies take turns, several rounds, and medians are
-compared: the modest client is to have as much as behind HAProxy, the greedy one 90 % of it.
+compared: the modest client is to have 95 % of what it has behind HAProxy, the greedy one 90 %.
 
     python -m loadtest.plain_api --rounds 5 --seconds 5 --json plain_api.json
 """
@@ -36,8 +36,9 @@ GREEDY, MODEST = ("greedy", 150), ("modest", 2)
 """Names, and requests in flight."""
 HAPROXY, APFPROXY = "haproxy", "apfproxy"
 FIRST, AFTER = "first second", "after"
-LEAST = {MODEST[0]: 0.99, GREEDY[0]: 0.9}
-"""Of HAProxy's throughput; the first less a hundredth, by which rounds of one proxy differ."""
+LEAST = {MODEST[0]: 0.95, GREEDY[0]: 0.9}
+"""Of HAProxy's throughput.  A proxy in Python adds some tenths of a millisecond to 20, and in the
+first second the time in which it accepts 152 connections."""
 
 HAPROXY_CONFIG = """
 global

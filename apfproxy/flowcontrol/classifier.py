@@ -130,9 +130,11 @@ class Classifier:
             candidates.update(
                 index for prefix, index in self._prefixes if user.name.startswith(prefix)
             )
+        conditions = self._conditions
         for index in sorted(candidates):
             if self._rules[index].match(attributes):
-                condition = self._conditions.get(index)
+                # In most configurations there are none: 20 ns less than to look for one.
+                condition = conditions[index] if conditions and index in conditions else None
                 if condition is None or is_met(condition, attributes, header_of):
                     return self._flow_schemas[index]
         return None
