@@ -85,6 +85,8 @@ class Rules(msgspec.Struct, frozen=True):
         is_held: Whether a deleted object has to stay for what finalizers stand for.
         mark_deleted: What else changes when a deletion begins that has to wait.
         objection: Why the object may not be deleted; "" if it may.
+        default_propagation: What becomes of dependents if nobody says it: `Orphan`; "" for their
+            deletion in the background.
         warnings: Texts for the client, of the new object and the old one, if any.
         allows_unconditional_update: Whether a replacement may leave out the resource version.
         is_created_by_update: Whether a replacement of what is not there creates it.
@@ -105,6 +107,7 @@ class Rules(msgspec.Struct, frozen=True):
     is_held: Callable[[Object], bool] = lambda obj: bool(obj["metadata"].get("finalizers"))
     mark_deleted: Change = nothing
     objection: Callable[[Object], str] = lambda _obj: ""
+    default_propagation: str = ""
     warnings: Callable[[Object, Object | None], list[str]] = all_right
     allows_unconditional_update: bool = True
     is_created_by_update: bool = False

@@ -65,14 +65,19 @@ def check_no_uid(kind: Kind, name: str, patch: Object) -> None:
 
 def check_uid(kind: Kind, entry: Entry, uid: str) -> None:
     """Raise 409 if an object is another one of its name."""
-    if uid and uid != entry.uid:
-        place = f"{entry.namespace}/{entry.name}" if entry.namespace else entry.name
+    check_own_uid(kind, (entry.namespace, entry.name), entry.uid, uid)
+
+
+def check_own_uid(kind: Kind, key: tuple[str, str], own: str, uid: str) -> None:
+    """As `check_uid`, for an object of this namespace, name and uid."""
+    if uid and uid != own:
+        place = "/".join(filter(None, key))
         reason = (
             f"StorageError: invalid object, Code: 4, Key: /{kind.plural}/{place},"
             " ResourceVersion: 0, AdditionalErrorMsg: Precondition failed:"
-            f" UID in precondition: {uid}, UID in object meta: {entry.uid}"
+            f" UID in precondition: {uid}, UID in object meta: {own}"
         )
-        raise conflict(kind.group, kind.plural, entry.name, reason)
+        raise conflict(kind.group, kind.plural, key[1], reason)
 
 
 def check_unchanged(kind: Kind, entry: Entry, metadata: Object) -> None:

@@ -282,7 +282,9 @@ def _wrong_version(version: str) -> str:
 
 def _check_field_names(fields: FieldSelector, kind: Kind, served: str) -> None:
     """Refuse fields that the kind's objects cannot be selected by."""
-    name = f"{kind.api_version(served)}, Kind={kind.name}" if kind.group else ""
+    # Events have Kubernetes' older, shorter text in either group.
+    is_own = bool(kind.group) and kind.stored_as is None
+    name = f"{kind.api_version(served)}, Kind={kind.name}" if is_own else ""
     try:
         check_fields(fields, kind.selectable_fields, is_namespaced=kind.is_namespaced, kind=name)
     except SelectorError as error:

@@ -137,26 +137,20 @@ def applied(
 
 def record_owner(write: Write, live: Object | None, new: Object) -> None:
     """Record which fields of the new object the writer owns."""
-    metadata, kind = new["metadata"], write.kind
-    if entries := metadata.get("managedFields"):
-        # Nobody owns fields in versions that the kind does not have.
-        known = {"", *(kind.api_version(version.name) for version in kind.versions)}
-        metadata["managedFields"] = [
-            entry for entry in entries if entry.get("apiVersion", "") in known
-        ]
     update_managed(writer_of(write), live, new)
 
 
 def writer_of(write: Write) -> Writer:
     """Who writes, for the account of who owns which fields."""
-    rules = write.kind.rules
+    kind, rules = write.kind, write.kind.rules
     return Writer(
         write.manager,
         write.version.schema,
-        write.kind.api_version(write.version.name),
+        kind.api_version(write.version.name),
         write.time,
         write.subresource,
         rules.reset_status_fields if write.subresource == STATUS else rules.reset_fields,
+        frozenset(kind.api_version(version.name) for version in kind.versions),
     )
 
 

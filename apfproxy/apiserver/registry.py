@@ -271,7 +271,7 @@ class Registry:
         if is_graceful is None:
             return Replacement(old, obj, is_gone=False, is_change=False)
         metadata = obj["metadata"]
-        set_propagation(metadata, options.propagation)
+        set_propagation(metadata, options.propagation or default_propagation(kind, metadata))
         is_held = kind.rules.is_held(obj)
         is_gone = not is_held and not (is_graceful and metadata["deletionGracePeriodSeconds"])
         if not is_graceful and is_held:
@@ -439,6 +439,12 @@ def selectable(kind: Kind, obj: Object) -> dict[str, str]:
         "metadata.namespace": metadata.get("namespace", ""),
         **kind.selectable(obj),
     }
+
+
+def default_propagation(kind: Kind, metadata: Object) -> str:
+    """The propagation policy where the client says none; "" for what the finalizers say."""
+    is_said = not {ORPHAN, FOREGROUND}.isdisjoint(metadata.get("finalizers", ()))
+    return "" if is_said else kind.rules.default_propagation
 
 
 def set_propagation(metadata: Object, propagation: str) -> None:

@@ -81,10 +81,12 @@ class Renderer:
         self._has_columns = False
         self._is_stored = version is kind.storage
         self._go_type = f"*{kind.group.partition('.')[0] or 'core'}.{kind.name}"
-        self._type = type_bytes(kind.name, kind.api_version(version.name))
+        # Kinds may share objects, and the names of their versions.
+        served = kind.api_version(version.name)
+        self._type = type_bytes(kind.name, served)
         shape = form.shape
         is_table = shape is Shape.TABLE
-        self.cache_key = "" if is_table else f"{version.name} {shape.value} {form.meta_version}"
+        self.cache_key = "" if is_table else f"{served} {shape.value} {form.meta_version}"
         self._meta_version = f"{META_GROUP}/{form.meta_version}"
         self._partial_type = type_bytes("PartialObjectMetadata", self._meta_version)
 

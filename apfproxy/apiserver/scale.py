@@ -13,7 +13,7 @@ from apfproxy.api.field_errors import invalid as invalid_field
 from apfproxy.api.kind import Kind, Rules, Version
 from apfproxy.api.schema.reading import canonical
 from apfproxy.apiserver.errors import invalid
-from apfproxy.apiserver.identity import check_identity
+from apfproxy.apiserver.identity import check_identity, check_own_uid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,15 +55,17 @@ def scaled(kind: Kind, name: str, change: Callable[[Object], Object]) -> Callabl
     """What makes another controller of one, by a change of its Scale."""
 
     def changed(obj: Object) -> Object:
-        namespace = obj["metadata"].get("namespace", "")
+        metadata = obj["metadata"]
+        namespace = metadata.get("namespace", "")
         scale = change(scale_of(kind, obj))
         check_identity(scale, namespace, name)
+        check_own_uid(kind, (namespace, name), metadata["uid"], scale["metadata"].get("uid", ""))
         replicas = scale["spec"].get("replicas", 0)
         if replicas < 0:
             wrong = invalid_field("spec.replicas", replicas, NOT_NEGATIVE)
             raise invalid(SCALE_KIND.group, SCALE_KIND.name, name, [wrong])
         # The version that the client has seen, if it says so.
-        obj["metadata"]["resourceVersion"] = scale["metadata"].get("resourceVersion", "")
+        metadata["resourceVersion"] = scale["metadata"].get("resourceVersion", "")
         obj["spec"]["replicas"] = replicas
         return obj
 

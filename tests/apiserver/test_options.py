@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from apfproxy.api.events.kinds import EVENT_OF_EVENTS
 from apfproxy.api.kind import Kind, Rules, Version
 from apfproxy.api.schema.types import Struct
 from apfproxy.api.selectors.fields import parse_field_selector
@@ -192,6 +193,12 @@ def test_list_options_refused(
             "fieldSelector=spec.foo=a",
             True,
             kind_of("", "spec.a"),
+            "field label not supported: spec.foo",
+        ),
+        (
+            "fieldSelector=spec.foo=a",
+            True,
+            EVENT_OF_EVENTS,
             "field label not supported: spec.foo",
         ),
         (

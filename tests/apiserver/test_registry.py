@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from apfproxy.api.apps.kinds import REPLICATION_CONTROLLER
 from apfproxy.api.core.kinds import NAMESPACE, POD
 from apfproxy.api.flowcontrol.kinds import FLOW_SCHEMA
 from apfproxy.api.ownership.conflicts import OwnershipConflicts
@@ -452,6 +453,21 @@ async def test_propagation(before: list[str], propagation: str, expected: list[s
         else:
             assert (expected is None) == written.is_gone
             assert written.is_gone or expected == finalizers
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [([], ["orphan"]), (["foregroundDeletion"], ["foregroundDeletion"]), (["orphan"], ["orphan"])],
+)
+async def test_propagation_by_default(before: list[str], expected: list[str]) -> None:
+    """A ReplicationController leaves its pods alone unless the client or a finalizer says more."""
+    scene = Scene()
+    await scene.namespace("n")
+    raw = {"metadata": {"name": "r", "finalizers": before}}
+    await scene.create(REPLICATION_CONTROLLER, raw, "n")
+
+    written = await scene.registry.delete(REPLICATION_CONTROLLER, "n", "r", DeleteOptions())
+    assert expected == written.obj["metadata"]["finalizers"]
 
 
 async def running_pod(scene: Scene, **metadata: Any) -> None:  # noqa: ANN401  JSON

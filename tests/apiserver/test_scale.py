@@ -22,7 +22,13 @@ SCALE = f"{DEPLOYMENTS}/d/scale"
 def deployment() -> Object:
     """A controller of two pods, of which one is there."""
     return {
-        "metadata": {"name": "d", "namespace": "n", "resourceVersion": "7", "labels": {"a": "b"}},
+        "metadata": {
+            "name": "d",
+            "namespace": "n",
+            "uid": "u-1",
+            "resourceVersion": "7",
+            "labels": {"a": "b"},
+        },
         "spec": {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}},
         "status": {"replicas": 1},
     }
@@ -34,7 +40,9 @@ def test_scale_of() -> None:
 
     assert {"replicas": 2} == scale["spec"]
     assert {"replicas": 1, "selector": "a=b"} == scale["status"]
-    assert {"name": "d", "namespace": "n", "resourceVersion": "7"} == scale["metadata"]
+    assert {"name": "d", "namespace": "n", "uid": "u-1", "resourceVersion": "7"} == scale[
+        "metadata"
+    ]
 
 
 def change(**parts: Any) -> Object:  # noqa: ANN401  JSON
@@ -54,10 +62,14 @@ def test_scaled() -> None:
 
 @pytest.mark.parametrize(
     ("parts", "code"),
-    [({"spec": {"replicas": -1}}, 422), ({"metadata": {"name": "other"}}, 400)],
+    [
+        ({"spec": {"replicas": -1}}, 422),
+        ({"metadata": {"name": "other"}}, 400),
+        ({"metadata": {"name": "d", "uid": "u-0"}}, 409),
+    ],
 )
 def test_refused(parts: dict[str, Any], code: int) -> None:
-    """Less than no pods, and another name, are refused."""
+    """Less than no pods, another name, and a controller of before of this name, are refused."""
     with pytest.raises(StatusError) as error:
         change(**parts)
     assert code == error.value.code

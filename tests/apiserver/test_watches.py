@@ -233,6 +233,18 @@ async def test_many_watchers(site: Site) -> None:
         assert first["object"]["apiVersion"] != (await old.next())["object"]["apiVersion"]
 
 
+async def test_two_kinds_of_one_collection(site: Site) -> None:
+    """Who watches events beside somebody who watches them in their other form sees his own form."""
+    paths = (f"{NAMESPACES}/default/events", "/apis/events.k8s.io/v1/namespaces/default/events")
+    event = {"metadata": {"name": "e"}, "involvedObject": {"name": "n"}, "message": "m"}
+    async with site.watch(paths[0]) as core, site.watch(paths[1]) as later:
+        await site.send("POST", paths[0], event)
+        seen = [(await events.next())["object"] for events in (core, later)]
+
+    assert ["v1", "events.k8s.io/v1"] == [each["apiVersion"] for each in seen]
+    assert ["m", "m"] == [seen[0]["message"], seen[1]["note"]]
+
+
 async def test_bookmarks(site: Site) -> None:
     """Once a minute, and shortly before the end, the client hears how far it has come."""
     await site.send("POST", SCHEMAS, flow_schema("a"))

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from apfproxy.api.apps import schema
 from apfproxy.api.core.pod_defaults import set_pod_spec_defaults
 from apfproxy.api.core.resources import containers_of
@@ -57,6 +59,23 @@ def rules(**status: int) -> Rules:
         prepare_status=keep_spec,
         validate_status=VALIDATE_UPDATE,
     )
+
+
+def keep_deployment_status(new: Object, old: Object) -> None:
+    """As of any controller; but other annotations are another generation, too."""
+    keep_status(new, old)
+    before, after = (each["metadata"].get("annotations") or {} for each in (old, new))
+    if before != after:
+        new["metadata"]["generation"] = old["metadata"].get("generation", 0) + 1
+
+
+def keep_deployment(new: Object, old: Object) -> None:
+    """Let specification and labels be the old ones, where only the status may be written."""
+    keep_spec(new, old)
+    if labels := old["metadata"].get("labels"):
+        new["metadata"]["labels"] = labels
+    else:
+        new["metadata"].pop("labels", None)
 
 
 def set_defaults(obj: Object) -> None:
@@ -183,7 +202,7 @@ REPLICATION_CONTROLLER = Kind(
     singular="replicationcontroller",
     is_namespaced=True,
     versions=version(schema.REPLICATION_CONTROLLER, set_replication_defaults),
-    rules=rules(replicas=0),
+    rules=msgspec.structs.replace(rules(replicas=0), default_propagation="Orphan"),
     columns=REPLICA_COLUMNS,
     cells=wide(replica_cells, map_selector),
     selectable=lambda obj: {"status.replicas": str(obj["status"]["replicas"])},
@@ -217,7 +236,12 @@ DEPLOYMENT = Kind(
     singular="deployment",
     is_namespaced=True,
     versions=version(schema.DEPLOYMENT, set_deployment_defaults),
-    rules=rules(),
+    rules=msgspec.structs.replace(
+        rules(),
+        prepare_update=keep_deployment_status,
+        prepare_status=keep_deployment,
+        reset_status_fields=(("spec",), ("metadata", "labels")),
+    ),
     columns=(
         NAME,
         READY,

@@ -85,6 +85,7 @@ class Writer:
         time: Now, RFC 3339 in whole seconds, UTC.
         subresource: That is written; "" for the object itself.
         reset: Fields that this kind of write does not own, by name from the root.
+        known: The API versions of the object's kind; nobody owns fields in any other. None for all.
     """
 
     manager: str
@@ -93,6 +94,7 @@ class Writer:
     time: str
     subresource: str = ""
     reset: tuple[Path, ...] = ()
+    known: frozenset[str] | None = None
 
 
 def update_managed(writer: Writer, live: Object | None, new: Object) -> None:
@@ -107,13 +109,26 @@ def update_managed(writer: Writer, live: Object | None, new: Object) -> None:
     stored = live.get("metadata", {}).get("managedFields") or [] if live is not None else []
     managers = managers_before(stored, sent, is_subresource=bool(writer.subresource))
     if managers or live is None:
+        forget_unknown(writer, managers)
         try:
             take(writer, managers, empty(writer.schema) if live is None else live, new)
         except FieldSetError:
             # An item of a list has not the keys that it must have: who owns it cannot be told.
             managers = managers_of(stored)
+            forget_unknown(writer, managers)
     if managers:
         metadata["managedFields"] = entries_of(managers)
+
+
+def forget_unknown(writer: Writer, managers: Managers) -> None:
+    """Drop who owns fields in a version that the kind does not have, such as another group's.
+
+    Kubernetes cannot convert those, and forgets them at the next write.
+    """
+    if writer.known is not None:
+        for key, owned in list(managers.items()):
+            if owned.api_version not in writer.known:
+                del managers[key]
 
 
 def managers_before(stored: list[Object], sent: object, *, is_subresource: bool) -> Managers:
@@ -224,6 +239,7 @@ def applied(
     if not managers and live is not None:
         first = dataclasses.replace(writer, manager=BEFORE_FIRST_APPLY)
         take(first, managers, empty(writer.schema), live)
+    forget_unknown(writer, managers)
     applier = identity(writer.manager, APPLY, writer.api_version, writer.subresource)
     last = managers.pop(applier, None)
     tables = structure(writer.schema)

@@ -85,3 +85,25 @@ def test_rows() -> None:
     assert (1, 2, 1, "<unknown>", *wide, "<none>") == REPLICA_SET.cells(replica_set, 0)[1:]
     stateful_set = made(STATEFUL_SET, template=TEMPLATE)
     assert ("0/1", "<unknown>", *wide) == STATEFUL_SET.cells(stateful_set, 0)[1:]
+
+
+def test_generations_of_deployments() -> None:
+    """Other annotations make another generation of a Deployment, and of no other controller."""
+    for kind, expected in ((DEPLOYMENT, 2), (REPLICA_SET, 1)):
+        old, new = made(kind), made(kind)
+        new["metadata"]["annotations"] = {"a": "b"}
+        kind.rules.prepare_update(new, old)
+        assert expected == new["metadata"]["generation"]
+        same = made(kind)
+        kind.rules.prepare_update(same, old)
+        assert 1 == same["metadata"]["generation"]
+
+
+def test_labels_beside_the_status_of_a_deployment() -> None:
+    """Who writes the status of a Deployment changes no label."""
+    old, new = made(DEPLOYMENT), made(DEPLOYMENT)
+    new["metadata"]["labels"] = {"a": "b"}
+    DEPLOYMENT.rules.prepare_status(new, old)
+    assert "labels" not in new["metadata"]
+    DEPLOYMENT.rules.prepare_status(new, {**old, "metadata": {"labels": {"c": "d"}}})
+    assert {"c": "d"} == new["metadata"]["labels"]

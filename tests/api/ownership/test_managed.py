@@ -143,6 +143,18 @@ def test_entries_of_subresources_and_versions_are_apart() -> None:
     ]
 
 
+def test_entries_of_unknown_versions_are_forgotten() -> None:
+    """Who owns fields in a version that the kind does not have owns none after the next write."""
+    known = frozenset({VERSION})
+    live = updated(None, thing(size=1), "first", api_version="other/v1")
+
+    assert {"second Update": {"f:size": {}}} == owners(
+        updated(live, thing(size=2), "second", known=known)
+    )
+    patch = configuration(title="x")
+    assert ["second Apply"] == list(owners(applied(live, patch, "second", known=known)))
+
+
 def test_reset_fields_are_not_owned_nor_taken() -> None:
     """What a kind of write cannot change it does not own, at the root or below."""
     first = updated(None, thing(size=1, title="a"), "one")
