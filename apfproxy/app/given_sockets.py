@@ -9,10 +9,12 @@ What nobody has given is opened by the process itself.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.errors import OperatorError
@@ -63,7 +65,9 @@ class GivenSockets:
             close(listeners)
         self.sockets.clear()
         if self.ready >= 0:
-            os.write(self.ready, b"1")
+            # Nobody waits any more if that process was killed: all the more is this one needed.
+            with contextlib.suppress(BrokenPipeError):
+                os.write(self.ready, b"1")
             os.close(self.ready)
             self.ready = -1
 
@@ -87,9 +91,7 @@ def given_sockets(environment: MutableMapping[str, str]) -> GivenSockets:
     if pid != str(os.getpid()) or not count.isdecimal():
         return GivenSockets()
     sockets: dict[str, list[socket.socket]] = {}
-    for index, name in zip(
-        range(int(count)), [*names.split(":"), *[""] * int(count)], strict=False
-    ):
+    for index, name in zip_longest(range(int(count)), names.split(":")[: int(count)]):
         flag = ADMIN if name == ADMIN else LISTEN
         sockets.setdefault(flag, []).append(_listening(FIRST_DESCRIPTOR + index))
     return GivenSockets(sockets=sockets, is_of_systemd=True)

@@ -18,6 +18,7 @@ import asyncio
 import dataclasses
 import logging
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from apfproxy.app.log import configure_logging
@@ -29,7 +30,6 @@ from apfproxy.sources.settings_file import is_section, setting_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
-    from pathlib import Path
 
     from apfproxy.app.service import Service
     from apfproxy.observe.configuration_events import ConfigurationEvents
@@ -91,11 +91,28 @@ class SettingsFile:
         self.refused: tuple[str, ...] = ()
         self.may_recover = False
 
+    async def rest(self) -> None:
+        """Wait until nobody writes to the file any more, for a moment at most."""
+        if self._paths:
+            await at_rest(lambda: (None, fingerprint(self._paths)), b"", asyncio.sleep)
+
     def read(self) -> Settings:
         """Read the settings; OperatorError if they cannot be used."""
         # The fingerprint comes first, so that a change during the reading is noticed.
         self._fingerprint = fingerprint(self._paths)
         return self._read()
+
+    def read_again(self) -> Settings:
+        """Read other settings; OperatorError if they cannot be used, or the file is empty by now.
+
+        An empty file has the defaults, among which nobody has to say who asks.  Whoever is writing
+        it, or has no room left on the disk, does not mean them.
+        """
+        settings = self.read()
+        for path in self._paths:
+            if is_empty(path):
+                raise OperatorError(f"{path}: is empty; write the settings that are meant")
+        return settings
 
     async def watch(
         self,
@@ -115,6 +132,14 @@ class SettingsFile:
         await watch_files(self._paths, check, beat, changes)
 
 
+def is_empty(path: str) -> bool:
+    """Whether a file has nothing in it; not so if it is gone."""
+    try:
+        return not Path(path).stat().st_size
+    except OSError:
+        return False
+
+
 async def reload_when(asked: asyncio.Event, process: Reloadable, file: SettingsFile) -> None:
     """Reload whenever the event is set, for ever; several at once are one."""
     while True:
@@ -131,8 +156,9 @@ async def reload_when(asked: asyncio.Event, process: Reloadable, file: SettingsF
 async def reload(process: Reloadable, file: SettingsFile) -> None:
     """Read everything again, and put in force what can be."""
     before = process.settings
+    await file.rest()
     try:
-        new = await asyncio.to_thread(file.read)
+        new = await asyncio.to_thread(file.read_again)
         check_identities(new)
         settings = merged(before, new)
         fixed = changes(settings, new)

@@ -118,6 +118,7 @@ class Succession:
         try:
             is_ready = await _is_told(ours)
         except BaseException:
+            process.terminate()  # in order, as it may have accepted connections just now
             await _end(process)
             raise
         finally:

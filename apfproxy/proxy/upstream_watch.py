@@ -145,6 +145,7 @@ class UpstreamWatch:
         if self._probing is not None:
             self._probing.cancel()
             self._probing = None
+        self._count()  # what the other one did since the last look tells nothing of this one
         self.state, self.since_unix_s = UNKNOWN, None
         self._failure, self._heard_ns = None, None
         self._said = (UNKNOWN, None)
@@ -172,9 +173,7 @@ class UpstreamWatch:
         """Judge the server by what it did since the last look."""
         now_ns, counters = self._now_ns(), self.counters
         self.recent.sample(now_ns)
-        answers, failures = sum(counters.answers.values()), counters.telling
-        answered, failed = answers - self._answers, failures - self._failures
-        self._answers, self._failures = answers, failures
+        answered, failed = self._count()
         if failed > answered:
             self._fail(counters.last_failure, counters.last_problem, now_ns)
         elif answered:
@@ -187,6 +186,13 @@ class UpstreamWatch:
         self.silent_s = (now_ns - self._spoke_ns) / NS_PER_S
         self._say(now_ns)
         self._probe_if_due(now_ns)
+
+    def _count(self) -> tuple[int, int]:
+        """How many answers and failures there were since this was asked last."""
+        answers, failures = sum(self.counters.answers.values()), self.counters.telling
+        answered, failed = answers - self._answers, failures - self._failures
+        self._answers, self._failures = answers, failures
+        return answered, failed
 
     def _answer(self, now_ns: int) -> None:
         self._change(ANSWER[self.state], now_ns)

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import hashlib
 import logging
 import os
+import stat
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -33,6 +35,8 @@ SETTLE_S = 0.03
 """Between two readings that have to be the same; writing a file takes far less."""
 MAX_SETTLING_READS = 8
 """Files that never rest are then taken as they are."""
+DIGESTED_BYTES = 32 << 20
+"""Of a file; of what is behind them, which no usable file has, only the time of change counts."""
 
 logger = logging.getLogger(__name__)
 
@@ -80,9 +84,13 @@ class FileChanges:
             load: Loads them; what it raises is raised here.
             reload: Called after changes instead; if it raises, the old contents stay in force and
                 the log has its text, which must not quote the contents.
+
+        Raises:
+            OSError: A file is missing, or no regular file.
         """
         # The fingerprint comes first, so that a change during the load is noticed.
         group = Group(paths, reload or load)
+        see_regular(paths)
         load()
         if paths:
             self._groups.append(group)
@@ -110,6 +118,7 @@ class FileChanges:
             return False
         group.fingerprint = found[1]
         try:
+            see_regular(group.paths)
             group.reload()
         except Exception as error:  # noqa: BLE001 - whatever it is, what is in force stays so
             names = ", ".join(group.paths)
@@ -176,13 +185,34 @@ def fingerprint(paths: tuple[str, ...]) -> bytes:
     digest = hashlib.sha256()
     for path in paths:
         try:
-            content = Path(path).read_bytes()
+            with open_regular(path) as file:
+                left = DIGESTED_BYTES
+                while left and (content := file.read(min(left, 1 << 20))):
+                    digest.update(content)
+                    left -= len(content)
+                status = os.fstat(file.fileno())
         except OSError as error:
             digest.update(b"error %d\n" % (error.errno or 0))
         else:
-            digest.update(b"%d bytes\n" % len(content))
-            digest.update(content)
+            changed_ns = 0 if left else status.st_mtime_ns
+            digest.update(b"%d bytes, %d\n" % (status.st_size, changed_ns))
     return digest.digest()
+
+
+def see_regular(paths: tuple[str, ...]) -> None:
+    """See that files can be opened, and are regular ones; OSError if not."""
+    for path in paths:
+        open_regular(path).close()
+
+
+def open_regular(path: str | Path) -> BinaryIO:
+    """Open a file to read; a pipe, on which the reader might wait for ever, is an OSError."""
+    # Without O_NONBLOCK opening a pipe would wait for its writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return open(descriptor, "rb")  # noqa: PTH123 - of a descriptor, not of a path
 
 
 def watch_roots(paths: tuple[str, ...]) -> Roots:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from apfproxy.api.documents import LARGEST_INPUT_BYTES
 from apfproxy.api.flowcontrol.bootstrap import mandatory_objects
 from apfproxy.api.flowcontrol.types import kind_of
 from apfproxy.flowcontrol.preset import KUBERNETES
+from apfproxy.sources.file_changes import open_regular
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -102,11 +102,7 @@ def file_names(path: str) -> list[str]:
 
 def read_file(name: str) -> bytes:
     """Read one regular file, of which at most one byte more than can be decoded."""
-    # Without O_NONBLOCK opening a pipe would wait for its writer.
-    descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with open(descriptor, "rb") as file:  # noqa: PTH123 - of a descriptor, not of a path
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(0, "not a regular file")
+    with open_regular(name) as file:
         return file.read(LARGEST_INPUT_BYTES + 1)
 
 

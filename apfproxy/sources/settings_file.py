@@ -18,6 +18,7 @@ import yaml
 
 from apfproxy.errors import OperatorError
 from apfproxy.settings import Address, Bounds, Network, Settings
+from apfproxy.sources.file_changes import open_regular
 from apfproxy.sources.setting_values import (
     format_duration,
     is_text,
@@ -59,7 +60,7 @@ class SettingsError(OperatorError):
 def load_settings(path: Path) -> Settings:
     """Read a settings file, or raise SettingsError; its relative paths begin at its directory."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise SettingsError((f"{path}: {error.strerror or error}",)) from error

@@ -119,6 +119,17 @@ def test_of_the_process_before(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not given.is_of_systemd
 
 
+def test_the_process_before_was_killed() -> None:
+    """The successor serves nevertheless: nobody else does."""
+    ours, theirs = os.pipe()
+    heritage = Heritage.of({}, {}, is_of_systemd=False)
+    given = given_sockets(heritage.told(theirs))
+    os.close(ours)
+    given.serve()
+
+    assert not _is_open(theirs)
+
+
 def _is_open(descriptor: int) -> bool:
     try:
         os.fstat(descriptor)
@@ -135,8 +146,9 @@ def test_what_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
             given_sockets(of_systemd(1))
         for each in numbers[1:]:
             os.close(each)
-    with pytest.raises(OperatorError, match="descriptor 700 was given to listen: "):
-        given_sockets(of_systemd(1))
+    for count in (1, 10**12):
+        with pytest.raises(OperatorError, match="descriptor 700 was given to listen: "):
+            given_sockets(of_systemd(count))
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"ready": "a"}', '{"ready": 999}'])

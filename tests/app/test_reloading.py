@@ -592,6 +592,24 @@ async def test_what_may_recover_is_tried_again(tmp_path: Path) -> None:
     assert await watched(file, lambda: None)
 
 
+async def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
+    """Nobody means the defaults who writes the file, or has no room for it."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("logLevel: info")
+    process = ProxyProcess(BEFORE)
+    file = SettingsFile(path, lambda: dataclasses.replace(BEFORE, preset=HTTP_API))
+    file.read()
+    path.write_text("")
+    await reload(process, file)
+    refused = file.refused
+    path.unlink()
+    await reload(process, file)
+    await process.stop()
+
+    assert (f"{path}: is empty; write the settings that are meant",) == refused
+    assert HTTP_API == process.settings.preset  # what reads the file says that it is gone
+
+
 async def test_nothing_to_watch() -> None:
     """Without a file there is nothing to notice."""
     await SettingsFile(None, Settings).watch(asyncio.Event(), lambda: None)

@@ -14,6 +14,7 @@ from apfproxy.app.service_manager import ServiceManager
 from apfproxy.app.succession import Succession
 from apfproxy.errors import OperatorError
 from tests.app.test_service_manager import told
+from tests.end_to_end.scene import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,6 +27,15 @@ if "WATCHDOG_PID" in os.environ:
 os.write(json.loads(os.environ["APFPROXY_SUCCESSION"])["ready"], b"1")
 """
 ENDS = "raise SystemExit(3)"
+ENDS_IN_ORDER = """
+import pathlib, signal, sys
+def end(*_):
+    pathlib.Path({ended!r}).touch()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+pathlib.Path({begun!r}).touch()
+signal.pause()
+"""
 WAITS = "import time; time.sleep(600)"
 
 
@@ -118,6 +128,17 @@ async def test_nothing_to_give(error: Exception, caplog: pytest.LogCaptureFixtur
 
     assert "there is no successor, and this process goes on" in caplog.text
     assert str(error) in caplog.text
+
+
+async def test_one_that_starts_ends_in_order(tmp_path: Path) -> None:
+    """It may have accepted connections just now."""
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    scene = Scene(ENDS_IN_ORDER.format(begun=str(begun), ended=str(ended)))
+    scene.succession.ask()
+    await until(begun.exists)
+    await scene.succession.stop()
+
+    assert ended.exists()
 
 
 async def test_end_while_one_starts(

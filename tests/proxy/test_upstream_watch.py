@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from apfproxy.faults import Faults, Part
@@ -231,6 +232,17 @@ async def test_other_interval() -> None:
     await scene.look()
 
     assert 1 == scene.connector.probes
+
+
+async def test_another_server() -> None:
+    """What the one before did says nothing of it."""
+    scene = Scene()
+    await scene.look(1)
+    scene.counters.fail(UpstreamFailure.ANSWER_TIMEOUT, "of the one before", is_telling=True)
+    scene.watch.configure(replace(NEVER, address=Address(host="other", port=1)))
+    await scene.look()
+
+    assert UNKNOWN == scene.watch.state
 
 
 async def test_error_of_the_program() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,14 @@ from apfproxy.sources import file_changes
 from apfproxy.sources.file_changes import (
     MAX_SETTLING_READS,
     FileChanges,
+    fingerprint,
     notifications,
     watch_roots,
 )
 from tests.sources.writer import Writer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
     from pathlib import Path
 
     from apfproxy.sources.file_changes import Roots
@@ -106,6 +108,39 @@ async def test_change_that_is_no_good(tmp_path: Path, caplog: pytest.LogCaptureF
     ] == caplog.messages
     assert caplog.messages == problems
     assert [] == changes.problems
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+async def test_what_is_no_regular_file(tmp_path: Path, make: Callable[[Path], None]) -> None:
+    """It is refused, at once: a pipe could keep its reader waiting for ever."""
+    path = tmp_path / "a"
+    path.write_text("1")
+    reader = Reader(path)
+    changes = FileChanges(Writer())
+    changes.add((str(path),), reader)
+    path.unlink()
+    make(path)
+    with pytest.raises(OSError, match="not a regular file"):
+        changes.add((str(path),), reader)
+    found = await changes.check()
+
+    assert (0, ["1"]) == (found, reader.loaded)
+    assert changes.problems[0].endswith(f"not a regular file: '{path}'")
+
+
+def test_fingerprint_of_a_huge_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first part is read; of the rest the size and the time of the change count."""
+    monkeypatch.setattr(file_changes, "DIGESTED_BYTES", 4)
+    path = tmp_path / "a"
+    path.write_bytes(b"12345")
+    os.utime(path, ns=(1, 1))
+    before = fingerprint((str(path),))
+    path.write_bytes(b"1234!")
+    os.utime(path, ns=(1, 1))
+    assert before == fingerprint((str(path),))
+    os.utime(path, ns=(2, 2))
+
+    assert before != fingerprint((str(path),))
 
 
 async def test_file_that_is_gone_and_comes_back(tmp_path: Path) -> None:
