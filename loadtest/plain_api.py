@@ -1,11 +1,13 @@
 """Show that the preset http isolates clients of a plain API as well as HAProxy, and at once.
 
 An origin needs 20 ms for a request and serves 20 at once.  Before it stand, in turn, HAProxy with
-`maxconn 20` and a better priority class for the modest client, and apfproxy with `--preset http`
-and 20 seats.  As soon as the proxy listens, a greedy client keeps 150 requests in flight and a
-modest one 2.  The throughput of each is counted in the first second, which begins with the first
-request, and in the seconds after.  The proxies take turns, several rounds, and medians are
-compared: the modest client is to have 95 % of what it has behind HAProxy, the greedy one 90 %.
+`maxconn 20` and a better priority class for the modest client; apfproxy with `--preset http` and 20
+seats, which treats both clients alike; and the same with a FlowSchema that gives the modest client
+the level `interactive`, as HAProxy's configuration names it, too.  As soon as the proxy listens, a
+greedy client keeps 150 requests in flight and a modest one 2.  The throughput of each is counted in
+the first second, which begins with the first request, and in the seconds after.  The proxies take
+turns, several rounds, and medians are compared with HAProxy's: of the modest client all of it, or
+95 % where it is treated like the other; of the greedy one 90 %.
 
     python -m loadtest.plain_api --rounds 5 --seconds 5 --json plain_api.json
 """
@@ -34,11 +36,28 @@ DELAY_MS = 20
 JITTER_PERCENT = 20
 GREEDY, MODEST = ("greedy", 150), ("modest", 2)
 """Names, and requests in flight."""
-HAPROXY, APFPROXY = "haproxy", "apfproxy"
+HAPROXY, ALIKE, LEVELS = "haproxy", "alike", "levels"
+PROXIES = (HAPROXY, ALIKE, LEVELS)
 FIRST, AFTER = "first second", "after"
-LEAST = {MODEST[0]: 0.95, GREEDY[0]: 0.9}
-"""Of HAProxy's throughput.  A proxy in Python adds some tenths of a millisecond to 20, and in the
-first second the time in which it accepts 152 connections."""
+LEAST = {
+    ALIKE: {MODEST[0]: 0.95, GREEDY[0]: 0.9},
+    LEVELS: {MODEST[0]: 1.0, GREEDY[0]: 0.9},
+}
+"""Of HAProxy's throughput.  A client that is treated like others waits for its turn, which is the
+next; a proxy in Python adds some tenths of a millisecond to 20."""
+
+INTERACTIVE = f"""
+apiVersion: flowcontrol.apiserver.k8s.io/v1
+kind: FlowSchema
+metadata: {{name: people}}
+spec:
+  matchingPrecedence: 500
+  priorityLevelConfiguration: {{name: interactive}}
+  distinguisherMethod: {{type: ByUser}}
+  rules:
+  - subjects: [{{kind: User, user: {{name: {MODEST[0]}}}}}]
+    nonResourceRules: [{{verbs: ["*"], nonResourceURLs: ["*"]}}]
+"""
 
 HAPROXY_CONFIG = """
 global
@@ -61,11 +80,14 @@ backend origin
 
 def start(name: str, directory: Path, upstream_port: int) -> Process:
     """Start one of the proxies; LoadTestError if it does not start."""
-    if name == APFPROXY:
+    if name != HAPROXY:
+        arguments = ["--preset", "http", "--server-concurrency-limit", str(SEATS)]
+        if name == LEVELS:
+            objects = directory / "people.yaml"
+            objects.write_text(INTERACTIVE)
+            arguments += ["--objects", str(objects)]
         process, _ = start_apfproxy(
-            upstream_port=upstream_port,
-            directory=directory,
-            arguments=["--preset", "http", "--server-concurrency-limit", str(SEATS)],
+            upstream_port=upstream_port, directory=directory, arguments=arguments
         )
         return process
     (port,) = free_ports(1)
@@ -93,13 +115,12 @@ def measure(
     options: argparse.Namespace, directory: Path
 ) -> tuple[dict[str, dict[str, dict[str, float]]], list[str]]:
     """Medians by proxy, client and part of the time, and what is below its limit."""
-    rounds: dict[str, list[dict[str, dict[str, float]]]] = {HAPROXY: [], APFPROXY: []}
+    rounds: dict[str, list[dict[str, dict[str, float]]]] = {name: [] for name in PROXIES}
     arguments = ["--delay-ms", str(DELAY_MS), "--jitter-percent", str(JITTER_PERCENT)]
     arguments += ["--slots", str(SEATS)]
     with start_origin(directory=directory, arguments=arguments) as origin:
         for number in range(options.rounds):
-            order = (HAPROXY, APFPROXY) if number % 2 else (APFPROXY, HAPROXY)
-            for name in order:
+            for name in PROXIES if number % 2 else reversed(PROXIES):
                 with start(name, directory, origin.port) as process:
                     rounds[name].append(loaded(process.port, options.seconds))
     medians = {
@@ -112,17 +133,19 @@ def measure(
         }
         for name, found in rounds.items()
     }
-    print(f"{'':14}{'':14}{'haproxy':>10}{'apfproxy':>10}{'ratio':>8}   answers a second, medians")
+    print(f"{'':14}{'':14}{HAPROXY:>9}{ALIKE:>9}{LEVELS:>9}   answers a second, medians")
     wrong = []
     for user, _ in (MODEST, GREEDY):
         for part in (FIRST, AFTER):
-            theirs, ours = (medians[name][user][part] for name in (HAPROXY, APFPROXY))
-            ratio = ours / theirs
-            is_met = ratio >= LEAST[user]
-            verdict = "" if is_met else f"   below {LEAST[user]}"
-            print(f"{user:14}{part:14}{theirs:>10.1f}{ours:>10.1f}{ratio:>8.3f}{verdict}")
-            if not is_met:
-                wrong.append(f"{user}, {part}: {ratio:.3f} of HAProxy's, below {LEAST[user]}")
+            numbers = [medians[name][user][part] for name in PROXIES]
+            cells = "".join(f"{number:>9.1f}" for number in numbers)
+            ratios = [number / numbers[0] for number in numbers[1:]]
+            print(f"{user:14}{part:14}{cells}   {ratios[0]:.3f}, {ratios[1]:.3f} of HAProxy's")
+            wrong += [
+                f"{user}, {part}, {name}: {ratio:.3f} of HAProxy's, below {LEAST[name][user]}"
+                for name, ratio in zip(PROXIES[1:], ratios, strict=True)
+                if ratio < LEAST[name][user]
+            ]
     return medians, wrong
 
 
