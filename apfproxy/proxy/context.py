@@ -13,7 +13,7 @@ from apfproxy.proxy.client_limits import ClientLimits, LimitsInForce
 from apfproxy.proxy.identification import NO_IDENTIFICATION
 from apfproxy.proxy.read_buffer import READ_BYTES
 from apfproxy.proxy.told import Audience
-from apfproxy.proxy.traces import made_audit_ids
+from apfproxy.proxy.traces import made_audit_lines
 from apfproxy.rare_log import RareLog
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Context:
         absences: Hears of clients that leave while nothing is read of them.
         access_log: Gets each request at its end; None for no log.
         audience: Those whose answers tell how flow control treated the request.
-        audit_ids: New ones.
+        audit_lines: Header lines of new Audit-IDs.
         authenticator: Authenticates clients.
         client_kinds: Tells clients apart, and keeps their heads.
         connections: Clients' connections that are open.
@@ -135,7 +135,7 @@ class Context:
         self.in_force = LimitsInForce.of(settings)
         self.has_audit_ids = has_audit_ids(settings)
         self.audience = Audience(settings.downstream.explain_answers_to)
-        self.audit_ids = made_audit_ids()
+        self.audit_lines = made_audit_lines()
 
     def configure(self, settings: Settings, identification: Identification) -> None:
         """Put settings in force, and who may ask, for requests that come from now on."""

@@ -76,7 +76,7 @@ class ExchangeBase:
         "_identification",
         "_is_chunked",
         "_is_whole",
-        "_made_id",
+        "_made_line",
         "_request_bytes",
         "_sent_ns",
         "_slow_level",
@@ -120,8 +120,8 @@ class ExchangeBase:
         """For the access log: when it came; 0 if it was not held up since."""
         self._sent_ns = 0
         """When it was let go to the origin; 0 before."""
-        self._made_id = ""
-        """The Audit-ID that the proxy gave it; "" for none."""
+        self._made_line = b""
+        """The header line of the Audit-ID that the proxy gave it; b"" for none."""
         self._why = ""
         """For the access log: why it waited."""
         self._upstream: UpstreamConnection | None = None
@@ -231,8 +231,7 @@ class ExchangeBase:
             connection = b"Connection: close\r\n"
         elif self.head.is_http_10:
             connection = b"Connection: keep-alive\r\n"
-        audit = audit_line(self._find_audit_id())
-        extra = lines + audit + self._class_lines(now_ns, reason)
+        extra = lines + self._audit_line() + self._class_lines(now_ns, reason)
         answer = build(is_head=self.head.is_head, extra=extra, connection=connection)
         client.send(answer)
         self._log(now_ns, code, 0, answers.body_bytes(answer), reason, why)
@@ -251,24 +250,23 @@ class ExchangeBase:
         audience = context.audience
         if not audience.is_empty and audience.has(request.user):
             return request.lines_for(found) + told_lines(self.passage, now_ns, reason)
-        if context.has_audit_ids:
-            return request.lines_for(found)
         # The usual way: `on_answer` finds the lines there, and asks no more.
         if request.lines_of is not found:
             request.take_class(found)
         return request.class_lines
 
-    def _find_audit_id(self) -> str:
-        """The client's Audit-ID, or one that is made for the request."""
-        if self._made_id:
-            return self._made_id
+    def _audit_line(self) -> bytes:
+        """The header line of the client's Audit-ID, or of one that is made for the request."""
+        if self._made_line:
+            return self._made_line
         sender = self.head.sender
-        if sender.audit_id is None:
-            sender.audit_id = self.request.header("Audit-ID")
-        if sender.audit_id:
-            return sender.audit_id
-        self._made_id = made = next(self._context.audit_ids)
-        return made
+        own = sender.audit_line
+        if own is None:
+            audit_id = self.request.header("Audit-ID")
+            own = sender.audit_line = audit_line(audit_id) if audit_id else b""
+        if not own:
+            own = self._made_line = next(self._context.audit_lines)
+        return own
 
     def _leave_origin(self, now_ns: int) -> None:
         """Give up the answer, and all that the request holds."""
@@ -405,7 +403,7 @@ class ExchangeBase:
                 upstream_status,
                 body_bytes,
                 reason,
-                self._made_id,
+                self._made_line,
                 "; ".join(filter(None, (why, self._why))),
             )
         )

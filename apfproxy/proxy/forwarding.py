@@ -26,7 +26,7 @@ from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.request_fields import VIA
 from apfproxy.proxy.request_log import Failure, Record
 from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead, is_event_stream
-from apfproxy.proxy.traces import audit_line, has_audit_line
+from apfproxy.proxy.traces import has_audit_line
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.proxy.upgrade import switch_lines, switched
 from apfproxy.proxy.watch_seats import WatchSeats
@@ -90,17 +90,15 @@ class Forwarding(ExchangeBase):
 
     def _with_audit_id(self, head: bytes) -> bytes:
         """The head to forward with an Audit-ID, if the client has not sent one."""
-        self._find_audit_id()
-        if not self._made_id:
-            return head
-        return b"".join((head[:-2], b"Audit-ID: ", self._made_id.encode(), b"\r\n\r\n"))
+        line = self._audit_line()
+        return b"".join((head[:-2], line, b"\r\n")) if line is self._made_line else head
 
     def _answer_lines(self, head: ResponseHead, now_ns: int) -> bytes:
         """The header lines that are added to the origin's."""
         lines = self._class_lines(now_ns)
-        if not self._context.has_audit_ids or has_audit_line(head.lines):
-            return lines
-        return lines + audit_line(self._made_id or self._find_audit_id())
+        if self._context.has_audit_ids and not has_audit_line(head.lines):
+            lines += self._audit_line()
+        return lines
 
     def on_no_connection(self, code: int, reason: str) -> None:
         """The origin cannot be reached."""
@@ -123,9 +121,9 @@ class Forwarding(ExchangeBase):
 
     def on_answer(self, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
         """Pass the final head on, with as much of the body as came with it."""
-        client, request, status = self._client, self.head, head.status
-        now_ns = self._context.clock.now_ns()
-        origin = self._context.counters.upstream
+        context, client, request, status = self._context, self._client, self.head, head.status
+        now_ns = context.clock.now_ns()
+        origin = context.counters.upstream
         answers = origin.answers
         answers[status] = answers.get(status, 0) + 1
         origin.head_ns.observe(now_ns - self._sent_ns)
@@ -153,7 +151,7 @@ class Forwarding(ExchangeBase):
                 # The origin may wait for bytes of a protocol that it will not get.
                 self._is_whole = False
         asked = self.request
-        known = asked.lines_of is self.passage.classification
+        known = asked.lines_of is self.passage.classification and not context.has_audit_ids
         lines = asked.class_lines if known else self._answer_lines(head, now_ns)
         client.send(b"".join((head.lines, VIA, lines, framing, connection, body)))
         if is_whole:
@@ -313,7 +311,7 @@ class Forwarding(ExchangeBase):
                     status,
                     self._body_bytes,
                     "",
-                    self._made_id,
+                    self._made_line,
                     self._why,
                 )
             )

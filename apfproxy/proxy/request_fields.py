@@ -183,13 +183,13 @@ class Sender:
         fields: Those.
         identity: As authenticated last; None before.
         logged: User that the access log's text, the second, was made of.
-        audit_id: Their Audit-ID; "" if there is none, None before anybody asked.
+        audit_line: That of their Audit-ID; b"" if there is none, None before anybody asked.
     """
 
     fields: RequestFields
     identity: Identity | None = None
     logged: tuple[User, str] | None = None
-    audit_id: str | None = None
+    audit_line: bytes | None = None
 
 
 def read_fields(lines: Lines, rules: FieldRules, *, is_http_10: bool) -> RequestFields:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from apfproxy.faults import Part, report
-from apfproxy.proxy.traces import MAX_AUDIT_ID, read_traces
+from apfproxy.proxy.traces import MADE_ID, MAX_AUDIT_ID, read_traces
 from apfproxy.settings import ERRORS
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Record(msgspec.Struct, gc=False):
         status, upstream_status: Sent, and the origin's; 0 for none.
         body_bytes: Of the answer.
         reason: Why it was rejected or failed; "" if it was not.
-        audit_id: That the proxy gave it; "" for none.
+        made_line: The header line of the Audit-ID that the proxy gave it; b"" for none.
         why: Why it waited, was rejected or failed, in words; "" if it did not.
     """
 
@@ -103,7 +103,7 @@ class Record(msgspec.Struct, gc=False):
     upstream_status: int
     body_bytes: int
     reason: str
-    audit_id: str = ""
+    made_line: bytes = b""
     why: str = ""
 
 
@@ -265,7 +265,8 @@ class RequestLog:
                 answer = answers[status]
             else:
                 answer = answer_text(status, record.upstream_status)
-            found_by = f',"auditId":"{record.audit_id}"' if record.audit_id else ""
+            line = record.made_line
+            found_by = f',"auditId":"{line[MADE_ID].decode()}"' if line else ""
             why = f',"why":{quoted(record.why)}' if record.why else ""
             append(
                 f"{second_text}{digits[begun_us // 1000]}{digits[begun_us % 1000]}"

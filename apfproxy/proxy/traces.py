@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 MAX_AUDIT_ID = 64
 """Characters of an Audit-ID in a log, as in kube-apiserver's; header fields have all of it."""
 
-BATCH = 1024
-LAST_DIGITS = 1 << 48
-"""How many values the last digits of a UUID can have."""
+_NAME, _END = b"Audit-Id: ", b"\r\n"
+MADE_ID = slice(len(_NAME), -len(_END))
+"""Of the header line of an Audit-ID: the ID."""
+_LINE_ENDS = tuple(b"%02x%b" % (number, _END) for number in range(256))
+BATCH = len(_LINE_ENDS)
 
 _FIELDS = re.compile(
     rb"^(audit-id|traceparent|user-agent):[ \t]*([^\r\n]*)", re.MULTILINE | re.IGNORECASE
@@ -57,23 +59,23 @@ def read_traces(fields: bytes) -> Traces:
     )
 
 
-def made_audit_ids() -> Iterator[str]:
-    """New Audit-IDs, for ever, each of the form of a UUID of version 4.
+def made_audit_lines() -> Iterator[bytes]:
+    """The header lines of new Audit-IDs, for ever, each of the form of a UUID of version 4.
 
     Those of a batch differ in their last digits only, which takes a tenth of the time of UUIDs that
     are all random: an Audit-ID has to be unique, it is no secret.
     """
     while True:
         text = os.urandom(16).hex()
-        prefix = f"{text[:8]}-{text[8:12]}-4{text[13:16]}-8{text[17:20]}-"
-        first = int(text[20:], 16)
-        for number in range(first, first + BATCH):
-            yield f"{prefix}{number % LAST_DIGITS:012x}"
+        audit_id = f"{text[:8]}-{text[8:12]}-4{text[13:16]}-8{text[17:20]}-{text[20:30]}"
+        start = _NAME + audit_id.encode()
+        for end in _LINE_ENDS:
+            yield start + end
 
 
 def audit_line(audit_id: str) -> bytes:
     """The header line of an Audit-ID."""
-    return b"Audit-Id: %b\r\n" % audit_id.encode()
+    return _NAME + audit_id.encode() + _END
 
 
 def _first(values: list[bytes] | tuple[()]) -> str:

@@ -28,6 +28,7 @@ from apfproxy.proxy.request_log import (
     quoted,
     text_of,
 )
+from apfproxy.proxy.traces import audit_line
 from apfproxy.request.attributes import parse_attributes
 from apfproxy.request.target import KNOWN_PARAMETERS
 from apfproxy.request.user import User
@@ -322,10 +323,11 @@ def test_audit_id_and_why() -> None:
     """What the proxy gave the request, and says of it, is in its line."""
     recorder = Recorder()
     head = head_of()
+    why, line = 'b "c"\n', audit_line("a-1")
     recorder.log.take(
-        Record(head, head.user, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "", "a-1", 'b "c"\n')
+        Record(head, head.user, None, "::1", 0, 1, 2, 3, 1, 200, 200, 0, "", line, why)
     )
     recorder.log.flush()
-    (line,) = recorder.lines
+    (made,) = recorder.lines
 
-    assert ("a-1", 'b "c"\n') == (line["auditId"], line["why"])
+    assert ("a-1", why) == (made["auditId"], made["why"])
