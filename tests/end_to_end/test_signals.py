@@ -204,7 +204,8 @@ def test_broken_settings(site: Site, breaking: Callable[[str], str], problem: st
 
 def test_without_a_file() -> None:
     """There is nothing to change, and the process goes on."""
-    with command("serve", "--upstream", "http://127.0.0.1:9", "--listen", "127.0.0.1:0") as served:
+    listening = ("--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0")
+    with command("serve", "--upstream", "http://127.0.0.1:9", *listening) as served:
         served.line("listens on")
         changed = hung_up(served)
         code, _ = served.end()
@@ -261,7 +262,8 @@ def test_while_it_drains(site: Site) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [("serve", "--upstream", "http://127.0.0.1:9"), ("apiserver",)]
+    "arguments",
+    [("serve", "--upstream", "http://127.0.0.1:9", "--admin", "127.0.0.1:0"), ("apiserver",)],
 )
 def test_signals_without_a_meaning(arguments: tuple[str, ...]) -> None:
     """They do nothing but write a line."""
