@@ -10,11 +10,11 @@ group, and in a namespace unless told otherwise.
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from apfproxy.api.schema.mistakes import closest
 from apfproxy.request.attributes import AttributesError, parse_attributes
 from apfproxy.request.known_resources import KNOWN_GROUPS
 
@@ -147,8 +147,8 @@ def doubts_about(words: Sequence[str]) -> tuple[str, ...]:
     _, group, resource = _resource_of(what.partition("/")[0])
     if group or resource in GROUP_OF:
         return ()
-    close = difflib.get_close_matches(resource, GROUP_OF, 1)
-    hint = f"did you mean {close[0]}?" if close else "one of another group is RESOURCE.GROUP"
+    close = closest(resource, GROUP_OF, likeness=0.6)
+    hint = f"did you mean {close}?" if close else "one of another group is RESOURCE.GROUP"
     return (f"no resource of Kubernetes is called {resource}; {hint}",)
 
 

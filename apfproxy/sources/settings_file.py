@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import re
 import types
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
+from apfproxy.api.schema.mistakes import closest
 from apfproxy.errors import OperatorError
 from apfproxy.settings import Address, Bounds, Network, Settings
 from apfproxy.sources.file_changes import open_regular
@@ -257,10 +257,8 @@ class SettingsReader:
 
 def suggestion(key: str, known: list[str], path: str) -> str:
     """Name the key that was likely meant: here, in another section, or else all of them."""
-    by_lower = {name.lower(): name for name in known}
-    close = difflib.get_close_matches(key.lower(), by_lower, n=1, cutoff=0.6)
-    if close:
-        return f"; did you mean {by_lower[close[0]]}?"
+    if close := closest(key, known, likeness=0.6):
+        return f"; did you mean {close}?"
     for other in setting_paths():
         if other.rpartition(".")[2].lower() == key.lower():
             return f"; did you mean {other}?"
