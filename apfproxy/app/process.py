@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy import __version__
+from apfproxy.api.decode import parts_of
 from apfproxy.app.admin_listener import AdminListener, AdminParts
 from apfproxy.app.counts_in_force import CountsInForce
 from apfproxy.app.descriptors import DescriptorWatch
@@ -406,7 +407,7 @@ class ProxyProcess:
         self, problems: tuple[Problem, ...], dangling: tuple[str, ...], *, is_whole: bool
     ) -> None:
         """Say everywhere what became of the configuration."""
-        texts = tuple(map(str, problems))
+        texts = tuple(parts_of(problems))
         self.config_status.loaded(len(problems), time.time())
         self.configuration_events.loaded(
             time.time(), self.controller.generation, texts, dangling, is_whole=is_whole

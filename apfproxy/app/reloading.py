@@ -26,7 +26,7 @@ from apfproxy.app.settings_checks import check_combination, check_identities
 from apfproxy.errors import OperatorError
 from apfproxy.faults import Part, report
 from apfproxy.sources.file_changes import at_rest, fingerprint, notifications, watch_files
-from apfproxy.sources.settings_file import is_section, setting_key
+from apfproxy.sources.settings_file import SettingsLines, is_section, setting_key
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
@@ -102,6 +102,17 @@ class SettingsFile:
         self._fingerprint = fingerprint(self._paths)
         return self._read()
 
+    def problems_of(self, error: OperatorError) -> tuple[str, ...]:
+        """What is wrong, a line for each problem; with the setting that names a file, if one does.
+
+        It blocks on the file system.
+        """
+        problems = tuple(str(error).splitlines())
+        for path in self._paths:
+            lines = SettingsLines(Path(path))
+            problems = tuple(map(lines.of_named_file, problems))
+        return problems
+
     def read_again(self) -> Settings:
         """Read other settings; OperatorError if they cannot be used, or the file is empty by now.
 
@@ -164,12 +175,13 @@ async def reload(process: Reloadable, file: SettingsFile) -> None:
         fixed = changes(settings, new)
         check_merged(settings, fixed)
     except OperatorError as error:
-        refuse(process, file, error, may_recover=False)
+        refuse(process, file, tuple(str(error).splitlines()), may_recover=False)
         return
     try:
         await process.renew(settings)
     except OperatorError as error:
-        refuse(process, file, error, may_recover=True)
+        problems = await asyncio.to_thread(file.problems_of, error)
+        refuse(process, file, problems, may_recover=True)
         return
     changed = changes(before, settings)
     if (before.log_level, before.log_format) != (settings.log_level, settings.log_format):
@@ -185,10 +197,9 @@ async def reload(process: Reloadable, file: SettingsFile) -> None:
 
 
 def refuse(
-    process: Reloadable, file: SettingsFile, error: OperatorError, *, may_recover: bool
+    process: Reloadable, file: SettingsFile, problems: tuple[str, ...], *, may_recover: bool
 ) -> None:
     """Say why the settings stay as they are; once, however often they are tried."""
-    problems = tuple(str(error).splitlines())
     is_new = problems != file.refused
     file.refused, file.may_recover = problems, may_recover
     process.health.report(SETTINGS, "; ".join(problems))

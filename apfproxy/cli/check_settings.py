@@ -83,7 +83,8 @@ def findings_of(path: Path) -> Findings:
         problems = asyncio.run(problems_of(settings))
     finally:
         root.removeHandler(warnings)
-    found.unusable += [lines.located(problem) for problem in problems]
+    # A file that two settings name, such as the token of a kubeconfig, is wrong once.
+    found.unusable += dict.fromkeys(lines.located(problem) for problem in problems)
     found.warnings += [lines.located(text) for text in warnings.texts]
     if not found.unusable and (kept := kept_seats(settings)) is not None:
         found.warnings.append(lines.located(f"flowControl.serverConcurrencyLimit: {kept}"))

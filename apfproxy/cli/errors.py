@@ -9,7 +9,7 @@ import click
 from apfproxy.errors import OperatorError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable, Iterable
 
 OK = 0
 FAILED = 1
@@ -33,12 +33,15 @@ class SettingsFileError(CommandError):
     exit_code = USAGE
 
 
-async def exit_code(serving: Awaitable[bool]) -> int:
+async def exit_code(
+    serving: Awaitable[bool], problems_of: Callable[[OperatorError], Iterable[str]] | None = None
+) -> int:
     """`OK` once serving ended in order, `FAILED` if a second signal cut the end short.
 
-    CommandError if it cannot start.
+    CommandError if it cannot start; `problems_of` gives its lines, if it knows more than the error.
     """
     try:
         return OK if await serving else FAILED
     except OperatorError as error:
-        raise CommandError(*str(error).splitlines()) from error
+        lines = str(error).splitlines() if problems_of is None else problems_of(error)
+        raise CommandError(*lines) from error

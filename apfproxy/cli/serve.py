@@ -345,4 +345,7 @@ async def run(
         given, manager = given_sockets(os.environ), ServiceManager(os.environ)
         return ProxyProcess(settings, file, given=given, manager=manager)
 
-    return await exit_code(serve_until_signal(make, on_started, hangup=Hangup.RELOAD))
+    return await exit_code(
+        serve_until_signal(make, on_started, hangup=Hangup.RELOAD),
+        None if file is None else file.problems_of,
+    )

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import parts_of
+from apfproxy.api.field_errors import counted
 from apfproxy.errors import OperatorError
 from apfproxy.flowcontrol.preset import KUBERNETES
 from apfproxy.sources.file_changes import at_rest, notifications, watch_files
@@ -156,7 +157,7 @@ class ObjectFiles:
                     logging.INFO if count else logging.WARNING,
                     "generation %d of the configuration: %s from %s",
                     self._controller.generation,
-                    f"{count} objects" if count else "no objects at all",
+                    counted(count, "object") if count else "no objects at all",
                     ", ".join(self.paths),
                 )
             log_unused(dangling)

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from apfproxy.api.decode import Problem, parts_of
+from apfproxy.api.field_errors import counted
 from apfproxy.api.flowcontrol.additions import PREFIX
 from apfproxy.api.flowcontrol.objects import read_object
 from apfproxy.api.flowcontrol.types import kind_of
@@ -126,9 +127,9 @@ class InForce:
     def _commit(self, digest: Digest, count: int) -> None:
         self._controller.commit(digest)
         logger.info(
-            "generation %d of the configuration: %d objects from %s",
+            "generation %d of the configuration: %s from %s",
             self._controller.generation,
-            count,
+            counted(count, "object"),
             self.name,
         )
         told = frozenset(self._dangling)

@@ -131,21 +131,33 @@ class SettingsLines:
         elif isinstance(node, yaml.ScalarNode) and node.value:
             self._named[str(self._path.parent / node.value)] = prefix
 
-    def located(self, problem: str) -> str:
-        """The problem with the file, its line and its setting, as far as they can be told."""
-        own = re.match(r"(.+?):[0-9]+: ", problem)
-        if own is not None and any(own[1].startswith(name) for name in self._named):
-            return problem  # it says where it is, in a file that is named here
+    def of_named_file(self, problem: str) -> str:
+        """The problem with the line and the setting that names the file that it is of, if any."""
+        if self._is_placed(problem):
+            return problem
         if self._line_of(problem.partition(": ")[0].partition(" ")[0]) is None:
             words = [word.removesuffix(":") for word in problem.split()]
             setting = next((self._named[word] for word in words if word in self._named), None)
             if setting is not None:
                 return f"{self._path}:{self._lines[setting]}: {setting}: {problem}"
+        return problem
+
+    def located(self, problem: str) -> str:
+        """The problem with the file, its line and its setting, as far as they can be told."""
+        if self._is_placed(problem):
+            return problem
+        if (named := self.of_named_file(problem)) != problem:
+            return named
         for path in re.findall(r"[A-Za-z]+(?:\.[A-Za-z]+|\[[0-9]+\])*", problem):
             line = self._line_of(path)
             if line is not None:
                 return f"{self._path}:{line}: {problem}"
         return f"{self._path}: {problem}"
+
+    def _is_placed(self, problem: str) -> bool:
+        """Whether the problem says where it is, in a file that is named here."""
+        own = re.match(r"(.+?):[0-9]+: ", problem)
+        return own is not None and any(own[1].startswith(name) for name in self._named)
 
     def _line_of(self, path: str) -> int | None:
         """The line of a setting, or else of the section that it would be in."""

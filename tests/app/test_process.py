@@ -138,7 +138,9 @@ async def test_objects_take_effect_and_problems_show(
     monkeypatch.setattr(ObjectFiles, "watch", lambda _files, _beat: asyncio.Event().wait())
     await process.start()
     assert isinstance(process.objects.source, ObjectFiles)
-    for text in ("broken", SCHEMA.replace("NAME", "x").replace("LEVEL", "gone"), level("second")):
+    broken = level("first").replace("nominalConcurrencyShares: ", "nominalConcurrencyShares: no")
+    line = 1 + broken[: broken.index(": no")].count("\n")  # of the field
+    for text in (broken, SCHEMA.replace("NAME", "x").replace("LEVEL", "gone"), level("second")):
         path.write_text(text)
         await process.objects.source.reload()
         seen.append(process.health.problem("configuration"))
@@ -147,7 +149,7 @@ async def test_objects_take_effect_and_problems_show(
 
     assert is_ready
     assert seen[0] is not None
-    assert seen[0].startswith(f"the last change is not in force: {path}:1: ")
+    assert seen[0].startswith(f"the last change is not in force: {path}:{line}: ")
     assert seen[1] is not None
     assert seen[1].startswith("FlowSchema 'x': spec.priorityLevelConfiguration.name: ")
     assert seen[2] is None

@@ -21,6 +21,7 @@ from apfproxy.errors import OperatorError
 from apfproxy.settings import (
     HTTP_API,
     Address,
+    AuthenticationSettings,
     DownstreamSettings,
     DownstreamTlsSettings,
     DrainSettings,
@@ -590,6 +591,20 @@ async def test_what_may_recover_is_tried_again(tmp_path: Path) -> None:
     file.may_recover = True
 
     assert await watched(file, lambda: None)
+
+
+async def test_a_file_that_a_setting_names(tmp_path: Path) -> None:
+    """If it cannot be used, its setting is named with its line, as `check --settings` does."""
+    path, keys = tmp_path / "settings.yaml", tmp_path / "keys.csv"
+    path.write_text("authentication:\n  tokenFile: keys.csv\n")
+    process = ProxyProcess(BEFORE)
+    authentication = AuthenticationSettings(token_file=str(keys))
+    file = SettingsFile(path, lambda: dataclasses.replace(BEFORE, authentication=authentication))
+    await reload(process, file)
+    await process.stop()
+
+    lacking = f"{keys}: cannot be read: No such file or directory"
+    assert (f"{path}:2: authentication.tokenFile: {lacking}",) == file.refused
 
 
 async def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:

@@ -92,6 +92,12 @@ def test_ok(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
             id="objects",
         ),
         pytest.param(
+            GOOD + "authentication:\n  tokenFile: no.csv\n  apiKeys: {file: no.csv}\n",
+            1,
+            ["f.yaml:9: authentication.apiKeys.file: no.csv: cannot be read: No such file"],
+            id="one-file-twice",
+        ),
+        pytest.param(
             GOOD + "accessLog: {path: /nowhere/log}\n",
             1,
             ["f.yaml:7: accessLog.path: /nowhere/log: its directory does not exist"],

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from apfproxy.app import running
+from apfproxy.app.reloading import SettingsFile
 from apfproxy.cli import serve as serve_module
 from apfproxy.cli.errors import CommandError
 from apfproxy.cli.main import main
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from apfproxy.app.process import ProxyProcess
-    from apfproxy.app.reloading import SettingsFile
 
 
 @pytest.fixture
@@ -393,3 +393,19 @@ async def test_broken_objects(tmp_path: Path) -> None:
         await run(settings)
 
     assert len(caught.value.message.splitlines()) == 2
+
+
+async def test_a_file_that_a_setting_names(tmp_path: Path) -> None:
+    """The setting is named, too, with its line."""
+    path, token = tmp_path / "settings.yaml", tmp_path / "token"
+    path.write_text("upstream:\n  tokenFile: token\n")
+    token.touch()
+    settings = dataclasses.replace(
+        settings_for(9), upstream=UpstreamSettings(token_file=str(token))
+    )
+    with pytest.raises(CommandError) as caught:
+        await run(settings, file=SettingsFile(path, lambda: settings))
+
+    assert caught.value.message == (
+        f"{path}:2: upstream.tokenFile: the token file {token} is empty; write one token into it"
+    )
