@@ -364,7 +364,7 @@ ALL, ERRORS = "all", "errors"
 class AccessLogSettings:
     """A line of JSON for each request."""
 
-    path: str | None = None
+    path: str | None = field(default=None, metadata={"form": "path", "words": ("-",)})
     requests: str = field(default=ALL, metadata={"choices": (ALL, ERRORS)})
     sampled_percent: int = bounded(100, 0, 100)
     max_queued: int = bounded(65536, 1)

@@ -76,7 +76,8 @@ def relative_to(directory: Path, record: Record) -> Record:
         value = getattr(record, field.name)
         many = value if isinstance(value, tuple) else (value,)
         if field.metadata.get("form") == "path":
-            many = tuple(None if each is None else str(directory / each) for each in many)
+            words = (None, *field.metadata.get("words", ()))  # which are no paths
+            many = tuple(each if each in words else str(directory / each) for each in many)
         else:
             many = tuple(
                 relative_to(directory, each) if is_section(type(each)) else each for each in many

@@ -312,6 +312,15 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
     assert (str(tmp_path / "a.yaml"), "/etc/b") == load_settings(path).flow_control.objects
 
 
+@pytest.mark.parametrize(("text", "expected"), [("a.log", "{}/a.log"), ('"-"', "-"), ("", None)])
+def test_access_log(tmp_path: Path, text: str, expected: str | None) -> None:
+    """It is by the settings file, unless it is standard output."""
+    path = tmp_path / "settings.yaml"
+    path.write_text(f"accessLog: {{path: {text}}}")
+
+    assert load_settings(path).access_log.path == (expected and expected.format(tmp_path))
+
+
 def test_missing_file(tmp_path: Path) -> None:
     """A file that is not there is named, with the system's reason."""
     path = tmp_path / "settings.yaml"
