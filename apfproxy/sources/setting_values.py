@@ -158,8 +158,13 @@ def split_url(text: str) -> SplitResult:
         url = urlsplit(text)
         url.port  # noqa: B018 - the property raises if the port is bad
     except ValueError as error:
-        raise ValueError(f"expected a URL, not {text!r}: {error}") from None
+        raise ValueError(f"expected a URL, not {shown(text)}: {error}") from None
     return url
+
+
+def shown(url: str) -> str:
+    """A wrong URL as messages have it: without what may be a password or a token."""
+    return repr(re.sub(r"//[^/?#]*@", "//...@", url).partition("?")[0])
 
 
 def parse_origin(text: str) -> Address:
@@ -168,11 +173,11 @@ def parse_origin(text: str) -> Address:
         return parse_unix(text)
     url = split_url(text)
     if url.scheme not in DEFAULT_PORTS or not url.hostname:
-        raise ValueError(f"expected a URL such as http://127.0.0.1:8000, not {text!r}")
+        raise ValueError(f"expected a URL such as http://127.0.0.1:8000, not {shown(text)}")
     if url.path not in ("", "/") or url.query or url.fragment or "@" in url.netloc:
         raise ValueError(
             "expected a URL of only a host and a port, such as http://127.0.0.1:8000,"
-            f" not {text!r}: request targets are forwarded unchanged"
+            f" not {shown(text)}: request targets are forwarded unchanged"
         )
     port = DEFAULT_PORTS[url.scheme] if url.port is None else url.port
     return Address(host=parse_host(url.hostname), port=port, is_tls=url.scheme == "https")
@@ -196,7 +201,7 @@ def parse_url(text: str) -> str:
     """Check an http or https URL."""
     url = split_url(text)
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise ValueError(f"expected a URL such as http://127.0.0.1:8000/metrics, not {text!r}")
+        raise ValueError(f"expected a URL such as http://127.0.0.1:8000/metrics, not {shown(text)}")
     parse_host(url.hostname)
     return text
 

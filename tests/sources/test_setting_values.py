@@ -198,6 +198,18 @@ def test_bad_origins(text: str, message: str) -> None:
         parse_origin(text)
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["https://ann:s3cret@h:1", "h://ann:s3cret@h", "http://s3cret@h:99999", "http://h/?key=s3cret"],
+)
+def test_wrong_urls_keep_secrets(text: str) -> None:
+    """What may be a password or a token is in no message."""
+    with pytest.raises(ValueError, match="expected a URL") as caught:
+        parse_origin(text)
+
+    assert "s3cret" not in str(caught.value)
+
+
 def test_urls() -> None:
     """A page of metrics may be read over http or https, with a path."""
     assert parse_url("https://localhost:6443/metrics") == "https://localhost:6443/metrics"
