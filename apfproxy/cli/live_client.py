@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import aiohttp
 import msgspec
@@ -31,7 +31,9 @@ class Level(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         queues, queue_seats: Of its first queues; of all, unless there are thousands.
         queue_count: How many queues it has; None if the proxy does not tell.
-        failed: Dispatched requests that the server behind did not answer, or with a 5xx.
+        served_per_second, failed_per_second: Requests that had seats; the server behind gave those
+            that failed no answer, or a 5xx.
+        rejected_by_reason: Requests per second.
     """
 
     name: str
@@ -46,17 +48,22 @@ class Level(msgspec.Struct, frozen=True, rename="camel"):
     waiting: Count
     lent: Count
     borrowed: Count
-    dispatched: Count
-    rejected: Count
+    served_per_second: Amount
+    failed_per_second: Amount
+    rejected_by_reason: dict[str, Amount] = msgspec.field(name="rejectedPerSecond")
     queues: list[Count]
     queue_seats: list[Count]
     queue_count: Count | None = None
-    failed: Count = 0
 
     @property
     def is_exempt(self) -> bool:
         """Whether nothing limits it."""
         return self.type == "Exempt"
+
+    @property
+    def rejected_per_second(self) -> float:
+        """Requests that got no seats, for whatever reason."""
+        return sum(self.rejected_by_reason.values())
 
 
 class TopFlow(msgspec.Struct, frozen=True, rename="camel"):
@@ -123,39 +130,6 @@ class LiveState(msgspec.Struct, frozen=True, rename="camel"):
     configuration: Configuration
     verdict: list[Sentence] = []
     upstream: Upstream | None = None
-
-
-class Rates(NamedTuple):
-    """Requests of a level per second."""
-
-    dispatched: float
-    rejected: float
-    failed: float = 0.0
-
-    @property
-    def served(self) -> float:
-        """Dispatched, but for those that the server behind failed."""
-        return max(0.0, self.dispatched - self.failed)
-
-
-def rates_between(before: LiveState | None, now: LiveState) -> dict[str, Rates]:
-    """The rates of each level between two looks.
-
-    A level is left out if it is new, or if its totals went down since it was created again.
-    """
-    if before is None or (elapsed_s := now.time - before.time) <= 0:
-        return {}
-    earlier = {level.name: level for level in before.levels}
-    rates = {}
-    for level in now.levels:
-        old = earlier.get(level.name)
-        if old and old.dispatched <= level.dispatched and old.rejected <= level.rejected:
-            rates[level.name] = Rates(
-                (level.dispatched - old.dispatched) / elapsed_s,
-                (level.rejected - old.rejected) / elapsed_s,
-                max(0, level.failed - old.failed) / elapsed_s,
-            )
-    return rates
 
 
 class LiveClient:

@@ -59,20 +59,18 @@ def sentences(view: View, width: int) -> list[Text]:
 
 def sums(view: View) -> Text:
     """Of all levels: seats and requests now, and requests a second."""
-    state, rates = view.state, view.rates.values()
-    levels = state.levels
+    state, levels = view.state, view.state.levels
     text = line()
     used = sum(level.seats_in_use for level in levels)
     text.append(f"{used} of {state.server_concurrency_limit} seats in use", "bold")
     text.append(f"  {number(sum(level.waiting for level in levels))} waiting")
-    if view.rates:
-        text.append(f"  {rate(sum(each.served for each in rates))}/s served")
-        for what, value in (
-            ("failed", sum(each.failed for each in rates)),
-            ("rejected", sum(each.rejected for each in rates)),
-        ):
-            if value or what == "rejected":
-                text.append(f"  {rate(value)}/s {what}", "bold red" if value else "")
+    text.append(f"  {rate(sum(level.served_per_second for level in levels))}/s served")
+    for what, value in (
+        ("failed", sum(level.failed_per_second for level in levels)),
+        ("rejected", sum(level.rejected_per_second for level in levels)),
+    ):
+        if value or what == "rejected":
+            text.append(f"  {rate(value)}/s {what}", "bold red" if value else "")
     text.append(f"  {number(sum(level.executing for level in levels))} executing")
     return text
 

@@ -22,7 +22,7 @@ LEVELS
   NOM  MIN MAX  the limit that the shares buy, and its bounds
   LOAN          seats borrowed (+) or lent (-)
   EXEC  WAIT    requests that execute and that wait
-  SERV/S        requests a second that had seats, but for the failed ones
+  SERV/S        requests a second, in the last 5 s, that had seats and did not fail
   FAIL/S        those that the server behind failed: no answer, or a 5xx
   REJ/S         requests a second that got no seats
 

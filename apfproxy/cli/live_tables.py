@@ -141,7 +141,7 @@ def _level_table(levels: Sequence[Level], view: View, width: int) -> Table:
     names = ["USE", "CUR"]
     names += ["NOM"] if with_all else []
     names += ["MIN", "MAX", "LOAN"] if with_bounds else []
-    has_failures = any(own.failed for own in view.rates.values())
+    has_failures = any(level.failed_per_second for level in view.state.levels)
     names += ["EXEC", "WAIT", "SERV/S"] if with_all else ["WAIT"]
     names += ["FAIL/S"] if has_failures else []
     for name in (*names, "REJ/S"):
@@ -153,7 +153,6 @@ def _level_table(levels: Sequence[Level], view: View, width: int) -> Table:
             NO_NUMBER if level.maximum is None else number(level.maximum),
             f"-{number(level.lent)}" if level.lent else loan,
         ]
-        own = view.rates.get(level.name)
         table.add_row(
             name_text(level.name, "dim" if level.is_quiescing else ""),
             SeatBar(level, view.state.server_concurrency_limit),
@@ -163,17 +162,15 @@ def _level_table(levels: Sequence[Level], view: View, width: int) -> Table:
             *(bounds if with_bounds else ()),
             *((number(level.executing),) if with_all else ()),
             Text(number(level.waiting), "yellow" if level.waiting else ""),
-            *((NO_NUMBER if own is None else rate(own.served),) if with_all else ()),
-            *((_alarm(own and own.failed),) if has_failures else ()),
-            _alarm(own and own.rejected),
+            *((rate(level.served_per_second),) if with_all else ()),
+            *((_alarm(level.failed_per_second),) if has_failures else ()),
+            _alarm(level.rejected_per_second),
         )
     return table
 
 
-def _alarm(value: float | None) -> Text:
+def _alarm(value: float) -> Text:
     """A rate that had better be nothing."""
-    if value is None:
-        return Text(NO_NUMBER)
     return Text(rate(value), "bold red" if value else "")
 
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
-
-from apfproxy.cli.live_client import Rates
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,24 +17,22 @@ class Sort(NamedTuple):
     Attributes:
         label: Of its key.
         flows: What the flows are sorted by then.
-        level_key: Of a level and its rates; smaller is first.
+        level_key: Of a level; smaller is first.
         flow_key: Of a flow; smaller is first.
     """
 
     label: str
     flows: str
-    level_key: Callable[[Level, Rates], tuple[float | str, ...]]
+    level_key: Callable[[Level], tuple[float | str, ...]]
     flow_key: Callable[[TopFlow], float | str]
 
-
-NO_RATES = Rates(0.0, 0.0)
 
 SORTS = {
     "p": Sort(
         "problems",
         "seats",
-        lambda level, rates: (
-            -rates.rejected - rates.failed,
+        lambda level: (
+            -level.rejected_per_second - level.failed_per_second,
             -level.waiting,
             -level.seats_in_use,
             level.name,
@@ -46,22 +42,22 @@ SORTS = {
     "s": Sort(
         "seats",
         "seats",
-        lambda level, _: (-level.seats_in_use, level.name),
+        lambda level: (-level.seats_in_use, level.name),
         lambda flow: -flow.seat_seconds,
     ),
     "w": Sort(
         "waits",
         "waits",
-        lambda level, _: (-level.waiting, level.name),
+        lambda level: (-level.waiting, level.name),
         lambda flow: -flow.wait_seconds,
     ),
     "r": Sort(
         "rejections",
         "rejections",
-        lambda level, rates: (-rates.rejected, -level.waiting, level.name),
+        lambda level: (-level.rejected_per_second, -level.waiting, level.name),
         lambda flow: -flow.rejected,
     ),
-    "n": Sort("name", "name", lambda level, _: (level.name,), lambda flow: flow.flow),
+    "n": Sort("name", "name", lambda level: (level.name,), lambda flow: flow.flow),
 }
 """By their keys."""
 
@@ -71,7 +67,6 @@ class View:
     """What is shown, and how.
 
     Attributes:
-        rates: By level; empty before the second look.
         sort: The key of `SORTS`.
         problem: Why there is no newer state than `silent_s` ago; None if there is no problem.
         height: Lines that there are; None for as many as it takes.
@@ -82,7 +77,6 @@ class View:
 
     url: str
     state: LiveState
-    rates: dict[str, Rates] = field(default_factory=dict)
     sort: str = "p"
     problem: str | None = None
     silent_s: float = 0.0
@@ -94,11 +88,7 @@ class View:
     def levels(self) -> list[Level]:
         """The levels that are shown, in their order."""
         key = SORTS[self.sort].level_key
-
-        def of_level(level: Level) -> tuple[float | str, ...]:
-            return key(level, self.rates.get(level.name, NO_RATES))
-
-        return sorted((each for each in self.state.levels if self._has(each.name)), key=of_level)
+        return sorted((each for each in self.state.levels if self._has(each.name)), key=key)
 
     def flows(self) -> list[TopFlow]:
         """The flows that are shown, in their order; their FlowSchemas and levels count as names."""

@@ -15,7 +15,7 @@ from rich.live import Live
 
 from apfproxy.cli.errors import EXIT_CODES, OK, CommandError
 from apfproxy.cli.key_reader import ESCAPE, key_reader
-from apfproxy.cli.live_client import LiveClient, rates_between
+from apfproxy.cli.live_client import LiveClient
 from apfproxy.cli.live_tables import render
 from apfproxy.cli.live_view import SORTS, View
 from apfproxy.cli.parameters import Parsed, admin_option, output_option
@@ -25,7 +25,7 @@ from apfproxy.tasks import spawn
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from apfproxy.cli.live_client import LiveState, Rates
+    from apfproxy.cli.live_client import LiveState
     from apfproxy.settings import Address
 
 LEAST_INTERVAL_S = 0.1
@@ -85,8 +85,7 @@ def top(admin: Address, interval_s: float, output: str, *, once: bool) -> int:
     h explains all columns and keys; p, s, w, r and n sort by problems, seats, waits, rejections and
     name; / shows only what has a part of a name; q or Ctrl-C ends.
 
-    Where the output is not a terminal, or with --once, it is printed once.  The rates are then
-    those of one interval.
+    Where the output is not a terminal, or with --once, it is printed once.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -97,7 +96,7 @@ def top(admin: Address, interval_s: float, output: str, *, once: bool) -> int:
     if once or not sys.stdout.isatty() or console.is_dumb_terminal:
         if not sys.stdout.isatty():
             console.width = PLAIN_WIDTH
-        return asyncio.run(print_once(admin, interval_s, console))
+        return asyncio.run(print_once(admin, console))
     return asyncio.run(run(admin, interval_s, console, STDIN))
 
 
@@ -109,13 +108,10 @@ async def print_json(admin: Address) -> int:
     return OK
 
 
-async def print_once(admin: Address, interval_s: float, console: Console) -> int:
-    """Print the tables of two looks."""
+async def print_once(admin: Address, console: Console) -> int:
+    """Print the tables of one look."""
     async with LiveClient(admin) as client:
-        before = await client.look()
-        await asyncio.sleep(interval_s)
-        state = await client.look()
-    view = View(client.url, state, rates_between(before, state))
+        view = View(client.url, await client.look())
     if console.is_terminal:
         console.print(render(view, console.width))
         return OK
@@ -174,7 +170,6 @@ class Screen:
         self.is_ended = False
         self._state = state
         self._seen_s = now_s()
-        self._rates: dict[str, Rates] = {}
         self._problem: str | None = None
         self._sort = next(iter(SORTS))
         self._part = ""
@@ -236,9 +231,7 @@ class Screen:
             state = await self._client.look()
         except CommandError as error:
             self._problem = error.message.partition(";")[0].replace(self._client.url, "it")
-            self._rates = {}
         else:
-            self._rates = rates_between(self._state, state)
             self._state, self._seen_s, self._problem = state, self._now_s(), None
         self.wake()
 
@@ -247,7 +240,6 @@ class Screen:
         return View(
             self._client.url,
             self._state,
-            self._rates,
             self._sort,
             self._problem,
             self._now_s() - self._seen_s,

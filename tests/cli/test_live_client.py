@@ -11,7 +11,7 @@ from aiohttp.test_utils import TestServer
 from apfproxy.app.process import ProxyProcess
 from apfproxy.cli import live_client
 from apfproxy.cli.errors import CommandError
-from apfproxy.cli.live_client import LiveClient, Rates, rates_between, state_of
+from apfproxy.cli.live_client import LiveClient, state_of
 from apfproxy.settings import Address
 from tests.app.test_process import settings_for
 from tests.cli.live_states import flow, level, state
@@ -156,25 +156,8 @@ async def test_no_tls() -> None:
             await client.look()
 
 
-def test_rates() -> None:
-    """Rates are by the proxy's clock; new levels and those that began anew have none."""
-    before = state(
-        level("a", dispatched=10, rejected=5), level("b", dispatched=10), level("c", rejected=9)
-    )
-    now = state(
-        level("a", dispatched=30, rejected=6),
-        level("b", dispatched=9),
-        level("c", rejected=8),
-        level("d", dispatched=9),
-        time=before["time"] + 2,
-    )
+def test_rejected() -> None:
+    """A level's rejected requests are the sum over the reasons."""
+    found = state_of(URL, state(level(rejectedPerSecond={"queue-full": 1.5, "rate": 2.0})))
 
-    assert {"a": Rates(10.0, 0.5)} == rates_between(state_of(URL, before), state_of(URL, now))
-
-
-@pytest.mark.parametrize("has_before", [False, True])
-def test_no_rates(*, has_before: bool) -> None:
-    """There are no rates at the first look, nor when no time went by."""
-    now = state_of(URL, state())
-
-    assert {} == rates_between(now if has_before else None, now)
+    assert 3.5 == found.levels[0].rejected_per_second

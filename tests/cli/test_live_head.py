@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apfproxy.cli.live_client import Rates, state_of
+from apfproxy.cli.live_client import state_of
 from apfproxy.cli.live_head import head, sentences, sums
 from apfproxy.cli.live_view import View
 from tests.cli.live_states import level, state
@@ -89,11 +89,8 @@ def test_long_sentences() -> None:
 
 def test_sums() -> None:
     """Failed requests are not served, and are told where there are any."""
-    seen = view()
-    calm, failing = (
-        View(URL, seen.state, {"work": Rates(10.0, 0.0, failed)}) for failed in (0.0, 4.0)
-    )
+    failing = level(waiting=3, servedPerSecond=6.0, failedPerSecond=4.0)
+    seen = View(URL, state_of(URL, state(failing)))
 
-    assert "3 waiting  10/s served  0/s rejected" in sums(calm).plain
-    assert "3 waiting  6.0/s served  4.0/s failed  0/s rejected" in sums(failing).plain
-    assert "served" not in sums(seen).plain
+    assert "3 waiting  0/s served  0/s rejected" in sums(view()).plain
+    assert "3 waiting  6.0/s served  4.0/s failed  0/s rejected" in sums(seen).plain

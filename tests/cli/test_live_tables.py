@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from rich.console import Console
 
-from apfproxy.cli.live_client import Rates, state_of
+from apfproxy.cli.live_client import state_of
 from apfproxy.cli.live_tables import SeatBar, render
 from apfproxy.cli.live_view import View
 from tests.cli.live_states import flow, level, state
@@ -42,18 +42,26 @@ def test_levels() -> None:
     """A level shows its seats against all its limits, its loan, its requests and its rates."""
     busy = view(
         level("lender", current=6, lent=4, seatsInUse=3, executing=3),
-        level("borrower", current=14, borrowed=4, seatsInUse=14, executing=13, waiting=7),
+        level(
+            "borrower",
+            current=14,
+            borrowed=4,
+            seatsInUse=14,
+            executing=13,
+            waiting=7,
+            servedPerSecond=12.25,
+            rejectedPerSecond={"queue-full": 0.5},
+        ),
         level("boundless", type="Exempt", nominal=0, min=0, max=None, current=5, borrowed=5),
     )
-    seen = View(URL, busy.state, {"borrower": Rates(12.25, 0.5)})
 
-    assert lines(seen)[1:7] == [
+    assert lines(busy)[1:7] == [
         "17 of 20 seats in use  7 waiting  12/s served  0.5/s rejected  16 executing",
         "",
         "LEVEL     SEATS                  USE CUR NOM MIN MAX LOAN EXEC WAIT SERV/S REJ/S",
         "borrower  ████████████████│█████  14  14  10   5  40   +4   13    7     12   0.5",
-        "lender    ███████░░░░░░·········   3   6  10   5  40   -4    3    0      -     -",
-        "boundless ······················   0   -   0   0   -         0    0      -     -",
+        "lender    ███████░░░░░░·········   3   6  10   5  40   -4    3    0      0     0",
+        "boundless ······················   0   -   0   0   -         0    0      0     0",
     ]
 
 
@@ -61,7 +69,7 @@ def test_narrow() -> None:
     """A narrow terminal has no room for the bounds."""
     assert lines(view(), 60)[3:5] == [
         "LEVEL SEATS               USE CUR NOM EXEC WAIT SERV/S REJ/S",
-        "work  ░░░░░░░░░░░░░░░░░░░   0  10  10    0    0      -     -",
+        "work  ░░░░░░░░░░░░░░░░░░░   0  10  10    0    0      0     0",
     ]
 
 
@@ -74,9 +82,9 @@ def test_very_narrow() -> None:
 
     assert text[3:7] == [
         "LEVEL      SEATS     USE CUR  WAIT REJ/S",
-        "global-de… ░░░░░░░░░   0  10 12345     -",
-        "b          ░░░░░░░░░   0  10     0     -",
-        "c          ░░░░░░░░░   0  10     0     -",
+        "global-de… ░░░░░░░░░   0  10 12345     0",
+        "b          ░░░░░░░░░   0  10     0     0",
+        "c          ░░░░░░░░░   0  10     0     0",
     ]
     assert lines(seen, 40)[-2:] == [
         "TOP FLOWS by seats     SEAT-S WAIT-S REJ",
@@ -266,12 +274,12 @@ def test_no_such_name() -> None:
 
 def test_failures() -> None:
     """What the server behind failed has a column once there is any."""
-    seen = replace(view(level(), level("calm")), rates={"work": Rates(10.0, 0.0, 4.0)})
+    seen = view(level(servedPerSecond=6.0, failedPerSecond=4.0), level("calm"))
     header, busy, calm = (line.split() for line in lines(seen)[3:6])
 
     assert header[-3:] == ["SERV/S", "FAIL/S", "REJ/S"]
     assert busy[-3:] == ["6.0", "4.0", "0"]
-    assert calm[-3:] == ["-", "-", "-"]
+    assert calm[-3:] == ["0", "0", "0"]
 
 
 def test_help() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apfproxy.cli.live_client import Rates, state_of
+from apfproxy.cli.live_client import state_of
 from apfproxy.cli.live_view import View
 from tests.cli.live_states import flow, level, state
 
@@ -15,7 +15,7 @@ STATE = state_of(
         level("a", seatsInUse=1),
         level("b", waiting=5),
         level("c", seatsInUse=9),
-        level("d"),
+        level("d", rejectedPerSecond={"queue-full": 2.0}),
         topFlows=[
             flow("x", seatSeconds=3.0, rejected=1.0),
             flow("y", waitSeconds=9.0, flowSchema="special"),
@@ -37,7 +37,7 @@ STATE = state_of(
 )
 def test_sorts(sort: str, levels: str, flows: str) -> None:
     """Levels and flows have an order for each key; problems are rejections, then waits."""
-    view = View(URL, STATE, {"d": Rates(0.0, 2.0)}, sort)
+    view = View(URL, STATE, sort)
 
     assert levels == "".join(each.name for each in view.levels())
     assert flows == "".join(each.flow for each in view.flows())

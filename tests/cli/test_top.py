@@ -54,7 +54,7 @@ class Proxy:
         self.looks += 1
         return web.json_response(
             state(
-                level(dispatched=50 * self.looks),
+                level(servedPerSecond=25.0 * self.looks),
                 time=FIRST_S + self.looks,
                 topFlows=[flow("patient", waitSeconds=9.0), flow("greedy", seatSeconds=9.0)],
             )
@@ -203,12 +203,12 @@ async def test_nothing_to_show(proxy: Proxy) -> None:
 
 
 async def test_once(proxy: Proxy) -> None:
-    """Once means the tables of two looks, with rates."""
+    """Once means the tables of one look, with rates."""
     output = io.StringIO()
-    code = await print_once(proxy.address, SHORT_S, Console(file=output, width=100))
+    code = await print_once(proxy.address, Console(file=output, width=100))
 
     assert code == 0
-    assert "0 waiting  50/s served  0/s rejected  0 executing\n" in output.getvalue()
+    assert "0 waiting  25/s served  0/s rejected  0 executing\n" in output.getvalue()
     assert "q quit" not in output.getvalue()
     assert [] == [line for line in output.getvalue().split("\n") if line != line.rstrip()]
 
@@ -218,7 +218,7 @@ async def test_once_in_a_terminal(proxy: Proxy) -> None:
     output = io.StringIO()
     console = Console(file=output, width=100, force_terminal=True, color_system="standard")
 
-    assert await print_once(proxy.address, SHORT_S, console) == 0
+    assert await print_once(proxy.address, console) == 0
     assert "\x1b[" in output.getvalue()
 
 
@@ -228,7 +228,7 @@ async def test_json(proxy: Proxy, capsys: pytest.CaptureFixture[str]) -> None:
     printed = json.loads(capsys.readouterr().out)
 
     assert code == 0
-    assert printed["levels"] == [level(dispatched=50)]
+    assert printed["levels"] == [level(servedPerSecond=25.0)]
 
 
 @pytest.mark.parametrize(
