@@ -51,6 +51,7 @@ class CredentialRules:
         key_name: Of the field with an API key; b"" for none.
         naming: That, and those that tell anonymous clients apart; they go on, and every client may
             use them.
+        secret_names: Of the fields that have a secret: an API key, verified or not.
         reads_basic: Whether Basic says who asks, verified or not.
         unverified: What tells anonymous clients apart.
     """
@@ -63,6 +64,7 @@ class CredentialRules:
     prefixes: tuple[bytes, ...]
     key_name: bytes
     naming: frozenset[bytes]
+    secret_names: frozenset[str]
     reads_basic: bool
     unverified: UnverifiedRules
 
@@ -91,6 +93,7 @@ class CredentialRules:
             tuple({_STANDARD_EXTRA_PREFIX, *prefixes}),
             key_name,
             unverified.names.union((key_name,) if key_name else ()),
+            frozenset(name.decode() for name in (key_name, *unverified.secret_headers) if name),
             (keys.file is not None and keys.is_basic) or unverified.is_by_basic,
             unverified,
         )

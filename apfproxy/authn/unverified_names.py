@@ -88,11 +88,16 @@ class UnverifiedRules:
             if header == AUTHORIZATION and (found := _CREDENTIAL.fullmatch(authorization)):
                 secret = found[1]
             if secret:
-                return unverified(BY_KEY, hashlib.sha256(secret).hexdigest()[:HASH_DIGITS])
+                return unverified(BY_KEY, name_of_secret(secret))
         for header in self.headers:
             if value := values.get(header):
                 return unverified(BY_HEADER, _checked(value, header.decode()))
         return alias_of_address(address) if self.is_by_address else None
+
+
+def name_of_secret(secret: bytes) -> str:
+    """What a secret is called wherever it can be read: the first digits of its hash."""
+    return hashlib.sha256(secret).hexdigest()[:HASH_DIGITS]
 
 
 @functools.lru_cache(maxsize=4096)

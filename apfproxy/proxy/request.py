@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from apfproxy.authn.unverified_names import name_of_secret
 from apfproxy.flowcontrol.request_digest import RequestDigest
 from apfproxy.proxy.answers import class_lines
 from apfproxy.request.user import ANONYMOUS
@@ -88,11 +89,18 @@ class Request(RequestDigest):
     def header(self, name: str) -> str:
         """The first value of a field that is forwarded; "" if there is none.
 
+        Of a secret its hash: flows are named by what this gives, and everybody sees their names.
+
         Searched for each time: only a class that is told apart by it asks, once for a kept head.
         """
+        fields = self.head.fields
         pattern = rb"^%b:[ \t]*([^\r\n]*)" % name.encode()
-        found = re.search(pattern, self.head.fields.forward, re.MULTILINE | re.IGNORECASE)
-        return "" if found is None else found[1].decode(errors="replace")
+        found = re.search(pattern, fields.forward, re.MULTILINE | re.IGNORECASE)
+        if found is None:
+            return ""
+        if found[1] and name.lower() in fields.secret_names:
+            return name_of_secret(found[1])
+        return found[1].decode(errors="replace")
 
     def __repr__(self) -> str:
         return f"<Request {self.head.method} {self.head.target!r}>"

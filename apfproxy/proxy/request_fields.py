@@ -161,6 +161,7 @@ class RequestFields:
         upgrade: What the client offers to switch to, of what is served anywhere.
         credentials: What they say about who asks.
         address: The client's, as proxies name it that are believed; "" if none does.
+        secret_names: Of fields that have secrets by the settings, in lower case.
     """
 
     is_http_10: bool
@@ -173,6 +174,7 @@ class RequestFields:
     upgrade: Offer | None = None
     credentials: Credentials = NO_CREDENTIALS
     address: str = ""
+    secret_names: frozenset[str] = frozenset()
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -198,7 +200,10 @@ def read_fields(lines: Lines, rules: FieldRules, *, is_http_10: bool) -> Request
     Raises:
         HeadError: They are malformed, ambiguous, or not served.
     """
-    return _Reader(RequestFields(is_http_10, keep_alive=not is_http_10), lines, rules).read()
+    result = RequestFields(
+        is_http_10, keep_alive=not is_http_10, secret_names=rules.credentials.secret_names
+    )
+    return _Reader(result, lines, rules).read()
 
 
 def _without_token(name: bytes, value: bytes) -> list[bytes]:

@@ -8,6 +8,7 @@ import pytest
 
 from apfproxy.authn.authenticator import Identity
 from apfproxy.request.user import User
+from apfproxy.settings import ApiKeySettings, AuthenticationSettings, UnverifiedSettings
 from tests.proxy.fakes import GET, Bench
 
 if TYPE_CHECKING:
@@ -48,3 +49,17 @@ def test_whoever_asks(bench: Bench) -> None:
 def test_header(bench: Bench, lines: bytes, name: str, expected: str) -> None:
     """The first value of a field that the origin gets, too."""
     assert expected == request_of(bench, GET[:-2] + lines + b"\r\n").header(name)
+
+
+def test_secrets() -> None:
+    """Whatever is named by a field that holds a secret is named by its hash."""
+    keys = ApiKeySettings(file="keys.csv", header="X-Key")
+    unverified = UnverifiedSettings(secret_headers=("X-Old-Key",))
+    authentication = AuthenticationSettings(api_keys=keys, unverified=unverified)
+    with Bench(authentication=authentication) as bench:
+        head = GET[:-2] + b"X-Old-Key: abc\r\nX-Key: abc\r\nX-Team: abc\r\n\r\n"
+        request = request_of(bench, head)
+
+        assert "ba7816bf8f01cfea" == request.header("x-old-key") == request.header("X-Key")
+        assert "abc" == request.header("x-team")
+        assert "" == request_of(bench, GET[:-2] + b"X-Key: \r\n\r\n").header("x-key")
