@@ -76,7 +76,7 @@ class AdminListener:
     def __init__(self, parts: AdminParts, places: Places) -> None:
         self._parts = parts
         self._places = places
-        self._history = LiveHistory(parts.controller, time.monotonic_ns())
+        self._history = LiveHistory(parts.controller, time.monotonic_ns(), parts.counters)
         loop = asyncio.get_running_loop()
         self._sampling = Recurring(Part.LIVE_PAGE, loop, SAMPLE_S, math.inf, self._sample)
         probes = Probes(places, parts.health, self._metrics_page, self._start_others)

@@ -5,16 +5,21 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import time
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
 from apfproxy.cli.errors import CommandError
+from apfproxy.cli.terminal_text import shown
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from apfproxy.settings import Address
 
 TIMEOUT_S = 10.0
+"""To connect, for the head of an answer, and for the whole of it."""
 LARGEST_ANSWER_BYTES = 64 << 20
 Shape = TypeVar("Shape")
 
@@ -28,9 +33,10 @@ def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
     try:
         connection.request("GET", target, headers={"Accept": "application/json"})
         response = connection.getresponse()
-        body = response.read(LARGEST_ANSWER_BYTES + 1)
+        body = whole(response)
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = shown(" ".join(reason.split()))
         raise CommandError(
             f"no proxy answers at {url}: {reason}; give its own --admin address, or --offline"
             " for an answer without a proxy"
@@ -38,6 +44,18 @@ def fetch_json(address: Address, target: str) -> Any:  # noqa: ANN401 - any JSON
     finally:
         connection.close()
     return answer_json(url, response.status, body)
+
+
+def whole(response: http.client.HTTPResponse, now_s: Callable[[], float] = time.monotonic) -> bytes:
+    """The body; TimeoutError if it takes too long, also if it comes byte by byte."""
+    latest, body = now_s() + TIMEOUT_S, bytearray()
+    while part := response.read1(LARGEST_ANSWER_BYTES):
+        body += part
+        if len(body) > LARGEST_ANSWER_BYTES:
+            break  # cut, it is no JSON
+        if now_s() > latest:
+            raise TimeoutError(f"its answer is not whole after {TIMEOUT_S:g} s")
+    return bytes(body)
 
 
 class UnixConnection(http.client.HTTPConnection):
@@ -67,10 +85,10 @@ def answer_json(url: str, status: int, body: bytes) -> Any:  # noqa: ANN401 - an
     """What an answer of the admin listener says; CommandError if it is an error, or no JSON."""
     if status != http.client.OK:
         text = " ".join(body[:MAX_SHOWN].decode(errors="replace").split())
-        shown = "".join(letter if letter.isprintable() else "?" for letter in text)
+        said = "".join(letter if letter.isprintable() else "?" for letter in text)
         if status == http.client.NOT_FOUND:
-            shown = "it has no such page; is that the admin listener of a proxy of this version?"
-        raise CommandError(f"{url} answers {status}: {shown}")
+            said = "it has no such page; is that the admin listener of a proxy of this version?"
+        raise CommandError(f"{url} answers {status}: {said}")
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -202,7 +202,7 @@ def _flow_table(view: View, most: int | None, width: int) -> RenderableType:
     if not flows and view.state.top_flows:
         return Group(Text("TOP FLOWS", "bold"), line("None has such a name.", "dim"))
     if not flows:
-        text = "No flows yet; the proxy counts them unless topFlows.enabled is false."
+        text = "None yet: a flow counts once a request of it ends; see topFlows.enabled."
         return Group(Text("TOP FLOWS", "bold"), line(text, "dim"))
     table = _table()
     table.add_column(

@@ -245,6 +245,11 @@ def simulate(  # noqa: PLR0913  flags
             "guessedServiceTimes": source.guessed,
         }
         warn_of_records(named(path), source)
+        if source.guessed == len(source):
+            raise CommandError(
+                f"{named(path)}: none of its {counted(len(source), 'request')} executed, so that"
+                " nobody knows how long they take; record a log while the server answers"
+            )
         if source.held:
             held = counted(source.held, "request")
             warnings.append(f"{held} waited or never executed in the log; {HELD}")

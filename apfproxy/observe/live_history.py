@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from apfproxy.flowcontrol.counters import DURATION_BOUNDS_NS
 from apfproxy.observe.recent_rates import RecentRates
+from apfproxy.observe.recent_refusals import RecentRefusals
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from apfproxy.flowcontrol.controller import Controller
+    from apfproxy.proxy.counters import ProxyCounters
 
 SAMPLE_S = 1.0
 SAMPLES = 900
@@ -78,13 +80,17 @@ class LiveHistory:
     Attributes:
         taken: Samples so far, those no longer kept too.
         rates: Those of the last seconds.
+        refusals: Likewise, what the proxy itself refused.
     """
 
-    def __init__(self, controller: Controller, now_ns: int) -> None:
+    def __init__(
+        self, controller: Controller, now_ns: int, counters: ProxyCounters | None = None
+    ) -> None:
         self._controller = controller
         self._samples: deque[Sample] = deque(maxlen=SAMPLES)
         self.taken = 0
         self.rates = RecentRates(controller, now_ns)
+        self.refusals = RecentRefusals(counters, now_ns)
         self._last_ns = now_ns
         self._totals = self._count()
 
@@ -98,6 +104,7 @@ class LiveHistory:
         if elapsed_s <= 0:
             return
         self.rates.look(now_ns)
+        self.refusals.look(now_ns)
         before, self._totals, self._last_ns = self._totals, self._count(), now_ns
         names = tuple(self._totals)
         if self._samples and self._samples[-1].names == names:

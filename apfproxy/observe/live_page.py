@@ -86,7 +86,9 @@ class LivePage:
         self._recent = NO_RECENT
         self._recent_ns: int | None = None
         self._verdict: list[dict[str, str]] = []
-        self.history = inputs.history or LiveHistory(controller, time.monotonic_ns())
+        self.history = inputs.history or LiveHistory(
+            controller, time.monotonic_ns(), inputs.counters
+        )
         self.feed = LiveFeed(self._state, self.history, time.monotonic_ns, time.time)
         self._files = _files()
 
@@ -192,7 +194,8 @@ class LivePage:
         else:
             self._recent_ns = now_ns
             rates, flows = self.history.rates, self._inputs.top_flows()
-            self._recent = recent(self._controller, rates, flows)
+            refusals = self.history.refusals.per_s()
+            self._recent = recent(self._controller, rates, flows, refusals)
             state = live_state(self._controller, self._inputs, self._recent)
             self._verdict = verdict(state, time.time())
         return {"verdict": self._verdict, **state}

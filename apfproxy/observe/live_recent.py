@@ -48,15 +48,20 @@ class Recent:
         levels: By the level's name, what to add to its part.
         flow_schemas: In the order in which they are tried.
         top_flows: As the page's JSON has them.
+        refusals: What the proxy itself refused, a second; see `RecentRefusals`.
     """
 
     levels: Mapping[str, State] = field(default_factory=dict)
     flow_schemas: Sequence[State] = ()
     top_flows: Sequence[State] = ()
+    refusals: Mapping[str, float] = field(default_factory=dict)
 
 
 def recent(
-    controller: Controller, rates: RecentRates, top_flows: Iterable[Mapping[str, Any]]
+    controller: Controller,
+    rates: RecentRates,
+    top_flows: Iterable[Mapping[str, Any]],
+    refusals: Mapping[str, float],
 ) -> Recent:
     """Make all parts."""
     levels = rates.levels()
@@ -68,6 +73,7 @@ def recent(
         },
         flow_schemas=flow_schemas(controller, rates.flow_schemas()),
         top_flows=[_flow(controller, flow) for flow in top_flows],
+        refusals=refusals,
     )
 
 
@@ -103,6 +109,7 @@ def level_part(controller: Controller, level: PriorityLevel, rates: Rates, now_n
         "dispatchedPerSecond": round(rates.dispatched, 2),
         "servedPerSecond": round(max(0.0, rates.dispatched - rates.failed), 2),
         "failedPerSecond": round(rates.failed, 2),
+        "leftPerSecond": round(rates.left, 2),
         "rejectedPerSecond": {
             reason.value: round(rate, 2) for reason, rate in rates.rejected.items()
         },

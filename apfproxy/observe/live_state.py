@@ -63,6 +63,7 @@ NEW_LEVEL = {
     "dispatchedPerSecond": 0.0,
     "servedPerSecond": 0.0,
     "failedPerSecond": 0.0,
+    "leftPerSecond": 0.0,
     "rejectedPerSecond": {},
     "oldestWaitSeconds": 0.0,
     "holder": None,
@@ -75,7 +76,7 @@ def live_state(controller: Controller, inputs: LiveInputs, recent: Recent = NO_R
         "serverConcurrencyLimit": controller.server_concurrency_limit,
         "seatFairFrac": controller.seat_fair_frac,
         "enforcement": inputs.enforcement(),
-        "proxy": _proxy(inputs),
+        "proxy": {**_proxy(inputs), "refusedPerSecond": recent.refusals},
         "problems": _problems(inputs.health),
         "levels": [
             {**_level(level), **recent.levels.get(level.name, NEW_LEVEL)}

@@ -44,12 +44,14 @@ class Rates:
         dispatched: That got their seats.
         rejected: That were rejected, by reason; without reasons that there were none of.
         failed: Of a level only: that had seats, and that the server failed.
+        left: Whose clients left while they waited for seats.
     """
 
     matched: float = 0.0
     dispatched: float = 0.0
     rejected: dict[RejectReason, float] = field(default_factory=dict)
     failed: float = 0.0
+    left: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,7 @@ class RecentRates:
                 max(0.0, dispatched + cancelled + inqueue + sum(rejected)),
                 dispatched,
                 {reason: rate for reason, rate in zip(REASONS, rejected, strict=True) if rate},
+                left=cancelled,
             )
         return found
 
@@ -113,6 +116,7 @@ def by_level(flow_schemas: Mapping[Key, Rates]) -> dict[str, Rates]:
         level = levels.setdefault(name, Rates())
         level.matched += rates.matched
         level.dispatched += rates.dispatched
+        level.left += rates.left
         for reason, rate in rates.rejected.items():
             level.rejected[reason] = level.rejected.get(reason, 0.0) + rate
     return levels

@@ -30,6 +30,10 @@ SILENT_S = 5.0
 FEW_ERRORS = 0.01
 MANY_ERRORS = 0.1
 """Parts of the answers of the server behind."""
+NEARLY_ALL = 0.9
+MOST = 0.5
+LEAST_RATE = 1.0
+"""Requests a second below which a part of them says little."""
 LATE_S = 0.1
 """An event loop that is so late makes every request late."""
 MANY_KEPT = 0.1
@@ -72,6 +76,17 @@ class Severity(enum.StrEnum):
 ERROR, WARNING, NOTE, OK = Severity
 
 Finding = tuple[Severity, str]
+
+CONNECTIONS = {
+    "connections": (ERROR, "as many are open as may be"),
+    "connections-of-address": (NOTE, "from addresses with as many as each may have"),
+}
+"""Reasons to refuse a connection; the others are an overload."""
+OWN_ANSWERS = {
+    "400": "malformed",
+    "401": "without valid credentials",
+    "403": "of users who may not",
+}
 
 
 def verdict(state: Mapping[str, Any], unix_s: float) -> list[dict[str, str]]:
@@ -204,6 +219,61 @@ def server_errors(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]
         )
 
 
+def levels_failed(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """Levels whose requests the server fails, while it serves those of others."""
+    if (state.get("upstream") or {}).get("state") == "failing":
+        return
+    dispatched = sum(level["dispatchedPerSecond"] for level in state["levels"])
+    failed = sum(level["failedPerSecond"] for level in state["levels"])
+    if failed >= MOST * dispatched:
+        return  # not a matter of some levels
+    for level in state["levels"]:
+        rate = level["failedPerSecond"]
+        if rate and rate >= MOST * level["dispatchedPerSecond"]:
+            part = min(100.0, 100 * rate / max(rate, level["dispatchedPerSecond"]))
+            of = f"{number_text(part)} % of the requests of {name_text(level['name'])}"
+            yield ERROR, f"the server behind fails {of}, {number_text(rate)}/s"
+
+
+def client_errors(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """The server behind refuses whatever it is asked: it may be another one, or not be ready."""
+    upstream = state.get("upstream")
+    if not upstream or upstream["state"] == "failing":
+        return
+    answered, refused = (
+        sum(upstream["answersPerSecond"].values()),
+        upstream["answersPerSecond"].get("4xx", 0.0),
+    )
+    if refused >= LEAST_RATE and refused >= NEARLY_ALL * answered:
+        part = number_text(100 * refused / answered)
+        yield (
+            WARNING,
+            f"{part} % of the answers of the server behind are 4xx, {number_text(refused)}/s",
+        )
+
+
+def refusals(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """The proxy itself refuses connections, or many requests, before flow control."""
+    dispatched = sum(level["dispatchedPerSecond"] for level in state["levels"])
+    for reason, rate in state["proxy"]["refusedPerSecond"].items():
+        if reason in CONNECTIONS:
+            severity, why = CONNECTIONS[reason]
+            yield severity, f"the proxy refuses {number_text(rate)} connections/s: {why}"
+        elif reason in OWN_ANSWERS and rate >= LEAST_RATE and rate >= MANY_ERRORS * dispatched:
+            what = f"{number_text(rate)} requests/s {OWN_ANSWERS[reason]}"
+            yield WARNING, f"the proxy itself refuses {what}, with {reason}"
+
+
+def departures(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
+    """Levels whose clients leave before there is a seat for them."""
+    for level in state["levels"]:
+        left = level["leftPerSecond"]
+        if left and left >= MANY_ERRORS * (left + level["dispatchedPerSecond"]):
+            name = name_text(level["name"])
+            text = f"{number_text(left)} clients/s leave while they wait in {name}"
+            yield (NOTE if _observes(state) else WARNING), text
+
+
 def server_silent(state: Mapping[str, Any], _unix_s: float) -> Iterator[Finding]:
     """The server behind accepts requests, and answers none of them."""
     upstream = state.get("upstream") or {}
@@ -258,9 +328,13 @@ RULES: Sequence[Callable[[Mapping[str, Any], float], Iterator[Finding]]] = (
     rejections,
     problems,
     overload,
+    levels_failed,
+    refusals,
     server_silent,
     waits,
+    departures,
     server_errors,
+    client_errors,
     kept_seats,
     observing,
     server_slow,

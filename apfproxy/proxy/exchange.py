@@ -248,7 +248,8 @@ class Exchange(Forwarding):
         level = found.level
         waited = level.queue_set.requests_waiting - itself
         in_use = f"{level.queue_set.seats_in_use} of {level.current_limit} seats were in use"
-        return f"when it came, {in_use} and {waited} requests waited"
+        waiting = "1 request waited" if waited == 1 else f"{waited} requests waited"
+        return f"when it came, {in_use} and {waiting}"
 
     # Time.
 

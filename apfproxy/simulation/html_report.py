@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from apfproxy.api.field_errors import counted
-from apfproxy.simulation.plots import Line, Plot, bars, plot
+from apfproxy.simulation.plots import Line, Plot, bars, escape, plot
 from apfproxy.simulation.report_tables import summaries, tables
 
 if TYPE_CHECKING:

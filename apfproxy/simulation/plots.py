@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import html
 from dataclasses import dataclass
-from html import escape
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +22,21 @@ LONGEST_LABEL = 30
 TICKS = (1, 2, 5, 10)
 UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 """Of times, in seconds; the first of which an axis has three is its."""
+
+
+NO_BREAK_SPACE = "\N{NO-BREAK SPACE}"
+"""Tables have it."""
+
+
+def escape(text: str) -> str:
+    """Text from anywhere as HTML; what cannot be seen, or turns text round, has escapes."""
+    seen = [
+        each
+        if each.isprintable() or each == NO_BREAK_SPACE
+        else each.encode("unicode_escape").decode()
+        for each in text
+    ]
+    return html.escape("".join(seen))
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from http.client import HTTPResponse
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from apfproxy.cli.admin_client import fetch_json
+from apfproxy.cli.admin_client import TIMEOUT_S, fetch_json, whole
 from apfproxy.cli.errors import CommandError
 from apfproxy.settings import Address
 
@@ -65,3 +67,31 @@ async def test_nobody_there(is_tls: bool) -> None:
     start = f"no proxy answers at {'https' if is_tls else 'http'}://127.0.0.1:{port}: "
     assert caught.value.message.startswith(start)
     assert "give its own --admin address, or --offline" in caught.value.message
+
+
+def test_slow_body() -> None:
+    """A body that never ends is given up, though each byte is in time."""
+    seconds = iter(range(1000))
+    response = Mock(spec=HTTPResponse, **{"read1.return_value": b" "})
+    with pytest.raises(TimeoutError, match="its answer is not whole after 10 s"):
+        whole(response, lambda: next(seconds))
+
+    assert TIMEOUT_S + 1 == response.read1.call_count
+
+
+async def test_garbage() -> None:
+    """What is no HTTP moves no cursor."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(100)
+        writer.write(b"\x1b[2Jgarbage\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        address = Address(host="127.0.0.1", port=port)
+        with pytest.raises(CommandError) as caught:
+            await asyncio.to_thread(fetch_json, address, "/")
+
+    assert "\\x1b[2Jgarbage" in caught.value.message

@@ -187,7 +187,7 @@ def test_nothing_yet() -> None:
     text = "\n".join(lines(view()))
 
     assert "FULLEST QUEUES\nNothing waits." in text
-    assert "TOP FLOWS\nNo flows yet; the proxy counts them unless topFlows.enabled is" in text
+    assert "TOP FLOWS\nNone yet: a flow counts once a request of it ends" in text
 
 
 def test_problem_first() -> None:

@@ -151,6 +151,15 @@ def test_audit_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert warning.startswith("1 request waited or never executed in the log; arrivals are taken")
 
 
+def test_nothing_executed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing can be said of a log in which no request executed, least of all that all is well."""
+    rejected = EVENT | {"responseStatus": {"code": 429}}
+    path = written(tmp_path / "audit.log", lines_of(rejected, rejected))
+
+    assert 1 == main(["simulate", "--audit-log", path])
+    assert "none of its 2 requests executed, so that nobody knows" in capsys.readouterr().err
+
+
 def test_access_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The proxy's own log is replayed as well."""
     path = written(tmp_path / "access.log", lines_of(*[LINE | {"waitSeconds": 0}] * 2))

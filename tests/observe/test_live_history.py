@@ -11,6 +11,7 @@ import pytest
 from apfproxy.api.flowcontrol.types import QueuingConfiguration
 from apfproxy.observe import live_history
 from apfproxy.observe.live_history import FIELDS, SAMPLES, LiveHistory, wait_bound_s
+from apfproxy.proxy.counters import ProxyCounters
 from loadtest.objects import flow_schema, group_subject, priority_level
 from tests.observe.scene import Scene
 
@@ -46,6 +47,16 @@ def test_failed(scene: Scene) -> None:
     columns = history.columns()["levels"]["tiny"]
 
     assert ([3.0], [2.0]) == (columns["served"], columns["failed"])
+
+
+def test_refusals(scene: Scene) -> None:
+    """What the proxy itself refused is looked at with each sample."""
+    counters = ProxyCounters()
+    history = LiveHistory(scene.controller, 0, counters)
+    counters.count_own(401)
+    history.sample(2 * S, 100.0)
+
+    assert {"401": 0.5} == history.refusals.per_s()
 
 
 def test_samples(scene: Scene) -> None:

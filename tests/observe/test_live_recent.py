@@ -46,6 +46,7 @@ def test_idle(scene: Scene) -> None:
         "dispatchedPerSecond": 0.0,
         "servedPerSecond": 0.0,
         "failedPerSecond": 0.0,
+        "leftPerSecond": 0.0,
         "rejectedPerSecond": {},
         "oldestWaitSeconds": 0.0,
         "holder": None,
@@ -63,10 +64,11 @@ def test_rejecting(scene: Scene) -> None:
         "dispatchedPerSecond": 2.33,
         "servedPerSecond": 1.83,
         "failedPerSecond": 0.5,
+        "leftPerSecond": 1.5,
         "rejectedPerSecond": {"queue-full": 3.0},
         "oldestWaitSeconds": 2.0,
         "holder": {"flowSchema": "all", "flow": "ann", "kind": "user", "seats": 2},
-    } == level_of(scene, Rates(5.3, 2.333, {RejectReason.QUEUE_FULL: 3.0}, 0.5))
+    } == level_of(scene, Rates(5.3, 2.333, {RejectReason.QUEUE_FULL: 3.0}, 0.5, 1.5))
 
 
 def test_conditions(scene: Scene) -> None:
@@ -107,11 +109,11 @@ def test_recent(scene: Scene) -> None:
     rates = RecentRates(scene.controller, 0)
     scene.ask("ann")
     rates.look(S)
-    found = recent(scene.controller, rates, ())
+    found = recent(scene.controller, rates, (), {"401": 2.0})
 
     assert 1.0 == found.levels["tiny"]["servedPerSecond"]
     assert [0.0, 1.0, 0.0] == [each["matchedPerSecond"] for each in found.flow_schemas]
-    assert [] == found.top_flows
+    assert ([], {"401": 2.0}) == (found.top_flows, found.refusals)
 
 
 def test_kinds(scene: Scene) -> None:
@@ -135,7 +137,7 @@ def test_kinds(scene: Scene) -> None:
 def test_names_of_flows(scene: Scene, name: str, expected: bool) -> None:
     """Whether a name is that of the flow, to the last letter, is told."""
     flow = {"flowSchema": "all", "priorityLevel": "tiny", "flow": name}
-    (shown,) = recent(scene.controller, RecentRates(scene.controller, 0), [flow]).top_flows
+    (shown,) = recent(scene.controller, RecentRates(scene.controller, 0), [flow], {}).top_flows
 
     assert expected == shown["isWhole"]
     assert "user" == shown["kind"]

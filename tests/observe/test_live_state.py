@@ -114,7 +114,13 @@ def test_the_whole(scene: Scene) -> None:
     assert {
         "serverConcurrencyLimit": 2,
         "enforcement": "observe",
-        "proxy": {"version": __version__, "startTime": 2.0, "loopDelaySeconds": 0.0, "sheds": []},
+        "proxy": {
+            "version": __version__,
+            "startTime": 2.0,
+            "loopDelaySeconds": 0.0,
+            "sheds": [],
+            "refusedPerSecond": {},
+        },
         "problems": [],
         "flowSchemas": [{"name": "all"}],
         "flowSchemaCount": 3,
@@ -153,6 +159,7 @@ def test_overload(scene: Scene) -> None:
     counters.overloads[Refusal.LOOP_DELAY] = True
     proxy = live_state(scene.controller, LiveInputs(counters=counters))["proxy"]
 
+    assert {} == proxy["refusedPerSecond"]
     assert (0.26, ["loop-delay"]) == (proxy["loopDelaySeconds"], proxy["sheds"])
 
 

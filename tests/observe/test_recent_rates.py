@@ -50,6 +50,17 @@ def test_what_waited_before(scene: Scene) -> None:
     assert Rates(0.0, 1.0) == dispatched
 
 
+def test_who_left(scene: Scene) -> None:
+    """Who leaves while it waits came, and got nothing."""
+    rates = RecentRates(scene.controller, 0)
+    scene.ticket("ann")
+    waiting = scene.ticket("ann")
+    scene.controller.levels["tiny"].queue_set.withdraw(waiting, None)
+    rates.look(S)
+
+    assert {"tiny": Rates(2.0, 1.0, left=1.0)} == rates.levels()
+
+
 def test_what_is_long_ago(scene: Scene) -> None:
     """Only the last looks count."""
     rates = RecentRates(scene.controller, 0)

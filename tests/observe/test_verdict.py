@@ -23,6 +23,8 @@ def level(name: str = "low", **changes: Any) -> dict[str, Any]:  # noqa: ANN401 
         "seatsInUse": 0,
         "waiting": 0,
         "dispatchedPerSecond": 0.0,
+        "failedPerSecond": 0.0,
+        "leftPerSecond": 0.0,
         "rejectedPerSecond": {},
         "oldestWaitSeconds": 0.0,
         "holder": None,
@@ -35,11 +37,16 @@ def state(*levels: dict[str, Any], **changes: Any) -> dict[str, Any]:  # noqa: A
     return {
         "serverConcurrencyLimit": 40,
         "enforcement": "enforce",
-        "proxy": {"loopDelaySeconds": 0.0, "sheds": []},
+        "proxy": proxy(),
         "problems": [],
         "levels": list(levels or [level()]),
         **changes,
     }
+
+
+def proxy(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
+    """A proxy that is on time and refuses nothing."""
+    return {"loopDelaySeconds": 0.0, "sheds": [], "refusedPerSecond": {}, **changes}
 
 
 def server(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - any JSON
@@ -111,9 +118,7 @@ FULL = level("other", current=21, max=21, seatsInUse=21)
             f"{IDLE}, upstream p99 45 ms",
             id="not-long-silent",
         ),
-        pytest.param(
-            state(proxy={"loopDelaySeconds": 0.09, "sheds": []}), IDLE, id="not-very-late"
-        ),
+        pytest.param(state(proxy=proxy(loopDelaySeconds=0.09, sheds=[])), IDLE, id="not-very-late"),
         pytest.param(
             state(level(**BUSY, waiting=19, oldestWaitSeconds=0.99), FULL),
             "all is well: 120 requests/s, 19 wait a moment",
@@ -246,19 +251,19 @@ def test_all_is_well(judged: dict[str, Any], expected: str) -> None:
             id="long-problem",
         ),
         pytest.param(
-            state(proxy={"loopDelaySeconds": 0.1, "sheds": []}),
+            state(proxy=proxy(loopDelaySeconds=0.1, sheds=[])),
             "warning",
             "the proxy itself is 100 ms late: it needs more processor time",
             id="late",
         ),
         pytest.param(
-            state(proxy={"loopDelaySeconds": 2.5, "sheds": ["loop-delay"]}),
+            state(proxy=proxy(loopDelaySeconds=2.5, sheds=["loop-delay"])),
             "error",
             "the proxy is 2.5 s late, it has too much to do: new connections are refused",
             id="sheds",
         ),
         pytest.param(
-            state(proxy={"loopDelaySeconds": 0.0, "sheds": ["memory"]}),
+            state(proxy=proxy(loopDelaySeconds=0.0, sheds=["memory"])),
             "error",
             "the proxy is short of memory: new connections are refused",
             id="memory",
@@ -443,3 +448,94 @@ def test_hostile_names() -> None:
 def test_worst_first() -> None:
     """The order of the severities is that of the sentences."""
     assert ["error", "warning", "note", "ok"] == [each.value for each in Severity]
+
+
+@pytest.mark.parametrize(
+    ("judged", "severity", "expected"),
+    [
+        pytest.param(
+            state(upstream=server(answersPerSecond={"2xx": 1.0, "4xx": 99.0})),
+            "warning",
+            "99 % of the answers of the server behind are 4xx, 99/s",
+            id="client-errors",
+        ),
+        pytest.param(
+            state(
+                level(dispatchedPerSecond=1000.0),
+                level("tiny", dispatchedPerSecond=2.0, failedPerSecond=2.0),
+                upstream=server(answersPerSecond={"2xx": 1000.0, "5xx": 2.0}),
+            ),
+            "error",
+            "the server behind fails 100 % of the requests of tiny, 2/s",
+            id="one-level",
+        ),
+        pytest.param(
+            state(level(dispatchedPerSecond=2.0, leftPerSecond=15.0, waiting=15)),
+            "warning",
+            "15 clients/s leave while they wait in low",
+            id="departures",
+        ),
+        pytest.param(
+            state(proxy=proxy(refusedPerSecond={"401": 12.0})),
+            "warning",
+            "the proxy itself refuses 12 requests/s without valid credentials, with 401",
+            id="credentials",
+        ),
+        pytest.param(
+            state(proxy=proxy(refusedPerSecond={"connections": 0.2})),
+            "error",
+            "the proxy refuses 0.2 connections/s: as many are open as may be",
+            id="connections",
+        ),
+    ],
+)
+def test_what_no_level_tells(judged: dict[str, Any], severity: str, expected: str) -> None:
+    """Nobody is rejected and nothing waits long, and yet clients get nothing."""
+    assert [(severity, expected)] == found(judged)
+
+
+@pytest.mark.parametrize(
+    "judged",
+    [
+        pytest.param(
+            state(upstream=server(answersPerSecond={"2xx": 11.0, "4xx": 89.0})), id="many-4xx"
+        ),
+        pytest.param(state(upstream=server(answersPerSecond={"4xx": 0.9})), id="rare-4xx"),
+        pytest.param(
+            state(
+                level(dispatchedPerSecond=100.0),
+                level("tiny", dispatchedPerSecond=5.0, failedPerSecond=2.0),
+            ),
+            id="less-than-half",
+        ),
+        pytest.param(
+            state(level(dispatchedPerSecond=20.0, failedPerSecond=20.0)), id="no-other-level"
+        ),
+        pytest.param(
+            state(level(dispatchedPerSecond=100.0, leftPerSecond=9.0)), id="few-departures"
+        ),
+        pytest.param(
+            state(level(dispatchedPerSecond=130.0), proxy=proxy(refusedPerSecond={"401": 12.0})),
+            id="some-without-credentials",
+        ),
+        pytest.param(
+            state(proxy=proxy(refusedPerSecond={"400": 0.9, "loop-delay": 9.0, "404": 9.0})),
+            id="few-malformed",
+        ),
+    ],
+)
+def test_what_is_no_matter(judged: dict[str, Any]) -> None:
+    """A little of it is how things are."""
+    assert "ok" == found(judged)[0][0]
+
+
+def test_failing_server_is_said_once() -> None:
+    """What follows from a server that fails is not said again."""
+    failing = server(state="failing", answersPerSecond={"4xx": 9.0}, failuresPerSecond=2.0)
+    judged = state(
+        level(dispatchedPerSecond=9.0),
+        level("tiny", dispatchedPerSecond=2.0, failedPerSecond=2.0),
+        upstream=failing,
+    )
+
+    assert 1 == len(found(judged))

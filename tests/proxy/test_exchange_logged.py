@@ -163,7 +163,7 @@ def test_why_it_waited(bench: Bench) -> None:
     assert [
         ("", None),
         ("", CROWD),
-        ("", "when it came, 1 of 1 seats were in use and 1 requests waited"),
+        ("", "when it came, 1 of 1 seats were in use and 1 request waited"),
     ] == why_of(bench)
 
 

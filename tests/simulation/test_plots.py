@@ -6,7 +6,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from apfproxy.simulation.plots import Line, Plot, bars, plot, tick
+from apfproxy.simulation.plots import Line, Plot, bars, escape, plot, tick
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,8 @@ def test_bars() -> None:
 def parsed(svg: str) -> ET.Element:
     """The SVG as XML."""
     return ET.fromstring(svg)  # noqa: S314  our own
+
+
+def test_hostile_text() -> None:
+    """A name from a log is neither markup nor turns round what is beside it."""
+    assert "&lt;b&gt;\\u202e\\x1b\u00a0\u00e9" == escape("<b>\u202e\x1b\u00a0\u00e9")
