@@ -148,7 +148,10 @@ class UpstreamWatch:
         self._count()  # what the other one did since the last look tells nothing of this one
         self.state, self.since_unix_s = UNKNOWN, None
         self._failure, self._heard_ns = None, None
-        self._said = (UNKNOWN, None)
+        self._said, self._next_line_ns = (UNKNOWN, None), 0
+        # What the server of before did since the last look tells nothing of this one.
+        self._answers, self._failures = self._counted()
+        self._spoke_ns = self._now_ns()
 
     def start(self) -> None:
         """Look from now on, and ask at once."""
@@ -193,6 +196,10 @@ class UpstreamWatch:
         answered, failed = answers - self._answers, failures - self._failures
         self._answers, self._failures = answers, failures
         return answered, failed
+
+    def _counted(self) -> tuple[int, int]:
+        """All answers, and all failures that tell of the server, so far."""
+        return sum(self.counters.answers.values()), self.counters.telling
 
     def _answer(self, now_ns: int) -> None:
         self._change(ANSWER[self.state], now_ns)

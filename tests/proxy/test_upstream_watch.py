@@ -245,6 +245,22 @@ async def test_another_server() -> None:
     assert UNKNOWN == scene.watch.state
 
 
+async def test_failures_of_the_server_before(caplog: pytest.LogCaptureFixture) -> None:
+    """Another server is not judged by the last one's failures, and the log tells of it at once."""
+    caplog.set_level(logging.INFO, upstream_watch.__name__)
+    scene = Scene()
+    await scene.look(0, 1)
+    scene.counters.fail(UpstreamFailure.ANSWER_TIMEOUT, "no answer within 60 s", is_telling=True)
+    other = Address(host="other", port=1)
+    scene.watch.configure(replace(NEVER, address=other))
+    assert UNKNOWN == await scene.look()
+
+    assert FAILING == await scene.look(0, 1)
+    assert ["h:1", "other:1"] == [
+        record.getMessage().partition("//")[2].partition(",")[0] for record in caplog.records
+    ]
+
+
 async def test_error_of_the_program() -> None:
     """It is reported, says nothing of the server, and another probe follows."""
     scene = Scene(OFTEN)
