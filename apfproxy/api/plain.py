@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from apfproxy.api.ages import age
 from apfproxy.api.kind import Column, all_right
 from apfproxy.api.metadata import validate_core_update, validate_metadata
-from apfproxy.api.names import check_dns_subdomain
 from apfproxy.api.schema.shared_structs import OBJECT_META, TYPE_META
 from apfproxy.api.schema.types import Field, Struct
 
@@ -36,7 +35,6 @@ def plain_struct(name: str, package: str, description: str, *fields: Field) -> S
 def checks(
     *,
     is_namespaced: bool = True,
-    check_name: Callable[[str], list[str]] = check_dns_subdomain,
     check: Check = all_right,
     check_change: CheckFromOld = all_right,
 ) -> tuple[Check, CheckFromOld]:
@@ -44,7 +42,7 @@ def checks(
 
     def validate(obj: Object) -> list[FieldError]:
         metadata = obj["metadata"]
-        errors = validate_metadata(metadata, is_namespaced=is_namespaced, check_name=check_name)
+        errors = validate_metadata(metadata, is_namespaced=is_namespaced)
         return errors + check(obj)
 
     def validate_update(new: Object, old: Object) -> list[FieldError]:

@@ -172,7 +172,7 @@ def _flow_lines(explanation: Explanation) -> Iterator[str]:
 
 def _estimate_lines(explanation: Explanation) -> Iterator[str]:
     estimate = explanation.estimate
-    text = f"{estimate.initial_seats} seat{'' if estimate.initial_seats == 1 else 's'}"
+    text = counted(estimate.initial_seats, "seat")
     if estimate.additional_latency_seconds:
         text += (
             f", then {estimate.final_seats} for"

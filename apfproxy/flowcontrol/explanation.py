@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.api.field_errors import counted
 from apfproxy.api.flowcontrol.additions import addition_errors, describe, flow_schema_additions
 from apfproxy.flowcontrol.added_distinguisher import no_header
 from apfproxy.flowcontrol.dealer import Dealer
@@ -314,7 +315,7 @@ def _flow_part(found: Classification, hand: tuple[int, ...]) -> FlowPart:
 def _outcome(
     queue_set: QueueSet, estimate: WorkEstimate, foresight: Foresight, limit: int
 ) -> OutcomePart:
-    seats = _counted(estimate.max_seats, "seat")
+    seats = counted(estimate.max_seats, "seat")
     if queue_set.config.kind is QueueSetKind.EXEMPT:
         used = f"{queue_set.seats_in_use} seats are in use, and none is counted against a limit"
     else:
@@ -323,7 +324,7 @@ def _outcome(
     if foresight.decision is Decision.EXECUTE:
         text = f"executes at once: it needs {seats}, and {used}"
     elif foresight.decision is Decision.WAIT:
-        behind = f"behind {_counted(foresight.ahead, 'request')}" if foresight.ahead else "first"
+        behind = f"behind {counted(foresight.ahead, 'request')}" if foresight.ahead else "first"
         text = f"waits in queue {foresight.queue}, {behind}: it needs {seats}, and {used}"
     elif reason is RejectReason.QUEUE_FULL:
         text = (
@@ -369,7 +370,3 @@ def distinguished_by(schema: FlowSchema) -> str:
         return f"{added.kind.value} {added.header}".rstrip()
     method = schema.spec.distinguisher_method
     return "" if method is None else method.type
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from apfproxy.api.field_errors import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -71,8 +73,7 @@ def _what_of(level: PriorityLevel) -> str:
     queue_set = level.queue_set
     queues = queue_set.config.queues
     how = f"{queues} queues" if queues else "rejects what does not fit"
-    seats = "1 seat" if level.nominal_limit == 1 else f"{level.nominal_limit} seats"
-    what = f"nominally {seats}, {how}"
+    what = f"nominally {counted(level.nominal_limit, 'seat')}, {how}"
     if queue_set.is_idle:
         return what
     in_use = f"{queue_set.seats_in_use} of {level.current_limit} seats are in use"
