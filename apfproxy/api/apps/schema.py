@@ -49,20 +49,27 @@ def conditions(name: str, number: int) -> Field:
 
 GENERATION = "The generation that this is about."
 
-REPLICA_SET = object_struct(
-    "ReplicaSet",
-    APPS,
-    open_struct("ReplicaSetSpec", "How many pods of which kind.", REPLICAS, LABELS, TEMPLATE),
-    open_struct(
-        "ReplicaSetStatus",
+
+def replica_status(kind: str, package: str) -> Struct:
+    """The status of a ReplicaSet, or of its older form."""
+    return open_struct(
+        f"{kind}Status",
         "How many pods there are.",
         required("replicas", INT32, THERE, number=1),
         count("fullyLabeledReplicas", "How many have all labels of the template.", 2),
         Field("observedGeneration", INT64, GENERATION, number=3),
         count("readyReplicas", "How many are ready.", 4),
         count("availableReplicas", "How many have been ready for long enough.", 5),
-        conditions("ReplicaSetCondition", 6),
-    ),
+        conditions(f"{kind}Condition", 6),
+        package=package,
+    )
+
+
+REPLICA_SET = object_struct(
+    "ReplicaSet",
+    APPS,
+    open_struct("ReplicaSetSpec", "How many pods of which kind.", REPLICAS, LABELS, TEMPLATE),
+    replica_status("ReplicaSet", APPS),
     "Keeps a number of pods.",
 )
 
@@ -77,17 +84,7 @@ REPLICATION_CONTROLLER = object_struct(
         pointer("template", POD_TEMPLATE, "What its pods are made from.", number=3),
         package=CORE,
     ),
-    open_struct(
-        "ReplicationControllerStatus",
-        "How many pods there are.",
-        required("replicas", INT32, THERE, number=1),
-        count("fullyLabeledReplicas", "How many have all labels of the template.", 2),
-        Field("observedGeneration", INT64, GENERATION, number=3),
-        count("readyReplicas", "How many are ready.", 4),
-        count("availableReplicas", "How many have been ready for long enough.", 5),
-        conditions("ReplicationControllerCondition", 6),
-        package=CORE,
-    ),
+    replica_status("ReplicationController", CORE),
     "Keeps a number of pods; the older form of ReplicaSet.",
 )
 
