@@ -114,8 +114,9 @@ SIGTERM or SIGINT ends watches, finishes writes and stops.  A second signal stop
 def apiserver(**flags: Any) -> int:  # noqa: ANN401 - as click gives them
     """Serve a small Kubernetes API, for tests and load tests.
 
-    It has flow control's objects, slices, budgets, pods and namespaces.  There is no
-    authentication: whoever reaches the address may do everything.
+    It has flow control's objects, leases, events, configuration, nodes, pods, their controllers
+    and budgets, slices and namespaces.  There is no authentication: whoever reaches the address
+    may do everything.
     """
     settings = settings_of(flags)
     configure_logging(settings.log_level, settings.log_format)
