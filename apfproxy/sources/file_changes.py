@@ -254,7 +254,8 @@ async def notifications(roots: Roots) -> AsyncGenerator[object, None]:
             ignore_permission_denied=True,
         ):
             yield change
-    except (OSError, RuntimeError) as error:
-        # No more watches, or a directory that has just gone: all is read now and then.
+    except (OSError, RuntimeError, UnicodeError) as error:
+        # No more watches, or a directory that has just gone or has a name that is not UTF-8: all is
+        # read now and then.
         logger.debug("cannot watch %s: %s", ", ".join(directories), error)
         await asyncio.sleep(max(0.0, REREAD_PERIOD_S - (time.monotonic() - started)))

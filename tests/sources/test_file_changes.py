@@ -279,11 +279,17 @@ async def test_notifications_of_a_change(tmp_path: Path) -> None:
     assert pending.done()
 
 
-async def test_notifications_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [OSError(28, "no space left for watches"), UnicodeEncodeError("utf-8", "\udcff", 0, 1, "no")],
+)
+async def test_notifications_that_cannot_be_had(
+    monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     """Where nothing can be watched the files are still read now and then."""
 
     def no_watch(*_paths: str, **_options: object) -> AsyncGenerator[object, None]:
-        raise OSError(28, "no space left for watches")
+        raise error
 
     monkeypatch.setattr(file_changes, "REREAD_PERIOD_S", 0.0)
     monkeypatch.setattr(watchfiles, "awatch", no_watch)
