@@ -109,20 +109,23 @@ class ClientLimits:
         watched: Exchanges that hold seats and wait for their client: the sweep looks at them.
     """
 
-    def __init__(self, settings: LimitSettings, counters: ProxyCounters) -> None:
+    def __init__(
+        self, settings: LimitSettings, counters: ProxyCounters, *, is_plain: bool = False
+    ) -> None:
         self._settings = settings
         self._max_connections = _or_unlimited(settings.max_connections)
         self._counters = counters
         self._open = 0
-        self.is_plain = False
+        self._is_plain = is_plain
         self._by_address: dict[str, int] = {}
         self.shed: Refusal | None = None
         self.slow_readers: dict[str, int] = {}
         self.watched: set[Watched] = set()
 
-    def configure(self, settings: LimitSettings) -> None:
-        """Put limits in force, for whatever comes from now on."""
+    def configure(self, settings: LimitSettings, *, is_plain: bool) -> None:
+        """Put limits in force, for whatever comes from now on; `is_plain` as of the context."""
         self._settings = settings
+        self._is_plain = is_plain
         self._max_connections = _or_unlimited(settings.max_connections)
 
     @property
@@ -199,7 +202,7 @@ class ClientLimits:
             return
         self._counters.count_own(503)
         transport.write(
-            (answers.plain_answer if self.is_plain else answers.status_answer)(
+            (answers.plain_answer if self._is_plain else answers.status_answer)(
                 503, message, extra=b"Retry-After: 1\r\n", connection=b"Connection: close\r\n"
             )
         )

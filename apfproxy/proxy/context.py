@@ -130,8 +130,8 @@ class Context:
         self.on_connection_closed: Callable[[], None] = lambda: None
         self.connections: set[OpenConnection] = set()
         self.abandoned: set[Abandoned] = set()
-        self.limits = ClientLimits(settings.downstream.limits, counters)
-        self.is_plain = self.limits.is_plain = PRESETS[settings.preset].is_plain
+        self.is_plain = PRESETS[settings.preset].is_plain
+        self.limits = ClientLimits(settings.downstream.limits, counters, is_plain=self.is_plain)
         self.in_force = LimitsInForce.of(settings)
         self.has_audit_ids = has_audit_ids(settings)
         self.audience = Audience(settings.downstream.explain_answers_to)
@@ -143,8 +143,8 @@ class Context:
         self.in_force = LimitsInForce.of(settings)
         self.has_audit_ids = has_audit_ids(settings)
         self.audience = Audience(settings.downstream.explain_answers_to)
-        self.limits.configure(settings.downstream.limits)
-        self.is_plain = self.limits.is_plain = PRESETS[settings.preset].is_plain
+        self.is_plain = PRESETS[settings.preset].is_plain
+        self.limits.configure(settings.downstream.limits, is_plain=self.is_plain)
         self._targets.configure(settings)
         # What is kept of heads has the limits in it, and who may assert an identity.
         self.client_kinds = ClientKinds(settings, self._targets, identification.certificates)
