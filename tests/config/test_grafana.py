@@ -96,6 +96,23 @@ def test_numbers_without_requests() -> None:
     assert [("Rejected", True, True)] == parts
 
 
+def test_numbers_of_a_new_proxy() -> None:
+    """A single number of series that a level has from its first request on says so before it."""
+    first = {
+        "apiserver_flowcontrol_current_executing_seats",
+        "apiserver_flowcontrol_current_inqueue_requests",
+    }
+    found = {
+        panel["title"]: panel["fieldConfig"]["defaults"].get("noValue")
+        for panel in PANELS
+        if panel["type"] == "stat"
+        for target in panel["targets"]
+        if any(name in target["expr"] for name in first)
+    }
+
+    assert {"Seats in use": "no requests", "Waiting": "no requests"} == found
+
+
 def test_legends() -> None:
     """A legend names labels that its expression keeps."""
     wrong = []
