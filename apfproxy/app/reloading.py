@@ -103,14 +103,14 @@ class SettingsFile:
         return self._read()
 
     def problems_of(self, error: OperatorError) -> tuple[str, ...]:
-        """What is wrong, a line for each problem; with the setting that names a file, if one does.
+        """What is wrong, a line for each problem; with its place in the file if it has one.
 
         It blocks on the file system.
         """
         problems = tuple(str(error).splitlines())
         for path in self._paths:
             lines = SettingsLines(Path(path))
-            problems = tuple(map(lines.of_named_file, problems))
+            problems = tuple(map(lines.of_this_file, problems))
         return problems
 
     def read_again(self) -> Settings:
@@ -175,7 +175,8 @@ async def reload(process: Reloadable, file: SettingsFile) -> None:
         fixed = changes(settings, new)
         check_merged(settings, fixed)
     except OperatorError as error:
-        refuse(process, file, tuple(str(error).splitlines()), may_recover=False)
+        problems = await asyncio.to_thread(file.problems_of, error)
+        refuse(process, file, problems, may_recover=False)
         return
     try:
         await process.renew(settings)

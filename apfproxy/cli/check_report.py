@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +13,7 @@ import click
 
 from apfproxy.api.decode import one_line
 from apfproxy.api.field_errors import counted
+from apfproxy.api.flowcontrol.conditions import MATCH_METHODS
 from apfproxy.lint.findings import (
     ADDED,
     CHANGED,
@@ -24,9 +27,8 @@ from apfproxy.lint.findings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from apfproxy.api.decode import Problem
+    from apfproxy.api.field_errors import FieldError
     from apfproxy.lint.differences import Difference
     from apfproxy.sources.object_files import FileContents, ObjectsRead
 
@@ -36,6 +38,11 @@ DIFF_COLOURS = {"-": "red", "+": "green", "@": "cyan"}
 WIDTH = 100
 
 DIFFERENCES = frozenset({CHANGED.id, MISSING.id, ADDED.id})
+
+NO_VERBS = frozenset({"POST", "PUT", "HEAD", "OPTIONS"})
+"""Methods that are no verbs of Kubernetes, but may be meant as such."""
+
+NON_RESOURCE_VERBS = re.compile(r"spec\.rules\[\d+\]\.nonResourceRules\[\d+\]\.verbs")
 
 Entry = dict[str, Any]
 """One finding as the JSON report has it."""
@@ -141,9 +148,21 @@ def problem_entries(problem: Problem) -> list[Entry]:
             "field": error.field or None,
             "reason": str(error.reason),
             "message": str(error).removeprefix(f"{error.field}: "),
+            **method_advice(error),
         }
         for error, line in zip(problem.errors, problem.lines, strict=True)
     ]
+
+
+def method_advice(error: FieldError) -> Entry:
+    """What to do where a rule for paths of no resource names HTTP methods as verbs."""
+    if not NON_RESOURCE_VERBS.fullmatch(error.field) or not isinstance(error.value, Sequence):
+        return {}
+    methods = [str(verb).upper() for verb in error.value if str(verb).upper() in NO_VERBS]
+    if not methods:
+        return {}
+    chosen = ", ".join(methods)
+    return {"advice": f'Write verbs: ["*"], and the annotation {MATCH_METHODS}: {chosen}.'}
 
 
 def nothing_entry(path: str) -> Entry:

@@ -7,13 +7,16 @@ things, and one environment may be that of several commands.  A flag wins over i
 
 from __future__ import annotations
 
+import difflib
+import functools
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 PREFIX = "APFPROXY"
 
@@ -31,9 +34,44 @@ def give_variables(command: click.Command, name: str) -> None:
         return
     for option in options:
         option.envvar = variable_of(name, option)
+    if (callback := command.callback) is not None:
+
+        @functools.wraps(callback)
+        def called(*arguments: Any, **values: Any) -> Any:  # noqa: ANN401 - as click has it
+            for line in unknown_variables(command, name, os.environ):
+                click.echo(f"apfproxy {name}: {line}", err=True)
+            return callback(*arguments, **values)
+
+        command.callback = called
     example = options[0]
     text = f"Each flag is also a variable: {example.envvar} for {example.opts[0]}.  The flag wins."
     command.epilog = f"{command.epilog or ''}\n\n{text}"
+
+
+def unknown_variables(
+    command: click.Command, name: str, environment: Iterable[str]
+) -> Iterator[str]:
+    """A line for each variable that looks like a flag of the command, and is none.
+
+    It is no error: in Kubernetes a Service adds variables of its name.
+    """
+    known = {each.envvar for each in command.params if isinstance(each.envvar, str)}
+    prefix = f"{PREFIX}_{name}_".upper().replace("-", "_")
+    for variable in sorted(environment):
+        of_command = variable.replace(f"{PREFIX}_", prefix, 1)
+        if variable in known or not variable.startswith(f"{PREFIX}_"):
+            continue
+        if variable.startswith(prefix):
+            # By what differs: the prefix alone would make any two alike.
+            flags = [each.removeprefix(prefix) for each in known]
+            close = difflib.get_close_matches(variable.removeprefix(prefix), flags, n=1)
+            meant = prefix + close[0] if close else ""
+        elif of_command in known:
+            meant = of_command
+        else:
+            continue
+        hint = f"; did you mean {meant}?" if meant else ""
+        yield f"the variable {variable} is of no flag{hint}"
 
 
 def name_variable(error: click.BadParameter) -> None:

@@ -243,7 +243,7 @@ def serve(settings_path: Path | None, **flags: Any) -> int:  # noqa: ANN401 - as
     except ConflictError as error:
         raise click.UsageError(str(error)) from error
     except OperatorError as error:
-        raise SettingsFileError(*str(error).splitlines()) from error
+        raise SettingsFileError(*file.problems_of(error)) from error
     configure_logging(settings.log_level, settings.log_format)
     return run_in_loop(run(settings, file=file))
 

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_FILE_BYTES = 1 << 20
+SETTING = re.compile(r"[A-Za-z]+(?:\.[A-Za-z]+|\[[0-9]+\])*")
+"""A path such as `authentication.jwt[0].issuer`, or a word."""
 """Far more than any settings file; keeps a wrong path, such as a disk image, from being read."""
 
 FORMS = {"header": parse_header_name, "host": parse_host_header, "url": parse_url}
@@ -132,10 +134,17 @@ class SettingsLines:
         elif isinstance(node, yaml.ScalarNode) and node.value:
             self._named[str(self._path.parent / node.value)] = prefix
 
-    def of_named_file(self, problem: str) -> str:
-        """The problem with the line and the setting that names the file that it is of, if any."""
+    def of_this_file(self, problem: str) -> str:
+        """The problem with its line if it is of this file for sure, otherwise as it is.
+
+        A setting that stands here is what it begins with, or names the file that is wrong; anything
+        else may be of a flag.
+        """
         if self._is_placed(problem):
             return problem
+        own = SETTING.match(problem)
+        if own is not None and own[0] in self._lines:
+            return f"{self._path}:{self._lines[own[0]]}: {problem}"
         if self._line_of(problem.partition(": ")[0].partition(" ")[0]) is None:
             words = [word.removesuffix(":") for word in problem.split()]
             setting = next((self._named[word] for word in words if word in self._named), None)
@@ -147,16 +156,18 @@ class SettingsLines:
         """The problem with the file, its line and its setting, as far as they can be told."""
         if self._is_placed(problem):
             return problem
-        if (named := self.of_named_file(problem)) != problem:
+        if (named := self.of_this_file(problem)) != problem:
             return named
-        for path in re.findall(r"[A-Za-z]+(?:\.[A-Za-z]+|\[[0-9]+\])*", problem):
+        for path in SETTING.findall(problem):
             line = self._line_of(path)
             if line is not None:
                 return f"{self._path}:{line}: {problem}"
         return f"{self._path}: {problem}"
 
     def _is_placed(self, problem: str) -> bool:
-        """Whether the problem says where it is, in a file that is named here."""
+        """Whether the problem says where it is, in this file or in one that is named here."""
+        if problem.startswith(f"{self._path}:"):
+            return True
         own = re.match(r"(.+?):[0-9]+: ", problem)
         return own is not None and any(own[1].startswith(name) for name in self._named)
 

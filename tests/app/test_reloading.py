@@ -320,6 +320,7 @@ async def test_as_if_started_so(
     """A process whose settings change is as one that was started with them; the rest is named."""
     caplog.set_level(logging.INFO)
     monkeypatch.setattr(reloading, "configure_logging", lambda *_: None)
+    monkeypatch.chdir(folder)  # for the access log
     base = BASE
     if path == "adminTokenFile":
         base = other(BASE, "flowControl.store")

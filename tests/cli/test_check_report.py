@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apfproxy.api.decode import Candidate, Problem
+from apfproxy.api.field_errors import FieldError, Reason
 from apfproxy.cli.check_report import (
     BUILT_IN,
     Entry,
@@ -22,6 +23,25 @@ from apfproxy.sources.object_files import FileContents, ObjectsRead
 A = "FlowSchema", "a"
 READ = ObjectsRead((), (), {A: "a.yaml"}, {A: Candidate({}, 7)})
 GONE = Finding(DANGLING, "FlowSchema", "a", "spec.x", "gone")
+
+
+@pytest.mark.parametrize(
+    ("field", "verbs", "advice"),
+    [
+        ("nonResourceRules[1].verbs", ("get", "Post"), "apfproxy.io/match-methods: POST."),
+        ("nonResourceRules[1].verbs", ("watch-it",), None),
+        ("nonResourceRules[1].verbs", None, None),
+        ("resourceRules[1].verbs", ("post",), None),
+    ],
+)
+def test_methods_as_verbs(field: str, verbs: object, advice: str | None) -> None:
+    """Who names an HTTP method as a verb is told how to choose by it."""
+    error = FieldError(f"spec.rules[0].{field}", Reason.NOT_SUPPORTED, "", verbs)
+    problem = Problem("a", (str(error),), 1, "FlowSchema", "b", (error,), (1,))
+    (entry,) = problem_entries(problem)
+
+    assert (advice is None) == ("advice" not in entry)
+    assert advice is None or entry["advice"].endswith(advice)
 
 
 @pytest.mark.parametrize(

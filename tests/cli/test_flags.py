@@ -115,6 +115,31 @@ def test_wrong_value(
     assert line.startswith(f"apfproxy serve: Invalid value for {named}: expected HOST:PORT")
 
 
+@pytest.mark.parametrize(
+    ("variable", "hint"),
+    [
+        ("APFPROXY_ODDS_QEUES", "; did you mean APFPROXY_ODDS_QUEUES?"),
+        ("APFPROXY_ODDS_XYZ", ""),
+        ("APFPROXY_QUEUES", "; did you mean APFPROXY_ODDS_QUEUES?"),
+        ("APFPROXY_SERVICE_HOST", None),  # of a Service in Kubernetes
+        ("APFPROXY_SERVE_LISTEN", None),  # of another command
+        ("OTHER", None),
+    ],
+)
+def test_unknown_variables(
+    variable: str,
+    hint: str | None,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What looks like a flag's variable, and is none, is named; the command runs all the same."""
+    monkeypatch.setenv(variable, "1")
+
+    assert run(["odds"]) == 0
+    said = [] if hint is None else [f"apfproxy odds: the variable {variable} is of no flag{hint}"]
+    assert said == capsys.readouterr().err.splitlines()
+
+
 def test_error_without_a_flag() -> None:
     """An error that is of no flag stays as it is."""
     error = click.BadParameter("wrong", param_hint="here")

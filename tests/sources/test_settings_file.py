@@ -367,6 +367,28 @@ def test_where_a_problem_is(tmp_path: Path, problem: str, located: str) -> None:
     assert expected == SettingsLines(path).located(given)
 
 
+@pytest.mark.parametrize(
+    ("problem", "placed"),
+    [
+        ("upstream.url: wrong", "~:1: upstream.url: wrong"),
+        ("upstream.identity (--x): needs", "upstream.identity (--x): needs"),
+        ("@/keys: is no JWKS", "~:2: authentication.tokenFile: @/keys: is no JWKS"),
+        ("@/keys:7: broken", "@/keys:7: broken"),
+        ("~:2: wrong", "~:2: wrong"),
+        ("cannot listen; give another admin", "cannot listen; give another admin"),
+    ],
+)
+def test_what_a_flag_may_have_said(tmp_path: Path, problem: str, placed: str) -> None:
+    """Only what is surely of the file has a line there."""
+    path = tmp_path / "settings.yaml"
+    path.write_text("upstream: {url: 'http://a'}\nauthentication: {tokenFile: keys}\nadmin: ~\n")
+    given, expected = (
+        text.replace("~", str(path)).replace("@", str(tmp_path)) for text in (problem, placed)
+    )
+
+    assert expected == SettingsLines(path).of_this_file(given)
+
+
 def test_file_that_is_gone(tmp_path: Path) -> None:
     """A problem then has no line."""
     path = tmp_path / "settings.yaml"
