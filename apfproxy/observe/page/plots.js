@@ -141,7 +141,7 @@ export class Plots {
       },
       axes: [
         { ...axis, space: 64, values: (_plot, splits, _axis, _space, step) => splits.map(step < 60 ? time : minute), gap: 6, size: 28 },
-        { ...axis, space: 34, size: 42, gap: 4, values: (_plot, splits) => splits.map(quantity) },
+        { ...axis, space: 34, size: 50, gap: 4, values: (_plot, splits) => splits.map(quantity) },
       ],
       series: [{}, ...this.#names.map((name, number) => {
         const { colour, dash } = line(number);
