@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import socket
 import ssl
 from dataclasses import dataclass
 
@@ -89,6 +92,9 @@ def connect_failure(error: Exception) -> ConnectFailure:
             f"no {error.step} within {error.limit_s:g} s",
         )
     why = str(getattr(error, "strerror", "") or error)
+    code = getattr(error, "errno", None)
+    if code in errno.errorcode and not isinstance(error, socket.gaierror):
+        why = os.strerror(code)  # loops have words of their own, such as "Connect call failed"
     return ConnectFailure(
         UpstreamFailure.CONNECT,
         502,

@@ -59,6 +59,14 @@ def not_tls(reason: str) -> ssl.SSLError:
             id="refused",
         ),
         pytest.param(
+            ConnectionRefusedError(111, "Connect call failed ('::1', 1)"),
+            (
+                *(CONNECT, 502, "no connection to the origin: Connection refused"),
+                "connection refused",
+            ),
+            id="refused-by-a-loop",
+        ),
+        pytest.param(
             OSError("DNS is away"),
             (CONNECT, 502, "no connection to the origin: DNS is away", "DNS is away"),
             id="acronym",
