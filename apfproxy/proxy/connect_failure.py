@@ -93,7 +93,7 @@ def connect_failure(error: Exception) -> ConnectFailure:
         )
     why = str(getattr(error, "strerror", "") or error)
     code = getattr(error, "errno", None)
-    if code in errno.errorcode and not isinstance(error, socket.gaierror):
+    if isinstance(code, int) and code in errno.errorcode and not isinstance(error, socket.gaierror):
         why = os.strerror(code)  # loops have words of their own, such as "Connect call failed"
     return ConnectFailure(
         UpstreamFailure.CONNECT,
