@@ -19,6 +19,8 @@ NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "
 READY = "READY=1"
 PINGS = 2
 """In the time after which a process without a sign of life is taken for dead."""
+SUCCESSION_WITHIN_S = 1.0
+"""For a manager that has much to read: one that does not know a successor ends it."""
 
 log = logging.getLogger(__name__)
 
@@ -58,14 +60,14 @@ class ServiceManager:
 
     def succeeded_by(self, pid: int) -> None:
         """Another process is the service from now on."""
-        self._tell(f"MAINPID={pid}\n{READY}")
+        self._tell(f"MAINPID={pid}\n{READY}", SUCCESSION_WITHIN_S)
 
-    def _tell(self, text: str) -> None:
+    def _tell(self, text: str, within_s: float = 0.0) -> None:
         if not self._address:
             return
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
-                connection.setblocking(False)
+                connection.settimeout(within_s)
                 connection.sendto(text.encode(), self._address)
         except OSError as error:
             if not self._has_failed:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from apfproxy.app import service_manager
 from apfproxy.app.service_manager import NO_SERVICE_MANAGER, ServiceManager
 
 if TYPE_CHECKING:
@@ -46,6 +47,24 @@ def test_is_told(tmp_path: Path, is_abstract: bool) -> None:
         "MAINPID=7\nREADY=1",
     ] == lines
     assert f"<ServiceManager {name}>" == repr(manager)
+
+
+def test_a_busy_manager_learns_of_a_successor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It gets a moment to read what it was told before: it would end one that it does not know."""
+    monkeypatch.setattr(service_manager, "SUCCESSION_WITHIN_S", 0.01)
+    name = f"{tmp_path}/notify"
+    with told(name), told(f"{tmp_path}/other") as other:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                other.sendto(b"READY=1", name)
+        ServiceManager({"NOTIFY_SOCKET": name}).ready()
+        ServiceManager({"NOTIFY_SOCKET": name}).succeeded_by(7)
+
+    at_once, in_time = caplog.messages
+    assert "temporarily unavailable" in at_once
+    assert "timed out" in in_time
 
 
 @pytest.mark.parametrize(
