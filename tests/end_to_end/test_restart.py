@@ -142,6 +142,14 @@ def test_over_tls(tmp_path: Path) -> None:
         plain = socket.create_connection(("127.0.0.1", port), timeout=60)
         return context.wrap_socket(plain, server_hostname="localhost")
 
+    def answer(client: ssl.SSLSocket) -> bytes:
+        received = b""
+        while not received.endswith(b"\r\n\r\nok"):
+            data = client.recv(65536)
+            assert data, received
+            received += data
+        return received
+
     with (
         origin() as upstream,
         command(
@@ -152,15 +160,15 @@ def test_over_tls(tmp_path: Path) -> None:
         port = int(served.line(r"listens on 127\.0\.0\.1:(\d+) with TLS")[1])
         with connected(port) as kept:
             kept.sendall(request)
-            before = kept.recv(65536)
+            before = answer(kept)
             served.send(signal.SIGUSR2)
             pid = int(served.line(SUCCEEDED)[1])
             served.line("draining")
             with connected(port) as new:
                 new.sendall(request)
-                after = new.recv(65536)
+                after = answer(new)
             kept.sendall(request)
-            last = kept.recv(65536)
+            last = answer(kept)
         served.process.wait()
         os.kill(pid, signal.SIGTERM)
         served.rest()
