@@ -6,7 +6,6 @@ events, configuration, and the controllers that own pods.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 from apfproxy.api.ages import age
@@ -56,12 +55,9 @@ def named_cells(
     middle: Callable[[Object], Sequence[object]],
 ) -> Callable[[Object, float], Sequence[object]]:
     """The cells of rows that begin with the object's name and end with its age."""
-    return partial(_cells, middle)
 
+    def cells(obj: Object, now_s: float) -> Sequence[object]:
+        metadata = obj["metadata"]
+        return metadata["name"], *middle(obj), age(metadata.get("creationTimestamp"), now_s)
 
-def _cells(
-    middle: Callable[[Object], Sequence[object]], obj: Object, now_s: float
-) -> Sequence[object]:
-    metadata = obj["metadata"]
-    shown_age = age(metadata.get("creationTimestamp"), now_s)
-    return metadata["name"], *middle(obj), shown_age
+    return cells

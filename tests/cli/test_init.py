@@ -25,14 +25,14 @@ NO_MODEL = {"Kustomization", "ServiceMonitor", "Config"}
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_settings(tmp_path: Path, kind: str) -> None:
-    """The settings can be used, and set what the use is about."""
+    """The settings go together, and name a server and its seats."""
     assert 0 == main(["init", kind, str(tmp_path / "new" / "directory")])
     settings = load_settings(tmp_path / "new" / "directory" / "apfproxy.yaml")
 
     check_combination(settings)
     check_identities(settings)
     assert settings.upstream.address != Settings().upstream.address
-    assert settings.flow_control.server_concurrency_limit
+    assert "serverConcurrencyLimit:" in (tmp_path / "new/directory/apfproxy.yaml").read_text()
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -265,7 +265,6 @@ def catalog(kinds: Sequence[Kind]) -> Catalog:
         for version in discovery.versions(group):
             found.describe(DELETE_OPTIONS, (group, version, "DeleteOptions"))
             found.describe(structs.WATCH_EVENT, (group, version, "WatchEvent"))
-    is_scaled = False
     for kind in discovery.kinds:
         for served in kind.versions:
             listed = structs.list_struct(served.schema)
@@ -273,13 +272,11 @@ def catalog(kinds: Sequence[Kind]) -> Catalog:
             found.describe(served.schema, resource.gvk)
             found.describe(listed, (kind.group, served.name, f"{kind.name}List"))
             found.operations.extend(resource.operations())
-            if kind.scale_selector is not None:
-                is_scaled = True
             if kind.resource == "pods":
                 gvk = (EVICTIONS["group"], EVICTIONS["version"], EVICTIONS["kind"])
                 found.describe(EVICTION, gvk)
                 found.operations.append(eviction_operation(resource, gvk))
-    if is_scaled:
+    if any(kind.scale_selector is not None for kind in kinds):
         found.describe(SCALE, (SCALES["group"], SCALES["version"], SCALES["kind"]))
     return found
 
