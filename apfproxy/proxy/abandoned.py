@@ -96,7 +96,7 @@ class AbandonedAnswer:
     def on_interim(self, head: ResponseHead) -> None:
         """The answer itself is still to come."""
 
-    def on_answer(self, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:  # noqa: ARG002  the sink's signature
+    def on_answer(self, head: ResponseHead, body: bytes | memoryview, *, is_whole: bool) -> None:  # noqa: ARG002  the sink's signature
         """The origin answers."""
         self._discard(body, is_last=is_whole)
 
@@ -119,7 +119,7 @@ class AbandonedAnswer:
     def on_upstream_writable(self) -> None:
         """Nothing more is sent."""
 
-    def _discard(self, data: bytes, *, is_last: bool) -> None:
+    def _discard(self, data: bytes | memoryview, *, is_last: bool) -> None:
         self._discarded_bytes += len(data)
         if is_last or self._discarded_bytes > MAX_DISCARDED_BYTES:
             self.end()

@@ -56,9 +56,9 @@ class ChunkedError(ValueError):
     """The bytes are not in the chunked coding, or over a limit."""
 
 
-def encode_chunk(data: bytes) -> bytes:
+def encode_chunk(data: bytes | memoryview) -> bytes:
     """One chunk that holds `data`, which must not be empty."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
+    return b"".join((b"%x\r\n" % len(data), data, b"\r\n"))
 
 
 def last_chunk(trailers: bytes) -> bytes:

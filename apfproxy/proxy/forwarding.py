@@ -26,7 +26,6 @@ from apfproxy.proxy.guarded import guarded
 from apfproxy.proxy.request_fields import VIA
 from apfproxy.proxy.request_log import Failure, Record
 from apfproxy.proxy.response_head import CHUNKED, ResponseError, ResponseHead, is_event_stream
-from apfproxy.proxy.traces import has_audit_line
 from apfproxy.proxy.tunnel import Tunnel
 from apfproxy.proxy.upgrade import switch_lines, switched
 from apfproxy.proxy.watch_seats import WatchSeats
@@ -96,7 +95,7 @@ class Forwarding(ExchangeBase):
     def _answer_lines(self, head: ResponseHead, now_ns: int) -> bytes:
         """The header lines that are added to the origin's."""
         lines = self._class_lines(now_ns)
-        if self._context.has_audit_ids and not has_audit_line(head.lines):
+        if self._context.has_audit_ids and not head.has_audit_id:
             lines += self._audit_line()
         return lines
 
@@ -119,7 +118,7 @@ class Forwarding(ExchangeBase):
             return
         self._client.send(head.lines + b"\r\n")
 
-    def on_answer(self, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
+    def on_answer(self, head: ResponseHead, body: bytes | memoryview, *, is_whole: bool) -> None:
         """Pass the final head on, with as much of the body as came with it."""
         context, client, request, status = self._context, self._client, self.head, head.status
         now_ns = context.clock.now_ns()
@@ -139,10 +138,8 @@ class Forwarding(ExchangeBase):
             else:
                 self._is_chunked = True
                 framing = b"Transfer-Encoding: chunked\r\n"
-                if body:
-                    body = encode_chunk(body)
-                if is_whole:
-                    body += last_chunk(b"")
+                chunks = encode_chunk(body) if body else b""
+                body = chunks + last_chunk(b"") if is_whole else chunks
         if keep_alive:
             connection = b"Connection: keep-alive\r\n\r\n" if request.is_http_10 else b"\r\n"
         else:
@@ -160,7 +157,7 @@ class Forwarding(ExchangeBase):
         self.state = ANSWER[self.state]
         self._waited_ns = 0
         if self.request.is_watch:
-            self._start_watch(body)
+            self._start_watch(bytes(body))
         elif self.request.attributes.is_plain and is_event_stream(head.lines):
             self._go_on_as_long_as_it_likes(now_ns)
         elif self.request.takes_seats:

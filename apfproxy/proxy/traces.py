@@ -28,8 +28,6 @@ BATCH = len(_LINE_ENDS)
 _FIELDS = re.compile(
     rb"^(audit-id|traceparent|user-agent):[ \t]*([^\r\n]*)", re.MULTILINE | re.IGNORECASE
 )
-has_audit_line = re.compile(rb"\r\naudit-id:", re.IGNORECASE).search
-"""Whether a head, with its first line, has an Audit-ID."""
 _TRACEPARENT = re.compile(
     rb"(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(?P<more>-.*)?"
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from apfproxy.faults import Part, contained, report
 from apfproxy.proxy.chunked import ChunkedDecoder, ChunkedError
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
     from apfproxy.proxy.counters import ProxyCounters
     from apfproxy.proxy.request_head import RequestHead
 
-_SWITCHING_PROTOCOLS = 101
+_HEAD_END: Final = b"\r\n\r\n"
+_SWITCHING_PROTOCOLS: Final = 101
+_FIRST_FINAL: Final = 200
 _MAX_INTERIM_ANSWERS = 32
 """1xx answers to one request; Go's transport stops at 5, curl at none."""
 
@@ -43,8 +45,11 @@ class AnswerSink(Protocol):
     def on_interim(self, head: ResponseHead) -> None:
         """A 1xx answer, other than 101."""
 
-    def on_answer(self, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
-        """The final head with the first part of the body, and whether that is all of it."""
+    def on_answer(self, head: ResponseHead, body: bytes | memoryview, *, is_whole: bool) -> None:
+        """The final head with the first part of the body, and whether that is all of it.
+
+        All of it may be a view of the buffer that is read into: it is good within this call.
+        """
 
     def on_switch(self, head: ResponseHead, raw: bytes, rest: bytes) -> None:
         """An answer 101 and what came behind it; `raw` is the whole head.
@@ -210,7 +215,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             return
         try:
             if self._head is None:
-                self._take_head(sink, READ_VIEW[:nbytes].tobytes())
+                self._take_start(sink, nbytes)
             else:
                 self._take_body(sink, READ_VIEW[:nbytes].tobytes())
         except (ResponseError, ChunkedError) as error:
@@ -263,17 +268,46 @@ class UpstreamConnection(asyncio.BufferedProtocol):
 
     # The answer.
 
+    def _take_start(self, sink: AnswerSink, nbytes: int) -> None:
+        """Take a read while the head has not come: mostly head and body, all of the answer."""
+        end = READ_BUFFER.find(_HEAD_END, 0, nbytes) + len(_HEAD_END)
+        if end >= len(_HEAD_END) and not self._partial:
+            asked = sink.head
+            head = self._parse(READ_VIEW[:end].tobytes(), is_head=asked.is_head)
+            body_bytes = nbytes - end
+            if (
+                head.status >= _FIRST_FINAL
+                and body_bytes == (head.length if head.framing == SIZED else 0)
+                and head.framing <= SIZED
+                and asked.upgrade is None
+            ):
+                self._end(sink, keep_alive=head.keep_alive)
+                # Of the body nothing is copied: the sink writes it before the buffer is used again.
+                sink.on_answer(head, READ_VIEW[end:nbytes], is_whole=True)
+                return
+        self._take_head(sink, READ_VIEW[:nbytes].tobytes())
+
+    def _parse(self, raw: bytes, *, is_head: bool) -> ResponseHead:
+        """Parse a head, unless it is the same as the last one: answers of one moment often are."""
+        owner = self._owner
+        if is_head:
+            return parse_response_head(raw, answers_head=True)
+        if raw != owner.last_head_bytes:
+            owner.last_head = parse_response_head(raw, answers_head=False)
+            owner.last_head_bytes = raw
+        return owner.last_head
+
     def _take_head(self, sink: AnswerSink, data: bytes) -> None:
         if self._partial:
             searched = max(0, len(self._partial) - 3)
             self._partial += data
-            end = self._partial.find(b"\r\n\r\n", searched)
+            end = self._partial.find(_HEAD_END, searched)
             if end < 0 and len(self._partial) <= MAX_HEAD_BYTES:
                 return
             data = bytes(self._partial)
             self._partial.clear()
         else:
-            end = data.find(b"\r\n\r\n")
+            end = data.find(_HEAD_END)
         while True:
             if (len(data) if end < 0 else end) > MAX_HEAD_BYTES:
                 raise ResponseError(f"the head of the answer is over {MAX_HEAD_BYTES} bytes")
@@ -282,15 +316,8 @@ class UpstreamConnection(asyncio.BufferedProtocol):
                 return
             end += 4
             raw = data[:end]
-            owner = self._owner
-            if raw == owner.last_head_bytes and not sink.head.is_head:
-                # Answers of one moment often have one head; to look costs next to nothing.
-                head = owner.last_head
-            else:
-                head = parse_response_head(raw, answers_head=sink.head.is_head)
-                if not sink.head.is_head:
-                    owner.last_head_bytes, owner.last_head = raw, head
-            if head.status >= 200:
+            head = self._parse(raw, is_head=sink.head.is_head)
+            if head.status >= _FIRST_FINAL:
                 if sink.head.upgrade is not None and 300 <= head.status < 400:
                     # The client would follow it with the upgrade and its credentials to a place
                     # that the origin chose; kube-apiserver relays none since CVE-2018-1002102.
@@ -306,15 +333,7 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             if self.sink is not sink:
                 return
             data = data[end:]
-            end = data.find(b"\r\n\r\n")
-        body_bytes = len(data) - end
-        if (head.framing == NO_BODY and not body_bytes) or (
-            head.framing == SIZED and body_bytes == head.length
-        ):
-            # Most answers: all of it in one read.
-            self._end(sink, keep_alive=head.keep_alive)
-            sink.on_answer(head, data[end:] if body_bytes else b"", is_whole=True)
-            return
+            end = data.find(_HEAD_END)
         self._start_body(sink, head, data[end:])
 
     def _start_body(self, sink: AnswerSink, head: ResponseHead, rest: bytes) -> None:
@@ -343,11 +362,10 @@ class UpstreamConnection(asyncio.BufferedProtocol):
             else:
                 sink.on_answer(head, body, is_whole=False)
         elif head.framing in (NO_BODY, SIZED):
-            # More than was announced: the rest belongs to nobody.
-            self._end(sink, keep_alive=False)
-            sink.on_answer(
-                head, rest[: max(0, head.length)] if head.framing else b"", is_whole=True
-            )
+            # What is beyond the announced length belongs to nobody.
+            body = rest[: head.length] if head.framing else b""
+            self._end(sink, keep_alive=head.keep_alive and len(body) == len(rest))
+            sink.on_answer(head, body, is_whole=True)
         else:
             sink.on_answer(head, rest, is_whole=False)
 

@@ -66,11 +66,11 @@ class Request:
         """That is the answer."""
         self.answer.set_result(b"%d %b" % (code, reason.encode()))
 
-    def on_answer(self, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
+    def on_answer(self, head: ResponseHead, body: bytes | memoryview, *, is_whole: bool) -> None:
         """Small answers come in one piece."""
         assert (200, True) == (head.status, is_whole)
         self._pool.put_back(self._connection, 1)
-        self.answer.set_result(body)
+        self.answer.set_result(bytes(body))
 
     def fail(self, error: Exception) -> None:
         """Let nothing be hidden."""

@@ -20,11 +20,17 @@ from apfproxy.proxy.response_head import (
 )
 
 
+def forget() -> None:
+    """Know nothing of what has come, which is the module's only state."""
+    response_head._known_lines.clear()  # noqa: SLF001  as above
+    response_head._known_names.clear()  # noqa: SLF001  as above
+    response_head._known_status_lines.clear()  # noqa: SLF001  as above
+
+
 @pytest.fixture(autouse=True)
 def forget_lines() -> None:
     """Begin without known lines."""
-    response_head._known_lines.clear()  # noqa: SLF001  what was met is the module's only state
-    response_head._known_status_lines.clear()  # noqa: SLF001  as above
+    forget()
 
 
 def parse(head: bytes, *, answers_head: bool = False) -> ResponseHead:
@@ -247,12 +253,36 @@ def test_known_lines_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(response_head, "MAX_KNOWN_LINES", 4)
     long = b"x" * MAX_KNOWN_LINE_BYTES
     for i in range(20):
-        parse(b"HTTP/1.1 %d OK\r\nA: %d\r\nB: %b\r\n\r\n" % (200 + i, i, long))
+        parse(b"HTTP/1.1 %d OK\r\nA: %d\r\nB%d: %b\r\n\r\n" % (200 + i, i, i, long))
+        parse(b"HTTP/1.1 200 OK\r\n%b: a\r\n\r\n" % long)
         parse(b"HTTP/1.1 200 %b\r\n\r\n" % long)
 
         assert 4 >= len(response_head._known_lines)  # noqa: SLF001  what is bounded
+        assert 4 >= len(response_head._known_names)  # noqa: SLF001  as above
         assert 4 >= len(response_head._known_status_lines)  # noqa: SLF001  as above
     assert 0 < len(response_head._known_lines)  # noqa: SLF001  as above
+    assert long not in response_head._known_names  # noqa: SLF001  as above
+
+
+def test_what_differs_in_every_answer_is_not_known() -> None:
+    """Lengths and Audit-IDs take no place of lines that come again."""
+    for i in range(3):
+        parse(b"HTTP/1.1 200 OK\r\nDate: a\r\ncontent-length: %d\r\nAUDIT-ID: %d\r\n\r\n" % (i, i))
+
+    assert [b"Date: a"] == list(response_head._known_lines)  # noqa: SLF001  as above
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param(b"AUDIT-ID: a", True, id="any-case"),
+        pytest.param(b"X: audit-id: b", False, id="in-a-value"),
+        pytest.param(b"Connection: audit-id\r\nAudit-Id: a", False, id="nominated"),
+    ],
+)
+def test_audit_id(lines: bytes, expected: bool) -> None:
+    """Whether the client gets one from the origin."""
+    assert expected is parse(b"HTTP/1.1 200 audit-id: a\r\n" + lines + b"\r\n\r\n").has_audit_id
 
 
 class Found:
@@ -328,3 +358,24 @@ def test_accepts_no_more_than_llhttp(data: bytes) -> None:
     }
     hop = {b"connection", b"transfer-encoding", b"upgrade"}
     assert {name.lower() for name, _ in gone} <= hop | nominated - {b"content-length"}
+
+
+def outcome(head: bytes) -> list[object] | None:
+    """What a head says; None if it is refused."""
+    try:
+        found = parse_response_head(head, answers_head=False)
+    except ResponseError:
+        return None
+    return [getattr(found, name) for name in found.__slots__]
+
+
+@given(before=st.lists(heads, max_size=3), lines=st.lists(field_lines, max_size=4))
+def test_what_came_before_makes_no_difference(before: list[bytes], lines: list[bytes]) -> None:
+    """Known lines and names speed things up, and decide nothing."""
+    head = b"\r\n".join((b"HTTP/1.1 200 OK", *lines, b"", b""))
+    forget()
+    cold = outcome(head)
+    for other in before:
+        outcome(other)
+
+    assert cold == outcome(head)

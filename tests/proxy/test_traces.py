@@ -15,7 +15,6 @@ from apfproxy.proxy.traces import (
     MADE_ID,
     Traces,
     audit_line,
-    has_audit_line,
     made_audit_lines,
     read_traces,
 )
@@ -93,9 +92,3 @@ def test_line() -> None:
     """It is one line, with its end."""
     assert b"Audit-Id: x-1\r\n" == audit_line("x-1")
     assert re.fullmatch(rb"Audit-Id: [0-9a-f-]{36}\r\n", next(made_audit_lines()))
-
-
-def test_heads_with_a_line() -> None:
-    """The line is found in any case, but not in another field."""
-    assert has_audit_line(b"HTTP/1.1 200 OK\r\nAUDIT-ID: a\r\n")
-    assert not has_audit_line(b"HTTP/1.1 200 audit-id: a\r\nX: audit-id: b\r\n")

@@ -32,10 +32,10 @@ class Sink:
         """Write it down."""
         self.told.append(f"interim {head.status}")
 
-    def on_answer(self, head: ResponseHead, body: bytes, *, is_whole: bool) -> None:
+    def on_answer(self, head: ResponseHead, body: bytes | memoryview, *, is_whole: bool) -> None:
         """Write it down."""
         self.told.append(f"answer {head.status}")
-        self.body = body
+        self.body = bytes(body)
         if is_whole:
             self.told.append("end")
 
