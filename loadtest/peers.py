@@ -1,16 +1,20 @@
 """Compare apfproxy with HAProxy and nginx: CPU per request, speed, latency, memory.
 
+The mix `cluster` is what clients of a Kubernetes cluster send, one user a connection, with bearer
+tokens from a token file.  In `varied` and `same` a small GET carries identity headers, which are
+believed; `varied` draws target and user anew for each, `same` repeats one.
+
 Each proxy runs as one thread on one core before one nginx origin; wrk and the origin have the other
 core.  In each round every proxy is driven in turn, in an order drawn anew, so a machine that slows
 down or speeds up hits all of them; compare ratios within a round, not figures of different rounds.
-apfproxy runs with its default objects, metrics, and identity headers of every request believed.
+apfproxy runs with its default objects and metrics, and each mix has its own processes.
 CPU time is what the kernel says the proxy process used, the kernel's work for it included.
 
 With --tls clients speak TLS 1.3 to each proxy, and the mix `new`, with a connection for each
-request, says what handshakes cost.
+request, says what handshakes cost.  With --upstream-tls the proxies speak it to the origin.
 
-    python -m loadtest.peers --rounds 5 --seconds 4 --mix same,varied --json peers.json
-    python -m loadtest.peers --tls --idle 1000 --watches 0
+    python -m loadtest.peers --rounds 5 --seconds 4 --mix cluster,varied --json peers.json
+    python -m loadtest.peers --tls --upstream-tls --idle 1000 --watches 0
 
 With --with a second apfproxy, `apf+with`, has features on that the first has off, in the same
 rounds, and the ratio of the two says what they cost.
@@ -30,22 +34,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from loadtest.arguments import Parser, count_up_to, names_from
-from loadtest.contenders import (
-    CONTENDERS,
-    FEATURES,
-    MAX_CONNECTIONS,
-    WITH,
-    Site,
-    start_contender,
-    start_nginx_origin,
-)
+from loadtest.cluster import CONNECTIONS, users, write_token_file
+from loadtest.contenders import CONTENDERS, FEATURES, WITH, start_contender
 from loadtest.memory import idle_bytes, watch_bytes
+from loadtest.nginx_origin import MAX_CONNECTIONS, start_nginx_origin
 from loadtest.processes import (
     Process,
     exit_status,
     raise_descriptor_limit,
     start_origin,
 )
+from loadtest.site import Site
 from loadtest.tls_site import make_tls
 from loadtest.wrk import KEPT_MIXES, MIXES, Measurement, Variety, drive
 
@@ -60,6 +59,7 @@ TARGETS = {"ratio": 1.8, "idle_bytes": 6 * 1024, "watch_bytes": 20 * 1024}
 MAX_FEATURES_RATIO = 1.1
 """What features that are on may make of the CPU per request."""
 
+DEFAULT_CONNECTIONS = {"cluster": CONNECTIONS, "varied": 64, "same": 64, "new": 64}
 SPARE_DESCRIPTORS = 500
 WARM_UP_S = 1
 
@@ -84,35 +84,40 @@ def compare(options: argparse.Namespace, site: Site) -> list[Result]:
     Returns:
         The results, in the order measured.
     """
-    shuffle = random.Random(options.seed).shuffle  # noqa: S311 - an order, not a secret
+    rng = random.Random(options.seed)  # noqa: S311 - an order and a mix, no secrets
+    token_file = site.directory / "tokens.csv"
+    write_token_file(token_file, users())
     results: list[Result] = []
     with ExitStack() as running:
-        origin = running.enter_context(start_nginx_origin(site))
-        proxies = {
-            name: running.enter_context(start_contender(name, site, origin.port))
-            for name in options.proxies
-        }
+        proxies: dict[tuple[str, str], Process] = {}
+        for mix in options.mix:
+            origin = running.enter_context(start_nginx_origin(site, mix))
+            of_mix = site._replace(token_file=token_file) if mix == "cluster" else site
+            for name in options.proxies:
+                proxy = running.enter_context(start_contender(name, of_mix, origin.port))
+                proxies[mix, name] = proxy
 
-        def measure(name: str, mix: str, seconds: int) -> Measurement:
+        def measure(name: str, mix: str, seconds: int, seed: int) -> Measurement:
             return drive(
-                proxies[name],
+                proxies[mix, name],
                 mix=mix,
-                variety=Variety(options.names, options.users),
+                variety=Variety(options.names, options.users, seed),
                 seconds=seconds,
-                connections=options.connections,
+                connections=options.connections or DEFAULT_CONNECTIONS[mix],
                 core=site.load_core,
                 directory=site.directory,
                 tls=site.tls,
             )
 
-        for name in proxies:
-            measure(name, options.mix[0], WARM_UP_S)
+        for mix, name in proxies:
+            measure(name, mix, WARM_UP_S, 0)
         print_heading()
         for number in range(1, options.rounds + 1):
             for mix in options.mix:
-                order = list(proxies)
-                shuffle(order)
-                measured = {name: measure(name, mix, options.seconds) for name in order}
+                order = list(options.proxies)
+                rng.shuffle(order)
+                seed = rng.getrandbits(32)
+                measured = {name: measure(name, mix, options.seconds, seed) for name in order}
                 results += print_round(number, mix, measured, options.proxies)
     return results
 
@@ -252,8 +257,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     add = parser.add_argument
     add("--rounds", type=count_up_to(1000), default=5, help="rounds of each mix (5)")
     add("--seconds", type=count_up_to(3600), default=4, help="seconds per proxy and round (4)")
-    add("--connections", type=count_up_to(MAX_CONNECTIONS), default=64, help="of wrk (64)")
-    add("--mix", type=names_from(MIXES, "mix"), help="same,varied; with --tls new, too")
+    add("--connections", type=count_up_to(MAX_CONNECTIONS), help="of wrk (cluster 256, others 64)")
+    add("--mix", type=names_from(MIXES, "mix"), help="cluster,varied,same; with --tls new, too")
     add("--names", type=count_up_to(10**9), default=Variety().names, help="in varied (1000000)")
     add("--users", type=count_up_to(10**9), default=Variety().users, help="in varied (10000)")
     add(
@@ -269,6 +274,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         help="features of a second apfproxy: " + ",".join(FEATURES),
     )
     add("--tls", action="store_true", help="clients speak TLS 1.3 to the proxies")
+    add("--upstream-tls", action="store_true", help="the proxies speak TLS 1.3 to the origin")
     add("--add-headers", action="store_true", help="HAProxy and nginx set Via, X-Forwarded-* too")
     add(
         "--idle", type=count_up_to(MAX_CONNECTIONS, 0), default=8000, help="idle connections (8000)"
@@ -296,9 +302,15 @@ def run(options: argparse.Namespace) -> None:
     raise_descriptor_limit(2 * max(options.idle, options.watches) + SPARE_DESCRIPTORS)
     with tempfile.TemporaryDirectory(prefix="apfproxy-peers-") as directory:
         proxy_core, load_core = (None, None) if options.no_pin else (0, 1)
-        tls = make_tls(Path(directory)) if options.tls else None
+        tls = make_tls(Path(directory)) if options.tls or options.upstream_tls else None
         site = Site(
-            Path(directory), proxy_core, load_core, options.add_headers, tls, options.features
+            Path(directory),
+            proxy_core,
+            load_core,
+            adds_headers=options.add_headers,
+            tls=tls if options.tls else None,
+            upstream_tls=tls if options.upstream_tls else None,
+            features=options.features,
         )
         if not options.memory_only:
             results = compare(options, site)

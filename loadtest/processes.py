@@ -247,15 +247,19 @@ def raise_descriptor_limit(needed: int) -> None:
 def start_apfproxy(
     *,
     upstream_port: int,
+    upstream_scheme: str = "http",
+    believes_headers: bool = True,
     directory: Path,
     core: int | None = None,
     arguments: Sequence[str] = (),
     name: str = "apfproxy",
 ) -> tuple[Process, int]:
-    """Start `apfproxy serve` that believes identity headers from this machine.
+    """Start `apfproxy serve`.
 
     Args:
-        upstream_port: Where the origin listens on 127.0.0.1.
+        upstream_port: Where the origin listens on this machine.
+        upstream_scheme: `https` if it has a certificate for `localhost`.
+        believes_headers: Whether it believes identity headers from this machine.
         directory: An existing directory for its output.
         core: The CPU that it is confined to.
         arguments: More arguments of `apfproxy serve`.
@@ -268,19 +272,20 @@ def start_apfproxy(
         LoadTestError: It failed.
     """
     port, admin_port = free_ports(2)
+    # The name is for its certificate; without one, no name is to be looked up.
+    host = "127.0.0.1" if upstream_scheme == "http" else "localhost"
     process = Process(
         name,
         [
             *python_module("apfproxy"),
             "serve",
             "--upstream",
-            f"http://127.0.0.1:{upstream_port}",
+            f"{upstream_scheme}://{host}:{upstream_port}",
             "--listen",
             f"127.0.0.1:{port}",
             "--admin",
             f"127.0.0.1:{admin_port}",
-            "--identity-headers-from",
-            "127.0.0.0/8",
+            *(["--identity-headers-from", "127.0.0.0/8"] if believes_headers else []),
             *arguments,
         ],
         port=port,

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 CIPHER = "TLS_AES_128_GCM_SHA256"
 CURVE = "prime256v1"
+SERVER_NAME = "localhost"
 
 CLIENT_CONFIG = f"""
 openssl_conf = openssl
@@ -29,12 +30,6 @@ Ciphersuites = {CIPHER}
 Groups = {CURVE}
 """
 """What OpenSSL reads at the start of a client that has no options of its own for it."""
-
-APFPROXY_CONFIG = """
-downstream:
-  tls: {{certificateFile: {certificate}, keyFile: {key}}}
-authentication: {{clientCaFile: {authority}}}
-"""
 
 
 class TlsSite(NamedTuple):
@@ -51,7 +46,13 @@ class TlsSite(NamedTuple):
     client_config: Path
     """For OPENSSL_CONF of a client."""
 
-    apfproxy_config: Path
+    def names(self) -> dict[str, str]:
+        """What templates of configurations call the certificate, its key and the curve."""
+        return {"certificate": str(self.certificate), "key": str(self.key), "curve": CURVE}
+
+    def as_settings(self) -> dict[str, str]:
+        """The certificate and its key in settings of apfproxy."""
+        return {"certificateFile": str(self.certificate), "keyFile": str(self.key)}
 
     def client_context(self) -> ssl.SSLContext:
         """Make what clients in this process use."""
@@ -68,7 +69,7 @@ def make_tls(directory: Path) -> TlsSite:
         directory: An existing directory.
     """
     authority = Authority("peers")
-    issued = authority.issue("localhost", usage="server")
+    issued = authority.issue(SERVER_NAME, usage="server")
     certificate, key = issued.write(directory, "server")
     site = TlsSite(
         certificate=directory / certificate,
@@ -76,11 +77,7 @@ def make_tls(directory: Path) -> TlsSite:
         certificate_and_key=directory / "server.pem",
         authority=directory / authority.write(directory),
         client_config=directory / "client-openssl.cnf",
-        apfproxy_config=directory / "apfproxy-tls.yaml",
     )
     site.certificate_and_key.write_bytes(issued.cert_pem + issued.key_pem)
     site.client_config.write_text(CLIENT_CONFIG)
-    site.apfproxy_config.write_text(
-        APFPROXY_CONFIG.format(certificate=certificate, key=key, authority=site.authority)
-    )
     return site

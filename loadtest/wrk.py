@@ -1,9 +1,9 @@
 """Drive a proxy with wrk and read from `/proc` what that cost the proxy.
 
-Two mixes of requests: `same` sends one request over and over, which favours whoever remembers the
-last head; `varied` draws namespace, name and user anew for each, from so many that a cache of
-whole heads or targets helps little, while the users come back as those of a cluster do.  A third,
-`new`, sends the one request on a connection of its own each time.
+The mixes of requests: `cluster` is what the clients of a Kubernetes cluster send (`cluster.py`);
+`varied` draws namespace, name and user anew for each request, from so many that a cache of whole
+heads or targets helps little; `same` sends one request over and over, which favours whoever
+remembers the last head; `new` sends that one on a connection of its own each time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING, NamedTuple
 
+from loadtest.cluster import write_clients
 from loadtest.processes import LoadTestError, Process, pin
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 
     from loadtest.tls_site import TlsSite
 
-KEPT_MIXES = ("same", "varied")
+CLIENTS_REQUESTS_PER_S = 30_000
+"""How many requests of `cluster` are drawn for a second; who has sent all of its own repeats them."""
+
+KEPT_MIXES = ("cluster", "varied", "same")
 """Those whose connections are kept."""
 
 MIXES = (*KEPT_MIXES, "new")
@@ -58,12 +62,77 @@ request = function()
 end
 """
 
+CLUSTER_LUA = """
+local ffi = require("ffi")
+ffi.cdef("int usleep(unsigned int microseconds);")
+local directory, clients, threads = "%s", %d, 0
+setup = function(thread)
+  thread:set("number", threads)
+  threads = threads + 1
+end
+local start, middle, finish, plain, was_tried, has_begun
+local heads, lengths, types, sent = {}, {}, {}, 0
+local body = string.rep("0123456789abcdef", 256)
+local function read()
+  local lines = io.lines(directory .. "/" .. number .. ".client")
+  local function field()
+    return (lines():gsub("|", "\\r\\n"))
+  end
+  start, middle, finish = field(), field(), field()
+  plain = start .. middle .. finish
+  for line in lines do
+    local head, length, kind = line:match("(%%S+ %%S+ )(%%d+) (.*)")
+    heads[#heads + 1] = head
+    lengths[#heads] = tonumber(length)
+    types[#heads] = kind
+  end
+end
+local function wait()
+  if number == clients - 1 then
+    io.open(directory .. "/all-begun", "w"):close()
+  end
+  while not io.open(directory .. "/all-begun") do
+    ffi.C.usleep(10000)
+  end
+end
+request = function()
+  if not has_begun then
+    if not plain then
+      read()
+    end
+    if number == 0 and not was_tried then
+      was_tried = true  -- wrk calls this once before it begins any thread
+    else
+      wait()
+      has_begun = true
+    end
+  end
+  sent = sent %% #heads + 1
+  local length = lengths[sent]
+  if length == 0 then
+    return heads[sent] .. plain
+  end
+  return heads[sent] .. start .. "Content-Length: " .. length .. "\\r\\n" .. middle
+    .. "Content-Type: " .. types[sent] .. "\\r\\n" .. finish .. body:sub(1, length)
+end
+"""
+"""Each thread is one client, with a file of `cluster.write_clients`; bodies mean nothing.
+
+A client sends its first request when all have begun: wrk counts the time only from then on.
+"""
+
 
 class Variety(NamedTuple):
-    """How many object names, in each of 100 namespaces, and users the mix `varied` draws from."""
+    """What requests are drawn from."""
 
     names: int = 1_000_000
+    """Of objects in each of 100 namespaces, in the mix `varied`."""
+
     users: int = 10_000
+    """In the mix `varied`."""
+
+    seed: int = 0
+    """Of the mix `cluster`; `varied` draws anew each time."""
 
 
 class Measurement(NamedTuple):
@@ -76,13 +145,17 @@ class Measurement(NamedTuple):
     p99_ms: float
 
 
-def script_text(mix: str, variety: Variety) -> str:
+def script_text(mix: str, variety: Variety, connections: int, directory: Path) -> str:
     """Give the Lua script that makes the requests of a mix and reports in JSON.
 
     Args:
         mix: One of `MIXES`.
-        variety: What the mix `varied` draws from.
+        variety: What its requests are drawn from.
+        connections: How many clients `cluster` has.
+        directory: Where the files of the clients of `cluster` are.
     """
+    if mix == "cluster":
+        return CLUSTER_LUA % (directory, connections) + REPORT_LUA
     if mix != "varied":
         sent = {**FIELDS, "Connection": "close"} if mix == "new" else FIELDS
         fields = "".join(f'wrk.headers["{name}"] = "{text}"\n' for name, text in sent.items())
@@ -109,7 +182,7 @@ def drive(
     Args:
         proxy: What to load.
         mix: One of `MIXES`.
-        variety: What the mix `varied` draws from.
+        variety: What its requests are drawn from.
         seconds: How long.
         connections: How many at once, each with one request in flight.
         core: The CPU of wrk.
@@ -126,12 +199,16 @@ def drive(
     if program is None:
         raise LoadTestError("no program 'wrk'; install the Debian package wrk and try again")
     script = directory / f"{mix}.lua"
-    script.write_text(script_text(mix, variety))
+    script.write_text(script_text(mix, variety, connections, directory))
+    if mix == "cluster":
+        (directory / "all-begun").unlink(missing_ok=True)
+        write_clients(directory, connections, CLIENTS_REQUESTS_PER_S * seconds, variety.seed)
     before_ns = proxy.cpu_ns()
     wrk = subprocess.Popen(
         [
             program,
-            "--threads=1",
+            # Lua knows threads, not connections: each client of `cluster` is a thread of its own.
+            f"--threads={connections if mix == 'cluster' else 1}",
             f"--connections={connections}",
             f"--duration={seconds}s",
             f"--script={script}",

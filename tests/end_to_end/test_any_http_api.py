@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 import aiohttp
 import pytest
 
-from loadtest.contenders import Site, start_nginx_origin
+from loadtest.nginx_origin import start_nginx_origin
 from loadtest.processes import ROOT, Process, free_ports, python_module
+from loadtest.site import Site
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,7 +104,7 @@ async def test_the_page(tmp_path: Path) -> None:
 
 async def test_before_nginx(tmp_path: Path) -> None:
     """Paths of any kind are forwarded; levels and users are those of the preset."""
-    origin = start_nginx_origin(Site(tmp_path, None, None, adds_headers=False))
+    origin = start_nginx_origin(Site(tmp_path, None, None))
     arguments = ["--preset", "http", "--upstream", f"http://127.0.0.1:{origin.port}"]
     with origin, proxy(tmp_path, arguments) as (port, admin):
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:

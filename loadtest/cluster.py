@@ -1,0 +1,202 @@
+"""The mix `cluster`: what the clients of a Kubernetes cluster send, a connection for each client.
+
+There are 2 000 users, half of them nodes, and 20 000 paths.  A connection belongs to one user,
+drawn by Zipf's law: the k-th is k times as rare as the first.  Each request has a path drawn anew,
+which gives its method.  Heads are those of client-go in Go's order of fields, with a bearer token
+of 900 bytes; answers are those of `nginx_origin.py`, 1 to 20 KB.
+
+All of it is drawn from seeds, so that a run can be repeated, and that programs which feed heads to
+parts of the proxy without sockets use the same heads as wrk.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+USERS = 2_000
+PATHS = 20_000
+NAMESPACES = 100
+CONNECTIONS = 256
+TOKEN_CHARACTERS = 900
+TOKENS_SEED = 14
+
+AGENTS = (
+    "kube-controller-manager/v1.36.0 (linux/amd64) kubernetes/24a394e/leader-election",
+    "kube-scheduler/v1.36.0 (linux/amd64) kubernetes/24a394e/scheduler",
+    "coredns/v0.0.0 (linux/amd64) kubernetes/$Format",
+    "argocd-application-controller/v0.0.0 (linux/amd64) kubernetes/$Format",
+    "cert-manager-controller/v1.19.1 (linux/amd64) cert-manager/38e33f8",
+    "cluster-autoscaler/v1.36.0 (linux/amd64) kubernetes/24a394e",
+)
+MACHINES_ACCEPT = "application/vnd.kubernetes.protobuf,application/json"
+PEOPLES_ACCEPT = "application/json"
+TABLES_ACCEPT = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+
+TEAM = "/namespaces/team-{namespace}"
+GETS = (
+    "/api/v1" + TEAM + "/pods/web-{number}",
+    "/api/v1" + TEAM + "/configmaps/settings-{number}",
+    "/api/v1" + TEAM + "/secrets/key-{number}",
+    "/api/v1" + TEAM + "/serviceaccounts/worker-{number}",
+    "/api/v1/nodes/node-{number}?resourceVersion=0&timeout=10s",
+    "/apis/apps/v1" + TEAM + "/replicasets/web-{number}",
+    "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-{number}?timeout=10s",
+    "/apis/coordination.k8s.io/v1" + TEAM + "/leases/leader-{number}",
+    "/apis/discovery.k8s.io/v1" + TEAM + "/endpointslices/web-{number}",
+    "/apis/cert-manager.io/v1" + TEAM + "/certificates/web-{number}",
+)
+LISTS = (
+    "/api/v1" + TEAM + "/pods?labelSelector=app%3Dweb-{number}&limit=500&resourceVersion=0",
+    "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode-{number}&limit=500&resourceVersion=0",
+    "/apis/apps/v1" + TEAM + "/replicasets?labelSelector=app%3Dweb-{number}",
+)
+PUTS = (
+    "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/node-{number}?timeout=10s",
+    "/apis/coordination.k8s.io/v1" + TEAM + "/leases/leader-{number}",
+    "/apis/apps/v1" + TEAM + "/deployments/web-{number}/status",
+    "/api/v1" + TEAM + "/configmaps/settings-{number}",
+)
+PATCHES = (
+    "/api/v1" + TEAM + "/pods/web-{number}/status",
+    "/api/v1/nodes/node-{number}/status?timeout=10s",
+    "/api/v1" + TEAM + "/events/web-{number}.18a2b3c4d5e6f708",
+)
+TEMPLATES = (
+    *(("GET", path) for path in (*GETS, *LISTS)),
+    *(("PUT", path) for path in PUTS),
+    *(("PATCH", path) for path in PATCHES),
+)
+"""Method and path of each twentieth of the paths: half read an object, 15 % list, 35 % write."""
+
+BODY_TYPES = {
+    "PUT": "application/vnd.kubernetes.protobuf",
+    "PATCH": "application/strategic-merge-patch+json",
+}
+BODY_BYTES = range(200, 4001)
+
+
+class User(NamedTuple):
+    """A user of the cluster, and what its client says of it."""
+
+    name: str
+    groups: tuple[str, ...]
+    token: str
+    agent: str
+    accept: str
+
+
+class Request(NamedTuple):
+    """What tells a request from others of the same client."""
+
+    method: str
+    target: str
+    body_bytes: int
+    """0 for methods without a body."""
+
+    def head(self, user: User) -> bytes:
+        """The head as Go writes it: its own fields, those of client-go by name, Accept-Encoding."""
+        length = f"Content-Length: {self.body_bytes}\r\n" if self.body_bytes else ""
+        kind = f"Content-Type: {BODY_TYPES[self.method]}\r\n" if self.body_bytes else ""
+        start, middle, end = fields_of(user)
+        return f"{self.method} {self.target} {start}{length}{middle}{kind}{end}".encode()
+
+
+def fields_of(user: User) -> tuple[str, str, str]:
+    """The parts of a user's heads before, between and after the fields that a body has."""
+    return (
+        f"HTTP/1.1\r\nHost: kubernetes.default.svc\r\nUser-Agent: {user.agent}\r\n",
+        f"Accept: {user.accept}\r\nAuthorization: Bearer {user.token}\r\n",
+        "Accept-Encoding: gzip\r\n\r\n",
+    )
+
+
+def users() -> list[User]:
+    """All users, the most frequent first; always the same."""
+    rng = random.Random(TOKENS_SEED)  # noqa: S311 - the tokens of a test
+    return [_user(number, rng) for number in range(USERS)]
+
+
+def _user(number: int, rng: random.Random) -> User:
+    token = _token(rng)
+    if number % 2 == 0:
+        agent = "kubelet/v1.36.0 (linux/amd64) kubernetes/24a394e"
+        return User(f"system:node:node-{number}", ("system:nodes",), token, agent, MACHINES_ACCEPT)
+    if number % 10 == 9:
+        accept = rng.choice((PEOPLES_ACCEPT, TABLES_ACCEPT))
+        agent = "kubectl/v1.36.0 (linux/amd64) kubernetes/24a394e"
+        return User(f"user-{number}@example.com", ("developers",), token, agent, accept)
+    namespace = f"team-{number % NAMESPACES}"
+    groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+    name = f"system:serviceaccount:{namespace}:controller-{number}"
+    return User(name, groups, token, AGENTS[number % len(AGENTS)], MACHINES_ACCEPT)
+
+
+def _token(rng: random.Random) -> str:
+    """What looks like the signed token of a service account; all have the same first part."""
+    header = base64.urlsafe_b64encode(b'{"alg":"RS256","kid":"Zm9vYmFyYmF6cXV4"}').rstrip(b"=")
+    rest = base64.urlsafe_b64encode(rng.randbytes(TOKEN_CHARACTERS)).decode()
+    payload_end = TOKEN_CHARACTERS - 342
+    text = f"{header.decode()}.{rest}"
+    return f"{text[:payload_end]}.{text[payload_end:]}"[:TOKEN_CHARACTERS]
+
+
+def write_token_file(path: Path, of: Iterable[User]) -> None:
+    """Write the users as kube-apiserver's file of static tokens."""
+    path.write_text(
+        "".join(
+            f'{user.token},{user.name},{number},"{",".join(user.groups)}"\n'
+            for number, user in enumerate(of)
+        )
+    )
+    path.chmod(0o600)
+
+
+def draw_user(rng: random.Random, of: Sequence[User]) -> User:
+    """Draw a user by Zipf's law."""
+    return of[int(len(of) ** rng.random()) - 1]
+
+
+def draw_request(rng: random.Random) -> Request:
+    """Draw one of the paths, and a size of its body."""
+    number = rng.randrange(PATHS)
+    method, template = TEMPLATES[number % len(TEMPLATES)]
+    target = template.format(namespace=number % NAMESPACES, number=number)
+    return Request(method, target, rng.choice(BODY_BYTES) if method in BODY_TYPES else 0)
+
+
+def write_clients(directory: Path, connections: int, requests: int, seed: int) -> None:
+    """Write a file for each client: the three parts of its heads, `|` for CRLF, then its requests.
+
+    Args:
+        directory: Where `0.client` and the others go.
+        connections: How many clients there are.
+        requests: Of all clients.
+        seed: Of the users of the connections, and of the requests.
+    """
+    rng = random.Random(seed)  # noqa: S311 - requests of a test
+    everybody = users()
+    for number in range(connections):
+        lines = [part.replace("\r\n", "|") for part in fields_of(draw_user(rng, everybody))]
+        for _ in range(max(1, requests // connections)):
+            method, target, length = draw_request(rng)
+            lines.append(f"{method} {target} {length} {BODY_TYPES.get(method, '')}")
+        (directory / f"{number}.client").write_text("\n".join(lines) + "\n")
+
+
+def draw_heads(count: int, seed: int = 0) -> list[bytes]:
+    """Draw heads in an order in which one connection after the other sends one.
+
+    Args:
+        count: How many.
+        seed: Of the users of the connections, and of the requests.
+    """
+    rng = random.Random(seed)  # noqa: S311 - requests of a test
+    everybody = users()
+    clients = [draw_user(rng, everybody) for _ in range(CONNECTIONS)]
+    return [draw_request(rng).head(clients[i % CONNECTIONS]) for i in range(count)]

@@ -1,0 +1,39 @@
+"""Where and how the programs of one comparison run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from loadtest.tls_site import TlsSite
+
+
+class Site(NamedTuple):
+    """Where and how the programs of one comparison run."""
+
+    directory: Path
+    """An existing directory for configurations and output."""
+
+    proxy_core: int | None
+    """The CPU of each proxy; None leaves it to the scheduler."""
+
+    load_core: int | None
+    """The CPU of the origin and of the load generator."""
+
+    adds_headers: bool = False
+    """Whether HAProxy and nginx set the fields that apfproxy sets."""
+
+    tls: TlsSite | None = None
+    """What proxies and clients speak TLS with, if they do."""
+
+    upstream_tls: TlsSite | None = None
+    """What proxies and the origin speak TLS with, if they do."""
+
+    features: Sequence[str] | None = None
+    """What `WITH` has on and apfproxy has not; None leaves apfproxy its defaults."""
+
+    token_file: Path | None = None
+    """The tokens that apfproxy knows; without, it believes identity headers."""
