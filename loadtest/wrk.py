@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from loadtest.tls_site import TlsSite
 
 CLIENTS_REQUESTS_PER_S = 30_000
-"""How many requests of `cluster` are drawn for a second; who has sent all of its own repeats them."""
+"""How many requests of `cluster` are drawn for a second; a client repeats those it has sent."""
 
 KEPT_MIXES = ("cluster", "varied", "same")
 """Those whose connections are kept."""
